@@ -1,0 +1,68 @@
+"""Numbered exit codes: what ended the process, and what the person in front of it can do."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """Every way in which a Seedbed process ends. `HELP` has one sentence for each."""
+
+    OK = 0
+    INTERNAL = 1
+    USAGE = 2
+    CONFIG = 10
+    ENVIRONMENT = 11
+    BACKEND = 12
+    BIND = 13
+    CHECKPOINT_WRITE = 20
+    CHECKPOINT_READ = 21
+    RUN_DIRECTORY = 22
+    RESUME_REFUSED = 23
+    LEARNER_UNREACHABLE = 30
+    REFUSED_BY_LEARNER = 31
+    ACTORS_FAILED = 32
+    THREAD_STUCK = 40
+    THREAD_FAILED = 41
+    DIVERGED = 42
+    INTERRUPTED = 130
+
+
+HELP: dict[ExitCode, str] = {
+    ExitCode.OK: "Finished, or stopped cleanly on a signal.",
+    ExitCode.INTERNAL: "A defect of Seedbed: please report it with the traceback in the log.",
+    ExitCode.USAGE: "The command line is wrong: see --help.",
+    ExitCode.CONFIG: "The experiment's YAML or a --set is wrong: mend the key that the line names.",
+    ExitCode.ENVIRONMENT: "The environment cannot be made, or raises at every try: "
+    "run `seedbed env check` on it.",
+    ExitCode.BACKEND: "The backend or its device does not start: run `seedbed doctor`.",
+    ExitCode.BIND: "The address to listen on is taken or not allowed: choose another --listen.",
+    ExitCode.CHECKPOINT_WRITE: "Checkpoints cannot be written: free or enlarge the volume, "
+    "then run the same command again; it resumes from the newest whole checkpoint.",
+    ExitCode.CHECKPOINT_READ: "No checkpoint could be read: name an older one with --checkpoint, "
+    "or start over with --restart fresh.",
+    ExitCode.RUN_DIRECTORY: "The run directory is in use or holds another experiment: choose "
+    "another --run-dir, or say --restart fresh.",
+    ExitCode.RESUME_REFUSED: "A setting that cannot change on resume has changed: set it back, or "
+    "start a new run with --init-from.",
+    ExitCode.LEARNER_UNREACHABLE: "No learner answered at the address in time: is it up, and does "
+    "the network policy let this actor through?",
+    ExitCode.REFUSED_BY_LEARNER: "The learner refused this actor: the line names both sides' "
+    "numbers; both must run the same experiment.",
+    ExitCode.ACTORS_FAILED: "Actor processes keep failing: see actor-*.log in the run directory.",
+    ExitCode.THREAD_STUCK: "A part of the learner had work and took none for too long: the line "
+    "says which and what it waited for.",
+    ExitCode.THREAD_FAILED: "A part of the learner failed: the line names it; the log has the "
+    "traceback.",
+    ExitCode.DIVERGED: "The loss or the parameters became NaN or infinite: lower the learning "
+    "rate; the newest checkpoint is from before.",
+    ExitCode.INTERRUPTED: "Interrupted from the keyboard.",
+}
+
+
+class SeedbedError(Exception):
+    """An error with a numbered exit code. Its message names the thing and what to do."""
+
+    def __init__(self, code: ExitCode, message: str) -> None:
+        super().__init__(message)
+        self.code = code

@@ -1,0 +1,76 @@
+"""What an environment group looks like from the outside: the words both ends of the wire share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Shape and dtype of one row of an array, without the leading axis of environments."""
+
+    shape: tuple[int, ...]
+    dtype: str  # NumPy's name, "uint8"
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """One environment, as the learner must know it.
+
+    Attributes:
+        name: the `environment.id` of the experiment.
+        observation: a single frame, never a stack.
+        actions: size A of the discrete action space.
+        action_repeat: emulator frames a step.
+    """
+
+    name: str
+    observation: ArraySpec
+    actions: int
+    action_repeat: int
+
+
+class Frame(NamedTuple):
+    """What one step of a lock-step group of E environments returns.
+
+    NEXT_STEP autoreset, whatever the environment does: a finished row (`terminated` or
+    `truncated`) holds the episode's true last observation; the same environment's next row is
+    the next episode's first, marked `first`, with reward 0, and the action given for it is ignored.
+    An environment that raised and was made anew gives a `first` row without a finished one.
+    """
+
+    observation: NDArray[np.generic]  # [E, *shape]
+    reward: NDArray[np.float32]  # [E], raw, never clipped
+    terminated: NDArray[np.bool_]  # [E]
+    truncated: NDArray[np.bool_]  # [E], never together with terminated
+    life_lost: NDArray[np.bool_]  # [E]
+    first: NDArray[np.bool_]  # [E]
+
+
+class EnvironmentGroup(Protocol):
+    """E environments that step together. One thread uses it at a time."""
+
+    spec: EnvironmentSpec
+    environments: int  # E
+
+    def reset(self) -> Frame:
+        """Start every environment's first episode; every row is `first`."""
+
+    def step(self, action: NDArray[np.int32]) -> Frame:
+        """Step every environment. `action` [E] int32, each in 0 .. actions-1."""
+
+    def close(self) -> None:
+        """Give back threads, processes and memory."""

@@ -1,0 +1,58 @@
+"""The two backends. `use` is called once, before anything imports Keras."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from services.common.exit_codes import ExitCode, SeedbedError
+from services.learner.backend.protocol import Backend
+
+_current: Backend | None = None
+
+
+def use(name: str, deterministic: bool = False) -> Backend:
+    """Fix this process's backend, `tensorflow` or `jax`. Keras cannot change it later.
+
+    Raises:
+        SeedbedError: the backend is not installed, or another one is fixed already.
+    """
+    global _current
+    if _current is not None:
+        if _current.name != name:
+            raise SeedbedError(
+                ExitCode.BACKEND,
+                f"learner.backend is {name!r}, but this process already runs {_current.name!r}: "
+                "Keras fixes its backend once a process; start another process",
+            )
+        return _current
+    if "keras" in sys.modules and os.environ.get("KERAS_BACKEND") != name:
+        raise SeedbedError(
+            ExitCode.BACKEND,
+            f"Keras was imported before learner.backend {name!r} was chosen: import nothing of "
+            "Keras before services.learner.backend.use()",
+        )
+    os.environ["KERAS_BACKEND"] = name
+    try:
+        if name == "tensorflow":
+            from services.learner.backend.tensorflow import TensorFlowBackend
+
+            _current = TensorFlowBackend(deterministic)
+        else:
+            from services.learner.backend.jax import JaxBackend
+
+            _current = JaxBackend(deterministic)
+    except ImportError as error:
+        raise SeedbedError(
+            ExitCode.BACKEND,
+            f"learner.backend {name!r} is not installed here ({error}): "
+            f"install the extra, `pip install seedbed[learner-{name}]`, or choose the other one",
+        ) from error
+    return _current
+
+
+def current() -> Backend:
+    """The backend that `use` has fixed."""
+    if _current is None:
+        raise RuntimeError("services.learner.backend.use() comes first")
+    return _current
