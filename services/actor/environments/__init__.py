@@ -1,1 +1,5 @@
+"""Environment groups: E environments that step together, of any kind."""
 
+from services.actor.environments.registry import environment_seed, make_group
+
+__all__ = ["environment_seed", "make_group"]

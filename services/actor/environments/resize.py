@@ -1,0 +1,41 @@
+"""Bilinear resizing of gray images in NumPy, with weights worked out once."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class BilinearResize:
+    """Resizes [height, width] uint8 to another size.
+
+    Pixel centres are at half integers, each output pixel blends the two nearest inputs along each
+    axis, edges repeat, and halves round up: what OpenCV calls INTER_LINEAR (which computes in
+    fixed point, and so may differ by one gray level). No antialiasing: inputs that lie between
+    the taps are not seen.
+    """
+
+    def __init__(self, source: tuple[int, int], target: tuple[int, int]) -> None:
+        self._top, self._bottom, down = _taps(source[0], target[0])
+        self._left, self._right, self._across = _taps(source[1], target[1])
+        self._down = down[:, None]  # [target height, 1]
+
+    def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """[height, width] uint8 to [target height, target width] uint8."""
+        top = image[self._top].astype(np.float32)  # [target height, width]
+        bottom = image[self._bottom].astype(np.float32)
+        rows = top + self._down * (bottom - top)
+        left = rows[:, self._left]  # [target height, target width]
+        blend = left + self._across * (rows[:, self._right] - left)
+        return (blend + np.float32(0.5)).astype(np.uint8)
+
+
+def _taps(
+    source: int, target: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
+    """For each output: both inputs, and the weight of the second. Each [target]."""
+    centre = (np.arange(target) + 0.5) * (source / target) - 0.5
+    centre = np.clip(centre, 0, source - 1)
+    first = np.floor(centre).astype(np.int64)
+    second = np.minimum(first + 1, source - 1)
+    return first, second, (centre - first).astype(np.float32)
