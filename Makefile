@@ -1,0 +1,104 @@
+# Everything starts here, on a machine with Python 3.11 and nothing else: `make help`.
+
+PYTHON ?= python3.11
+EXPERIMENT ?= experiments/pong-vtrace.yaml
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTEST := $(BIN)/python -m pytest
+# Wheels only, and each with a known hash: nothing is built, nothing unpinned is fetched. Python
+# compiles what it imports at its first import, which is less than everything.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
+INSTALL_LOCKED := $(INSTALL) --require-hashes --only-binary :all: -r
+INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help run test test-learning lint lint-style lint-types lint-wire lint-docs format docs \
+  proto bench setup hooks lock clean
+
+help: ## Say what there is.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@echo '  PYTHON=... names another Python 3.11; EXPERIMENT=... and ARGS="--set a.b=c" go to make run.'
+
+# --- Installing -----------------------------------------------------------------------------------
+
+# A stamp is made when its lock file is installed, so that a second `make` starts at once.
+INSTALLED_RUN := $(VENV)/.installed-run
+INSTALLED_DEV := $(VENV)/.installed-dev
+
+$(BIN)/python:
+	@scripts/check_python.sh '$(PYTHON)'
+	'$(PYTHON)' -m venv $(VENV)
+
+$(INSTALLED_RUN): requirements/run.lock pyproject.toml | $(BIN)/python
+	@echo 'Installing requirements/run.lock into $(VENV) (about a minute) ...'
+	@$(INSTALL_LOCKED) requirements/run.lock
+	@$(INSTALL_PROJECT)
+	@touch $@
+
+# Everything that run.lock has is in dev.lock too.
+$(INSTALLED_DEV): requirements/dev.lock pyproject.toml | $(BIN)/python
+	@echo 'Installing requirements/dev.lock into $(VENV) (about two minutes) ...'
+	@$(INSTALL_LOCKED) requirements/dev.lock
+	@$(INSTALL_PROJECT)
+	@touch $@ $(INSTALLED_RUN)
+
+setup: $(INSTALLED_DEV) ## Install what developing needs into .venv.
+
+hooks: $(INSTALLED_DEV) ## Run `make lint` before each commit.
+	$(BIN)/pre-commit install
+
+# --- Running --------------------------------------------------------------------------------------
+
+run: $(INSTALLED_RUN) ## Train EXPERIMENT (Pong), or resume it.
+	@scripts/generate_wire.sh
+	@$(BIN)/seedbed train '$(EXPERIMENT)' $(ARGS)
+
+bench: $(INSTALLED_DEV) ## Measure where the time goes.
+	@$(BIN)/seedbed bench $(ARGS)
+
+# --- Checking -------------------------------------------------------------------------------------
+
+test: $(INSTALLED_DEV) ## Run the tests, the numerical ones on both backends.
+	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST)
+	SEEDBED_TEST_BACKEND=jax $(PYTEST) -m 'backends and not learning'
+
+test-learning: $(INSTALLED_DEV) ## Train small things until they have learned (up to 25 minutes).
+	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) -m learning --timeout 900
+	SEEDBED_TEST_BACKEND=jax $(PYTEST) -m learning --timeout 900
+
+lint: lint-style lint-types lint-wire lint-docs ## Style, types, generated code, generated docs.
+
+lint-style: $(INSTALLED_DEV)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+lint-types: $(INSTALLED_DEV)
+	$(BIN)/mypy
+
+lint-wire: $(INSTALLED_DEV)
+	scripts/generate_wire.sh --check
+
+lint-docs: $(INSTALLED_DEV)
+	scripts/generate_docs.sh --check
+
+# --- Writing --------------------------------------------------------------------------------------
+
+format: $(INSTALLED_DEV) ## Format the code, and mend what can be mended.
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+proto: $(INSTALLED_DEV) ## Generate services/wire from proto/.
+	scripts/generate_wire.sh
+
+docs: $(INSTALLED_DEV) ## Generate docs/configuration.md from the schema.
+	scripts/generate_docs.sh
+
+lock: $(INSTALLED_DEV) ## Write requirements/*.lock from pyproject.toml (UPGRADE=1 for the newest).
+	UPGRADE=$(UPGRADE) scripts/lock.sh
+
+clean: ## Remove .venv and caches; runs/ stays.
+	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	find services benchmarks tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,0 +1,33 @@
+#!/usr/bin/env bash
+# Write requirements/*.lock from pyproject.toml: `make lock`, or `make lock UPGRADE=1`.
+#
+# dev.lock is the universe: everything at once. The others are parts of it, with its versions, so
+# that what was tested is what an image holds. Without UPGRADE=1, versions stay where they are.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+uv=${UV:-.venv/bin/uv}
+compile=("$uv" pip compile pyproject.toml --quiet
+  --python-version 3.11 --python-platform x86_64-manylinux_2_28
+  --only-binary :all: --generate-hashes --no-emit-index-url --no-emit-find-links
+  --annotation-style line --no-header)
+
+lock() { # NAME EXTRA... [-- OPTION...]
+  local name=$1 arguments=()
+  shift
+  while [[ $# -gt 0 && $1 != -- ]]; do
+    arguments+=(--extra "$1")
+    shift
+  done
+  [[ $# -gt 0 ]] && shift
+  "${compile[@]}" "${arguments[@]}" "$@" --output-file "requirements/$name.lock"
+  echo "requirements/$name.lock: $(grep -c '^[a-z]' "requirements/$name.lock") packages"
+}
+
+lock dev actor learner-tensorflow learner-jax kubernetes video build dev -- \
+  ${UPGRADE:+--upgrade}
+for part in "run actor learner-tensorflow video build" "build build" "actor actor" \
+  "learner-tensorflow learner-tensorflow" "learner-jax learner-jax"; do
+  # shellcheck disable=SC2086  # a name and its extras
+  lock $part -- --constraint requirements/dev.lock
+done
