@@ -7,13 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
 from services.common.spec import ArraySpec
+
+if TYPE_CHECKING:  # Keras is imported by `use`, once its backend is chosen
+    import keras
 
 Tensor = Any
 Params = list[Tensor]

@@ -1,0 +1,80 @@
+"""The V-trace actor-critic loss (Espeholt et al. 2018, section 4.2)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from keras import ops
+
+from services.learner.agents.protocol import Unroll
+from services.learner.agents.vtrace.config import Options
+from services.learner.ops.masked import explained_variance, masked_mean
+from services.learner.ops.vtrace import vtrace_returns
+
+Tensor = Any
+
+
+def vtrace_loss(
+    logits: Tensor, value: Tensor, unroll: Unroll, options: Options
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Policy gradient, half squared error of the value and entropy bonus.
+
+    All three are means over the batch's real transitions, so that masked ones neither count nor
+    dilute. The square's half is the derivative's convention of IMPALA and SEED.
+
+    Args:
+        logits: [R, B, A] float32; the last row is not used.
+        value: [R, B] float32.
+        unroll: see `agents.protocol.Unroll`; `behaviour["logits"]` is [T, B, A].
+        options: the hyperparameters.
+    """
+    logits = ops.cast(logits, "float32")[:-1]  # [T, B, A]
+    value = ops.cast(value, "float32")
+    mask = ops.cast(~unroll.first[1:], "float32")  # [T, B]
+    end = unroll.terminated[1:]
+    if options.life_loss_ends:
+        end = end | unroll.life_lost[1:]
+    discount_t = options.discount * (1.0 - ops.cast(end, "float32"))
+    reward_t = unroll.reward[1:] * options.reward_scale
+    if options.reward_clip:
+        reward_t = ops.clip(reward_t, -options.reward_clip, options.reward_clip)
+
+    log_policy = ops.log_softmax(logits, axis=-1)
+    log_prob = _chosen(log_policy, unroll.action)  # [T, B]
+    behaviour = ops.cast(unroll.behaviour["logits"], "float32")
+    log_rho = log_prob - _chosen(ops.log_softmax(behaviour, axis=-1), unroll.action)
+    returns = vtrace_returns(
+        log_rho,
+        discount_t,
+        reward_t,
+        value[:-1],
+        value[1:],
+        mask,
+        trace_lambda=options.trace_lambda,
+        rho_bar=options.rho_bar,
+        c_bar=options.c_bar,
+        rho_bar_policy=options.rho_bar_policy,
+    )
+    entropy = masked_mean(-ops.sum(ops.exp(log_policy) * log_policy, axis=-1), mask)
+    policy_loss = -masked_mean(returns.advantage * log_prob, mask)
+    baseline_loss = 0.5 * masked_mean(ops.square(returns.vs - value[:-1]), mask)
+    loss = policy_loss + options.baseline_cost * baseline_loss - options.entropy_cost * entropy
+    rho = ops.exp(log_rho) * mask
+    return loss, {
+        "policy_loss": policy_loss,
+        "baseline_loss": baseline_loss,
+        "entropy": entropy,
+        "rho_mean": masked_mean(rho, mask),
+        "rho_max": ops.max(rho),
+        "value_mean": masked_mean(value[:-1], mask),
+        "vs_mean": masked_mean(returns.vs, mask),
+        "advantage_mean": masked_mean(returns.advantage, mask),
+        "explained_variance": explained_variance(returns.vs, value[:-1], mask),
+        "unmasked": ops.mean(mask),
+    }
+
+
+def _chosen(log_policy: Tensor, action: Tensor) -> Tensor:
+    """[T, B, A] and [T, B] int32 to the chosen action's [T, B]."""
+    one_hot = ops.one_hot(action, log_policy.shape[-1], dtype="float32")
+    return ops.sum(log_policy * one_hot, axis=-1)

@@ -1,0 +1,90 @@
+"""From an experiment to its agent and optimizer. `backend.use` comes first."""
+
+from __future__ import annotations
+
+import keras
+from pydantic import ValidationError
+
+from services.common.config.schema import Experiment
+from services.common.exit_codes import ExitCode, SeedbedError
+from services.common.spec import EnvironmentSpec
+from services.learner.agents.protocol import Agent
+from services.learner.agents.vtrace.agent import VtraceAgent
+from services.learner.networks.registry import load_class, make_body
+
+AGENTS: dict[str, type[Agent]] = {"vtrace": VtraceAgent}
+
+
+def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
+    """The agent with its initial weights, which depend on `seed` alone.
+
+    Raises:
+        SeedbedError: the agent, the network or their options are wrong, or do not fit the
+            environment.
+    """
+    learner = experiment.learner
+    if ":" in experiment.agent:
+        agent_class = load_class(experiment.agent, "agent")
+        options = experiment.agent_options
+        try:
+            options = agent_class.Options.model_validate(options)
+        except ValidationError as error:
+            lines = [
+                f"agent_options.{'.'.join(map(str, item['loc']))}: {item['msg']}"
+                for item in error.errors(include_url=False)
+            ]
+            raise SeedbedError(ExitCode.CONFIG, "\n".join(lines)) from error
+    elif experiment.agent in AGENTS:
+        agent_class = AGENTS[experiment.agent]
+        options = getattr(experiment, experiment.agent)
+    else:
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"agent {experiment.agent!r} is unknown: one of {sorted(AGENTS)}, or module:Class",
+        )
+    keras.utils.set_random_seed(experiment.seed)
+    body = make_body(
+        learner.network,
+        learner.network_options,
+        spec.observation,
+        spec.actions,
+        learner.frame_stack,
+        learner.lstm_units,
+    )
+    agent: Agent = agent_class(options, body, spec.actions)
+    return agent
+
+
+def build_optimizer(
+    experiment: Experiment, env_frames_per_update: int
+) -> keras.optimizers.Optimizer:
+    """The optimizer of `learner.optimizer`.
+
+    Args:
+        experiment: the experiment.
+        env_frames_per_update: emulator frames of a training batch, T * B * action_repeat. The
+            schedule counts frames as updates times this.
+    """
+    settings = experiment.learner.optimizer
+    rate: float | keras.optimizers.schedules.LearningRateSchedule = settings.learning_rate
+    if settings.schedule == "linear":
+        rate = keras.optimizers.schedules.PolynomialDecay(
+            settings.learning_rate,
+            max(1, round(settings.decay_env_frames / env_frames_per_update)),
+            settings.final_learning_rate,
+        )
+    if settings.name == "adam":
+        return keras.optimizers.Adam(
+            rate,
+            beta_1=settings.beta_1,
+            beta_2=settings.beta_2,
+            epsilon=settings.epsilon,
+            name="adam",
+        )
+    return keras.optimizers.RMSprop(
+        rate,
+        rho=settings.decay,
+        momentum=settings.momentum,
+        epsilon=settings.epsilon,
+        name="rmsprop",
+    )

@@ -1,0 +1,37 @@
+"""Settings of glibc's allocator, without which TensorFlow on a CPU spends its time in page faults.
+
+Large tensors (a batch of activations is 50 to 100 MB) are otherwise fetched with `mmap` and given
+back at every operation, so each operation faults every page anew.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+# <malloc.h>; the numbers are part of glibc's interface.
+_M_TRIM_THRESHOLD = -1
+_M_TOP_PAD = -2
+_M_MMAP_MAX = -4
+_M_ARENA_MAX = -8
+
+
+def keep_large_blocks() -> bool:
+    """Make glibc keep freed memory for the next large tensor. Call it before TensorFlow starts.
+
+    One arena, since only the main one can grow without `mmap`. Returns False where the C library
+    has no `mallopt` (macOS, musl), which costs speed and nothing else.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (OSError, AttributeError):
+        return False
+    settings = (
+        (_M_ARENA_MAX, 1),
+        (_M_MMAP_MAX, 0),
+        (_M_TRIM_THRESHOLD, 2**31 - 1),
+        (_M_TOP_PAD, 256 << 20),
+    )
+    return all([mallopt(option, value) == 1 for option, value in settings])

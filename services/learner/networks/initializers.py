@@ -1,0 +1,31 @@
+"""Initial values drawn with NumPy, so that one seed gives the same weights under both backends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import numpy as np
+
+
+class GlorotUniform(keras.initializers.Initializer):  # type: ignore[misc]
+    """Glorot & Bengio 2010, from NumPy's global generator (`keras.utils.set_random_seed`)."""
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
+        receptive = int(np.prod(shape[:-2]))
+        limit = np.sqrt(6.0 / (receptive * (shape[-2] + shape[-1])))
+        values = np.random.uniform(-limit, limit, shape)
+        return keras.ops.convert_to_tensor(values, dtype=dtype or "float32")
+
+
+class Orthogonal(keras.initializers.Initializer):  # type: ignore[misc]
+    """Saxe et al. 2013, for recurrent kernels [units, n * units]."""
+
+    def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
+        rows, columns = shape
+        tall = np.random.normal(size=(max(rows, columns), min(rows, columns)))
+        q, r = np.linalg.qr(tall)
+        q = q * np.sign(np.diag(r))
+        values = q if rows >= columns else q.T
+        return keras.ops.convert_to_tensor(values, dtype=dtype or "float32")

@@ -1,0 +1,312 @@
+"""The learner's end of the wire: one coroutine a stream, all in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from services.common.config import Experiment
+from services.learner.batcher import Batcher, Request
+from services.learner.greeting import read_hello
+from services.learner.model import Model
+from services.learner.sessions import Greeting, Session, SlotTable, StreamRefused
+from services.learner.telemetry import Telemetry
+from services.learner.unroll import Block
+from services.learner.unroll_queue import UnrollQueue
+from services.wire import inference_pb2 as wire
+from services.wire import inference_pb2_grpc as wire_grpc
+
+log = logging.getLogger("seedbed.wire")
+
+HELLO_TIMEOUT_S = 10.0
+ERROR_KEY = "seedbed-error-bin"
+
+
+@dataclass(eq=False)
+class Stream:
+    """What the housekeeping task must know of a stream."""
+
+    context: Any
+    greeting: Greeting
+    number: int
+    task: asyncio.Task[Any]
+    session: Session | None = None
+    request: Request | None = None
+    answer: asyncio.Future[None] | None = None
+    owes_since: float | None = None  # since when the learner owes an answer
+    heard: float = 0.0  # when the actor last said something
+    noticed: float = 0.0
+    notice: asyncio.Task[None] | None = None
+    cause: tuple[grpc.StatusCode, str] | None = None  # why housekeeping ended it
+
+
+class InferenceServicer(wire_grpc.InferenceServicer):
+    """Answers `Act` streams through the batcher and hands complete unrolls to the queue.
+
+    Args:
+        model: gives the model, built for the first actor's specs; awaited with notices.
+        reason: what a late answer is waiting for, in words.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        batcher: Batcher,
+        queue: UnrollQueue,
+        telemetry: Telemetry,
+        model: Model,
+        reason: Callable[[], str],
+    ) -> None:
+        self._experiment = experiment
+        self._settings = experiment.learner
+        self._batcher = batcher
+        self._queue = queue
+        self._telemetry = telemetry
+        self._model = model
+        self._reason = reason
+        self._slots = SlotTable(experiment.learner.inference.slots)
+        self._streams: dict[int, Stream] = {}
+        self._numbers = 0
+        self._incarnation = secrets.randbits(63)
+        self._finished: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    # --- streams ---------------------------------------------------------------------------
+
+    async def Act(self, _: Any, context: Any) -> None:
+        """One lock-step group, from Hello to the end of its stream."""
+        try:
+            await self._act(context)
+        except StreamRefused as refusal:
+            self._telemetry.on_stream_error(refusal.field)
+            log.warning("refused %s: %s", context.peer(), refusal)
+            code = grpc.StatusCode.INVALID_ARGUMENT
+            if refusal.field in ("protocol_version", "environment"):
+                code = grpc.StatusCode.FAILED_PRECONDITION
+            elif refusal.field == "slots":
+                code = grpc.StatusCode.RESOURCE_EXHAUSTED
+            detail = wire.StreamError(
+                field=refusal.field,
+                expected=refusal.expected,
+                received=refusal.received,
+                advice=refusal.advice,
+            )
+            await context.abort(code, str(refusal), ((ERROR_KEY, detail.SerializeToString()),))
+
+    async def _act(self, context: Any) -> None:
+        if self._finished is not None:
+            await self._say_finished(context)
+            return
+        greeting = await self._greet(context)
+        slots = self._slots.lease(greeting.environments)
+        self._numbers += 1
+        task = asyncio.current_task()
+        assert task is not None
+        stream = Stream(context, greeting, self._numbers, task, heard=time.perf_counter())
+        self._streams[stream.number] = stream
+        self._count()
+        log.info("session %d: %s joins with %d environments as protocol %d", stream.number,
+                 greeting.actor, greeting.environments, greeting.protocol_version)  # fmt: skip
+        try:
+            await self._serve(stream, slots)
+        except asyncio.CancelledError:
+            if stream.cause is None:
+                raise  # the actor went away
+            self._telemetry.on_stream_error(stream.cause[0].name.lower())
+            await context.abort(*stream.cause)
+        finally:
+            self._leave(stream, slots)
+
+    async def _greet(self, context: Any) -> Greeting:
+        try:
+            message = await asyncio.wait_for(context.read(), HELLO_TIMEOUT_S)
+        except TimeoutError:
+            raise StreamRefused(
+                "hello", f"Hello within {HELLO_TIMEOUT_S:g} s", "nothing", "say Hello first"
+            ) from None
+        kind = None if message is grpc.aio.EOF else message.WhichOneof("message")
+        if kind != "hello":
+            raise StreamRefused("message", "hello first", kind or "nothing", "say Hello first")
+        greeting = read_hello(
+            message.hello,
+            self._experiment.environment.id,
+            self._model.spec,
+            self._settings.inference.max_batch_environments,
+        )
+        self._model.fix_spec(greeting.spec)
+        return greeting
+
+    async def _serve(self, stream: Stream, slots: Any) -> None:
+        context, greeting = stream.context, stream.greeting
+        await context.write(
+            wire.LearnerMessage(
+                welcome=wire.Welcome(
+                    protocol_version=greeting.protocol_version,
+                    incarnation=greeting.incarnation,
+                    session=stream.number,
+                    idle_timeout_seconds=self._settings.idle_timeout_s,
+                    notice_interval_seconds=self._settings.notice_interval_s,
+                    learner_incarnation=self._incarnation,
+                )
+            )
+        )
+        loop = asyncio.get_running_loop()
+        read, write = context.read, context.write
+        while True:
+            message = await read()
+            if message is grpc.aio.EOF:
+                return
+            stream.heard = stream.owes_since = time.perf_counter()
+            kind = message.WhichOneof("message")
+            if kind == "goodbye":
+                log.info("session %d: %s leaves: %s", stream.number, greeting.actor,
+                         message.goodbye.reason)  # fmt: skip
+                return
+            if kind != "step":
+                raise StreamRefused("message", "step or goodbye", kind or "nothing", "see Act")
+            step = message.step
+            if stream.session is None:
+                unroll = await self._model.ready()
+                stream.session = Session(stream.number, greeting, slots, unroll, self._telemetry)
+            session = stream.session
+            block = session.receive(step)
+            if block is not None and not self._queue.try_put(block):
+                await self._wait_for_room(session, block)
+            if self._finished is not None:
+                await self._say_finished(context)
+                return
+            stream.answer = loop.create_future()
+            stream.request = Request(session, session.environments)
+            self._batcher.submit(stream.request)
+            await stream.answer
+            action = stream.request.action
+            stream.request = None
+            if stream.notice is not None:
+                await stream.notice  # one writer at a time
+            if action is None:
+                await self._say_finished(context)
+                return
+            await write(
+                wire.LearnerMessage(actions=wire.Actions(sequence=step.sequence, action=action))
+            )
+            stream.heard, stream.owes_since = time.perf_counter(), None
+
+    async def _wait_for_room(self, session: Session, block: Block) -> None:
+        self._batcher.held(+1)
+        try:
+            await self._queue.put(block)
+        except asyncio.CancelledError:
+            frames = block.steps * session.greeting.spec.action_repeat
+            self._telemetry.on_discarded(frames, "session ended")
+            raise
+        finally:
+            self._batcher.held(-1)
+
+    def _leave(self, stream: Stream, slots: Any) -> None:
+        del self._streams[stream.number]
+        if stream.notice is not None:
+            stream.notice.cancel()
+        if stream.session is not None:
+            stream.session.close()
+        request = stream.request
+        self._count()
+        if request is not None and not request.done and not self._batcher.cancel(request):
+            # A batch that names these slots is being computed: they are free when it is done.
+            request.on_done = lambda: self._slots.release(slots)
+        else:
+            self._slots.release(slots)
+        log.info("session %d: ended", stream.number)
+
+    def _count(self) -> None:
+        environments = sum(s.greeting.environments for s in self._streams.values())
+        self._batcher.connected(len(self._streams), environments)
+        self._telemetry.set_sessions(len(self._streams), environments)
+
+    async def _say_finished(self, context: Any) -> None:
+        await context.write(
+            wire.LearnerMessage(finished=wire.Finished(reason=self._finished or ""))
+        )
+
+    # --- from the inference thread ---------------------------------------------------------
+
+    def deliver(self, batch: list[Request]) -> None:
+        """Send a batch's answers: one wake-up of the event loop. Called by any thread."""
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._deliver, batch)
+
+    def _deliver(self, batch: list[Request]) -> None:
+        for request in batch:
+            request.done = True
+            if request.on_done is not None:  # its session has gone
+                request.on_done()
+                continue
+            stream = self._streams.get(request.session.number)
+            if stream is not None and stream.answer is not None and not stream.answer.done():
+                stream.answer.set_result(None)
+
+    # --- housekeeping ----------------------------------------------------------------------
+
+    async def housekeeping(self) -> None:
+        """Reap idle streams and announce late answers, until cancelled."""
+        self._loop = asyncio.get_running_loop()
+        interval = self._settings.notice_interval_s
+        period = min(interval, self._settings.idle_timeout_s) / 4
+        while True:
+            await asyncio.sleep(period)
+            now = time.perf_counter()
+            for stream in list(self._streams.values()):
+                if stream.owes_since is None:
+                    silent = now - stream.heard
+                    if silent > self._settings.idle_timeout_s:
+                        self._end(
+                            stream,
+                            grpc.StatusCode.DEADLINE_EXCEEDED,
+                            f"nothing from the actor for {silent:.1f} s; "
+                            f"learner.idle_timeout_s is {self._settings.idle_timeout_s:g}",
+                        )
+                    continue
+                late = now - stream.owes_since
+                if (
+                    stream.greeting.protocol_version >= 2
+                    and late >= interval
+                    and now - stream.noticed >= interval
+                    and (stream.notice is None or stream.notice.done())
+                ):
+                    stream.noticed = now
+                    stream.notice = asyncio.create_task(self._notify(stream, late))
+
+    async def _notify(self, stream: Stream, late: float) -> None:
+        sequence = stream.session.sequence - 1 if stream.session else 0
+        notice = wire.Notice(sequence=max(sequence, 0), reason=self._reason(), waited_seconds=late)
+        try:
+            await stream.context.write(wire.LearnerMessage(notice=notice))
+        except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            pass  # the stream has ended meanwhile; its own coroutine says so
+
+    def _end(self, stream: Stream, code: grpc.StatusCode, cause: str) -> None:
+        if stream.cause is None:
+            log.warning("session %d: %s", stream.number, cause)
+            stream.cause = (code, cause)
+            stream.task.cancel()
+
+    def finish(self, reason: str) -> None:
+        """Tell every actor, now and later, that the experiment is over. Event loop only."""
+        self._finished = reason
+        for stream in self._streams.values():
+            if stream.answer is not None and not stream.answer.done():
+                if stream.request is not None:
+                    self._batcher.cancel(stream.request)
+                stream.answer.set_result(None)
+
+    async def GetStatus(self, _: Any, __: Any) -> wire.GetStatusReply:
+        """What the learner is doing, as JSON."""
+        return wire.GetStatusReply(json=json.dumps(self._telemetry.status()))

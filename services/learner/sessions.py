@@ -1,0 +1,265 @@
+"""Sessions: one actor stream each, with leased slots, its unroll, and its episodes' accounts."""
+
+from __future__ import annotations
+
+import heapq
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.common.spec import EnvironmentSpec
+from services.learner.unroll import (
+    FIRST,
+    TERMINATED,
+    TRUNCATED,
+    Block,
+    Row,
+    UnrollSpec,
+    UnrollWriter,
+)
+
+_ENDED = np.uint8(TERMINATED | TRUNCATED)
+_ALL_FLAGS = 15
+
+
+class StreamRefused(Exception):
+    """What a peer sent does not fit. Ends its stream; the learner lives on."""
+
+    def __init__(self, field: str, expected: object, received: object, advice: str) -> None:
+        super().__init__(f"{field}: expected {expected}, received {received}; {advice}")
+        self.field = field
+        self.expected = str(expected)
+        self.received = str(received)
+        self.advice = advice
+
+
+class StepMessage(Protocol):
+    """The wire's Step."""
+
+    sequence: int
+    observation: bytes
+    reward: bytes
+    flags: bytes
+    environment_seconds: float
+    wait_seconds: float
+
+
+class Accounts(Protocol):
+    """Where a session reports its steps and episodes; `Telemetry` in production."""
+
+    def on_step(self, frames: int, environment_seconds: float, wait_seconds: float) -> None: ...
+    def on_episodes(self, returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> None: ...
+    def on_abandoned(self, episodes: int) -> None: ...
+    def on_discarded(self, frames: int, reason: str) -> None: ...
+
+
+class SlotTable:
+    """Leases rows of the device tables. There is no fixed table of actors anywhere."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self._free = list(range(slots))
+
+    @property
+    def free(self) -> int:
+        """Slots that nobody holds."""
+        return len(self._free)
+
+    def lease(self, count: int) -> NDArray[np.int32]:
+        """The lowest free slots [count] int32.
+
+        Raises:
+            StreamRefused: with both numbers, if there are not so many.
+        """
+        if count > len(self._free):
+            raise StreamRefused(
+                "slots",
+                f"at most {len(self._free)} environments ({self.slots} slots in all)",
+                f"{count} environments",
+                "raise learner.inference.slots or run fewer actors",
+            )
+        return np.array([heapq.heappop(self._free) for _ in range(count)], np.int32)
+
+    def release(self, slots: NDArray[np.int32]) -> None:
+        """Give slots back, once no batch names them any more."""
+        for slot in slots.tolist():
+            heapq.heappush(self._free, slot)
+
+
+@dataclass(frozen=True)
+class Greeting:
+    """What a session's Hello said, validated."""
+
+    protocol_version: int
+    incarnation: int
+    actor: str
+    environments: int
+    spec: EnvironmentSpec
+
+
+class Session:
+    """One lock-step group: checks each step, writes it into the unroll, counts.
+
+    `receive` and `answer` alternate; one thread at a time uses a session.
+    """
+
+    def __init__(
+        self,
+        number: int,
+        greeting: Greeting,
+        slots: NDArray[np.int32],
+        unroll: UnrollSpec,
+        accounts: Accounts,
+    ) -> None:
+        self.number = number
+        self.greeting = greeting
+        self.slots = slots
+        e = greeting.environments
+        self.environments = e
+        self.sequence = 0  # of the next step
+        self._accounts = accounts
+        self._writer = UnrollWriter(unroll, e)
+        self._shape = (e, *greeting.spec.observation.shape)
+        self._dtype = np.dtype(greeting.spec.observation.dtype)
+        self._is_float = self._dtype.kind == "f"
+        self._observation_bytes = e * greeting.spec.observation.row_bytes
+        self._repeat = greeting.spec.action_repeat
+        self._returns = np.zeros(e)
+        self._lengths = np.zeros(e, np.int64)
+        self._must_be_first = np.ones(e, bool)
+
+    def receive(self, step: StepMessage) -> Block | None:
+        """Check and write one step; return the block that it completes, if it does.
+
+        Raises:
+            StreamRefused: the step does not fit; nothing of it was kept.
+        """
+        if step.sequence != self.sequence:
+            raise StreamRefused(
+                "sequence", self.sequence, step.sequence, "steps go 0, 1, 2, ... without gaps"
+            )
+        e, observation_bytes = self.environments, step.observation
+        if len(observation_bytes) != self._observation_bytes:
+            raise self._wrong_bytes("observation", self._observation_bytes, len(observation_bytes))
+        if len(step.reward) != 4 * e:
+            raise self._wrong_bytes("reward", 4 * e, len(step.reward))
+        if len(step.flags) != e:
+            raise self._wrong_bytes("flags", e, len(step.flags))
+        flags = np.frombuffer(step.flags, np.uint8)
+        reward = np.frombuffer(step.reward, np.float32)
+        observation = np.frombuffer(observation_bytes, self._dtype).reshape(self._shape)
+        first = (flags & FIRST) != 0
+        self._check_values(observation, reward, flags, first)
+        self._account(step, reward, flags, first)
+        self.sequence += 1
+        return self._writer.add_row(observation, reward, flags)
+
+    def _wrong_bytes(self, field: str, expected: int, received: int) -> StreamRefused:
+        spec = self.greeting.spec
+        return StreamRefused(
+            field,
+            f"{expected} bytes ({self.environments} environments of {spec.observation})",
+            f"{received} bytes",
+            "send exactly what Hello announced",
+        )
+
+    def _check_values(
+        self,
+        observation: NDArray[Any],
+        reward: NDArray[np.float32],
+        flags: NDArray[np.uint8],
+        first: NDArray[np.bool_],
+    ) -> None:
+        if flags.max() > _ALL_FLAGS:
+            raise StreamRefused(
+                "flags", f"bits below {_ALL_FLAGS + 1}", int(flags.max()), "see StepFlag"
+            )
+        if not np.isfinite(reward).all():
+            row = int(np.flatnonzero(~np.isfinite(reward))[0])
+            raise StreamRefused(
+                "reward", "finite numbers", f"{reward[row]} in row {row}", "mend the environment"
+            )
+        if self._is_float and not np.isfinite(observation).all():
+            raise StreamRefused(
+                "observation", "finite numbers", "NaN or infinity", "mend the environment"
+            )
+        if (self._must_be_first & ~first).any():
+            row = int(np.flatnonzero(self._must_be_first & ~first)[0])
+            raise StreamRefused(
+                "flags",
+                f"row {row} marked FIRST, since its episode is new or had ended",
+                f"flags {int(flags[row])}",
+                "send the next episode's first observation after a finished row",
+            )
+        ended = flags & _ENDED
+        if (ended == _ENDED).any() or (first & (ended != 0)).any():
+            row = int(np.flatnonzero((ended == _ENDED) | (first & (ended != 0)))[0])
+            raise StreamRefused(
+                "flags",
+                "at most one of FIRST, TERMINATED and TRUNCATED",
+                f"flags {int(flags[row])} in row {row}",
+                "terminated wins over truncated; a first row has not ended",
+            )
+
+    def _account(
+        self,
+        step: StepMessage,
+        reward: NDArray[np.float32],
+        flags: NDArray[np.uint8],
+        first: NDArray[np.bool_],
+    ) -> None:
+        firsts = int(np.count_nonzero(first))
+        self._accounts.on_step(
+            (self.environments - firsts) * self._repeat,
+            step.environment_seconds,
+            step.wait_seconds,
+        )
+        if firsts:
+            # A first row that no finished row precedes: its episode was cut, not ended.
+            cut = int(np.count_nonzero(first & ~self._must_be_first))
+            if cut:
+                self._accounts.on_abandoned(cut)
+            self._returns[first] = 0.0
+            self._lengths[first] = 0
+            self._returns += np.where(first, 0.0, reward)
+            self._lengths += ~first
+        else:
+            self._returns += reward
+            self._lengths += 1
+        ended = (flags & _ENDED) != 0
+        if ended.any():
+            self._accounts.on_episodes(self._returns[ended], self._lengths[ended])
+        self._must_be_first = ended
+
+    def row(self) -> Row:
+        """What the newest step brings to an inference batch."""
+        writer = self._writer
+        return Row(
+            self.slots, writer.observation, writer.flags, writer.reward, writer.previous_action
+        )
+
+    @property
+    def needs_state(self) -> bool:
+        """Whether `answer` wants the recurrent state before the newest row."""
+        return self._writer.needs_state
+
+    def answer(
+        self,
+        action: NDArray[np.int32],
+        behaviour: dict[str, NDArray[Any]],
+        version: int,
+        state: NDArray[np.float32] | None,
+    ) -> None:
+        """Keep what was computed for the newest step: [E], [E, ...], [E, S]."""
+        self._writer.set_outputs(action, behaviour, version, state)
+
+    def close(self) -> None:
+        """The stream has ended: drop the block that is not complete, and say so."""
+        discarded = self._writer.pending_steps * self._repeat
+        if discarded:
+            self._accounts.on_discarded(discarded, "session ended")
+        cut = int(np.count_nonzero(~self._must_be_first))
+        if cut and self.sequence:
+            self._accounts.on_abandoned(cut)

@@ -1,0 +1,181 @@
+"""Which part holds the run back, from measured fractions. A pure function and its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+FULL = 0.85  # a part that works so much of its time sets the pace
+QUEUE_FULL = 0.3  # inference held up so much of its time by a full queue: training is behind
+ALL_CORES = 0.9  # so much of the CPU is used: whatever computes on it waits for it
+NETWORK = 0.3  # so much of the actors' time goes where the learner has no part in it
+
+WORDS = (
+    *("idle", "unknown", "CPU", "training", "prefetch", "inference", "wire", "environments"),
+    *("network", "latency"),
+)
+
+
+@dataclass(frozen=True)
+class Load:
+    """What was measured over the last half minute. Fractions are of one; None is unknown.
+
+    Attributes:
+        busy: fraction of its time that a learner thread worked, by its name.
+        blocked: fraction of its time that it stood still for a neighbour.
+        stepping: fraction of the actors' time spent in environment steps; in the rest they wait.
+        network: fraction of the actors' time beyond the steps and the learner's own latency.
+        wire: fraction of one core that the event loop used.
+        cores: cores that the learner may use.
+        learner_cores: cores that the learner's process used.
+        machine_cores: cores that everything on the machine used.
+        environment_cores: cores that environment steps used, at most (wall time of the steps).
+        actors_here: the actors run on the learner's machine.
+    """
+
+    sessions: int = 0
+    busy: dict[str, float] | None = None
+    blocked: dict[str, float] | None = None
+    stepping: float | None = None
+    network: float | None = None
+    wire: float | None = None
+    cores: float = 1.0
+    learner_cores: float | None = None
+    machine_cores: float | None = None
+    environment_cores: float | None = None
+    actors_here: bool = False
+
+
+class Bottleneck(NamedTuple):
+    """The part that sets the pace, one of `WORDS`, and a sentence with the numbers."""
+
+    word: str
+    sentence: str
+
+
+def bottleneck(load: Load) -> Bottleneck:
+    """The part that sets the pace.
+
+    A part is only named when it is full itself; what merely waits for it is not. So the order
+    goes against the flow of the data: the cores that all share, training, inference, the wire,
+    the environments, and last what lies between the machines.
+    """
+    if load.sessions == 0:
+        return Bottleneck("idle", "no actors are connected")
+    if not load.busy or load.stepping is None:
+        return Bottleneck("unknown", "too little has been measured yet")
+    busy, blocked = load.busy, load.blocked or {}
+    return (
+        _cpu(load, busy)
+        or _training(busy, blocked)
+        or _inference(busy)
+        or _wire(load)
+        or _environments(load)
+        or _network(load)
+        or _latency(load, busy)
+    )
+
+
+def _cpu(load: Load, busy: dict[str, float]) -> Bottleneck | None:
+    learner = load.learner_cores or 0.0
+    used = learner
+    if load.actors_here:
+        used = load.machine_cores if load.machine_cores is not None else learner
+    if used < ALL_CORES * load.cores:
+        return None
+    # The wire's share is measured. The rest of the learner's is split by how long each thread
+    # worked: the cores that a thread's computation really takes are not known one by one.
+    wire = min(load.wire or 0.0, learner)
+    working = sum(busy.values())
+    parts = {
+        name: (learner - wire) * fraction / working if working else 0.0
+        for name, fraction in busy.items()
+    }
+    parts["wire"] = wire
+    if load.actors_here:
+        others = max(0.0, used - learner)
+        parts["environments"] = min(load.environment_cores or 0.0, others)
+        parts["others"] = others - parts["environments"]
+    shown = sorted(((part, name) for name, part in parts.items()), reverse=True)
+    shares = [f"{name} {_percent(part / used)}" for part, name in shown if part / used >= 0.02]
+    return Bottleneck(
+        "CPU", f"{used:.1f} of {load.cores:g} cores busy: {', '.join(shares) or 'learner'}"
+    )
+
+
+def _training(busy: dict[str, float], blocked: dict[str, float]) -> Bottleneck | None:
+    training, prefetch = busy.get("training", 0.0), busy.get("prefetch", 0.0)
+    held_up = blocked.get("inference", 0.0)
+    if prefetch >= FULL and training < FULL:
+        return Bottleneck(
+            "prefetch",
+            f"building batches takes {_percent(prefetch)} of the prefetch thread's time, training "
+            f"only works {_percent(training)}",
+        )
+    if held_up >= QUEUE_FULL:
+        return Bottleneck(
+            "training",
+            f"the unroll queue is full {_percent(held_up)} of the time, training works "
+            f"{_percent(training)}; a faster device, a smaller network or fewer actors",
+        )
+    if training >= FULL:
+        return Bottleneck(
+            "training",
+            f"training works {_percent(training)} of the time; a faster device or a smaller "
+            "network",
+        )
+    return None
+
+
+def _inference(busy: dict[str, float]) -> Bottleneck | None:
+    inference = busy.get("inference", 0.0)
+    if inference < FULL:
+        return None
+    return Bottleneck(
+        "inference",
+        f"inference works {_percent(inference)} of the time; larger batches, a faster device or a "
+        "smaller network",
+    )
+
+
+def _wire(load: Load) -> Bottleneck | None:
+    if load.wire is None or load.wire < FULL:
+        return None
+    return Bottleneck(
+        "wire",
+        f"receiving messages takes {_percent(load.wire)} of a core; use more environments a group",
+    )
+
+
+def _environments(load: Load) -> Bottleneck | None:
+    assert load.stepping is not None
+    if load.stepping < FULL:
+        return None
+    return Bottleneck(
+        "environments",
+        f"actors spend {_percent(load.stepping)} of their time stepping; add actors or CPUs",
+    )
+
+
+def _network(load: Load) -> Bottleneck | None:
+    if load.network is None or load.network < NETWORK:
+        return None
+    return Bottleneck(
+        "network",
+        f"actors spend {_percent(load.network)} of their time on the way to the learner and back; "
+        "move them closer, or add groups",
+    )
+
+
+def _latency(load: Load, busy: dict[str, float]) -> Bottleneck:
+    assert load.stepping is not None
+    return Bottleneck(
+        "latency",
+        f"actors wait {_percent(1 - load.stepping)} of their time though nothing is full (inference "
+        f"{_percent(busy.get('inference', 0.0))}, training "
+        f"{_percent(busy.get('training', 0.0))}); add actors, groups or environments",
+    )
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.0f} %"

@@ -1,0 +1,111 @@
+"""Where a thread's time goes: working, blocked on a neighbour, or idle."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from types import TracebackType
+from typing import NamedTuple
+
+
+class Totals(NamedTuple):
+    """Seconds since the clock was made; the rest of the time the thread was idle."""
+
+    busy_s: float
+    blocked_s: float
+
+
+class _State(NamedTuple):
+    kind: str  # "idle", "busy" or "blocked"
+    reason: str  # why it is blocked or idle; "" when there is nothing to say
+    since: float
+    totals: Totals
+
+
+class BusyClock:
+    """The clock of one thread.
+
+    `with clock:` is work. `with clock.blocked("unroll queue full"):`, inside or outside of it, is
+    time in which a neighbour owes progress; it does not count as work. `waiting_for` says what an
+    idle thread waits for. Only the thread itself may write; anybody may read, without a lock: the
+    whole state is one tuple, replaced at once.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._state = _State("idle", "", now(), Totals(0.0, 0.0))
+        self._outer: list[tuple[str, str]] = []
+
+    def __enter__(self) -> BusyClock:
+        self._push("busy", "")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._pop()
+
+    def blocked(self, reason: str) -> _Blocked:
+        """A context in which the thread can do nothing, with the reason in words."""
+        return _Blocked(self, reason)
+
+    @property
+    def waiting_for(self) -> str:
+        """What the thread waits for right now, in words; "" when it works or did not say."""
+        return self._state.reason
+
+    @waiting_for.setter
+    def waiting_for(self, reason: str) -> None:
+        self._state = self._state._replace(reason=reason)
+
+    @property
+    def state(self) -> tuple[str, float]:
+        """`idle`, `busy` or `blocked`, and for how many seconds now."""
+        state = self._state
+        return state.kind, self._now() - state.since
+
+    def totals(self) -> Totals:
+        """Seconds of work and of blocking so far, the present stretch included."""
+        return _advance(self._state, self._now())
+
+    def _push(self, kind: str, reason: str) -> None:
+        state = self._state
+        self._outer.append((state.kind, state.reason))
+        self._switch(kind, reason)
+
+    def _pop(self) -> None:
+        self._switch(*self._outer.pop())
+
+    def _switch(self, kind: str, reason: str) -> None:
+        now = self._now()
+        self._state = _State(kind, reason, now, _advance(self._state, now))
+
+
+class _Blocked:
+    def __init__(self, clock: BusyClock, reason: str) -> None:
+        self._clock = clock
+        self._reason = reason
+
+    def __enter__(self) -> None:
+        self._clock._push("blocked", self._reason)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._clock._pop()
+
+
+def _advance(state: _State, now: float) -> Totals:
+    stretch = max(0.0, now - state.since)
+    busy_s, blocked_s = state.totals
+    if state.kind == "busy":
+        return Totals(busy_s + stretch, blocked_s)
+    if state.kind == "blocked":
+        return Totals(busy_s, blocked_s + stretch)
+    return state.totals

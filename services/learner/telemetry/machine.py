@@ -1,0 +1,97 @@
+"""What this process may use of the machine, as its container or its machine limits it."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+_UNLIMITED = 1 << 60  # cgroup v1 says "no limit" with a number near 2**63
+
+
+def usable_cpus(root: Path = Path("/")) -> float:
+    """Cores that this process may use: affinity, cut by the cgroup's quota."""
+    cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
+    for folder in _cgroup_folders(root, "cpu"):
+        quota, period = _numbers(folder / "cpu.max", 2)  # v2: "150000 100000" or "max 100000"
+        if math.isnan(quota):
+            (quota,), (period,) = (
+                _numbers(folder / "cpu.cfs_quota_us", 1),
+                _numbers(folder / "cpu.cfs_period_us", 1),
+            )
+        if quota > 0 and period > 0:
+            cores = min(cores, quota / period)
+    return cores
+
+
+def usable_memory_bytes(root: Path = Path("/")) -> int:
+    """Memory that this process may use: the machine's, cut by the cgroup's limit."""
+    memory = _UNLIMITED
+    for line in _read(root / "proc/meminfo").splitlines():
+        if line.startswith("MemTotal:"):
+            memory = int(line.split()[1]) * 1024
+    for folder in _cgroup_folders(root, "memory"):
+        for name in ("memory.max", "memory.limit_in_bytes"):
+            (limit,) = _numbers(folder / name, 1)
+            if 0 < limit < _UNLIMITED:
+                memory = min(memory, int(limit))
+    return memory if memory < _UNLIMITED else 0
+
+
+def machine_cpu_seconds(root: Path = Path("/")) -> float | None:
+    """CPU seconds used by everything on this machine so far; None where it cannot be known.
+
+    Within a container with a quota, of everything in the container.
+    """
+    for folder in _cgroup_folders(root, "cpu"):
+        if not math.isnan(_numbers(folder / "cpu.max", 2)[0]):
+            for line in _read(folder / "cpu.stat").splitlines():
+                if line.startswith("usage_usec "):
+                    return int(line.split()[1]) / 1e6
+    fields = _read(root / "proc/stat").partition("\n")[0].split()
+    if len(fields) < 8 or fields[0] != "cpu":
+        return None
+    user, nice, system, _idle, _iowait, interrupts, soft = (int(field) for field in fields[1:8])
+    return (user + nice + system + interrupts + soft) / os.sysconf("SC_CLK_TCK")
+
+
+def process_start_ticks(pid: int, root: Path = Path("/")) -> int | None:
+    """When a process started, in clock ticks after boot; None when there is none.
+
+    With the process's number it names one process for good: numbers are used again.
+    """
+    text = _read(root / f"proc/{pid}/stat")
+    after_name = text.rpartition(")")[2].split()  # the name may hold spaces and brackets
+    return int(after_name[19]) if len(after_name) > 19 else None
+
+
+def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
+    """Folders whose limits hold for this process: its own and those above it, v2 then v1."""
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        number, controllers, path = line.split(":", 2)
+        if number == "0":
+            top = root / "sys/fs/cgroup"
+        elif controller in controllers.split(","):
+            top = root / "sys/fs/cgroup" / controller
+        else:
+            continue
+        # Inside a container the path may be the host's, which is not visible here; the top is.
+        folder = top / path.strip("/")
+        while folder != top and top in folder.parents:
+            yield folder
+            folder = folder.parent
+        yield top
+
+
+def _numbers(path: Path, count: int) -> tuple[float, ...]:
+    """The first numbers in a file; NaN for what is not there or not a number ("max")."""
+    words = [*_read(path).split()[:count], *[""] * count][:count]
+    return tuple(float(word) if word.lstrip("-").isdigit() else math.nan for word in words)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text()
+    except OSError:
+        return ""  # this kind of machine has no such file, or does not show it

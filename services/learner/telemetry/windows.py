@@ -1,0 +1,105 @@
+"""Numbers over the recent past: the last N values, and rates over the last seconds."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+
+class RecentValues:
+    """The last `capacity` values, for exact means and percentiles of them. Thread-safe."""
+
+    def __init__(self, capacity: int) -> None:
+        self.capacity = capacity
+        self._ring = np.zeros(capacity, np.float64)
+        self._written = 0  # in all; the next value goes to this modulo capacity
+        self._lock = threading.Lock()
+
+    def __len__(self) -> int:
+        return min(self._written, self.capacity)
+
+    def extend(self, values: ArrayLike) -> None:
+        """Append every element of an array, in order."""
+        array = np.asarray(values, np.float64).ravel()[-self.capacity :]
+        with self._lock:
+            start = self._written % self.capacity
+            head = min(array.size, self.capacity - start)
+            self._ring[start : start + head] = array[:head]
+            self._ring[: array.size - head] = array[head:]
+            self._written += array.size
+
+    def append(self, value: float) -> None:
+        """Append one value."""
+        with self._lock:
+            self._ring[self._written % self.capacity] = value
+            self._written += 1
+
+    def values(self, last: int | None = None) -> NDArray[np.float64]:
+        """The last `last` values (all that are kept, if None), oldest first."""
+        with self._lock:
+            size = len(self)
+            count = size if last is None else min(last, size)
+            places = np.arange(self._written - count, self._written) % self.capacity
+            return self._ring[places]
+
+    def mean(self, last: int | None = None) -> float | None:
+        """Mean of the last values; None without any."""
+        values = self.values(last)
+        return float(values.mean()) if values.size else None
+
+    def percentile(self, percent: float) -> float | None:
+        """Percentile of what is kept, interpolated; None without any."""
+        values = self.values()
+        return float(np.percentile(values, percent)) if values.size else None
+
+
+class History:
+    """Snapshots of running totals, for rates over the last seconds.
+
+    Thread-safe.
+    """
+
+    def __init__(self, longest_s: float = 300.0) -> None:
+        self._longest_s = longest_s
+        self._snapshots: deque[tuple[float, Mapping[str, float]]] = deque()
+        self._lock = threading.Lock()
+
+    def add(self, now: float, totals: Mapping[str, float]) -> None:
+        """Keep these totals, which were true at `now` (monotonic seconds)."""
+        with self._lock:
+            self._snapshots.append((now, totals))
+            # One snapshot at least as old as the longest window stays, as its beginning.
+            while len(self._snapshots) > 2 and self._snapshots[1][0] <= now - self._longest_s:
+                self._snapshots.popleft()
+
+    def growth(self, name: str, window_s: float) -> tuple[float, float] | None:
+        """How much a total grew, and in how many seconds, up to the newest snapshot.
+
+        Over the window, or over all there is while the run is younger. None before there are two
+        snapshots that hold the total.
+        """
+        with self._lock:
+            snapshots = [(at, totals[name]) for at, totals in self._snapshots if name in totals]
+        if len(snapshots) < 2:
+            return None
+        end, newest = snapshots[-1]
+        start, oldest = snapshots[0]
+        for at, total in snapshots[1:-1]:
+            if at > end - 0.95 * window_s:  # snapshots come a little early or late
+                break
+            start, oldest = at, total
+        return (newest - oldest, end - start) if end > start else None
+
+    def rate(self, name: str, window_s: float) -> float | None:
+        """Growth a second; see `growth`."""
+        grown = self.growth(name, window_s)
+        return None if grown is None else grown[0] / grown[1]
+
+    def ratio(self, name: str, other: str, window_s: float) -> float | None:
+        """Growth of one total over that of another; None while the other did not grow."""
+        grown, base = self.growth(name, window_s), self.growth(other, window_s)
+        return None if grown is None or base is None or base[0] <= 0 else grown[0] / base[0]

@@ -1,0 +1,92 @@
+"""The short bounded queue between sessions and training. When it is full, inference waits."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+
+from services.learner.unroll import Block
+
+
+class UnrollQueue:
+    """Blocks, first in first out. The event loop puts, the prefetch thread gets.
+
+    Capacity is in columns (environments). A block is let in while the queue holds fewer columns
+    than its capacity, so that a block larger than the capacity cannot deadlock.
+    """
+
+    def __init__(self, capacity_columns: int) -> None:
+        self.capacity_columns = capacity_columns
+        self._blocks: deque[Block] = deque()
+        self._columns = 0
+        self._changed = threading.Condition()
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closed = False
+
+    @property
+    def columns(self) -> int:
+        """Columns that wait."""
+        return self._columns
+
+    def try_put(self, block: Block) -> bool:
+        """Put a block if there is room."""
+        with self._changed:
+            if self._columns >= self.capacity_columns and not self._closed:
+                return False
+            self._append(block)
+            return True
+
+    def _append(self, block: Block) -> None:
+        if self._closed:
+            return
+        self._blocks.append(block)
+        self._columns += block.environments
+        self._changed.notify()
+
+    async def put(self, block: Block) -> None:
+        """Put a block, waiting for room. Called in one event loop only; may be cancelled."""
+        self._loop = asyncio.get_running_loop()
+        while not self.try_put(block):
+            waiter = self._loop.create_future()
+            self._waiters.append(waiter)
+            try:
+                if self.try_put(block):  # room came between the try and the registration
+                    return
+                await waiter
+            finally:
+                if waiter in self._waiters:
+                    self._waiters.remove(waiter)
+
+    def get(self, timeout_s: float) -> Block | None:
+        """The oldest block, or None after `timeout_s` or once closed."""
+        with self._changed:
+            if not self._blocks and not self._closed:
+                self._changed.wait(timeout_s)
+            if not self._blocks:
+                return None
+            block = self._blocks.popleft()
+            self._columns -= block.environments
+            if self._loop is not None:
+                self._loop.call_soon_threadsafe(self._wake)
+            return block
+
+    def _wake(self) -> None:
+        # Everyone who waits tries again; at most as many as there are sessions.
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+
+    def close(self) -> int:
+        """Let everybody go; return the steps that were waiting and are dropped."""
+        with self._changed:
+            self._closed = True
+            steps = sum(block.steps for block in self._blocks)
+            self._blocks.clear()
+            self._columns = 0
+            self._changed.notify_all()
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._wake)
+        return steps
