@@ -17,7 +17,7 @@ from pydantic import BaseModel, ValidationError
 from services.common.config import Experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 
-# Why a key cannot change. Keys of Atari count for `atari:` environments only.
+# Why a key cannot change; `_binds` says when it does not matter.
 FIXED: dict[str, str] = {
     "seed": "the parameters were drawn from it, and results are filed under it",
     "environment.id": "the policy was trained for that environment",
@@ -30,12 +30,90 @@ FIXED: dict[str, str] = {
     "learner.lstm_units": "the parameters' shapes follow from it",
     "learner.frame_stack": "it sets the network's input shape",
     "learner.optimizer.name": "the optimizer's state belongs to that optimizer",
+    "learner.optimizer.momentum": "RMSProp keeps a velocity of each parameter only where it is not 0",
     "agent": "the heads, the loss and what their outputs mean belong to that agent",
 }
 
 # Listed one by one, so that a new key of the schema is a decision (a test says so).
 FREE: frozenset[str] = frozenset(
-    ["name", "environment.kwargs", "environment.atari.table9", "environment.atari.noop_max", "environment.atari.max_frames_per_episode", "environment.atari.sticky_action_probability", "actor.processes", "actor.groups", "actor.environments", "actor.threads", "actor.reply_timeout_s", "actor.connect_timeout_s", "actor.max_environment_failures", "actor.metrics_port", "learner.backend", "learner.device", "learner.unroll_length", "learner.batch_size", "learner.queue_batches", "learner.inference.batch_environments", "learner.inference.max_batch_environments", "learner.inference.max_wait_ms", "learner.inference.slots", "learner.optimizer.learning_rate", "learner.optimizer.schedule", "learner.optimizer.final_learning_rate", "learner.optimizer.decay_env_frames", "learner.optimizer.beta_1", "learner.optimizer.beta_2", "learner.optimizer.decay", "learner.optimizer.momentum", "learner.optimizer.epsilon", "learner.optimizer.max_gradient_norm", "learner.checkpoint.directory", "learner.checkpoint.every_s", "learner.checkpoint.keep", "learner.checkpoint.max_failures", "learner.idle_timeout_s", "learner.notice_interval_s", "learner.stuck_timeout_s", "learner.metrics_port", "learner.deterministic", "agent_options", "vtrace.discount", "vtrace.trace_lambda", "vtrace.rho_bar", "vtrace.c_bar", "vtrace.rho_bar_policy", "vtrace.entropy_cost", "vtrace.baseline_cost", "vtrace.reward_clip", "vtrace.reward_scale", "vtrace.life_loss_ends", "stop.env_frames", "stop.seconds", "stop.updates", "stop.dollars", "stop.mean_return", "stop.mean_return_episodes", "cost.cpu_hour", "cost.memory_gib_hour", "cost.accelerator_hour", "cost.cpus", "cost.memory_gib", "cost.accelerators", "evaluation.every_env_frames", "evaluation.episodes", "evaluation.at_end", "evaluation.policy", "evaluation.environments", "logging.interval_s", "logging.scalars", "logging.wandb.enabled", "logging.wandb.project", "logging.wandb.group", "logging.wandb.mode"]
+    [
+        "name",
+        "environment.kwargs",
+        "environment.atari.table9",
+        "environment.atari.noop_max",
+        "environment.atari.max_frames_per_episode",
+        "environment.atari.sticky_action_probability",
+        "actor.processes",
+        "actor.groups",
+        "actor.environments",
+        "actor.threads",
+        "actor.reply_timeout_s",
+        "actor.connect_timeout_s",
+        "actor.max_environment_failures",
+        "actor.metrics_port",
+        "learner.backend",
+        "learner.device",
+        "learner.unroll_length",
+        "learner.batch_size",
+        "learner.queue_batches",
+        "learner.inference.batch_environments",
+        "learner.inference.max_batch_environments",
+        "learner.inference.max_wait_ms",
+        "learner.inference.slots",
+        "learner.optimizer.learning_rate",
+        "learner.optimizer.schedule",
+        "learner.optimizer.final_learning_rate",
+        "learner.optimizer.decay_env_frames",
+        "learner.optimizer.beta_1",
+        "learner.optimizer.beta_2",
+        "learner.optimizer.decay",
+        "learner.optimizer.momentum",
+        "learner.optimizer.epsilon",
+        "learner.optimizer.max_gradient_norm",
+        "learner.checkpoint.directory",
+        "learner.checkpoint.every_s",
+        "learner.checkpoint.keep",
+        "learner.checkpoint.max_failures",
+        "learner.idle_timeout_s",
+        "learner.notice_interval_s",
+        "learner.stuck_timeout_s",
+        "learner.metrics_port",
+        "learner.deterministic",
+        "agent_options",
+        "vtrace.discount",
+        "vtrace.trace_lambda",
+        "vtrace.rho_bar",
+        "vtrace.c_bar",
+        "vtrace.rho_bar_policy",
+        "vtrace.entropy_cost",
+        "vtrace.baseline_cost",
+        "vtrace.reward_clip",
+        "vtrace.reward_scale",
+        "vtrace.life_loss_ends",
+        "stop.env_frames",
+        "stop.seconds",
+        "stop.updates",
+        "stop.dollars",
+        "stop.mean_return",
+        "stop.mean_return_episodes",
+        "cost.cpu_hour",
+        "cost.memory_gib_hour",
+        "cost.accelerator_hour",
+        "cost.cpus",
+        "cost.memory_gib",
+        "cost.accelerators",
+        "evaluation.every_env_frames",
+        "evaluation.episodes",
+        "evaluation.at_end",
+        "evaluation.policy",
+        "evaluation.environments",
+        "logging.interval_s",
+        "logging.scalars",
+        "logging.wandb.enabled",
+        "logging.wandb.project",
+        "logging.wandb.group",
+        "logging.wandb.mode",
+    ]
 )
 
 
@@ -56,16 +134,23 @@ class Change:
 def compare(old: Experiment, new: Experiment) -> list[Change]:
     """Every key that differs, in the schema's order."""
     before, after = dict(_leaves(old)), dict(_leaves(new))
-    atari = old.environment.id.startswith("atari:")
     changes = []
     for key, value in after.items():
         if before[key] == value:
             continue
-        why = FIXED.get(key, "")
-        if key.startswith("environment.atari.") and not atari:
-            why = ""
+        why = FIXED.get(key, "") if _binds(key, old, new) else ""
         changes.append(Change(key, before[key], value, not why, why))
     return changes
+
+
+def _binds(key: str, old: Experiment, new: Experiment) -> bool:
+    """Whether a fixed key has an effect in these experiments."""
+    if key.startswith("environment.atari."):
+        return old.environment.id.startswith("atari:")
+    if key == "learner.optimizer.momentum":
+        before, after = old.learner.optimizer, new.learner.optimizer
+        return before.name == "rmsprop" and (before.momentum == 0) != (after.momentum == 0)
+    return True
 
 
 def check_resume(

@@ -116,7 +116,7 @@ class Inference(Section):
 class Optimizer(Section):
     """Adam or RMSProp, with a schedule and clipping."""
 
-    name: Literal["adam", "rmsprop"] = "adam"
+    name: Literal["adam", "rmsprop"] = Field("adam", description="The algorithm.")
     learning_rate: Annotated[float, Field(gt=0)] = Field(
         4.8e-4, description="At the start of training."
     )
@@ -131,7 +131,9 @@ class Optimizer(Section):
     beta_2: Annotated[float, Field(ge=0, lt=1)] = Field(0.999, description="Adam only.")
     decay: Annotated[float, Field(ge=0, lt=1)] = Field(0.99, description="RMSProp's rho.")
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="RMSProp only.")
-    epsilon: Annotated[float, Field(gt=0)] = 1e-7
+    epsilon: Annotated[float, Field(gt=0)] = Field(
+        1e-7, description="Added to the denominator, by both."
+    )
     max_gradient_norm: NonNegative = Field(
         40.0, description="Global norm at which gradients are clipped; 0 does not clip."
     )
@@ -298,10 +300,12 @@ class Evaluation(Section):
 class Wandb(Section):
     """Weights & Biases, an optional extra: never imported unless enabled."""
 
-    enabled: bool = False
-    project: str = "seedbed"
-    group: str = ""
-    mode: Literal["online", "offline"] = "online"
+    enabled: bool = Field(False, description="Send the run's numbers there.")
+    project: str = Field("seedbed", description="The project there.")
+    group: str = Field("", description="Runs of a group are shown together, such as a sweep.")
+    mode: Literal["online", "offline"] = Field(
+        "online", description="`offline` writes into the run directory, to be sent later."
+    )
 
 
 class Logging(Section):

@@ -1,0 +1,56 @@
+"""`seedbed config`: the schema, the reference, and what an experiment comes to."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from typing import TYPE_CHECKING
+
+from services.common.config import Experiment, load_experiment
+from services.common.config.load import dump_experiment
+from services.common.exit_codes import ExitCode
+from services.common.reference import reference
+from services.learner.resume import FIXED
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `config schema`, `config show` and `config reference`."""
+    parser = subparsers.add_parser("config", help="show the schema, or what an experiment comes to")
+    parser.set_defaults(run=run)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions.add_parser("schema", help="print the JSON Schema of an experiment")
+    actions.add_parser("reference", help="print docs/configuration.md")
+    show = actions.add_parser("show", help="print an experiment with all its defaults, as YAML")
+    show.add_argument("experiment", metavar="EXPERIMENT", help="the experiment's YAML file")
+    show.add_argument(
+        "--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="change a key"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print to stdout.
+
+    Raises:
+        SeedbedError: the experiment is wrong.
+    """
+    if args.action == "schema":
+        print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    elif args.action == "reference":
+        print(configuration_reference(), end="")
+    else:
+        print(dump_experiment(load_experiment(args.experiment, args.overrides)), end="")
+    return ExitCode.OK
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON Schema (draft 2020-12) of an experiment."""
+    schema = Experiment.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def configuration_reference() -> str:
+    """The Markdown of `docs/configuration.md`."""
+    return reference(fixed=FIXED)
