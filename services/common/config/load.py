@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -73,10 +74,8 @@ def _override(tree: dict[str, Any], override: str) -> None:
         raise SeedbedError(ExitCode.CONFIG, f"--set {override!r}: not YAML: {error}") from error
     if isinstance(node[leaf], str):
         # YAML 1.1 reads 1e-4 as text; people mean a number.
-        try:
+        with contextlib.suppress(ValueError):
             node[leaf] = float(node[leaf])
-        except ValueError:
-            pass
 
 
 def _explain(item: dict[str, Any]) -> str:
