@@ -34,4 +34,5 @@ def keep_large_blocks() -> bool:
         (_M_TRIM_THRESHOLD, 2**31 - 1),
         (_M_TOP_PAD, 256 << 20),
     )
-    return all([mallopt(option, value) == 1 for option, value in settings])
+    answers = [mallopt(option, value) for option, value in settings]
+    return all(answer == 1 for answer in answers)

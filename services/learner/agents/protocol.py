@@ -64,6 +64,9 @@ class Body(Protocol):
     def prepare(self, frame: Tensor) -> Tensor:
         """Parameter-free change of layout of single frames [N, *shape], done once a frame."""
 
+    def zeros(self, rows: int = 1, columns: int = 1) -> tuple[Tensor, ...]:
+        """The arguments of a call, all zeros; what an agent builds its model with."""
+
     def __call__(
         self,
         observation: Tensor,  # [R, B, *stacked shape]

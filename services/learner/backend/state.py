@@ -30,9 +30,11 @@ def named_variables(
 
 
 def checked(
-    names: list[str], shapes: list[tuple[int, ...]], state: Mapping[str, NDArray[Any]], prefix: str
+    names: list[str], like: list[Any], state: Mapping[str, NDArray[Any]], prefix: str
 ) -> list[NDArray[Any]]:
-    """The arrays of `names` out of `state`, which must have exactly them below `prefix`."""
+    """The arrays of `names` out of `state`, which must have exactly them below `prefix`, with
+    the shapes and dtypes of the arrays `like`.
+    """
     given = {name for name in state if name.startswith(prefix)}
     missing, extra = sorted(set(names) - given), sorted(given - set(names))
     if missing or extra:
@@ -42,15 +44,16 @@ def checked(
             f"here {extra}",
         )
     arrays = []
-    for name, shape in zip(names, shapes, strict=True):
+    for name, own in zip(names, like, strict=True):
         array = np.asarray(state[name])
-        if tuple(array.shape) != tuple(shape):
+        shape = tuple(own.shape)
+        if array.shape != shape:
             raise SeedbedError(
                 ExitCode.CHECKPOINT_READ,
                 f"{name} has shape {list(array.shape)} in the checkpoint and {list(shape)} here: "
                 "the network or the environment's spaces differ",
             )
-        arrays.append(array)
+        arrays.append(array.astype(keras.backend.standardize_dtype(own.dtype)))
     return arrays
 
 

@@ -222,10 +222,7 @@ class TensorFlowTrainer:
         parts = [(self._names, self._model.trainable_variables, "model/")]
         if optimizer:
             parts.append((self._optimizer_names, self._optimizer.variables, "optimizer/"))
-        arrays = [
-            checked(names, [v.shape for v in variables], state, prefix)
-            for names, variables, prefix in parts
-        ]
+        arrays = [checked(names, variables, state, prefix) for names, variables, prefix in parts]
         for (_, variables, _), values in zip(parts, arrays, strict=True):
             for variable, value in zip(variables, values, strict=True):
                 variable.assign(value)

@@ -15,7 +15,7 @@ from services.learner.networks.initializers import GlorotUniform, Orthogonal
 Tensor = Any
 
 
-class Body(keras.layers.Layer):  # type: ignore[misc]
+class Body(keras.layers.Layer):
     """A torso and, where `lstm_units` is not 0, an LSTM fed with the torso's features, the
     one-hot previous action (zeros on first rows) and the previous reward, as R2D2's and IMPALA's.
 
@@ -86,10 +86,11 @@ class Body(keras.layers.Layer):  # type: ignore[misc]
             ],
             axis=-1,
         )
-        return self.core(inputs, first, state)
+        hidden, state = self.core(inputs, first, state)
+        return hidden, state
 
 
-class LstmCore(keras.layers.Layer):  # type: ignore[misc]
+class LstmCore(keras.layers.Layer):
     """An LSTM (Hochreiter & Schmidhuber 1997) that is reset where an episode starts.
 
     The weights have the shapes, names and gate order (i, f, c, o) of `keras.layers.LSTM`, so that

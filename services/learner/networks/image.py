@@ -15,7 +15,7 @@ from services.learner.networks.initializers import GlorotUniform
 Tensor = Any
 
 
-class ImageTorso(keras.layers.Layer):  # type: ignore[misc]
+class ImageTorso(keras.layers.Layer):
     """A torso of images [N, height, width, channels]; integers are scaled by 1/255."""
 
     smallest = 1  # pixels of the smallest side that still leaves something after the convolutions

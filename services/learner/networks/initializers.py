@@ -9,7 +9,7 @@ import keras
 import numpy as np
 
 
-class GlorotUniform(keras.initializers.Initializer):  # type: ignore[misc]
+class GlorotUniform(keras.initializers.Initializer):
     """Glorot & Bengio 2010, from NumPy's global generator (`keras.utils.set_random_seed`)."""
 
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
@@ -19,7 +19,7 @@ class GlorotUniform(keras.initializers.Initializer):  # type: ignore[misc]
         return keras.ops.convert_to_tensor(values, dtype=dtype or "float32")
 
 
-class Orthogonal(keras.initializers.Initializer):  # type: ignore[misc]
+class Orthogonal(keras.initializers.Initializer):
     """Saxe et al. 2013, for recurrent kernels [units, n * units]."""
 
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:

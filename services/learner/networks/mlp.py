@@ -13,7 +13,7 @@ from services.learner.networks.image import dense, flat
 Tensor = Any
 
 
-class Mlp(keras.layers.Layer):  # type: ignore[misc]
+class Mlp(keras.layers.Layer):
     """Dense layers over the flattened observation, integers taken as they are.
 
     Args:

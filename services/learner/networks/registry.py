@@ -78,7 +78,7 @@ def prepared_frame(torso_or_body: Any, frame: ArraySpec) -> ArraySpec:
 
 def load_class(path: str, key: str) -> Any:
     """The class at `module:Class`. `key` names the setting in errors."""
-    module, colon, name = path.partition(":")
+    module, _, name = path.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:

@@ -6,17 +6,18 @@ from typing import Any
 
 import keras
 from keras import ops
+from pydantic import BaseModel
 
 from services.common.spec import ArraySpec
 from services.learner.agents.protocol import ActInputs, ActOutputs, Body, Params, Unroll
-from services.learner.agents.vtrace.config import Options
+from services.learner.agents.vtrace import config
 from services.learner.agents.vtrace.loss import vtrace_loss
 from services.learner.networks.initializers import GlorotUniform
 
 Tensor = Any
 
 
-class PolicyModel(keras.Model):  # type: ignore[misc]
+class PolicyModel(keras.Model):
     """A body with a softmax policy and a value."""
 
     def __init__(self, body: Body, actions: int) -> None:
@@ -45,10 +46,10 @@ class PolicyModel(keras.Model):  # type: ignore[misc]
 class VtraceAgent:
     """See `agents.protocol.Agent`."""
 
-    Options = Options
+    Options: type[BaseModel] = config.Options
     noise_columns = 1
 
-    def __init__(self, options: Options, body: Body, actions: int) -> None:
+    def __init__(self, options: config.Options, body: Body, actions: int) -> None:
         self.options = options
         self.body = body
         self.behaviour = {"logits": ArraySpec((actions,), "float32")}
