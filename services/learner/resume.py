@@ -30,7 +30,7 @@ FIXED: dict[str, str] = {
     "learner.lstm_units": "the parameters' shapes follow from it",
     "learner.frame_stack": "it sets the network's input shape",
     "learner.optimizer.name": "the optimizer's state belongs to that optimizer",
-    "learner.optimizer.momentum": "RMSProp keeps a velocity of each parameter only where it is not 0",
+    "learner.optimizer.momentum": "RMSProp has velocities only where it is not 0",
     "agent": "the heads, the loss and what their outputs mean belong to that agent",
 }
 
