@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 uv=${UV:-.venv/bin/uv}
 compile=("$uv" pip compile pyproject.toml --quiet
   --python-version 3.11 --python-platform x86_64-manylinux_2_28
-  --only-binary :all: --generate-hashes --no-emit-index-url --no-emit-find-links
+  --only-binary :all: --generate-hashes
   --annotation-style line --no-header)
 
 lock() { # NAME EXTRA... [-- OPTION...]

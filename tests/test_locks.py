@@ -1,0 +1,101 @@
+"""What requirements/*.lock hold: hashes, one version of each package, what the images need."""
+
+from __future__ import annotations
+
+import re
+import sys
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from importlib.metadata import packages_distributions
+
+import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+from tests.source_imports import ROOT, imports
+
+LOCKS = ("dev", "run", "build", "actor", "learner-tensorflow", "learner-jax")
+EXTRAS = {
+    "run": ("actor", "learner-tensorflow", "video", "build"),
+    "dev": ("actor", "learner-tensorflow", "learner-jax", "kubernetes", "video", "build", "dev"),
+}
+
+
+@cache
+def lock(name: str) -> dict[str, str]:
+    """Versions by package. Fails on a package without a hash and on any other option."""
+    text = (ROOT / "requirements" / f"{name}.lock").read_text().replace("\\\n", " ")
+    versions = {}
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("#"):
+            continue
+        match = re.fullmatch(r"([a-z0-9.-]+)==(\S+)((?: +--hash=sha256:[0-9a-f]{64})+) *", line)
+        assert match, f"requirements/{name}.lock: not a pinned package with hashes: {line[:100]}"
+        versions[match[1]] = match[2]
+    return versions
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_is_a_part_of_dev(name: str) -> None:
+    assert lock(name)
+    assert lock(name).items() <= lock("dev").items()
+
+
+def wanted(extras: tuple[str, ...]) -> Iterator[Requirement]:
+    """What pyproject.toml asks for, its extras of extras too."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    lines = list(project["dependencies"])
+    for extra in extras:
+        lines += project["optional-dependencies"][extra]
+    for requirement in map(Requirement, lines):
+        if requirement.name == "seedbed":
+            yield from wanted(tuple(requirement.extras))
+        else:
+            yield requirement
+
+
+@pytest.mark.parametrize("name", LOCKS)
+def test_lock_holds_what_pyproject_asks_for(name: str) -> None:
+    versions = lock(name)
+    wrong = [
+        f"{requirement}: {versions.get(canonicalize_name(requirement.name), 'missing')}"
+        for requirement in wanted(EXTRAS.get(name, (name,)))
+        if not requirement.specifier.contains(
+            versions.get(canonicalize_name(requirement.name), "0")
+        )
+    ]
+    assert not wrong, f"run `make lock`: {wrong}"
+
+
+def test_images_hold_no_other_backend() -> None:
+    assert not {"keras", "tensorflow", "jax", "jaxlib"} & lock("actor").keys()
+    assert not {"tensorflow"} & lock("learner-jax").keys()
+    assert not {"jax", "jaxlib"} & lock("learner-tensorflow").keys()
+
+
+@pytest.mark.parametrize(
+    ("name", "rooms", "other_backend"),
+    [
+        ("actor", ("actor", "cli", "common"), None),
+        ("learner-tensorflow", ("learner", "cli", "common"), "backend/jax.py"),
+        ("learner-jax", ("learner", "cli", "common"), "backend/tensorflow.py"),
+    ],
+)
+def test_image_holds_what_its_rooms_import(
+    name: str, rooms: tuple[str, ...], other_backend: str | None
+) -> None:
+    """Imports inside functions are of optional extras, and may be missing."""
+    distributions = packages_distributions()
+    wrong = []
+    for room in rooms:
+        for item in imports(f"services/{room}"):
+            top = item.module.partition(".")[0]
+            if item.lazy or top in {"services", "benchmarks", *sys.stdlib_module_names}:
+                continue
+            if other_backend and item.path.endswith(other_backend):
+                continue
+            names = {canonicalize_name(found) for found in distributions.get(top, [top])}
+            if not names & lock(name).keys():
+                wrong.append(str(item))
+    assert not wrong, f"requirements/{name}.lock has no such package"
