@@ -171,8 +171,8 @@ def _latency(load: Load, busy: dict[str, float]) -> Bottleneck:
     assert load.stepping is not None
     return Bottleneck(
         "latency",
-        f"actors wait {_percent(1 - load.stepping)} of their time though nothing is full (inference "
-        f"{_percent(busy.get('inference', 0.0))}, training "
+        f"actors wait {_percent(1 - load.stepping)} of their time though nothing is full "
+        f"(inference {_percent(busy.get('inference', 0.0))}, training "
         f"{_percent(busy.get('training', 0.0))}); add actors, groups or environments",
     )
 
