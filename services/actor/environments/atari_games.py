@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import re
 
 from ale_py import roms
 
@@ -19,15 +18,14 @@ def rom_name(environment_id: str) -> str:
         SeedbedError: when there is no such game, with the nearest names.
     """
     game = environment_id.removeprefix(PREFIX)
-    names = roms.get_all_rom_ids()
-    snake = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", game).lower()
-    for name in (game, snake, game.lower()):
-        if name in names:
-            return name
-    near = difflib.get_close_matches(snake, names, n=3)
-    advice = f"did you mean {', '.join(map(repr, near))}?" if near else "see ale_py.roms"
+    names = {name.replace("_", ""): name for name in roms.get_all_rom_ids()}
+    wanted = game.replace("_", "").lower()
+    if wanted in names:
+        return names[wanted]
+    near = difflib.get_close_matches(wanted, names, n=3)
+    advice = f"did you mean {', '.join(names[n] for n in near)}?" if near else "see ale_py.roms"
     raise SeedbedError(
         ExitCode.ENVIRONMENT,
-        f"environment.id {environment_id!r}: there is no game {snake!r} among the {len(names)} "
-        f"of ale_py; {advice}",
+        f"environment.id {environment_id!r}: there is no game {game!r} among the {len(names)} of "
+        f"ale_py; {advice}",
     )

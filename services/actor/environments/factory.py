@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import gymnasium
@@ -26,20 +28,30 @@ class Spaces(NamedTuple):
 
 
 def make_environment(environment: Environment) -> Env:
-    """Make one environment. What it raises is passed on as it is.
+    """Make one environment.
 
     `module:name` with a Python name after the colon is called with `environment.kwargs`;
     everything else is for `gymnasium.make`, `module:Name-v0` too.
 
     Raises:
-        SeedbedError: there is no such module or factory, or it did not return an environment.
+        SeedbedError: there is no such module or factory, it raised, or what it returned is no
+            environment.
     """
     module, colon, name = environment.id.partition(":")
-    if not (colon and all(part.isidentifier() for part in name.split("."))):
+    if colon and all(part.isidentifier() for part in name.split(".")):
+        factory: Callable[..., Any] = _find(environment.id, module, name)
+    else:
         # Without the passive checker, which costs time at every step; we check what matters.
-        return gymnasium.make(environment.id, disable_env_checker=True, **environment.kwargs)
-    factory = _find(environment.id, module, name)
-    made = factory(**environment.kwargs)
+        factory = partial(gymnasium.make, environment.id, disable_env_checker=True)
+    try:
+        made = factory(**environment.kwargs)
+    except Exception as error:  # whatever the user's code raises: it is passed on as the cause
+        given = f" with environment.kwargs {environment.kwargs}" if environment.kwargs else ""
+        raise SeedbedError(
+            ExitCode.ENVIRONMENT,
+            f"environment.id {environment.id!r} cannot be made{given}: "
+            f"{type(error).__name__}: {error}",
+        ) from error
     if not isinstance(made, gymnasium.Env):
         raise SeedbedError(
             ExitCode.ENVIRONMENT,

@@ -143,19 +143,26 @@ class GymnasiumGroup:
 
     def _restart(self, frame: Frame, i: int, error: Exception) -> None:
         """Make environment `i` anew until one resets, or there were too many failures."""
+        self._close_one(i, self._envs[i])
         while True:
             self._count_failure(i, error)
-            self._close_one(i, self._envs[i])
+            # A seed of its own: the old one would walk into the same failure again.
+            entropy = np.random.SeedSequence((self._seeds[i], self.failures))
+            seed = int(entropy.generate_state(1)[0] >> 1)
             try:
                 self._envs[i] = self._make()
-                # A seed of its own: the old one would walk into the same failure again.
-                entropy = np.random.SeedSequence((self._seeds[i], self.failures))
-                self._reset_one(frame, i, int(entropy.generate_state(1)[0] >> 1))
-                return
+            except SeedbedError as again:
+                error = again
+                continue
+            try:
+                self._reset_one(frame, i, seed)
             except SeedbedError:
                 raise
             except Exception as again:
                 error = again
+                self._close_one(i, self._envs[i])
+            else:
+                return
 
     def _reset_one(self, frame: Frame, i: int, seed: int | None) -> None:
         observation, info = self._envs[i].reset(seed=seed)
