@@ -10,14 +10,15 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
-from services.common.spec import ArraySpec, EnvironmentSpec
+from services.common.spec import EnvironmentSpec
+from services.learner.model import spec_from_json, spec_to_json
 
 FORMAT = 1
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
@@ -50,11 +51,7 @@ class Checkpoint:
     @property
     def environment(self) -> EnvironmentSpec:
         """The environment that the network was built for."""
-        spec = dict(self.meta["environment"])
-        row = spec.pop("observation")
-        return EnvironmentSpec(
-            observation=ArraySpec(tuple(row["shape"]), str(row["dtype"])), **spec
-        )
+        return spec_from_json(self.meta["environment"])
 
 
 def make_meta(
@@ -71,7 +68,7 @@ def make_meta(
     """
     return {
         "experiment": experiment_yaml,
-        "environment": json.loads(json.dumps(asdict(environment))),  # as it will be read
+        "environment": spec_to_json(environment),
         "counters": dict(counters),
         "random": dict(random or {}),
         **more,

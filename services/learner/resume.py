@@ -67,7 +67,6 @@ FREE: frozenset[str] = frozenset(
         "learner.optimizer.beta_1",
         "learner.optimizer.beta_2",
         "learner.optimizer.decay",
-        "learner.optimizer.momentum",
         "learner.optimizer.epsilon",
         "learner.optimizer.max_gradient_norm",
         "learner.checkpoint.directory",

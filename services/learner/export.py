@@ -1,0 +1,269 @@
+"""A policy that plain Keras loads: `policy.keras`, and what its inputs mean.
+
+The trained network is called once on symbolic inputs, layer by layer, so that the exported model
+consists of Keras's own layers and operations and needs nothing of ours. A layer that keeps
+weights of its own and is not one of Keras's stays as it is: whoever loads the model must then
+import its class first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+from keras import ops
+
+from services.common.config import Experiment
+from services.common.exit_codes import ExitCode, SeedbedError
+from services.common.spec import EnvironmentSpec
+from services.learner.agents.protocol import Agent
+from services.learner.backend.state import checked, named_variables
+from services.learner.build import build_agent, build_optimizer
+from services.learner.checkpoint import Checkpoint
+from services.learner.ops.frame_stack import stacked_shape
+from services.learner.resume import read_stored
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export wrote.
+
+    Attributes:
+        model: path of `policy.keras`.
+        imports: `module:Class` that must be imported before loading it; empty for our networks.
+        inputs, outputs: name to "dtype[shape]", the leading N aside.
+    """
+
+    model: Path
+    imports: list[str]
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+
+
+def load_agent(checkpoint: Checkpoint) -> tuple[Experiment, Agent]:
+    """The agent of a checkpoint with its trained weights. `backend.use` comes first.
+
+    Raises:
+        SeedbedError: CHECKPOINT_READ where the arrays do not fit the experiment's network.
+    """
+    experiment = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
+    agent = build_agent(experiment, checkpoint.environment)
+    names, _ = named_variables(agent.model, build_optimizer(experiment, 1))
+    variables = agent.model.trainable_variables
+    for variable, array in zip(
+        variables, checked(names, variables, checkpoint.arrays, "model/"), strict=True
+    ):
+        variable.assign(array)
+    return experiment, agent
+
+
+def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
+    """Write `policy.keras`, `policy.json` and `README.md`. `backend.use` comes first.
+
+    Raises:
+        SeedbedError: the agent or its network cannot be exported, and why.
+    """
+    experiment, agent = load_agent(checkpoint)
+    spec = checkpoint.environment
+    model = functional_policy(agent, spec, experiment.learner.frame_stack)
+    directory = Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "policy.keras"
+    temporary = directory / ".tmp-policy.keras"  # Keras wants this ending
+    try:
+        model.save(temporary)
+    except Exception as error:
+        temporary.unlink(missing_ok=True)
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"learner.network {experiment.learner.network!r} cannot be exported: {error}; a layer "
+            "with weights of its own needs get_config()",
+        ) from error
+    temporary.replace(path)
+    exported = Exported(
+        path,
+        sorted({f"{type(layer).__module__}:{type(layer).__name__}" for layer in _foreign(model)}),
+        {tensor.name: _row(tensor) for tensor in model.inputs},
+        {name: _row(tensor) for name, tensor in model.output.items()},
+    )
+    about = _about(exported, checkpoint, experiment)
+    (directory / "policy.json").write_text(json.dumps(about, indent=2) + "\n")
+    (directory / "README.md").write_text(_readme(exported, experiment, spec))
+    return exported
+
+
+def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> keras.Model:
+    """One acting step as a functional model: dict in, dict out.
+
+    In: `observation` [N, *stack of raw frames]; with an LSTM also `previous_action` [N] int32,
+    `previous_reward` [N] float32 and `state` [N, S] float32. Out: `logits` [N, A], `value` [N]
+    and, with an LSTM, `state` [N, S].
+    """
+    body: Any = agent.body
+    policy: Any = getattr(agent.model, "policy", None)
+    value: Any = getattr(agent.model, "value", None)
+    if policy is None or value is None or not hasattr(body, "torso"):
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"export knows agents whose model has a body with a torso, and the heads `policy` and "
+            f"`value`; {type(agent).__name__} has not",
+        )
+    frame = spec.observation
+    observation = keras.Input(
+        stacked_shape(frame.shape, frame_stack), dtype=frame.dtype, name="observation"
+    )
+    inputs: dict[str, Tensor] = {"observation": observation}
+    with _inlined(body.torso):
+        x = body.torso(_prepared(body, observation, spec, frame_stack))
+    outputs: dict[str, Tensor] = {}
+    if body.lstm_units:
+        inputs["previous_action"] = keras.Input((), dtype="int32", name="previous_action")
+        inputs["previous_reward"] = keras.Input((), dtype="float32", name="previous_reward")
+        inputs["state"] = keras.Input((body.state_size,), dtype="float32", name="state")
+        x, outputs["state"] = _lstm(body, x, inputs)
+    outputs["logits"] = policy(x)
+    outputs["value"] = ops.squeeze(value(x), -1)
+    return keras.Model(inputs, outputs, name="policy")
+
+
+def _prepared(body: Any, observation: Tensor, spec: EnvironmentSpec, frame_stack: int) -> Tensor:
+    """A stack of raw frames to the stack of prepared frames that the torso was trained on."""
+    if getattr(body.torso, "prepare", None) is None:
+        return observation
+    frames = ops.split(observation, frame_stack, axis=-1) if frame_stack > 1 else [observation]
+    prepared = []
+    for frame in frames:
+        # Frames [H, W] count as [H, W, 1] in a stack, and as [H, W] when they are prepared.
+        row = body.prepare(ops.squeeze(frame, -1) if len(spec.observation.shape) == 2 else frame)
+        prepared.append(ops.expand_dims(row, -1) if len(row.shape) == 3 else row)
+    return ops.concatenate(prepared, axis=-1) if frame_stack > 1 else prepared[0]
+
+
+def _lstm(body: Any, features: Tensor, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Our LSTM's weights in Keras's, for one step: hidden [N, units] and state [N, 2 * units]."""
+    action = ops.one_hot(inputs["previous_action"], body.actions, dtype="float32")  # -1: zeros
+    reward = ops.expand_dims(inputs["previous_reward"], -1)
+    row = ops.expand_dims(ops.concatenate([features, action, reward], axis=-1), 1)  # [N, 1, F]
+    layer = keras.layers.LSTM(body.lstm_units, return_state=True, name="lstm")
+    hidden, cell = ops.split(inputs["state"], 2, axis=-1)
+    output, hidden, cell = layer(row, initial_state=[hidden, cell])
+    core = body.core
+    layer.set_weights(
+        [ops.convert_to_numpy(w) for w in (core.kernel, core.recurrent_kernel, core.bias)]
+    )
+    return output, ops.concatenate([hidden, cell], axis=-1)
+
+
+@contextmanager
+def _inlined(torso: keras.layers.Layer) -> Iterator[None]:
+    """Calls of layers that are not Keras's and have no weights of their own run through, so that
+    the functional model sees what is inside them instead of them.
+    """
+    classes = {
+        type(layer)
+        for layer in torso._flatten_layers()
+        if not _is_keras(layer) and not layer._trainable_variables
+    }
+
+    def run_through(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
+
+    before = {kind: kind.__dict__.get("__call__") for kind in classes}
+    try:
+        for kind in classes:
+            kind.__call__ = run_through
+        yield
+    finally:
+        for kind, method in before.items():
+            if method is None:
+                del kind.__call__
+            else:
+                kind.__call__ = method
+
+
+def _is_keras(layer: object) -> bool:
+    return type(layer).__module__.partition(".")[0] == "keras"
+
+
+def _foreign(model: keras.Model) -> list[Any]:
+    return [operation for operation in model.operations if not _is_keras(operation)]
+
+
+def _row(tensor: Any) -> str:
+    return f"{tensor.dtype}{list(tensor.shape[1:])}"
+
+
+def _about(exported: Exported, checkpoint: Checkpoint, experiment: Experiment) -> dict[str, object]:
+    return {
+        "inputs": exported.inputs,
+        "outputs": exported.outputs,
+        "imports": exported.imports,
+        "environment": checkpoint.meta["environment"],
+        "frame_stack": experiment.learner.frame_stack,
+        "counters": checkpoint.meta.get("counters", {}),
+        "checkpoint": checkpoint.path,
+        "experiment": experiment.model_dump(mode="json"),
+        "keras": keras.__version__,
+    }
+
+
+_INPUTS = {
+    "observation": "the newest {frame_stack} frames of {frame}, joined along the last axis, oldest "
+    "first; frames from before the episode are zeros; raw values, nothing scaled",
+    "previous_action": "the action before; -1 on an episode's first row",
+    "previous_reward": "the reward before, raw; 0 on an episode's first row",
+    "state": "what the call before gave as `state`; zeros on an episode's first row",
+}
+_OUTPUTS = {
+    "logits": "of the {actions} actions: sample from their softmax, or take the largest",
+    "value": "the expected discounted return",
+    "state": "goes into the next call",
+}
+
+
+def _readme(exported: Exported, experiment: Experiment, spec: EnvironmentSpec) -> str:
+    words = {
+        "frame_stack": experiment.learner.frame_stack,
+        "frame": spec.observation,
+        "actions": spec.actions,
+    }
+    lines = [f"# A policy for {spec.name}", "", f"From the experiment `{experiment.name}`.", ""]
+    for title, rows, about in (
+        ("Inputs", exported.inputs, _INPUTS),
+        ("Outputs", exported.outputs, _OUTPUTS),
+    ):
+        lines += [f"| {title.lower()} | of one environment | |", "|---|---|---|"]
+        lines += [f"| `{n}` | {row} | {about[n].format(**words)} |" for n, row in rows.items()]
+        lines.append("")
+    needed = [f"from {m} import {c}" for m, c in (i.split(":") for i in exported.imports)]
+    zeros = [
+        f'    "{name}": np.{"full" if name == "previous_action" else "zeros"}'
+        f"((1, {', '.join(row[row.index('[') + 1 : -1].split(', '))}), "
+        f'{"-1, " if name == "previous_action" else ""}"{row[: row.index("[")]}"),'
+        for name, row in exported.inputs.items()
+    ]
+    lines += [
+        f"An action lasts {spec.action_repeat} emulator frame(s). Every input and output has a "
+        "leading axis N, one row an environment.",
+        "",
+        "```python",
+        "import keras",
+        "import numpy as np",
+        *needed,
+        "",
+        'policy = keras.saving.load_model("policy.keras")',
+        "outputs = policy({",
+        *zeros,
+        "})",
+        'action = np.argmax(outputs["logits"], axis=-1)',
+        "```",
+        "",
+    ]
+    return "\n".join(line.replace("(1, ), ", "(1,), ") for line in lines)
