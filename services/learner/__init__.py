@@ -1,1 +1,1 @@
-
+"""The learner: central inference, unrolls, training."""

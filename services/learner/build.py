@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import random
+
 import keras
+import numpy as np
 from pydantic import ValidationError
 
 from services.common.config.schema import Experiment
@@ -42,7 +45,9 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
             ExitCode.CONFIG,
             f"agent {experiment.agent!r} is unknown: one of {sorted(AGENTS)}, or module:Class",
         )
-    keras.utils.set_random_seed(experiment.seed)
+    # Not keras.utils.set_random_seed: it imports TensorFlow wherever it is installed.
+    random.seed(experiment.seed)
+    np.random.seed(experiment.seed)
     body = make_body(
         learner.network,
         learner.network_options,

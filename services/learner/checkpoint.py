@@ -63,6 +63,7 @@ class CheckpointStore:
     def __init__(self, directory: str, keep: int = 2) -> None:
         self.directory = directory
         self.keep = keep
+        self.pinned: str | None = None  # a file name that is in use and is not deleted
         self._files = open_files(directory)
         self._damaged: set[str] = set()
 
@@ -103,7 +104,8 @@ class CheckpointStore:
                     self._files.rename(other, f"{other}.aside")
             self._damaged.clear()
             for old in self.list()[: -self.keep]:
-                self._files.remove(old)
+                if old != self.pinned:
+                    self._files.remove(old)
         except (OSError, SeedbedError) as error:
             # The new one is safe; what could not be tidied up only takes room.
             _log.warning("old checkpoints in %s could not be deleted: %s", self.directory, error)

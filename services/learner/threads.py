@@ -65,8 +65,8 @@ class InferenceThread:
         self._store = store
         self._telemetry = telemetry
         self._deliver = deliver
-        self.batch_since: float | None = None  # when the batch at work was taken
-        self._seen: set[int] = set()  # padded sizes that have run: the first run compiles
+        self.batch_since: float | None = None  # when the batch at work began; None on a first run
+        self._seen: set[int] = set()  # rows of batches that have run; a first run may compile
 
     def run(self, policy: Policy, stopping: threading.Event) -> None:
         """Until `stopping`."""
@@ -76,7 +76,8 @@ class InferenceThread:
             if not batch:
                 continue
             started = time.perf_counter()
-            self.batch_since = started
+            rows = sum(request.rows for request in batch)
+            self.batch_since = started if rows in self._seen else None
             params, version = self._store.newest()
             with busy:
                 answer = policy.run(params, [request.session.row() for request in batch])
@@ -84,8 +85,9 @@ class InferenceThread:
             self._deliver(batch)
             ended = time.perf_counter()
             self.batch_since = None
+            self._seen.add(rows)
             self._telemetry.on_inference(
-                rows=len(answer.action),
+                rows=rows,
                 padded_rows=answer.padded_rows,
                 requests=len(batch),
                 oldest_wait_s=started - batch[0].arrived,

@@ -1,0 +1,84 @@
+"""An actor: a few lock-step groups that alternate, in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+
+from services.actor.environments import environment_seed, make_group
+from services.actor.group import GroupRunner, actor_name
+from services.actor.metrics import ActorMetrics
+from services.common.config import Experiment
+from services.common.lifecycle import on_stop_signals
+
+log = logging.getLogger("seedbed.actor")
+
+# Spot gives 15 s between SIGTERM and SIGKILL; a step and a goodbye take far less.
+DRAIN_S = 8.0
+
+
+class Actor:
+    """The groups of one actor process.
+
+    Args:
+        address: the learner's, `host:port` or `unix:PATH`.
+        index: which actor of the run this is; seeds follow from it.
+    """
+
+    def __init__(self, experiment: Experiment, address: str, index: int) -> None:
+        self._experiment = experiment
+        self._address = address
+        self._index = index
+        self.metrics = ActorMetrics()
+
+    def _runner(self, group: int) -> GroupRunner:
+        settings = self._experiment.actor
+        seeds = [
+            environment_seed(self._experiment.seed, self._index, group, i)
+            for i in range(settings.environments)
+        ]
+        return GroupRunner(
+            partial(
+                make_group,
+                self._experiment.environment,
+                settings.environments,
+                settings.threads,
+                seeds,
+                max_failures=settings.max_environment_failures,
+            ),
+            self._address,
+            actor_name(self._index, group),
+            settings.reply_timeout_s,
+            settings.connect_timeout_s,
+            self.metrics,
+        )
+
+    async def _run(self) -> None:
+        runners = [self._runner(group) for group in range(self._experiment.actor.groups)]
+        loop = asyncio.get_running_loop()
+        tasks = [asyncio.create_task(runner.run()) for runner in runners]
+
+        def stop(signal_name: str) -> None:
+            log.info("%s: draining", signal_name)
+            for runner in runners:
+                runner.stop()
+            loop.call_later(DRAIN_S, lambda: [task.cancel() for task in tasks])
+
+        on_stop_signals(lambda name: loop.call_soon_threadsafe(stop, name))
+        try:
+            await asyncio.gather(*tasks)
+        except asyncio.CancelledError:
+            log.warning("the learner did not answer within %g s of the signal", DRAIN_S)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def run(self) -> None:
+        """Until the experiment is over or a signal. Main thread only.
+
+        Raises:
+            SeedbedError: a group gave up.
+        """
+        asyncio.run(self._run())

@@ -1,0 +1,240 @@
+"""One lock-step group: its environments, its stream, and nothing of the model.
+
+The event loop waits for actions; a thread of the group's own steps its environments, so that the
+actor's other groups go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+
+from services.actor.metrics import ActorMetrics
+from services.common import rpc
+from services.common.exit_codes import ExitCode, SeedbedError
+from services.common.spec import EnvironmentGroup, Frame
+from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from services.wire import inference_pb2 as wire
+from services.wire import inference_pb2_grpc as wire_grpc
+
+log = logging.getLogger("seedbed.actor")
+
+# What the learner says when trying again cannot help.
+_FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION,
+          grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAUTHENTICATED)  # fmt: skip
+FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
+
+
+class Finished(Exception):
+    """The learner said that the experiment is over."""
+
+
+class LearnerSilent(Exception):
+    """Nothing came from the learner in time."""
+
+
+def pack_flags(frame: Frame) -> bytes:
+    """The wire's flags [E] uint8 of a frame."""
+    flags = frame.terminated.astype(np.uint8)
+    flags |= frame.truncated.astype(np.uint8) << 1
+    flags |= frame.life_lost.astype(np.uint8) << 2
+    flags |= frame.first.astype(np.uint8) << 3
+    return flags.tobytes()
+
+
+class GroupRunner:
+    """Plays a group's environments through streams to the learner until it is over.
+
+    Args:
+        make: makes the group, in the group's own thread.
+        name: for logs, such as `host/pid/0`.
+        metrics: shared by the groups of an actor.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[], EnvironmentGroup],
+        address: str,
+        name: str,
+        reply_timeout_s: float,
+        connect_timeout_s: float,
+        metrics: ActorMetrics,
+        protocol_version: int = PROTOCOL_VERSION,
+    ) -> None:
+        self._make = make
+        self._address = address
+        self._name = name
+        self._reply_timeout_s = reply_timeout_s
+        self._connect_timeout_s = connect_timeout_s
+        self._metrics = metrics
+        self._protocol_version = protocol_version
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"environments {name}")
+        self._stopping = asyncio.Event()
+        self._answered = False  # whether the present stream has got actions
+
+    def stop(self) -> None:
+        """Leave after the step that is under way. Event loop only."""
+        self._stopping.set()
+
+    async def run(self) -> None:
+        """Until the experiment is over or `stop`.
+
+        Raises:
+            SeedbedError: refused by the learner, no learner for too long, or the environment.
+        """
+        loop = asyncio.get_running_loop()
+        group = await loop.run_in_executor(self._thread, self._make)
+        try:
+            await self._reconnect_for_ever(group)
+        except Finished as finished:
+            log.info("%s: the experiment is over: %s", self._name, finished)
+        finally:
+            await loop.run_in_executor(self._thread, group.close)
+            self._thread.shutdown(wait=False)
+
+    async def _reconnect_for_ever(self, group: EnvironmentGroup) -> None:
+        retry_s, last_answer, reconnects = FIRST_RETRY_S, time.monotonic(), 0
+        while not self._stopping.is_set():
+            self._answered = False
+            try:
+                async with rpc.aio_channel(self._address) as channel:
+                    await self._play(group, wire_grpc.InferenceStub(channel))
+                return
+            except grpc.aio.AioRpcError as error:
+                if error.code() in _FATAL:
+                    raise SeedbedError(
+                        ExitCode.REFUSED_BY_LEARNER,
+                        f"the learner at {self._address} refused {self._name} "
+                        f"({error.code().name}): {error.details()}",
+                    ) from error
+                cause = f"{error.code().name}: {error.details()}"
+            except LearnerSilent as error:
+                cause = str(error)
+            if self._answered:
+                retry_s, last_answer = FIRST_RETRY_S, time.monotonic()
+            waited = time.monotonic() - last_answer
+            if waited > self._connect_timeout_s:
+                raise SeedbedError(
+                    ExitCode.LEARNER_UNREACHABLE,
+                    f"no answer from {self._address} for {waited:.0f} s "
+                    f"(actor.connect_timeout_s is {self._connect_timeout_s:g}): {cause}",
+                )
+            reconnects += 1
+            self._metrics.on_reconnect()
+            # The first tries are silent: an actor is often up before its learner.
+            log.log(
+                logging.WARNING if reconnects > 3 else logging.INFO,
+                "%s: %s; trying again in %.1f s", self._name, cause, retry_s,
+            )  # fmt: skip
+            await self._sleep(retry_s)
+            retry_s = min(2 * retry_s, LONGEST_RETRY_S)
+
+    async def _sleep(self, seconds: float) -> None:
+        try:
+            await asyncio.wait_for(self._stopping.wait(), seconds)
+        except TimeoutError:
+            return
+
+    async def _play(self, group: EnvironmentGroup, stub: Any) -> None:
+        """One stream. Its episodes start anew: the learner dropped the last stream's unroll."""
+        loop = asyncio.get_running_loop()
+        call = stub.Act()
+        try:
+            welcome = await self._greet(call, group)
+            reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
+            started = time.perf_counter()
+            frame = await loop.run_in_executor(self._thread, group.reset)
+            environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
+            while True:
+                sent = time.perf_counter()
+                message = wire.ActorMessage(
+                    step=wire.Step(
+                        sequence=sequence,
+                        observation=frame.observation.tobytes(),
+                        reward=frame.reward.tobytes(),
+                        flags=pack_flags(frame),
+                        environment_seconds=environment_s,
+                        wait_seconds=wait_s,
+                    )
+                )
+                await call.write(message)
+                actions = await self._answer(call, sequence, reply_timeout_s)
+                got = time.perf_counter()
+                action = np.frombuffer(actions.action, np.int32)
+                if self._stopping.is_set():
+                    goodbye = wire.Goodbye(reason="the actor stops")
+                    await call.write(wire.ActorMessage(goodbye=goodbye))
+                    await call.done_writing()
+                    return
+                frame = await loop.run_in_executor(self._thread, group.step, action)
+                environment_s, wait_s = time.perf_counter() - got, got - sent
+                self._metrics.on_step(group.environments, environment_s, wait_s)
+                self._answered = True
+                sequence += 1
+        finally:
+            call.cancel()
+
+    async def _greet(self, call: Any, group: EnvironmentGroup) -> wire.Welcome:
+        spec = group.spec
+        incarnation = secrets.randbits(63)
+        hello = wire.Hello(
+            protocol_version=self._protocol_version,
+            oldest_protocol_version=min(OLDEST_PROTOCOL_VERSION, self._protocol_version),
+            incarnation=incarnation,
+            actor=self._name,
+            environment=spec.name,
+            environments=group.environments,
+            observation=wire.ArraySpec(shape=spec.observation.shape, dtype=spec.observation.dtype),
+            actions=spec.actions,
+            action_repeat=spec.action_repeat,
+        )
+        await call.write(wire.ActorMessage(hello=hello))
+        message = await self._read(call, self._reply_timeout_s)
+        kind = message.WhichOneof("message")
+        if kind == "finished":
+            raise Finished(message.finished.reason)
+        if kind != "welcome" or message.welcome.incarnation != incarnation:
+            raise LearnerSilent(f"expected welcome for {incarnation}, received {kind}")
+        return message.welcome
+
+    async def _answer(self, call: Any, sequence: int, timeout_s: float) -> wire.Actions:
+        while True:
+            message = await self._read(call, timeout_s)
+            kind = message.WhichOneof("message")
+            if kind == "actions" and message.actions.sequence == sequence:
+                return message.actions
+            if kind == "finished":
+                raise Finished(message.finished.reason)
+            if kind != "notice":
+                raise LearnerSilent(f"expected actions for step {sequence}, received {kind}")
+            log.info("%s: the learner is late by %.0f s: %s", self._name,
+                     message.notice.waited_seconds, message.notice.reason)  # fmt: skip
+
+    async def _read(self, call: Any, timeout_s: float) -> wire.LearnerMessage:
+        try:
+            async with asyncio.timeout(timeout_s):
+                message = await call.read()
+        except TimeoutError:
+            raise LearnerSilent(
+                f"nothing from {self._address} for {timeout_s:g} s (actor.reply_timeout_s)"
+            ) from None
+        if message is grpc.aio.EOF:
+            # The stream ended without an error: the learner is going down.
+            raise LearnerSilent(f"{self._address} ended the stream")
+        return message
+
+
+def actor_name(index: int, group: int) -> str:
+    """`host/pid/index/group`, for logs."""
+    return f"{socket.gethostname()}/{os.getpid()}/{index}/{group}"

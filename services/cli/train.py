@@ -1,0 +1,83 @@
+"""`seedbed train`: a learner and its actors on this machine, over a unix domain socket."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from pathlib import Path
+
+from services.cli.arguments import Subparsers, add_experiment
+from services.common.config import Experiment, load_experiment
+from services.common.lifecycle import on_stop_signals
+from services.learner.actor_processes import ActorProcesses
+from services.learner.run_directory import RunDirectory, open_run_directory
+
+log = logging.getLogger("seedbed")
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "train",
+        help="train an experiment on this machine",
+        description="Train an experiment: one learner and actor.processes actors. The same "
+        "command run again resumes. Progress goes to stderr, one JSON object to stdout.",
+    )
+    add_experiment(parser)
+    add_run_directory(parser)
+
+
+def add_run_directory(parser: argparse.ArgumentParser) -> None:
+    """`--run-dir`, `--restart` and `--init-from`."""
+    parser.add_argument("--run-dir", metavar="DIR", help="default: runs/NAME of the experiment")
+    parser.add_argument(
+        "--restart",
+        choices=("resume", "fresh", "overwrite"),
+        default="resume",
+        help="resume (default); fresh moves what is there to DIR.1; overwrite deletes the run's "
+        "own files",
+    )
+    parser.add_argument(
+        "--init-from",
+        metavar="RUN_DIR",
+        help="begin with the parameters of another run, or of a .safetensors checkpoint",
+    )
+
+
+def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
+    """The run directory that the arguments name, locked; its log goes to logs/learner.log."""
+    path = Path(args.run_dir or Path("runs") / experiment.name)
+    run = open_run_directory(path, experiment, args.restart, args.init_from)
+    handler = logging.FileHandler(run.logs / "learner.log")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    return run
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train until a stop condition or a signal."""
+    experiment = load_experiment(args.experiment, args.set)
+    with open_run(args, experiment) as directory:
+        if experiment.learner.deterministic:
+            from services.learner.deterministic import run_deterministic
+
+            summary = run_deterministic(experiment, directory)
+        else:
+            summary = _train(experiment, directory)
+    print(json.dumps(summary))
+    return 0
+
+
+def _train(experiment: Experiment, directory: RunDirectory) -> dict[str, object]:
+    from services.learner.learner import Learner
+
+    learner = Learner(experiment, directory, f"unix:{directory.socket}")
+    on_stop_signals(lambda name: learner.stop(f"signal {name}"))
+    address = learner.start()
+    actors = ActorProcesses(experiment, directory, address, learner.threads)
+    actors.start()
+    try:
+        return learner.run()
+    finally:
+        actors.stop()

@@ -1,0 +1,89 @@
+"""The one place where gRPC channels and servers are made, each option with its reason."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from services.common.exit_codes import ExitCode, SeedbedError
+
+# 1: frames of a group, E * 72 * 96 * 3 bytes at E = 1,024 is 21 MB; 64 MB leaves room and still
+# bounds what a broken peer can make the other side allocate.
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+_COMMON: list[tuple[str, Any]] = [
+    ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+    ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # Frames do not compress in the time of a step.
+    ("grpc.default_compression_algorithm", 0),
+    # HTTP/2 flow control probes the bandwidth-delay product; off, a window of one large message
+    # is enough for lock-step traffic, and small messages save a round of pings.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
+    ("grpc.http2.max_frame_size", 4 * 1024 * 1024),
+]
+
+_CLIENT: list[tuple[str, Any]] = [
+    *_COMMON,
+    # A peer that vanished without a FIN (node gone, cable cut) is noticed within 30 s.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.keepalive_permit_without_calls", 0),
+    ("grpc.http2.max_pings_without_data", 0),
+    # Each group has a connection of its own: one connection's flow control and its one writer
+    # would make the groups of an actor wait for each other.
+    ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.initial_reconnect_backoff_ms", 200),
+    ("grpc.max_reconnect_backoff_ms", 5_000),
+    # An environment's http_proxy must not catch traffic inside a cluster.
+    ("grpc.enable_http_proxy", 0),
+]
+
+_SERVER: list[tuple[str, Any]] = [
+    *_COMMON,
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    # Accept the clients' 20 s pings; the default of five minutes answers with GOAWAY.
+    ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
+    ("grpc.http2.max_ping_strikes", 0),
+    # Two learners on one port would each get half of the actors.
+    ("grpc.so_reuseport", 0),
+]
+
+
+def channel(address: str) -> grpc.Channel:
+    """A channel to `host:port` or `unix:PATH`, with a connection of its own."""
+    return grpc.insecure_channel(address, options=_CLIENT)
+
+
+def aio_channel(address: str) -> grpc.aio.Channel:
+    """As `channel`, for an event loop."""
+    return grpc.aio.insecure_channel(address, options=_CLIENT)
+
+
+def aio_server(interceptors: Sequence[grpc.aio.ServerInterceptor] = ()) -> grpc.aio.Server:
+    """An asyncio server: its concurrency is bounded by no thread pool."""
+    return grpc.aio.server(options=_SERVER, interceptors=list(interceptors))
+
+
+def bind(server: grpc.aio.Server, address: str) -> str:
+    """Listen on `host:port` (port 0: any) or `unix:PATH`; return the address to connect to.
+
+    Raises:
+        SeedbedError: BIND, naming the address.
+    """
+    try:
+        port = server.add_insecure_port(address)
+    except RuntimeError as error:
+        port = 0
+        cause = str(error)
+    else:
+        cause = "the port is taken or not allowed"
+    if port == 0:
+        raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: {cause}")
+    if address.startswith("unix:"):
+        return address
+    return f"{address.rsplit(':', 1)[0]}:{port}"

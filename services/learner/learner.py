@@ -1,0 +1,276 @@
+"""The learner: its parts, how they are joined, and when the run is over."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from typing import Any
+
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from services.common import rpc
+from services.common.config import Experiment
+from services.common.config.load import dump_experiment
+from services.common.exit_codes import ExitCode, SeedbedError
+from services.common.lifecycle import Threads
+from services.learner import backend as backends
+from services.learner.batcher import Batcher
+from services.learner.model import Model, ParameterStore, build, spec_from_json, spec_to_json
+from services.learner.run_directory import RunDirectory
+from services.learner.saving import Saver
+from services.learner.servicer import InferenceServicer
+from services.learner.side_evaluation import SideEvaluation
+from services.learner.stop import stop_reason
+from services.learner.stuck import Stuck
+from services.learner.telemetry import Counters, Telemetry
+from services.learner.threads import POLL_S, InferenceThread, PrefetchThread, TrainingThread
+from services.learner.unroll_queue import UnrollQueue
+from services.wire import inference_pb2_grpc as wire_grpc
+
+log = logging.getLogger("seedbed.learner")
+
+JOIN_S = 60.0  # longest wait for a thread to end: a training step that is under way
+GOODBYE_S = 3.0  # for actors to hear that it is over
+
+
+class Learner:
+    """One learner process. `start`, then `run` in the main thread until it is over.
+
+    Args:
+        run: the open run directory; its checkpoint, if any, is resumed from.
+        listen: `host:port` or `unix:PATH`.
+        frozen: never update the parameters (for tests and benchmarks).
+    """
+
+    def __init__(
+        self, experiment: Experiment, run: RunDirectory, listen: str, frozen: bool = False
+    ) -> None:
+        self.experiment = experiment
+        self.run_directory = run
+        self.counters = Counters()
+        self.telemetry = Telemetry(experiment, run.path, self.counters)
+        self.threads = Threads()
+        learner = experiment.learner
+        checkpoint = run.resume_from or run.start_from
+        spec = spec_from_json(checkpoint.meta["spec"]) if checkpoint else None
+        self.evaluation = SideEvaluation(experiment, run, self.telemetry)
+        self._resume(run)
+        self.model = Model(spec)
+        self.store = ParameterStore()
+        self.queue = UnrollQueue(learner.queue_batches * learner.batch_size)
+        self.batcher = Batcher(
+            learner.inference.batch_environments,
+            learner.inference.max_batch_environments,
+            learner.inference.max_wait_ms / 1000,
+        )
+        self.servicer = InferenceServicer(
+            experiment, self.batcher, self.queue, self.telemetry, self.model, self._why_late
+        )
+        self.inference = InferenceThread(
+            self.batcher, self.store, self.telemetry, self.servicer.deliver
+        )
+        self.prefetch = PrefetchThread(self.queue, learner.batch_size, self.telemetry)
+        self.training = TrainingThread(
+            self.model, self.store, self.prefetch, self.telemetry, frozen
+        )
+        self.saver = Saver(learner.checkpoint, run.store, self.telemetry, self._meta)
+        self._stuck = Stuck(learner.stuck_timeout_s, self)
+        self._listen = listen
+        self._stop_reason: str | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._close_server: asyncio.Event | None = None
+        self._address: str | None = None
+        self._listening = threading.Event()
+
+    def _resume(self, run: RunDirectory) -> None:
+        if run.resume_from is None:
+            return
+        meta = run.resume_from.meta
+        self.counters.set_from(meta["counters"])
+        # What was queued or half rolled at the checkpoint is gone; say so.
+        self.counters.discarded_frames = self.counters.env_frames - self.counters.trained_frames
+        self.telemetry.restore(meta["telemetry"])
+        self.evaluation.best = meta["best_evaluation"]
+        log.info("resumed at frame %d, update %d from %s", self.counters.env_frames,
+                 self.counters.updates, run.resume_from.path)  # fmt: skip
+
+    # --- start -----------------------------------------------------------------------------
+
+    def start(self) -> str:
+        """Start everything; return the address that actors connect to.
+
+        Raises:
+            SeedbedError: BIND, or whatever a part failed of meanwhile.
+        """
+        self.telemetry.phase = "waiting for the first actor"
+        self.threads.start("wire", self._serve)
+        self._listening.wait()
+        if self.threads.failure is not None:
+            raise self.threads.failure
+        assert self._address is not None
+        self.threads.start("training", self._train)
+        self.threads.start("inference", self._infer)
+        self.threads.start("prefetch", self._prefetch)
+        return self._address
+
+    def _serve(self) -> None:
+        try:
+            asyncio.run(self._serve_async())
+        finally:
+            self._listening.set()
+
+    async def _serve_async(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._close_server = asyncio.Event()
+        server = rpc.aio_server()
+        wire_grpc.add_InferenceServicer_to_server(self.servicer, server)
+        healthy = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
+        self._address = rpc.bind(server, self._listen)
+        await server.start()
+        await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
+        housekeeping = asyncio.create_task(self.servicer.housekeeping())
+        housekeeping.add_done_callback(self._housekeeping_ended)
+        self._listening.set()
+        await self._close_server.wait()
+        await healthy.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+        self.servicer.finish(self._stop_reason or "the learner stops")
+        await server.stop(GOODBYE_S)
+        housekeeping.cancel()
+
+    def _housekeeping_ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and task.exception() is not None:
+            self.threads.fail("wire", task.exception() or RuntimeError())
+
+    def _train(self) -> None:
+        learner = self.experiment.learner
+        backend = backends.use(learner.backend, learner.deterministic)
+        spec = None
+        while spec is None and not self.threads.stopping.is_set():
+            spec = self.model.wait_for_spec(POLL_S)
+        if spec is None:
+            return
+        self.telemetry.phase = "building the model"
+        built = build(self.experiment, spec, backend)
+        run = self.run_directory
+        if run.resume_from is not None:
+            built.trainer.load(run.resume_from.arrays)
+            built.inference.random.bit_generator.state = run.resume_from.meta["random"]
+        elif run.start_from is not None:
+            built.trainer.load(run.start_from.arrays, optimizer=False)
+        run.resume_from = run.start_from = None  # their arrays are memory
+        self.store.publish(built.trainer.params(), self.counters.updates)
+        self.telemetry.phase = "training"
+        self.model.set(built)
+        self.training.run(built, self.threads.stopping)
+
+    def _infer(self) -> None:
+        built = None
+        while built is None and not self.threads.stopping.is_set():
+            built = self.model.built(POLL_S)
+        if built is not None:
+            self.inference.run(built.inference, self.threads.stopping)
+
+    def _prefetch(self) -> None:
+        built = None
+        while built is None and not self.threads.stopping.is_set():
+            built = self.model.built(POLL_S)
+        if built is not None:
+            self.prefetch.run(built, self.threads.stopping)
+
+    def _why_late(self) -> str:
+        return self.telemetry.waiting() or "the learner is busy"
+
+    # --- run -------------------------------------------------------------------------------
+
+    def stop(self, reason: str) -> None:
+        """End the run at the next look of `run`. Safe in a signal handler."""
+        if self._stop_reason is None:
+            self._stop_reason = reason
+
+    def run(self) -> dict[str, Any]:
+        """Watch the parts until the run is over, end them, and return the summary.
+
+        Raises:
+            SeedbedError: what the first part to fail failed of. A last checkpoint is tried.
+        """
+        next_tick = time.monotonic()
+        interval_s = self.experiment.logging.interval_s
+        reached: str | None = None
+        while self._stop_reason is None and not self.threads.stopping.wait(POLL_S / 2):
+            self._look()
+            now = time.monotonic()
+            if now >= next_tick:
+                next_tick = max(next_tick + interval_s, now)
+                self._tick()
+            reached = stop_reason(self.experiment.stop, self.counters, self.telemetry)
+            if reached is not None:
+                self.stop(reached)
+        return self._end(reached)
+
+    def _tick(self) -> None:
+        self.telemetry.set_depths(
+            self.batcher.depth, self.queue.columns, self.queue.capacity_columns
+        )
+        self.telemetry.tick()
+
+    def _look(self) -> None:
+        self._stuck.check()
+        if self.model.is_built:
+            self.saver.poll(self.training.request_state)
+            self.evaluation.poll(self.saver)
+
+    def _end(self, reached: str | None) -> dict[str, Any]:
+        failure = self.threads.failure
+        reason = self._stop_reason or "a part failed"
+        log.info("ending: %s", reason)
+        self._stop_reason = reason
+        self.telemetry.phase = f"ending: {reason}"
+        self.threads.stopping.set()
+        self.batcher.close()
+        if self._loop is not None and self._close_server is not None:
+            self._loop.call_soon_threadsafe(self._close_server.set)
+        running = self.threads.join(JOIN_S)
+        dropped = self.queue.close() + self.prefetch.pending_steps()
+        built = self.model.built(0) if self.model.is_built else None
+        if built is not None:
+            self.telemetry.on_discarded(dropped * built.spec.action_repeat, "the learner stopped")
+        if running and failure is None:
+            failure = SeedbedError(
+                ExitCode.THREAD_STUCK,
+                f"{', '.join(running)} did not end within {JOIN_S:g} s of: {reason}",
+            )
+        if (
+            built is not None
+            and not running
+            and (failure is None or failure.code is not ExitCode.DIVERGED)
+        ):
+            # The training thread has ended, so its trainer is ours.
+            try:
+                self.saver.save_last(built.trainer.state(), finished=reached)
+            except SeedbedError as error:
+                failure = failure or error
+            else:
+                if failure is None:
+                    self.evaluation.last(self.saver, reached is not None)
+        self._tick()
+        summary = {**self.telemetry.summary(), "stop_reason": reason}
+        self.telemetry.close()
+        if failure is not None:
+            raise failure
+        return summary
+
+    def _meta(self) -> dict[str, Any]:
+        """What a checkpoint keeps besides arrays; JSON."""
+        built = self.model.built(0)
+        assert built is not None
+        return {
+            "counters": self.counters.to_json(),
+            "telemetry": self.telemetry.extra_state(),
+            "spec": spec_to_json(built.spec),
+            "random": built.inference.random.bit_generator.state,
+            "experiment": dump_experiment(self.experiment),
+            "best_evaluation": self.evaluation.best,
+        }
