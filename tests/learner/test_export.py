@@ -1,0 +1,226 @@
+"""An exported policy gives the trained agent's own numbers, in a process that has none of us."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from services.common.config import parse_experiment
+from services.common.config.load import dump_experiment
+from services.common.exit_codes import SeedbedError
+from services.common.spec import ArraySpec, EnvironmentSpec
+from services.learner import backend
+from services.learner.checkpoint import make_meta
+from services.learner.run_directory import open_run_directory, read_checkpoint
+
+backend.use(os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow"))  # before Keras is imported
+
+import keras  # noqa: E402
+from keras import ops  # noqa: E402
+
+from services.cli.export import run  # noqa: E402
+from services.learner.agents.protocol import ActInputs  # noqa: E402
+from services.learner.backend.state import named_variables  # noqa: E402
+from services.learner.build import build_agent, build_optimizer  # noqa: E402
+from services.learner.export import load_agent  # noqa: E402
+from services.learner.networks.registry import NETWORKS  # noqa: E402
+from services.learner.ops.frame_stack import stacked_shape  # noqa: E402
+
+pytestmark = pytest.mark.backends
+
+FRAMES = {
+    "image": ArraySpec((84, 84), "uint8"),
+    "colour": ArraySpec((42, 40, 3), "uint8"),
+    "vector": ArraySpec((5,), "float32"),
+}
+CASES = [
+    ("impala_shallow", "image", 0, 4),
+    ("impala_shallow", "image", 16, 1),
+    ("impala_deep", "colour", 16, 2),
+    ("nature", "image", 0, 4),
+    ("mlp", "vector", 8, 2),
+    (f"{__name__}:Scaled", "vector", 0, 2),
+]
+STEPS, ROWS, ACTIONS = 3, 2, 6
+
+READER = """
+import sys
+import numpy as np
+sys.modules["services"] = None  # any import of ours fails
+import keras
+for directory in sys.argv[1:]:
+    policy = keras.saving.load_model(f"{directory}/out/policy.keras")
+    given = dict(np.load(f"{directory}/given.npz"))
+    wanted = [tensor.name for tensor in policy.inputs]
+    state = given["state"]
+    got = {}
+    for t in range(given["observation"].shape[0]):
+        inputs = {name: given[name][t] for name in wanted if name != "state"}
+        if "state" in wanted:
+            inputs["state"] = state
+        outputs = {name: np.asarray(value) for name, value in policy(inputs).items()}
+        state = outputs.get("state")
+        for name, value in outputs.items():
+            got[f"{name}{t}"] = value
+    np.savez(f"{directory}/got.npz", **got)
+"""
+
+
+def make_run(path: Path, network: str, frame: ArraySpec, lstm: int, stack: int) -> None:
+    """A run with one checkpoint, of weights that are anything but what a new network has."""
+    experiment = parse_experiment(
+        "name: x\nenvironment: {id: CartPole-v1}",
+        [
+            f"learner.network={network}",
+            f"learner.lstm_units={lstm}",
+            f"learner.frame_stack={stack}",
+        ],
+    )
+    spec = EnvironmentSpec("CartPole-v1", frame, ACTIONS, 4)
+    model = build_agent(experiment, spec).model
+    names, _ = named_variables(model, build_optimizer(experiment, 1))
+    generator = np.random.default_rng(0)
+    arrays = {
+        name: (ops.convert_to_numpy(v) + 0.02 * generator.standard_normal(v.shape)).astype(
+            np.float32
+        )
+        for name, v in zip(names, model.trainable_variables, strict=True)
+    }
+    meta = make_meta(dump_experiment(experiment), spec, {"updates": 9})
+    with open_run_directory(path, experiment) as directory:
+        directory.store.save(arrays, meta, 9)
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Every case exported, and what plain Keras computes from the exports, by one process."""
+    root = tmp_path_factory.mktemp("exported")
+    made = []
+    for i, (network, kind, lstm, stack) in enumerate(CASES):
+        if ":" not in network and network not in NETWORKS:
+            continue
+        case = root / str(i)
+        make_run(case / "run", network, FRAMES[kind], lstm, stack)
+        run(namespace(run_dir=str(case / "run"), directory=str(case / "out"), checkpoint="newest"))
+        np.savez(case / "given.npz", **given_rows(kind, lstm, stack))
+        made.append(str(case))
+    done = subprocess.run(
+        [sys.executable, "-c", READER, *made],
+        cwd=root,
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "KERAS_BACKEND": backend.current().name, "TF_CPP_MIN_LOG_LEVEL": "3"},
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return root
+
+
+def given_rows(kind: str, lstm: int, stack: int) -> dict[str, np.ndarray]:
+    """Raw frames [steps, N, K, *shape] and what the exported policy takes instead."""
+    generator = np.random.default_rng(1)
+    frame = FRAMES[kind]
+    shape = (STEPS, ROWS, stack, *frame.shape)
+    frames = generator.integers(0, 256, shape) if kind != "vector" else generator.normal(size=shape)
+    frames = frames.astype(frame.dtype)
+    # Oldest first, joined along the last axis; [H, W] counts as [H, W, 1].
+    columns = frames[..., None] if len(frame.shape) == 2 else frames
+    return {
+        "frames": frames,
+        "observation": np.concatenate([columns[:, :, k] for k in range(stack)], axis=-1),
+        "previous_action": generator.integers(-1, ACTIONS, (STEPS, ROWS)).astype(np.int32),
+        "previous_reward": generator.normal(size=(STEPS, ROWS)).astype(np.float32),
+        "state": generator.normal(size=(ROWS, 2 * lstm)).astype(np.float32),
+    }
+
+
+@pytest.mark.parametrize("i", range(len(CASES)), ids=lambda i: f"{CASES[i]}")
+def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> None:
+    case = exported / str(i)
+    if not case.exists():
+        pytest.skip(f"there is no {CASES[i][0]} yet")
+    _, kind, lstm, stack = CASES[i]
+    given = given_rows(kind, lstm, stack)
+    assert given["observation"].shape[2:] == stacked_shape(FRAMES[kind].shape, stack)
+    got = np.load(case / "got.npz")
+    _, agent = load_agent(read_checkpoint(case / "run"))
+    state = ops.convert_to_tensor(given["state"])
+    params = [v.value for v in agent.model.trainable_variables]
+    for t in range(STEPS):
+        # As inference does: each frame is prepared by itself, then stacked.
+        prepared = [
+            ops.convert_to_numpy(
+                agent.body.prepare(ops.convert_to_tensor(given["frames"][t, :, k]))
+            )
+            for k in range(stack)
+        ]
+        columns = [row[..., None] if row.ndim == 3 else row for row in prepared]
+        inputs = ActInputs(
+            observation=ops.convert_to_tensor(np.concatenate(columns, axis=-1)),
+            previous_action=ops.convert_to_tensor(given["previous_action"][t]),
+            previous_reward=ops.convert_to_tensor(given["previous_reward"][t]),
+            first=ops.zeros((ROWS,), "bool"),
+            slot=ops.zeros((ROWS,), "int32"),
+            noise=ops.zeros((ROWS, 1), "float32"),
+        )
+        outputs = agent.act(params, inputs, state, greedy=False)
+        state = outputs.state
+        logits = ops.convert_to_numpy(outputs.behaviour["logits"])
+        assert np.ptp(logits) > 1e-3, "the numbers say nothing"
+        np.testing.assert_allclose(got[f"logits{t}"], logits, atol=1e-5)
+        assert got[f"value{t}"].shape == (ROWS,)
+        if lstm:
+            np.testing.assert_allclose(got[f"state{t}"], ops.convert_to_numpy(state), atol=1e-5)
+    about = json.loads((case / "out" / "policy.json").read_text())
+    assert about["imports"] == []
+    assert about["counters"] == {"updates": 9}
+    the_readme_works(case / "out")
+
+
+def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
+    make_run(tmp_path / "run", "mlp", FRAMES["vector"], 0, 1)
+    with pytest.raises(SeedbedError, match="there are: 9"):
+        run(namespace(run_dir=str(tmp_path / "run"), directory="x", checkpoint="8"))
+
+
+def the_readme_works(directory: Path) -> None:
+    """Its example runs as it stands (its import of Keras is the one of this process)."""
+    code = (directory / "README.md").read_text().split("```")[1].removeprefix("python\n")
+    scope: dict[str, object] = {}
+    here = Path.cwd()
+    os.chdir(directory)
+    try:
+        exec(code, scope)
+    finally:
+        os.chdir(here)
+    assert np.shape(scope["action"]) == (1,)
+
+
+def namespace(**values: str) -> argparse.Namespace:
+    return argparse.Namespace(**values)
+
+
+class Halved(keras.layers.Layer):
+    """A layer of one's own without weights."""
+
+    def call(self, x: object) -> object:
+        return ops.tanh(x) * 0.5
+
+
+class Scaled(keras.layers.Layer):
+    """A network of one's own, made of Keras's layers and another one."""
+
+    def __init__(self) -> None:
+        super().__init__(name="torso")
+        self.halved = Halved()
+        self.dense = keras.layers.Dense(7, name="dense")
+
+    def call(self, x: object) -> object:
+        return self.dense(self.halved(x))
