@@ -37,9 +37,10 @@ class GroupCompliance(ABC):
             group.close()
 
     @pytest.fixture(scope="class")
-    def rows(self) -> list[Frame]:
+    @classmethod
+    def rows(cls) -> list[Frame]:
         """One run, for all the tests of a class that only look."""
-        return self.play()
+        return cls().play()
 
     def test_frames_have_the_shapes_and_dtypes_of_the_wire(self) -> None:
         group = self.make(SEEDS)

@@ -34,13 +34,13 @@ def pong(**atari: Any) -> Environment:
 
 
 class TestFast(GroupCompliance):
-    """Breakout: random play loses its five lives in 120 steps or more, and the limit is 140."""
+    """Breakout: random play loses its five lives in 170 steps or more, and the limit is 180."""
 
-    steps = 150
+    steps = 190
     table9: Literal["fast", "exact"] = "fast"
 
     def make(self, seeds: Sequence[int]) -> EnvironmentGroup:
-        atari = Atari(table9=self.table9, max_frames_per_episode=560)
+        atari = Atari(table9=self.table9, max_frames_per_episode=720)
         return make_group(Environment(id="atari:Breakout", atari=atari), len(seeds), 1, seeds)
 
     def test_lives_are_lost_one_by_one_and_the_game_ends_with_the_last(
@@ -100,12 +100,12 @@ def test_defaults_are_table_9(table9: str) -> None:
     group.close()
 
 
-@pytest.mark.parametrize("game", ["Breakout", "Seaquest"])
+@pytest.mark.parametrize("game", ["Breakout", "SpaceInvaders"])
 def test_both_ways_agree_where_they_must(game: str) -> None:
     """No no-ops and no resizing: then every row is the same, bit for bit.
 
     But for the observation of a finished row, where the library keeps the screen before, and for
-    nothing else. Rewards over 1 (Seaquest: 20) show that nothing is clipped.
+    nothing else. Rewards over 1 (SpaceInvaders) show that nothing is clipped.
     """
     common: dict[str, Any] = {"noop_max": 0, "height": 210, "width": 160}
     groups = [
@@ -218,10 +218,10 @@ def test_exact_draws_no_ops_from_one_to_noop_max() -> None:
 
 
 def test_fast_draws_no_ops_from_none_to_noop_max() -> None:
-    group: Any = make_group(pong(noop_max=2), 8, 1, range(8))
-    _, info = group._games.reset(seed=np.arange(8))
+    group: Any = make_group(pong(noop_max=1), 5, 1, range(5))
+    _, info = group._games.reset(seed=np.arange(5))
     group.close()
-    assert set(info["episode_frame_number"].tolist()) == {0, 1, 2}
+    assert set(info["episode_frame_number"].tolist()) == {0, 1}
 
 
 @pytest.mark.parametrize(
