@@ -8,10 +8,11 @@ if ! command -v "$python" >/dev/null; then
     "install python3.11 python3.11-venv), or name another one: make PYTHON=/path/to/python3.11 ..." >&2
   exit 1
 fi
-version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])' 2>/dev/null) ||
+  version='no Python'
 if [[ $version != 3.11 ]]; then
-  echo "Seedbed needs Python 3.11, and '$python' is $version: requirements/*.lock has no wheels for" \
-    "it. Name another one: make PYTHON=/path/to/python3.11 ..." >&2
+  echo "Seedbed needs Python 3.11, and '$python' is $version: requirements/*.lock are" \
+    "for 3.11. Name another one: make PYTHON=/path/to/python3.11 ..." >&2
   exit 1
 fi
 if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then
