@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 FULL = 0.85  # a part that works so much of its time sets the pace
-QUEUE_FULL = 0.3  # inference held up so much of its time by a full queue: training is behind
+HELD_UP = 0.3  # so much of the time is spent waiting for room in a full queue: training is behind
+QUEUE_FULL = 0.9  # likewise, the queue's mean fill; it is near a half where training keeps up
 ALL_CORES = 0.9  # so much of the CPU is used: whatever computes on it waits for it
-NETWORK = 0.3  # so much of the actors' time goes where the learner has no part in it
+NETWORK = 0.3  # so much of the groups' time goes where the learner has no part in it
 
 WORDS = (
     *("idle", "unknown", "CPU", "training", "prefetch", "inference", "wire", "environments"),
@@ -23,8 +24,11 @@ class Load:
     Attributes:
         busy: fraction of its time that a learner thread worked, by its name.
         blocked: fraction of its time that it stood still for a neighbour.
-        stepping: fraction of the actors' time spent in environment steps; in the rest they wait.
-        network: fraction of the actors' time beyond the steps and the learner's own latency.
+        queue_fill: how full the unroll queue was on average.
+        stepping: fraction of the groups' time spent in environment steps; in the rest they wait.
+        actor_cores: seconds of environment steps a second of an actor process, over its groups.
+        held_up: fraction of the groups' time in which the full unroll queue kept them waiting.
+        network: fraction of the groups' time beyond the steps and the learner's own latency.
         wire: fraction of one core that the event loop used.
         cores: cores that the learner may use.
         learner_cores: cores that the learner's process used.
@@ -36,7 +40,10 @@ class Load:
     sessions: int = 0
     busy: dict[str, float] | None = None
     blocked: dict[str, float] | None = None
+    queue_fill: float | None = None
     stepping: float | None = None
+    actor_cores: float | None = None
+    held_up: float | None = None
     network: float | None = None
     wire: float | None = None
     cores: float = 1.0
@@ -67,7 +74,7 @@ def bottleneck(load: Load) -> Bottleneck:
     busy, blocked = load.busy, load.blocked or {}
     return (
         _cpu(load, busy)
-        or _training(busy, blocked)
+        or _training(load, busy, blocked)
         or _inference(busy)
         or _wire(load)
         or _environments(load)
@@ -103,28 +110,29 @@ def _cpu(load: Load, busy: dict[str, float]) -> Bottleneck | None:
     )
 
 
-def _training(busy: dict[str, float], blocked: dict[str, float]) -> Bottleneck | None:
+def _training(load: Load, busy: dict[str, float], blocked: dict[str, float]) -> Bottleneck | None:
     training, prefetch = busy.get("training", 0.0), busy.get("prefetch", 0.0)
-    held_up = blocked.get("inference", 0.0)
+    held_up = max(blocked.get("inference", 0.0), load.held_up or 0.0)
+    fill = load.queue_fill or 0.0
     if prefetch >= FULL and training < FULL:
         return Bottleneck(
             "prefetch",
             f"building batches takes {_percent(prefetch)} of the prefetch thread's time, training "
             f"only works {_percent(training)}",
         )
-    if held_up >= QUEUE_FULL:
-        return Bottleneck(
-            "training",
-            f"the unroll queue is full {_percent(held_up)} of the time, training works "
-            f"{_percent(training)}; a faster device, a smaller network or fewer actors",
-        )
-    if training >= FULL:
-        return Bottleneck(
-            "training",
-            f"training works {_percent(training)} of the time; a faster device or a smaller "
-            "network",
-        )
-    return None
+    if held_up >= HELD_UP:
+        queue = f"the full unroll queue holds actors up {_percent(held_up)} of the time, "
+    elif fill >= QUEUE_FULL:
+        queue = f"the unroll queue is {_percent(fill)} full, "
+    elif training >= FULL:
+        queue = ""
+    else:
+        return None
+    return Bottleneck(
+        "training",
+        f"{queue}training works {_percent(training)} of the time; use a faster device or a smaller "
+        "network",
+    )
 
 
 def _inference(busy: dict[str, float]) -> Bottleneck | None:
@@ -149,16 +157,18 @@ def _wire(load: Load) -> Bottleneck | None:
 
 def _environments(load: Load) -> Bottleneck | None:
     assert load.stepping is not None
-    if load.stepping < FULL:
+    if load.stepping >= FULL:
+        share = f"actors spend {_percent(load.stepping)} of their time stepping"
+    elif load.actor_cores is not None and load.actor_cores >= FULL:
+        # Groups take turns on a core: each waits for the other, and the core never rests.
+        share = f"each actor keeps {load.actor_cores:.1f} cores stepping"
+    else:
         return None
-    return Bottleneck(
-        "environments",
-        f"actors spend {_percent(load.stepping)} of their time stepping; add actors or CPUs",
-    )
+    return Bottleneck("environments", f"{share}; add actors or CPUs")
 
 
 def _network(load: Load) -> Bottleneck | None:
-    if load.network is None or load.network < NETWORK:
+    if load.actors_here or load.network is None or load.network < NETWORK:
         return None
     return Bottleneck(
         "network",

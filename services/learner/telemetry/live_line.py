@@ -122,16 +122,12 @@ def magnitude(value: Number) -> str:
 
 
 def money(value: Number) -> str:
-    """US dollars, in cents where there are some, in as many digits as tell something below."""
+    """US dollars, in cents from ten cents on, in four places below."""
     if value is None or isinstance(value, str):
         return NOTHING
-    return (
-        f"${value:,.2f}"
-        if value >= 1 or value == 0
-        else f"${value:.2g}"
-        if value < 0.01
-        else f"${value:.3f}"
-    )
+    if value >= 0.1 or value == 0:
+        return f"${value:,.2f}"
+    return f"${value:.4f}" if value >= 0.0001 else "below $0.0001"
 
 
 def duration(seconds: Number) -> str:

@@ -29,7 +29,7 @@ def take_numbers(
 ) -> tuple[dict[str, Number], Bottleneck, Eta | None]:
     """All numbers of now. Fractions are of 1; None, never 0, is "nothing measured"."""
     counters = recorder.counters
-    load = measure_load(recorder, history, cores, actors_here)
+    load = measure_load(recorder, history, cores, actors_here, experiment.actor.groups)
     limit = bottleneck(load)
     fps = {f"env_fps_{window}s": history.rate("env_frames", window) for window in FPS_WINDOWS_S}
     updates_per_s = history.rate("updates", 60)
@@ -71,12 +71,14 @@ def take_numbers(
         "inference_queue_requests": recorder.inference_requests,
         "unroll_queue_columns": recorder.unroll_columns,
         "unroll_queue_capacity": recorder.unroll_capacity,
+        "unroll_queue_fill": load.queue_fill,
         **{f"busy_{name}": (load.busy or {}).get(name) for name in THREADS},
         **{f"blocked_{name}": (load.blocked or {}).get(name) for name in THREADS},
         "wire_cpu": load.wire,
         "learner_cores": load.learner_cores,
         "machine_cores": load.machine_cores,
         "actor_stepping": load.stepping,
+        "actor_held_up": load.held_up,
         "actor_network": load.network,
         "dollars": counters.dollars,
         "dollars_per_hour": dollars_per_hour,
@@ -89,8 +91,10 @@ def take_numbers(
     return numbers, limit, end
 
 
-def measure_load(recorder: Recorder, history: History, cores: float, actors_here: bool) -> Load:
-    """What `bottleneck` needs, over the last `LOAD_WINDOW_S`."""
+def measure_load(
+    recorder: Recorder, history: History, cores: float, actors_here: bool, groups: int
+) -> Load:
+    """What `bottleneck` needs, over the last `LOAD_WINDOW_S`. `groups`: streams of an actor."""
     rate = history.rate
 
     def rates(prefix: str) -> dict[str, float]:
@@ -100,22 +104,29 @@ def measure_load(recorder: Recorder, history: History, cores: float, actors_here
     step_s = history.ratio("environment_s", "messages", LOAD_WINDOW_S)
     wait_s = history.ratio("wait_s", "messages", LOAD_WINDOW_S)
     latency_s = history.ratio("latency_s", "requests", LOAD_WINDOW_S)
+    queued_s = history.ratio("held_up_s", "messages", LOAD_WINDOW_S) or 0.0
+    stepping_cores = rate("environment_s", LOAD_WINDOW_S)
     stepping = network = None
     if step_s is not None and wait_s is not None and step_s + wait_s > 0:
         stepping = step_s / (step_s + wait_s)
         if latency_s is not None:
-            network = max(0.0, wait_s - latency_s) / (step_s + wait_s)
+            network = max(0.0, wait_s - latency_s - queued_s) / (step_s + wait_s)
     return Load(
         sessions=recorder.sessions,
         busy=rates("busy"),
         blocked=rates("blocked"),
         stepping=stepping,
+        actor_cores=stepping_cores / max(1.0, recorder.sessions / groups)
+        if stepping_cores is not None
+        else None,
+        held_up=queued_s / (step_s + wait_s) if step_s and wait_s else None,
         network=network,
+        queue_fill=history.ratio("fill", "depths", LOAD_WINDOW_S),
         wire=rate("wire_cpu_s", LOAD_WINDOW_S),
         cores=cores,
         learner_cores=rate("learner_cpu_s", LOAD_WINDOW_S),
         machine_cores=rate("machine_cpu_s", LOAD_WINDOW_S),
-        environment_cores=rate("environment_s", LOAD_WINDOW_S),
+        environment_cores=stepping_cores,
         actors_here=actors_here,
     )
 

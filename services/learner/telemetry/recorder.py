@@ -68,7 +68,8 @@ class Recorder:
         self._messages = self._frames = self._trained = self._updates = 0
         self._batches = self._requests = self._rows = self._padded_rows = 0
         self._environment_s = self._wait_s = self._latency_s = self._oldest_s = 0.0
-        self._run_s = 0.0
+        self._run_s = self._held_up_s = 0.0
+        self._depths = self._fill = 0.0  # how often depths were set, and the queue's fill then
         self._wire_clock: int | None = None  # the event loop thread's CPU clock
         self._scalar_sums: dict[str, float] = {}
         self._scalar_updates = 0
@@ -91,6 +92,11 @@ class Recorder:
         self.lengths.observe_many(lengths)
         self.recent_returns.extend(returns)
         self.recent_lengths.extend(lengths)
+
+    def on_held_up(self, seconds: float) -> None:
+        """A session's block waited so long for room in the unroll queue. 0 need not be told."""
+        with self._lock:
+            self._held_up_s += seconds
 
     def on_abandoned(self, episodes: int) -> None:
         """Episodes that were cut by a disconnect or a restart."""
@@ -196,6 +202,10 @@ class Recorder:
         """What waits now: requests for inference, and columns of unrolls out of how many."""
         self.inference_requests = inference_requests
         self.unroll_columns, self.unroll_capacity = unroll_columns, unroll_capacity
+        if unroll_capacity:
+            with self._lock:
+                self._depths += 1
+                self._fill += unroll_columns / unroll_capacity
 
     def mean_return(self, episodes: int) -> float | None:
         """Mean return of the last `episodes` ended episodes; None until there are that many.
@@ -230,6 +240,9 @@ class Recorder:
                 "latency_s": self._latency_s,
                 "oldest_s": self._oldest_s,
                 "run_s": self._run_s,
+                "held_up_s": self._held_up_s,
+                "depths": self._depths,
+                "fill": self._fill,
             }
         for name, clock in self.busy.items():
             totals[f"busy_{name}"], totals[f"blocked_{name}"] = clock.totals()

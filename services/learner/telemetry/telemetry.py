@@ -22,7 +22,7 @@ from services.learner.telemetry.events import EventFile, MetricScalars
 from services.learner.telemetry.live_line import LiveLine, live_line
 from services.learner.telemetry.machine import usable_cpus
 from services.learner.telemetry.metrics import METRICS, read_metrics
-from services.learner.telemetry.numbers import LOAD_WINDOW_S, RECENT_EPISODES, Number, take_numbers
+from services.learner.telemetry.numbers import RECENT_EPISODES, Number, take_numbers
 from services.learner.telemetry.progress import ProgressFile
 from services.learner.telemetry.recorder import Recorder
 from services.learner.telemetry.scalars import UserScalars
@@ -50,7 +50,7 @@ class Telemetry(Recorder):
 
     Attributes:
         phase: what the learner is busy with when it is not training, such as "compiling the first
-            inference step"; "" while it trains. The learner sets it.
+            inference step"; "" or "training" while it trains. The learner sets it.
         stop_reason: why the run ended; the learner sets it before the last `tick`.
         registry: the Prometheus registry, for `MetricsServer`.
     """
@@ -139,7 +139,7 @@ class Telemetry(Recorder):
         """What the run waits for right now, in words; None while it goes on."""
         if self.stop_reason:
             return None
-        if self.phase:
+        if self.phase not in ("", "training"):
             return self.phase
         if not self.sessions:
             return "no actors are connected"
@@ -150,8 +150,8 @@ class Telemetry(Recorder):
         silent_s = self._now() - self._messages_at
         if self._messages == self._messages_seen and silent_s > _SILENT_S:
             return f"no step has arrived for {silent_s:.0f} s from {self.sessions} sessions"
-        held_up = self._history.rate("blocked_inference", LOAD_WINDOW_S) or 0.0
-        if 0 < self.unroll_capacity <= self.unroll_columns and held_up > 0.5:
+        full = 0 < self.unroll_capacity <= self.unroll_columns
+        if full and self._limit.word == "training":
             return "unroll queue full: training is behind"
         return None
 
