@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ def parse_experiment(
 ) -> Experiment:
     """As `load_experiment`, from the YAML's text; `source` names it in errors."""
     try:
-        tree = yaml.safe_load(text)
+        tree = _yaml(text)
     except yaml.YAMLError as error:
         raise SeedbedError(ExitCode.CONFIG, f"{source} is not YAML: {error}") from error
     if not isinstance(tree, dict):
@@ -69,13 +69,37 @@ def _override(tree: dict[str, Any], override: str) -> None:
             )
         node = child
     try:
-        node[leaf] = yaml.safe_load(value)
+        node[leaf] = _yaml(value)
     except yaml.YAMLError as error:
         raise SeedbedError(ExitCode.CONFIG, f"--set {override!r}: not YAML: {error}") from error
-    if isinstance(node[leaf], str):
-        # YAML 1.1 reads 1e-4 as text; people mean a number.
-        with contextlib.suppress(ValueError):
-            node[leaf] = float(node[leaf])
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as people mean it: 1e-4 is a number (YAML 1.1 wants 1.0e-4), and a key that is there
+    twice is a mistake (YAML 1.1 lets the last one win, silently).
+    """
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            if key_node.value in seen and isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key_node.value!r} twice", key_node.start_mark
+                )
+            if isinstance(key_node, yaml.ScalarNode):
+                seen.add(key_node.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+
+
+def _yaml(text: str) -> Any:
+    return yaml.load(text, _Loader)  # a SafeLoader: plain data only
 
 
 def _explain(item: dict[str, Any]) -> str:

@@ -1,0 +1,121 @@
+"""`seedbed config`: what it prints is what the schema says, and the docs are up to date."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from pathlib import Path
+
+import pytest
+import yaml
+
+from services.cli import config
+from services.common.config import Experiment, parse_experiment
+from services.common.exit_codes import SeedbedError
+from services.common.reference import keys
+from services.learner.resume import FIXED
+
+ROOT = Path(__file__).parents[2]
+
+# Files that name keys without acting on them.
+NOT_READERS = (
+    "services/common/config/schema.py",
+    "services/learner/resume.py",
+    "services/cli/doctor.py",
+)
+
+# What a key is called where it is read, if not by its own name.
+READ_AS_A_WHOLE = {
+    "environment.kwargs": r"\*\*\w*\.?kwargs|environment\.kwargs",
+}
+
+
+def call(*words: str) -> int:
+    parser = argparse.ArgumentParser()
+    config.add_parser(parser.add_subparsers())
+    args = parser.parse_args(["config", *words])
+    return int(args.run(args))
+
+
+def test_show_prints_every_key_and_is_an_experiment_itself(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "pong.yaml"
+    file.write_text("name: pong\nenvironment: {id: 'atari:Pong'}\nseed: 3\n")
+    assert call("show", str(file), "--set", "learner.lstm_units=256", "--set", "seed=4") == 0
+    text = capsys.readouterr().out
+    shown = parse_experiment(text)
+    assert (shown.learner.lstm_units, shown.seed) == (256, 4)
+    tree = yaml.safe_load(text)
+    for key in keys():
+        node = tree
+        for part in key.path.split("."):
+            node = node[part]
+    with pytest.raises(SeedbedError, match=r"lstm_unit: unknown key"):
+        call("show", str(file), "--set", "learner.lstm_unit=256")
+
+
+def test_schema_is_json_schema_that_refuses_unknown_keys(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert call("schema") == 0
+    schema = json.loads(capsys.readouterr().out)
+    assert schema["$schema"].startswith("https://json-schema.org/")
+    objects = [schema, *schema["$defs"].values()]
+    assert all(part["additionalProperties"] is False for part in objects)
+    assert "1..noop_max" in json.dumps(schema) or "noop_max" in json.dumps(schema)
+
+
+def test_the_reference_in_docs_is_what_the_schema_says(capsys: pytest.CaptureFixture[str]) -> None:
+    assert call("reference") == 0
+    assert (ROOT / "docs" / "configuration.md").read_text() == capsys.readouterr().out, (
+        "run: seedbed config reference > docs/configuration.md"
+    )
+
+
+def test_the_reference_has_type_default_range_and_words_for_each_key() -> None:
+    text = config.configuration_reference()
+    rows = {
+        line.split("|")[1].strip().strip("`"): line
+        for line in text.splitlines()
+        if line.startswith("| `")
+    }
+    assert list(rows) == [key.path for key in keys()]
+    assert [key.path for key in keys() if not key.description] == []
+    assert "**required**" in rows["name"]
+    assert "| integer | `1` | ≥ 0, < 2147483648 | **no** |" in rows["seed"]
+    assert '`"adam"` or `"rmsprop"`' in rows["learner.optimizer.name"]
+    assert "number or null | `null`" in rows["stop.mean_return"]
+    assert {path for path, row in rows.items() if "| **no** |" in row} == set(FIXED)
+
+
+def test_every_key_is_read_somewhere() -> None:
+    """Settings that nobody reads are a known disease. This finds names, not uses: a floor."""
+    texts = [
+        file.read_text()
+        for file in (ROOT / "services").rglob("*.py")
+        if file.relative_to(ROOT).as_posix() not in NOT_READERS
+    ]
+    code = "\n".join(texts)
+    unread = [key.path for key in keys() if not is_read(key.path, code)]
+    assert unread == [], "these settings have no effect"
+
+
+def is_read(path: str, code: str) -> bool:
+    leaf = path.rsplit(".", 1)[-1]
+    return re.search(READ_AS_A_WHOLE.get(path, rf"\.{leaf}\b"), code) is not None
+
+
+def test_the_search_for_readers_can_fail() -> None:
+    assert is_read("learner.lstm_units", "x = learner.lstm_units + 1")
+    assert not is_read("learner.lstm_units", "x = learner.lstm_units_of + lstm_units")
+
+
+def test_every_section_documents_itself() -> None:
+    for key in keys():
+        model = Experiment
+        for part in key.section.split(".") if key.section else []:
+            model = model.model_fields[part].annotation  # type: ignore[assignment]
+        assert model.__doc__
+        assert not model.__doc__.startswith("\n")

@@ -1,0 +1,125 @@
+"""The experiment's YAML: what is wrong is refused by the key's path, with both numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from pydantic import ValidationError
+
+from services.common.config import Experiment, load_experiment, parse_experiment
+from services.common.config.load import dump_experiment
+from services.common.exit_codes import ExitCode, SeedbedError
+
+MINIMAL = "name: pong\nenvironment: {id: 'atari:Pong'}\n"
+
+
+def refused(text: str, *overrides: str) -> str:
+    with pytest.raises(SeedbedError) as caught:
+        parse_experiment(text, overrides, "pong.yaml")
+    assert caught.value.code == ExitCode.CONFIG
+    return str(caught.value)
+
+
+def test_the_minimal_experiment_is_the_papers_table_9() -> None:
+    experiment = parse_experiment(MINIMAL)
+    atari = experiment.environment.atari
+    assert (atari.height, atari.width, atari.frame_skip) == (84, 84, 4)
+    assert (atari.max_frames_per_episode, atari.noop_max) == (108_000, 30)
+    assert atari.full_action_space
+    assert atari.sticky_action_probability == 0
+    assert experiment.vtrace.reward_clip == 0
+    assert not experiment.vtrace.life_loss_ends
+    assert experiment.learner.frame_stack == 4
+
+
+def test_what_is_dumped_is_read_again() -> None:
+    experiment = parse_experiment(
+        MINIMAL, ["learner.network_options={width: 2}", "stop.env_frames=9"]
+    )
+    assert parse_experiment(dump_experiment(experiment)) == experiment
+
+
+def test_overrides_win_and_later_ones_over_earlier(tmp_path: Path) -> None:
+    file = tmp_path / "pong.yaml"
+    file.write_text(MINIMAL + "seed: 3\n")
+    experiment = load_experiment(file, ["seed=4", "learner.optimizer.learning_rate=1e-4", "seed=5"])
+    assert experiment.seed == 5
+    assert experiment.learner.optimizer.learning_rate == 1e-4
+    assert parse_experiment(MINIMAL, ["name=run-2"]).name == "run-2"
+
+
+@pytest.mark.parametrize("text", ["stop: {env_frames: 2e8}", "stop: {env_frames: 200_000_000}"])
+def test_large_numbers_as_people_write_them(text: str) -> None:
+    assert parse_experiment(MINIMAL + text).stop.env_frames == 200_000_000
+    assert parse_experiment(MINIMAL, ["stop.env_frames=2e8"]).stop.env_frames == 200_000_000
+
+
+@pytest.mark.parametrize("word", ["inf", "nan", "1e5x", "on-call", "v1.2.3"])
+def test_text_stays_text(word: str) -> None:
+    experiment = parse_experiment(MINIMAL, [f"logging.wandb.group={word}"])
+    assert experiment.logging.wandb.group == word
+
+
+def test_an_unknown_key_is_named_with_its_path() -> None:
+    message = refused(MINIMAL + "learner: {lstm_unit: 256}")
+    assert "pong.yaml: learner.lstm_unit: unknown key (given 256)" in message
+    assert "seedbed config schema" in message
+
+
+def test_everything_wrong_is_said_at_once() -> None:
+    message = refused(MINIMAL, "seed=-1", "learner.batch_size=many", "learner.backend=torch")
+    assert "seed: " in message
+    assert "given -1" in message
+    assert "learner.batch_size: " in message
+    assert "'tensorflow' or 'jax'" in message
+
+
+def test_what_is_missing_is_said() -> None:
+    assert "environment: missing" in refused("name: pong")
+    assert "name: missing" in refused("environment: {id: x}")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["vtrace.rho_bar=0.5"], ["0.5", "1.0", "rho_bar >= c_bar"]),
+        (["learner.inference.batch_environments=600"], ["600", "512", "never be full"]),
+        (["learner.inference.slots=100"], ["512", "100", "never so many"]),
+        (["actor.environments=600"], ["600", "512", "never fit"]),
+        (["environment.kwargs={a: 1}"], ["'a'", "environment.atari"]),
+        (["agent_options={a: 1}"], ["'a'", "'vtrace'"]),
+        (["learner.checkpoint.keep=1"], ["learner.checkpoint.keep", "2", "given 1"]),
+        (["name=My Run"], ["name: ", "'My Run'"]),
+    ],
+)
+def test_impossible_settings_name_both_sides(overrides: list[str], words: list[str]) -> None:
+    message = refused(MINIMAL, *overrides)
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(
+    ("text", "overrides", "word"),
+    [
+        ("[", [], "is not YAML"),
+        ("- a", [], "must be a mapping"),
+        ("", [], "must be a mapping"),
+        (MINIMAL, ["seed"], "must have the form"),
+        (MINIMAL, ["name.x=1"], "is a value, not a section"),
+        (MINIMAL, ["seed=["], "not YAML"),
+        (MINIMAL + "seed: 1\nseed: 2\n", [], "'seed' twice"),
+    ],
+)
+def test_what_cannot_be_read_is_said(text: str, overrides: list[str], word: str) -> None:
+    assert word in refused(text, *overrides)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(SeedbedError, match=r"nosuch\.yaml"):
+        load_experiment(tmp_path / "nosuch.yaml")
+
+
+def test_an_experiment_is_immutable() -> None:
+    with pytest.raises(ValidationError):
+        Experiment.model_validate({"name": "a", "environment": {"id": "b"}}).seed = 3  # type: ignore[misc]
