@@ -76,8 +76,8 @@ def test_images_hold_no_other_backend() -> None:
     ("name", "rooms", "other_backend"),
     [
         ("actor", ("actor", "cli", "common"), None),
-        ("learner-tensorflow", ("learner", "cli", "common"), "backend/jax.py"),
-        ("learner-jax", ("learner", "cli", "common"), "backend/tensorflow.py"),
+        ("learner-tensorflow", ("learner", "actor", "cli", "common"), "backend/jax.py"),
+        ("learner-jax", ("learner", "actor", "cli", "common"), "backend/tensorflow.py"),
     ],
 )
 def test_image_holds_what_its_rooms_import(
