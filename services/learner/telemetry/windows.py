@@ -87,11 +87,8 @@ class History:
         if len(snapshots) < 2:
             return None
         end, newest = snapshots[-1]
-        start, oldest = snapshots[0]
-        for at, total in snapshots[1:-1]:
-            if at > end - 0.95 * window_s:  # snapshots come a little early or late
-                break
-            start, oldest = at, total
+        # Snapshots come a little early or late: take the one nearest to the window's beginning.
+        start, oldest = min(snapshots[:-1], key=lambda snapshot: abs(end - window_s - snapshot[0]))
         return (newest - oldest, end - start) if end > start else None
 
     def rate(self, name: str, window_s: float) -> float | None:
