@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
-from typing import TYPE_CHECKING
 
+from services.cli.arguments import Subparsers, add_experiment
 from services.common.config import Experiment, load_experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode
 from services.common.reference import reference
 from services.learner.resume import FIXED
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -24,10 +21,7 @@ def add_parser(subparsers: Subparsers) -> None:
     actions.add_parser("schema", help="print the JSON Schema of an experiment")
     actions.add_parser("reference", help="print docs/configuration.md")
     show = actions.add_parser("show", help="print an experiment with all its defaults, as YAML")
-    show.add_argument("experiment", metavar="EXPERIMENT", help="the experiment's YAML file")
-    show.add_argument(
-        "--set", dest="overrides", action="append", default=[], metavar="a.b=c", help="change a key"
-    )
+    add_experiment(show)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -41,7 +35,7 @@ def run(args: argparse.Namespace) -> int:
     elif args.action == "reference":
         print(configuration_reference(), end="")
     else:
-        print(dump_experiment(load_experiment(args.experiment, args.overrides)), end="")
+        print(dump_experiment(load_experiment(args.experiment, args.set)), end="")
     return ExitCode.OK
 
 

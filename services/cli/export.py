@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import TYPE_CHECKING
 
+from services.cli.arguments import Subparsers
 from services.common.exit_codes import ExitCode
 from services.learner import backend
 from services.learner.resume import read_stored
 from services.learner.run_directory import read_checkpoint
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def add_parser(subparsers: Subparsers) -> None:
