@@ -72,6 +72,9 @@ class Faulty(Counter):
         if self.episode or self.t != 2:
             return observation, reward, terminated, truncated, info
         match self.fault:
+            case "first one raises":
+                if self is Faulty.made[0]:
+                    raise RuntimeError("the simulator crashed")
             case "raise":
                 raise RuntimeError("the simulator crashed")
             case "nan reward":

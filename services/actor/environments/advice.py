@@ -1,0 +1,103 @@
+"""From an environment's measured cost to groups, environments and CPUs of an actor."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from math import ceil
+
+# What a message costs the actor and the learner in CPU, packing and all; measured with grpc.aio.
+MESSAGE_CPU_S = 0.2e-3
+MESSAGE_SHARE = 0.03  # of a group's step, at most
+LONGEST_STEP_S = 0.1  # of a group: a reply that is later makes the policy lag and the start slow
+MOST_ENVIRONMENTS = 256
+MOST_GROUPS = 8
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What was measured of one environment in a group of E.
+
+    Attributes:
+        step_s: seconds of a step of one environment, with one thread.
+        cpu_s: CPU seconds of it.
+        threads_speedup: steps/s with two threads ÷ with one; None if the kind has no threads.
+        memory_bytes: resident memory of one environment.
+        message_bytes: of a Step message, for one environment.
+    """
+
+    step_s: float
+    cpu_s: float
+    threads_speedup: float | None
+    memory_bytes: float
+    message_bytes: float
+
+
+@dataclass
+class Advice:
+    """Values for the experiment's section `actor` and the pod, and why."""
+
+    groups: int
+    environments: int
+    threads: int
+    cpus: int
+    memory_mib: int
+    steps_per_second: float  # of such an actor, while the learner keeps up
+    reasons: list[str] = field(default_factory=list)
+
+
+def advise(cost: Cost) -> Advice:
+    """One actor as the smallest useful pod: one CPU, kept busy, with few messages."""
+    reasons = []
+    # An environment that waits (for a simulator, a network) leaves its CPU idle meanwhile.
+    busy = min(1.0, cost.cpu_s / cost.step_s)
+    groups = min(MOST_GROUPS, ceil(1 / busy) + 1) if busy < 0.7 else 2
+    if groups == 2:
+        reasons.append("groups 2: one steps while the other waits for its actions")
+    else:
+        reasons.append(
+            f"groups {groups}: a step uses the CPU for {busy:.0%} of its time only, so several "
+            "groups wait side by side"
+        )
+    wanted = MESSAGE_CPU_S / (MESSAGE_SHARE * cost.cpu_s)
+    fits = max(1.0, LONGEST_STEP_S / cost.step_s)
+    environments = min(_power_of_two(wanted), _power_of_two_below(fits), MOST_ENVIRONMENTS)
+    share = MESSAGE_CPU_S / (environments * cost.cpu_s)
+    reasons.append(
+        f"environments {environments}: a group's step then takes "
+        f"{environments * cost.step_s * 1e3:.3g} ms, and its message, about "
+        f"{MESSAGE_CPU_S * 1e3:g} ms of CPU at either end, "
+        + (f"{share:.1%} of that" if share < 1 else "more than that: the wire is the limit here")
+    )
+    if cost.threads_speedup is None:
+        reasons.append(
+            "cpus 1: Python steps these environments under one interpreter lock; for more speed "
+            "take more actors"
+        )
+    else:
+        reasons.append(
+            f"cpus 1, threads 1: a second thread gives {cost.threads_speedup:.2f} times the speed, "
+            "a second actor 2 times; small pods also fit more nodes, and lose less with a Spot node"
+        )
+    memory = (groups * environments * cost.memory_bytes + 150 * 2**20) / 2**20
+    reasons.append(
+        f"memory: {cost.memory_bytes / 2**20:.1f} MiB an environment, and 150 MiB for the process"
+    )
+    return Advice(
+        groups=groups,
+        environments=environments,
+        threads=1,
+        cpus=1,
+        memory_mib=ceil(memory / 64) * 64,
+        steps_per_second=min(1 / (cost.cpu_s * (1 + share)), groups / cost.step_s),
+        reasons=reasons,
+    )
+
+
+def _power_of_two(x: float) -> int:
+    """The least power of two that is at least x."""
+    return 1 << max(0, ceil(x) - 1).bit_length()
+
+
+def _power_of_two_below(x: float) -> int:
+    """The largest power of two that is at most x (x from 1 on)."""
+    return 1 << (int(x).bit_length() - 1)
