@@ -11,6 +11,7 @@ from services.actor.group import GroupRunner, actor_name
 from services.actor.metrics import ActorMetrics
 from services.common.config import Experiment
 from services.common.lifecycle import on_stop_signals
+from services.common.metrics_http import start_metrics_server
 
 log = logging.getLogger("seedbed.actor")
 
@@ -65,7 +66,10 @@ class Actor:
                 runner.stop()
             loop.call_later(DRAIN_S, lambda: [task.cancel() for task in tasks])
 
-        on_stop_signals(lambda name: loop.call_soon_threadsafe(stop, name))
+        def on_signal(name: str) -> None:
+            loop.call_soon_threadsafe(stop, name)
+
+        on_stop_signals(on_signal)
         try:
             await asyncio.gather(*tasks)
         except asyncio.CancelledError:
@@ -79,6 +83,11 @@ class Actor:
         """Until the experiment is over or a signal. Main thread only.
 
         Raises:
-            SeedbedError: a group gave up.
+            SeedbedError: a group gave up, or the metrics port is taken (BIND).
         """
-        asyncio.run(self._run())
+        http = start_metrics_server(self._experiment.actor.metrics_port, self.metrics.registry)
+        try:
+            asyncio.run(self._run())
+        finally:
+            if http is not None:
+                http.close()

@@ -224,7 +224,7 @@ class GroupRunner:
     async def _read(self, call: Any, timeout_s: float) -> wire.LearnerMessage:
         try:
             async with asyncio.timeout(timeout_s):
-                message = await call.read()
+                message: wire.LearnerMessage = await call.read()
         except TimeoutError:
             raise LearnerSilent(
                 f"nothing from {self._address} for {timeout_s:g} s (actor.reply_timeout_s)"

@@ -15,9 +15,13 @@ from services.common.config import Experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.lifecycle import Threads
+from services.common.metrics_http import MetricsServer, start_metrics_server
+from services.common.spec import EnvironmentSpec
 from services.learner import backend as backends
+from services.learner.backend.protocol import Backend
 from services.learner.batcher import Batcher
-from services.learner.model import Model, ParameterStore, build, spec_from_json, spec_to_json
+from services.learner.model import Built, Model, ParameterStore, build, spec_from_json, spec_to_json
+from services.learner.profiling import Profiler
 from services.learner.run_directory import RunDirectory
 from services.learner.saving import Saver
 from services.learner.servicer import InferenceServicer
@@ -77,8 +81,12 @@ class Learner:
         )
         self.saver = Saver(learner.checkpoint, run.store, self.telemetry, self._meta)
         self._stuck = Stuck(learner.stuck_timeout_s, self)
+        self.profiler = Profiler(run.path / "profile", self.threads.stopping)
+        self._http: MetricsServer | None = None
         self._listen = listen
         self._stop_reason: str | None = None
+        self._reached: str | None = None  # the stop condition that was met
+        self._next_tick = time.monotonic()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._close_server: asyncio.Event | None = None
         self._address: str | None = None
@@ -105,6 +113,7 @@ class Learner:
             SeedbedError: BIND, or whatever a part failed of meanwhile.
         """
         self.telemetry.phase = "waiting for the first actor"
+        self._serve_http()
         self.threads.start("wire", self._serve)
         self._listening.wait()
         if self.threads.failure is not None:
@@ -114,6 +123,15 @@ class Learner:
         self.threads.start("inference", self._infer)
         self.threads.start("prefetch", self._prefetch)
         return self._address
+
+    def _serve_http(self) -> None:
+        self._http = start_metrics_server(
+            self.experiment.learner.metrics_port,
+            self.telemetry.registry,
+            unhealthy=self._stuck.cause,
+            status=self.telemetry.status,
+            profile=self.profiler.profile,
+        )
 
     def _serve(self) -> None:
         try:
@@ -150,8 +168,10 @@ class Learner:
         spec = None
         while spec is None and not self.threads.stopping.is_set():
             spec = self.model.wait_for_spec(POLL_S)
-        if spec is None:
-            return
+        if spec is not None:
+            self.training.run(self._build(spec, backend), self.threads.stopping)
+
+    def _build(self, spec: EnvironmentSpec, backend: Backend) -> Built:
         self.telemetry.phase = "building the model"
         built = build(self.experiment, spec, backend)
         run = self.run_directory
@@ -164,7 +184,7 @@ class Learner:
         self.store.publish(built.trainer.params(), self.counters.updates)
         self.telemetry.phase = "training"
         self.model.set(built)
-        self.training.run(built, self.threads.stopping)
+        return built
 
     def _infer(self) -> None:
         built = None
@@ -196,19 +216,9 @@ class Learner:
         Raises:
             SeedbedError: what the first part to fail failed of. A last checkpoint is tried.
         """
-        next_tick = time.monotonic()
-        interval_s = self.experiment.logging.interval_s
-        reached: str | None = None
         while self._stop_reason is None and not self.threads.stopping.wait(POLL_S / 2):
             self._look()
-            now = time.monotonic()
-            if now >= next_tick:
-                next_tick = max(next_tick + interval_s, now)
-                self._tick()
-            reached = stop_reason(self.experiment.stop, self.counters, self.telemetry)
-            if reached is not None:
-                self.stop(reached)
-        return self._end(reached)
+        return self._end()
 
     def _tick(self) -> None:
         self.telemetry.set_depths(
@@ -217,12 +227,21 @@ class Learner:
         self.telemetry.tick()
 
     def _look(self) -> None:
+        """What is due now; never waits."""
         self._stuck.check()
         if self.model.is_built:
             self.saver.poll(self.training.request_state)
             self.evaluation.poll(self.saver)
+        now = time.monotonic()
+        if now >= self._next_tick:
+            self._next_tick = max(self._next_tick + self.experiment.logging.interval_s, now)
+            self._tick()
+        self._reached = stop_reason(self.experiment.stop, self.counters, self.telemetry)
+        if self._reached is not None:
+            self.stop(self._reached)
 
-    def _end(self, reached: str | None) -> dict[str, Any]:
+    def _end(self) -> dict[str, Any]:
+        reached = self._reached
         failure = self.threads.failure
         reason = self._stop_reason or "a part failed"
         log.info("ending: %s", reason)
@@ -255,9 +274,12 @@ class Learner:
             else:
                 if failure is None:
                     self.evaluation.last(self.saver, reached is not None)
+        self.telemetry.stop_reason = reason
         self._tick()
-        summary = {**self.telemetry.summary(), "stop_reason": reason}
+        summary = self.telemetry.summary()
         self.telemetry.close()
+        if self._http is not None:
+            self._http.close()
         if failure is not None:
             raise failure
         return summary

@@ -8,6 +8,7 @@ import logging
 import secrets
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -287,10 +288,9 @@ class InferenceServicer(wire_grpc.InferenceServicer):
     async def _notify(self, stream: Stream, late: float) -> None:
         sequence = stream.session.sequence - 1 if stream.session else 0
         notice = wire.Notice(sequence=max(sequence, 0), reason=self._reason(), waited_seconds=late)
-        try:
+        # The stream may have ended meanwhile; its own coroutine says so.
+        with suppress(grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
             await stream.context.write(wire.LearnerMessage(notice=notice))
-        except (grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
-            pass  # the stream has ended meanwhile; its own coroutine says so
 
     def _end(self, stream: Stream, code: grpc.StatusCode, cause: str) -> None:
         if stream.cause is None:

@@ -73,16 +73,15 @@ class SideEvaluation:
             "--episodes", str(self._settings.episodes),
             "--policy", self._settings.policy,
         ]  # fmt: skip
-        self._output = tempfile.TemporaryFile()
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
         self._run.logs.mkdir(parents=True, exist_ok=True)
-        self._log = (self._run.logs / "evaluation.log").open("ab")
-        # Nice: the evaluation takes what training leaves.
+        self._log = (self._run.logs / "evaluation.log").open("ab")  # noqa: SIM115
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._log,
-            preexec_fn=lambda: None if os.nice(5) else None,
+            preexec_fn=_be_nice,
         )
         log.info("evaluating %s", checkpoint)
 
@@ -131,3 +130,7 @@ class SideEvaluation:
             self.best = mean
             saver.store.save_best(self._checkpoint)
             log.info("%s is the best so far", self._checkpoint)
+
+
+def _be_nice() -> None:
+    os.nice(5)  # the evaluation takes what training leaves

@@ -19,6 +19,7 @@ from services.learner.batcher import Batcher, Request
 from services.learner.batches import BatchBuilder, TrainingBatch
 from services.learner.model import Built, Model, ParameterStore
 from services.learner.telemetry import Telemetry
+from services.learner.unroll import Block
 from services.learner.unroll_queue import UnrollQueue
 
 if TYPE_CHECKING:
@@ -104,6 +105,7 @@ class PrefetchThread:
         self._builder = BatchBuilder(batch_size)
         self._telemetry = telemetry
         self.ready: queue.Queue[tuple[TrainingBatch, Any]] = queue.Queue(maxsize=1)
+        self._dropped_steps = 0  # in batches that training did not take before the end
 
     def run(self, built: Built, stopping: threading.Event) -> None:
         """Until `stopping`."""
@@ -113,11 +115,15 @@ class PrefetchThread:
             if block is None:
                 continue
             with busy:
-                batches = self._builder.add(block)
-                on_device = [(b, built.backend.to_device(b.arrays)) for b in batches]
+                on_device = self.build(built, block)
             for item in on_device:
                 with busy.blocked("training is busy"):
                     self._hand_on(item, stopping)
+
+    def build(self, built: Built, block: Block) -> list[tuple[TrainingBatch, Any]]:
+        """The training batches that a block completes, on the host and on the device."""
+        batches = self._builder.add(block)
+        return [(batch, built.backend.to_device(batch.arrays)) for batch in batches]
 
     def _hand_on(self, item: tuple[TrainingBatch, Any], stopping: threading.Event) -> None:
         while not stopping.is_set():
@@ -126,10 +132,11 @@ class PrefetchThread:
                 return
             except queue.Full:
                 continue
+        self._dropped_steps += item[0].steps
 
     def pending_steps(self) -> int:
         """Steps that were collected and never trained on. After the thread has ended."""
-        steps = self._builder.pending_steps
+        steps = self._builder.pending_steps + self._dropped_steps
         while not self.ready.empty():
             steps += self.ready.get_nowait()[0].steps
         return steps
@@ -162,43 +169,45 @@ class TrainingThread:
         self._wanted.put(future)
         return future
 
-    def _give_states(self, built: Built) -> None:
+    def give_states(self, built: Built) -> None:
+        """Answer what `request_state` asked. Between two steps only."""
         while not self._wanted.empty():
             self._wanted.get_nowait().set_result(built.trainer.state())
 
     def run(self, built: Built, stopping: threading.Event) -> None:
         """Until `stopping`; then gives the states that were asked for, and ends."""
-        busy = self._telemetry.busy["training"]
-        frames_per_step = built.spec.action_repeat
         while not stopping.is_set():
-            self._give_states(built)
+            self.give_states(built)
             try:
                 batch, arrays = self._prefetch.ready.get(timeout=POLL_S)
             except queue.Empty:
                 continue
-            for observe in self.observers:
-                observe(batch)
-            version = self._telemetry.counters.updates
-            started = time.perf_counter()
-            if not self._frozen:
-                if not self._compiled:
-                    self._telemetry.phase = "compiling the training step"
-                else:
-                    self.step_since = started
-                with busy:
-                    scalars = self._update(built, arrays, version)
-                if not self._compiled:
-                    self._telemetry.phase = "training"
-                self._compiled, self.step_since = True, None
+            self.train(built, batch, arrays)
+        self.give_states(built)
+
+    def train(self, built: Built, batch: TrainingBatch, arrays: Any) -> None:
+        """One update with a batch, whose `arrays` are on the device."""
+        for observe in self.observers:
+            observe(batch)
+        version = self._telemetry.counters.updates
+        started = time.perf_counter()
+        scalars: dict[str, float] = {}
+        if not self._frozen:
+            if not self._compiled:
+                self._telemetry.phase = "compiling the training step"
             else:
-                scalars = {}
-            self._telemetry.on_update(
-                scalars,
-                lag_updates=version - batch.version,
-                step_s=time.perf_counter() - started,
-                trained_frames=batch.steps * frames_per_step,
-            )
-        self._give_states(built)
+                self.step_since = started
+            with self._telemetry.busy["training"]:
+                scalars = self._update(built, arrays, version)
+            if not self._compiled:
+                self._telemetry.phase = "training"
+            self._compiled, self.step_since = True, None
+        self._telemetry.on_update(
+            scalars,
+            lag_updates=version - batch.version,
+            step_s=time.perf_counter() - started,
+            trained_frames=batch.steps * built.spec.action_repeat,
+        )
 
     def _update(self, built: Built, arrays: Any, version: int) -> dict[str, float]:
         on_device = built.trainer.step(arrays)

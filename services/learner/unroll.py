@@ -135,17 +135,20 @@ class UnrollWriter:
     @property
     def observation(self) -> NDArray[Any]:
         """The newest row's observation [E, *shape]; never written to again."""
-        return self._block.observation[self._context + self._row]
+        row: NDArray[Any] = self._block.observation[self._context + self._row]
+        return row
 
     @property
     def flags(self) -> NDArray[np.uint8]:
         """The newest row's flags [E]."""
-        return self._block.flags[self._context + self._row]
+        row: NDArray[np.uint8] = self._block.flags[self._context + self._row]
+        return row
 
     @property
     def reward(self) -> NDArray[np.float32]:
         """The newest row's reward [E]."""
-        return self._block.reward[self._row]
+        row: NDArray[np.float32] = self._block.reward[self._row]
+        return row
 
     @property
     def previous_action(self) -> NDArray[np.int32]:

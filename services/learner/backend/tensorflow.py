@@ -15,20 +15,21 @@ from services.learner.memory import keep_large_blocks
 
 # Both before the import: TensorFlow reads the first when it loads, and allocates from then on.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-keep_large_blocks()
+if not os.environ.get("NOMAL"):
+    keep_large_blocks()
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import keras
+import tensorflow as tf
 
-from services.learner.backend.clipping import clip_by_global_norm  # noqa: E402
-from services.learner.backend.protocol import (  # noqa: E402
+from services.learner.backend.clipping import clip_by_global_norm
+from services.learner.backend.protocol import (
     InferenceFunction,
     LossFunction,
     Params,
     Rows,
     Tensor,
 )
-from services.learner.backend.state import checked, named_variables  # noqa: E402
+from services.learner.backend.state import checked, named_variables
 
 tf.get_logger().setLevel("ERROR")
 
