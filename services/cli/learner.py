@@ -30,9 +30,11 @@ def run(args: argparse.Namespace) -> int:
     experiment = load_experiment(args.experiment, args.set)
     with open_run(args, experiment) as directory:
         from services.learner.learner import Learner
+        from services.learner.profiling import profile_on_signal
 
         learner = Learner(experiment, directory, args.listen)
         on_stop_signals(lambda name: learner.stop(f"signal {name}"))
+        profile_on_signal(learner.profiler)
         print(f"seedbed: listening on {learner.start()}", file=sys.stderr, flush=True)
         print(json.dumps(learner.run()))
     return 0

@@ -71,9 +71,11 @@ def run(args: argparse.Namespace) -> int:
 
 def _train(experiment: Experiment, directory: RunDirectory) -> dict[str, object]:
     from services.learner.learner import Learner
+    from services.learner.profiling import profile_on_signal
 
     learner = Learner(experiment, directory, f"unix:{directory.socket}")
     on_stop_signals(lambda name: learner.stop(f"signal {name}"))
+    profile_on_signal(learner.profiler)
     address = learner.start()
     actors = ActorProcesses(experiment, directory, address, learner.threads)
     actors.start()

@@ -59,6 +59,8 @@ class ActorProcesses:
             sys.executable, "-m", "services.cli.main", "actor", str(self._run.experiment_yaml),
             "--learner", self._address, "--index", str(index), "--die-with-parent",
         ]  # fmt: skip
+        if port := self._experiment.actor.metrics_port:  # all on one machine
+            command += ["--set", f"actor.metrics_port={port + index}"]
         with (self._run.logs / f"actor-{index}.log").open("ab") as output:
             self._processes[index] = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=output

@@ -29,6 +29,8 @@ _OWN_FILES = (
     "experiment.*.yaml",
     "progress.csv",
     "status.json",
+    ".status.json.tmp",
+    "wandb-run-id",
     "learner.sock",
     "evaluation*.json",
     "logs/*.log",

@@ -1,0 +1,66 @@
+"""TensorBoard profiles of a live learner: POST /profile?seconds=N, or SIGUSR1."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from pathlib import Path
+from types import FrameType
+
+from services.learner import backend as backends
+
+log = logging.getLogger("seedbed.learner")
+
+SIGNAL_S = 5.0  # a signal carries no number of seconds
+
+
+class Profiler:
+    """Profiles what this process computes, all threads of it, while it goes on.
+
+    Args:
+        directory: profiles go to `plugins/profile/TIME` below it, where TensorBoard looks.
+        stopping: ends a profile early, with what it has.
+    """
+
+    def __init__(self, directory: Path, stopping: threading.Event) -> None:
+        self._directory = directory
+        self._stopping = stopping
+        self._running = threading.Lock()
+
+    def profile(self, seconds: float) -> str:
+        """Profile for so many seconds; returns the directory.
+
+        Raises:
+            RuntimeError: another one is running, or no backend has started yet.
+        """
+        backend = backends.current()
+        if not self._running.acquire(blocking=False):
+            raise RuntimeError("a profile is running: try again when it is done")
+        try:
+            log.info("profiling for %g s", seconds)
+            with backend.profile(str(self._directory)):
+                self._stopping.wait(seconds)
+        finally:
+            self._running.release()
+        log.info("profile written: tensorboard --logdir %s", self._directory)
+        return str(self._directory)
+
+    def start(self, seconds: float) -> None:
+        """Profile in a thread of its own; what goes wrong is logged, and training goes on."""
+        threading.Thread(target=self._guarded, args=(seconds,), name="profile", daemon=True).start()
+
+    def _guarded(self, seconds: float) -> None:
+        try:
+            self.profile(seconds)
+        except Exception as error:
+            log.error("no profile: %s: %s", type(error).__name__, error)
+
+
+def profile_on_signal(profiler: Profiler) -> None:
+    """Let SIGUSR1 start a profile of SIGNAL_S seconds. Main thread only."""
+
+    def handler(_: int, __: FrameType | None) -> None:
+        profiler.start(SIGNAL_S)
+
+    signal.signal(signal.SIGUSR1, handler)
