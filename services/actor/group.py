@@ -224,7 +224,7 @@ class GroupRunner:
     async def _read(self, call: Any, timeout_s: float) -> wire.LearnerMessage:
         try:
             async with asyncio.timeout(timeout_s):
-                message: wire.LearnerMessage = await call.read()
+                message: Any = await call.read()
         except TimeoutError:
             raise LearnerSilent(
                 f"nothing from {self._address} for {timeout_s:g} s (actor.reply_timeout_s)"
@@ -232,7 +232,8 @@ class GroupRunner:
         if message is grpc.aio.EOF:
             # The stream ended without an error: the learner is going down.
             raise LearnerSilent(f"{self._address} ended the stream")
-        return message
+        received: wire.LearnerMessage = message
+        return received
 
 
 def actor_name(index: int, group: int) -> str:

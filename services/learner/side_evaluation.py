@@ -75,7 +75,7 @@ class SideEvaluation:
         ]  # fmt: skip
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
         self._run.logs.mkdir(parents=True, exist_ok=True)
-        self._log = (self._run.logs / "evaluation.log").open("ab")  # noqa: SIM115
+        self._log = (self._run.logs / "evaluation.log").open("ab")
         self._process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

@@ -20,7 +20,7 @@ class Cost:
     Attributes:
         step_s: seconds of a step of one environment, with one thread.
         cpu_s: CPU seconds of it.
-        threads_speedup: steps/s with two threads ÷ with one; None if the kind has no threads.
+        threads_speedup: steps/s with two threads ÷ with one; None if unknown.
         memory_bytes: resident memory of one environment.
         message_bytes: of a Step message, for one environment.
     """
@@ -68,16 +68,15 @@ def advise(cost: Cost) -> Advice:
         f"{MESSAGE_CPU_S * 1e3:g} ms of CPU at either end, "
         + (f"{share:.1%} of that" if share < 1 else "more than that: the wire is the limit here")
     )
-    if cost.threads_speedup is None:
-        reasons.append(
-            "cpus 1: Python steps these environments under one interpreter lock; for more speed "
-            "take more actors"
-        )
-    else:
-        reasons.append(
-            f"cpus 1, threads 1: a second thread gives {cost.threads_speedup:.2f} times the speed, "
-            "a second actor 2 times; small pods also fit more nodes, and lose less with a Spot node"
-        )
+    second = (
+        f"a second thread gives {cost.threads_speedup:.2f} times the speed and a second actor 2; "
+        if cost.threads_speedup
+        else ""
+    )
+    reasons.append(
+        f"cpus 1, threads 1: {second}for more speed take more actors; small pods fit more nodes, "
+        "and less is lost with a Spot node"
+    )
     memory = (groups * environments * cost.memory_bytes + 150 * 2**20) / 2**20
     reasons.append(
         f"memory: {cost.memory_bytes / 2**20:.1f} MiB an environment, and 150 MiB for the process"
