@@ -28,6 +28,7 @@ _OWN_FILES = (
     "experiment.yaml",
     "experiment.*.yaml",
     "progress.csv",
+    "trace.csv",
     "status.json",
     ".status.json.tmp",
     "wandb-run-id",
