@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +19,6 @@ from services.learner.checkpoint_format import (
     DamagedCheckpointError,
     decode,
     encode,
-    make_meta,
 )
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "CheckpointWriteError",
     "DamagedCheckpointError",
     "SavedCheckpoint",
-    "make_meta",
 ]
 
 BEST = "best.safetensors"
@@ -66,6 +65,8 @@ class CheckpointStore:
         self.pinned: str | None = None  # a file name that is in use and is not deleted
         self._files = open_files(directory)
         self._damaged: set[str] = set()
+        # Two threads of the learner may save at the same time, a checkpoint and `best`.
+        self._writing = threading.Lock()
 
     def list(self) -> _Names:
         """File names, oldest first, without `best`."""
@@ -205,10 +206,11 @@ class CheckpointStore:
     def _write(self, name: str, content: bytes) -> SavedCheckpoint:
         start = time.monotonic()
         try:
-            for left in self._files.names():  # by a writer that was killed
-                if left.startswith(TEMPORARY):
-                    self._files.remove(left)
-            self._files.write(name, content)
+            with self._writing:
+                for left in self._files.names():  # by a writer that was killed
+                    if left.startswith(TEMPORARY):
+                        self._files.remove(left)
+                self._files.write(name, content)
         except OSError as error:
             raise CheckpointWriteError(
                 f"cannot write the checkpoint {self.directory}/{name} of {len(content)} bytes: "

@@ -18,7 +18,7 @@ import safetensors.numpy
 from numpy.typing import NDArray
 
 from services.common.spec import EnvironmentSpec
-from services.learner.model import spec_from_json, spec_to_json
+from services.learner.model import spec_from_json
 
 FORMAT = 1
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
@@ -36,7 +36,9 @@ class Checkpoint:
     Attributes:
         path: where it was read from.
         arrays: `model/PATH` and `optimizer/PATH`, as `Trainer.state` gives them.
-        meta: JSON; see `make_meta`.
+        meta: JSON. Always `experiment` (resolved, as YAML), `spec` (`model.spec_to_json`) and
+            `counters` (`updates`, `env_frames`, `seconds`, `dollars`, ...); `random` and more are
+            for the learner alone.
     """
 
     path: str
@@ -49,30 +51,9 @@ class Checkpoint:
         return int(self.meta.get("counters", {}).get("updates", 0))
 
     @property
-    def environment(self) -> EnvironmentSpec:
+    def spec(self) -> EnvironmentSpec:
         """The environment that the network was built for."""
-        return spec_from_json(self.meta["environment"])
-
-
-def make_meta(
-    experiment_yaml: str,
-    environment: EnvironmentSpec,
-    counters: Mapping[str, float],
-    random: Mapping[str, Any] | None = None,
-    **more: Any,
-) -> dict[str, Any]:
-    """The meta that resume, evaluate and export understand.
-
-    `counters` holds `updates`, `env_frames`, `seconds`, `dollars` and the like; `random` holds
-    states of generators as JSON (`numpy.random.Generator.bit_generator.state`).
-    """
-    return {
-        "experiment": experiment_yaml,
-        "environment": spec_to_json(environment),
-        "counters": dict(counters),
-        "random": dict(random or {}),
-        **more,
-    }
+        return spec_from_json(self.meta["spec"])
 
 
 def encode(arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any]) -> bytes:

@@ -54,7 +54,7 @@ def load_agent(checkpoint: Checkpoint) -> tuple[Experiment, Agent]:
         SeedbedError: CHECKPOINT_READ where the arrays do not fit the experiment's network.
     """
     experiment = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
-    agent = build_agent(experiment, checkpoint.environment)
+    agent = build_agent(experiment, checkpoint.spec)
     names, _ = named_variables(agent.model, build_optimizer(experiment, 1))
     variables = agent.model.trainable_variables
     for variable, array in zip(
@@ -71,7 +71,7 @@ def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
         SeedbedError: the agent or its network cannot be exported, and why.
     """
     experiment, agent = load_agent(checkpoint)
-    spec = checkpoint.environment
+    spec = checkpoint.spec
     model = functional_policy(agent, spec, experiment.learner.frame_stack)
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
@@ -205,7 +205,7 @@ def _about(exported: Exported, checkpoint: Checkpoint, experiment: Experiment) -
         "inputs": exported.inputs,
         "outputs": exported.outputs,
         "imports": exported.imports,
-        "environment": checkpoint.meta["environment"],
+        "spec": checkpoint.meta["spec"],
         "frame_stack": experiment.learner.frame_stack,
         "counters": checkpoint.meta.get("counters", {}),
         "checkpoint": checkpoint.path,

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,9 @@ from services.learner.checkpoint import (
     CheckpointStore,
     CheckpointWriteError,
     DamagedCheckpointError,
-    make_meta,
 )
 from services.learner.checkpoint_format import decode, encode
+from services.learner.model import spec_to_json
 
 ROOT = Path(__file__).parents[2]
 SPEC = EnvironmentSpec("atari:Pong", ArraySpec((84, 84), "uint8"), 18, 4)
@@ -42,7 +43,13 @@ def arrays_of(updates: int) -> dict[str, np.ndarray]:
 def meta_of(updates: int) -> dict[str, object]:
     random = {"inference": np.random.default_rng(updates).bit_generator.state}
     text = 'name: pong  # a text that tries: "sha256":"' + "a" * 64 + '"\n'
-    return make_meta(text, SPEC, {"updates": updates, "env_frames": updates * 80}, random)
+    counters = {"updates": updates, "env_frames": updates * 80}
+    return {
+        "experiment": text,
+        "spec": spec_to_json(SPEC),
+        "counters": counters,
+        "random": random,
+    }
 
 
 def save(store: CheckpointStore, updates: int) -> None:
@@ -59,7 +66,7 @@ def test_what_is_read_is_what_was_written(tmp_path: Path) -> None:
     assert read is not None
     assert read.path == saved.path
     assert read.meta == meta_of(7)
-    assert (read.updates, read.environment) == (7, SPEC)
+    assert (read.updates, read.spec) == (7, SPEC)
     for name, array in arrays_of(7).items():
         assert read.arrays[name].dtype == array.dtype, name
         assert read.arrays[name].shape == array.shape, name  # a scalar stays a scalar
@@ -110,6 +117,30 @@ def test_keeps_the_newest_and_best_apart(tmp_path: Path) -> None:
     with pytest.raises(SeedbedError, match=r"000000000005.*there are: best, 20, 1000") as caught:
         store.read("5")
     assert caught.value.code == ExitCode.CHECKPOINT_READ
+
+
+def test_a_pinned_one_stays_while_it_is_evaluated(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path), keep=2)
+    save(store, 1)
+    store.pinned = store.list()[0]
+    for updates in (2, 3, 4):
+        save(store, updates)
+    store.save_best(store.pinned)
+    assert [name[11:23].lstrip("0") for name in store.list()] == ["1", "3", "4"]
+    assert store.read("best").updates == 1
+
+
+def test_two_threads_may_save_at_the_same_time(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path), keep=2)
+    save(store, 1)
+    best = store.read("newest")
+    with ThreadPoolExecutor(2) as pool:
+        savers = [pool.submit(save, store, updates) for updates in range(2, 40)]
+        bests = [pool.submit(store.save_best, best) for _ in range(38)]
+        for future in [*savers, *bests]:
+            future.result(timeout=60)
+    assert store.read("newest").updates == 39
+    assert store.read("best").updates == 1
 
 
 def test_without_any_there_is_none(tmp_path: Path) -> None:

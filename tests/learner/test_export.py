@@ -17,7 +17,7 @@ from services.common.config.load import dump_experiment
 from services.common.exit_codes import SeedbedError
 from services.common.spec import ArraySpec, EnvironmentSpec
 from services.learner import backend
-from services.learner.checkpoint import make_meta
+from services.learner.model import spec_to_json
 from services.learner.run_directory import open_run_directory, read_checkpoint
 
 backend.use(os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow"))  # before Keras is imported
@@ -36,13 +36,14 @@ from services.learner.ops.frame_stack import stacked_shape  # noqa: E402
 pytestmark = pytest.mark.backends
 
 FRAMES = {
-    "image": ArraySpec((84, 84), "uint8"),
+    "image": ArraySpec((84, 84, 1), "uint8"),
+    "gray": ArraySpec((42, 42), "uint8"),
     "colour": ArraySpec((42, 40, 3), "uint8"),
     "vector": ArraySpec((5,), "float32"),
 }
 CASES = [
     ("impala_shallow", "image", 0, 4),
-    ("impala_shallow", "image", 16, 1),
+    ("impala_shallow", "gray", 16, 3),
     ("impala_deep", "colour", 16, 2),
     ("nature", "image", 0, 4),
     ("mlp", "vector", 8, 2),
@@ -93,7 +94,11 @@ def make_run(path: Path, network: str, frame: ArraySpec, lstm: int, stack: int) 
         )
         for name, v in zip(names, model.trainable_variables, strict=True)
     }
-    meta = make_meta(dump_experiment(experiment), spec, {"updates": 9})
+    meta = {
+        "experiment": dump_experiment(experiment),
+        "spec": spec_to_json(spec),
+        "counters": {"updates": 9},
+    }
     with open_run_directory(path, experiment) as directory:
         directory.store.save(arrays, meta, 9)
 

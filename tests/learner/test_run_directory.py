@@ -18,7 +18,8 @@ from services.common.config import Experiment, load_experiment, parse_experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import ArraySpec, EnvironmentSpec
-from services.learner.checkpoint import CheckpointStore, make_meta
+from services.learner.checkpoint import CheckpointStore
+from services.learner.model import spec_to_json
 from services.learner.run_directory import (
     RunDirectory,
     open_run_directory,
@@ -35,7 +36,11 @@ def experiment(*overrides: str) -> Experiment:
 
 
 def save(directory: RunDirectory, updates: int, of: Experiment) -> None:
-    meta = make_meta(dump_experiment(of), SPEC, {"updates": updates})
+    meta = {
+        "experiment": dump_experiment(of),
+        "spec": spec_to_json(SPEC),
+        "counters": {"updates": updates},
+    }
     directory.store.save({"model/w": np.full(3, updates)}, meta, updates)
 
 
