@@ -221,7 +221,7 @@ class Recorder:
         with self._lock:
             sums, updates = self._scalar_sums, self._scalar_updates
             self._scalar_sums, self._scalar_updates = {}, 0
-        return {name: total for name, total in sums.items()}
+        return {name: total / updates for name, total in sums.items()}
 
     def totals(self) -> dict[str, float]:
         """Running totals of this process, for `History`."""
