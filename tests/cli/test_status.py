@@ -149,6 +149,7 @@ def test_nobody_answers() -> None:
     assert caught.value.code is ExitCode.LEARNER_UNREACHABLE
 
 
+@pytest.mark.timeout(6)
 def test_silence_has_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(status, "DEADLINE_S", 0.3)
     silent = socket.create_server(("127.0.0.1", 0))  # accepts, and never says a word

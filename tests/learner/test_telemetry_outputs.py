@@ -162,6 +162,9 @@ V1 = "4:memory:/pod/me\n3:cpuset:/\n2:cpu,cpuacct:/pod/me\n"
           "sys/fs/cgroup/memory.max": "1073741824\n"}, 0.5, 1),
         ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n",
           "sys/fs/cgroup/memory.max": "max\n"}, None, 8),
+        # More than there is.
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "99000000 100000\n",
+          "sys/fs/cgroup/memory.max": "999999999999\n"}, None, 8),
         # The tighter limit of a parent holds.
         ({"proc/self/cgroup": "0::/pod/me\n", "sys/fs/cgroup/pod/cpu.max": "25000 100000\n",
           "sys/fs/cgroup/pod/me/cpu.max": "50000 100000\n"}, 0.25, 8),

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-_UNLIMITED = 1 << 60  # cgroup v1 says "no limit" with a number near 2**63
+_UNKNOWN = 1 << 63  # above any machine, and above what cgroup v1 says for "no limit"
 
 
 def usable_cpus(root: Path = Path("/")) -> float:
@@ -27,16 +27,16 @@ def usable_cpus(root: Path = Path("/")) -> float:
 
 def usable_memory_bytes(root: Path = Path("/")) -> int:
     """Memory that this process may use: the machine's, cut by the cgroup's limit."""
-    memory = _UNLIMITED
+    memory = _UNKNOWN
     for line in _read(root / "proc/meminfo").splitlines():
         if line.startswith("MemTotal:"):
             memory = int(line.split()[1]) * 1024
     for folder in _cgroup_folders(root, "memory"):
         for name in ("memory.max", "memory.limit_in_bytes"):
             (limit,) = _numbers(folder / name, 1)
-            if 0 < limit < _UNLIMITED:
+            if limit > 0:
                 memory = min(memory, int(limit))
-    return memory if memory < _UNLIMITED else 0
+    return memory if memory < _UNKNOWN else 0
 
 
 def machine_cpu_seconds(root: Path = Path("/")) -> float | None:
