@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 
@@ -24,6 +25,7 @@ class UnrollQueue:
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
+        self._dropped_steps = 0
 
     @property
     def columns(self) -> int:
@@ -40,6 +42,7 @@ class UnrollQueue:
 
     def _append(self, block: Block) -> None:
         if self._closed:
+            self._dropped_steps += block.steps
             return
         self._blocks.append(block)
         self._columns += block.environments
@@ -68,9 +71,13 @@ class UnrollQueue:
                 return None
             block = self._blocks.popleft()
             self._columns -= block.environments
-            if self._loop is not None:
-                self._loop.call_soon_threadsafe(self._wake)
+            self._wake_putters()
             return block
+
+    def _wake_putters(self) -> None:
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
+                self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
         # Everyone who waits tries again; at most as many as there are sessions.
@@ -80,13 +87,16 @@ class UnrollQueue:
                 waiter.set_result(None)
 
     def close(self) -> int:
-        """Let everybody go; return the steps that were waiting and are dropped."""
+        """Let everybody go, drop what waits and what still comes; return the steps dropped so far.
+
+        It may be called again.
+        """
         with self._changed:
             self._closed = True
-            steps = sum(block.steps for block in self._blocks)
+            self._dropped_steps += sum(block.steps for block in self._blocks)
             self._blocks.clear()
             self._columns = 0
             self._changed.notify_all()
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._wake)
-        return steps
+            dropped = self._dropped_steps
+        self._wake_putters()
+        return dropped
