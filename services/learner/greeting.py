@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
+from services.common.rpc import MAX_MESSAGE_BYTES
 from services.common.spec import ArraySpec, EnvironmentSpec
 from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from services.learner.sessions import Greeting, StreamRefused
 from services.wire import inference_pb2 as wire
 
 _DTYPES = ("uint8", "int8", "int16", "uint16", "int32", "float16", "float32")
+# Rewards and flags of the largest group, and the message's own fields.
+_STEP_OVERHEAD_BYTES = 64 * 1024
 
 
 def read_hello(
@@ -65,6 +68,14 @@ def read_hello(
         actions=hello.actions,
         action_repeat=hello.action_repeat,
     )
+    step_bytes = hello.environments * received.observation.row_bytes
+    if step_bytes > MAX_MESSAGE_BYTES - _STEP_OVERHEAD_BYTES:
+        raise StreamRefused(
+            "observation",
+            f"steps of at most {MAX_MESSAGE_BYTES} bytes",
+            f"{step_bytes} bytes: {hello.environments} environments of {received.observation}",
+            "lower actor.environments or make the observation smaller",
+        )
     if spec is not None:
         for field, ours, theirs in (
             ("observation", spec.observation, received.observation),
