@@ -40,7 +40,8 @@ class UnrollSpec:
     def bytes_per_environment(self) -> int:
         """Host memory of one environment's column of a block, in bytes."""
         rows = self.frame_stack + self.unroll_length
-        scalars = rows + 4 * (self.unroll_length + 1) + 4 * self.unroll_length
+        # Flags, rewards, and actions with the one before row 0.
+        scalars = rows + 4 * (self.unroll_length + 1) + 4 * (self.unroll_length + 1)
         behaviour = sum(spec.row_bytes for spec in self.behaviour.values()) * self.unroll_length
         return rows * self.observation.row_bytes + scalars + behaviour + 4 * self.state_size
 
