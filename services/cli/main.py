@@ -8,6 +8,7 @@ import logging
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 
 from services.common.exit_codes import HELP, ExitCode, SeedbedError
 
@@ -43,6 +44,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for name, text in COMMANDS.items():
             subparsers.add_parser(name, help=text)
     args = parser.parse_args(argv)
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # where a user's own module:name parts are
     assert module is not None  # argparse has ended the process otherwise
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
