@@ -105,6 +105,35 @@ class GymnasiumGroup:
         self._done = frame.terminated | frame.truncated
         return frame
 
+    def rgb(self, i: int) -> NDArray[np.uint8]:
+        """What environment `i` shows now, [H, W, 3] uint8. It must be made with
+        `render_mode="rgb_array"`.
+
+        Raises:
+            SeedbedError: it shows nothing of the kind.
+        """
+        try:
+            with self._watchdog:
+                picture = np.asarray(self._envs[i].render())
+        except Exception as error:  # the user's code: anything may come
+            raise SeedbedError(
+                ExitCode.ENVIRONMENT,
+                f"{self.spec.name} cannot be drawn: {type(error).__name__}: {error}",
+            ) from error
+        if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
+            raise SeedbedError(
+                ExitCode.ENVIRONMENT,
+                f"{self.spec.name} cannot be drawn: render() gave "
+                f"{picture.dtype}{list(picture.shape)}, not uint8[H, W, 3]; it must support "
+                'render_mode="rgb_array"',
+            )
+        return picture
+
+    @property
+    def frames_per_second(self) -> float:
+        """How many of its pictures make a second of a video, as its metadata say; else 30."""
+        return float(self._envs[0].metadata.get("render_fps", 30))
+
     def close(self) -> None:
         """Close every environment."""
         self._watchdog.close()

@@ -1,0 +1,34 @@
+"""The protocol of the paper's Table 9, by which a policy for Atari is evaluated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.common.config import Experiment
+from services.common.config.schema import Environment
+
+# What an evaluation may choose. The rest is as trained, since the policy depends on it.
+TABLE_9 = {"noop_max": 30, "max_frames_per_episode": 108_000, "sticky_action_probability": 0.0}
+
+
+def with_table_9(experiment: Experiment) -> tuple[Experiment, list[str]]:
+    """The experiment with Table 9's no-ops, time limit and no sticky actions, and what changed."""
+    if not experiment.environment.id.startswith("atari:"):
+        return experiment, []
+    atari = experiment.environment.atari
+    changed = [
+        f"environment.atari.{key} is {value}, though {getattr(atari, key)} in training"
+        for key, value in TABLE_9.items()
+        if getattr(atari, key) != value
+    ]
+    environment = experiment.environment.model_copy(
+        update={"atari": atari.model_copy(update=TABLE_9)}
+    )
+    return experiment.model_copy(update={"environment": environment}), changed
+
+
+def protocol(environment: Environment) -> dict[str, Any]:
+    """The settings of the environment that the returns depend on."""
+    if environment.id.startswith("atari:"):
+        return environment.atari.model_dump()
+    return {"kwargs": environment.kwargs}
