@@ -42,9 +42,9 @@ def _head(status: dict[str, Any]) -> list[str]:
         )
     else:
         lines.append(_line(status["state"], f"{who}, seen {_ago(source['age_s'])}"))
-    if not finished:
-        lines.append(_line("waits for", status["waiting_for"] or "nothing"))
-        lines.append(_line("bottleneck", f"{limit['part']}: {limit['sentence']}"))
+    if not finished and status["waiting_for"]:
+        lines.append(_line("now", status["waiting_for"]))
+    lines.append(_line("bottleneck", f"{limit['part']}: {limit['sentence']}"))
     return lines
 
 
@@ -102,6 +102,8 @@ def _time(status: dict[str, Any]) -> list[str]:
     batch += f"{_ms(numbers.get('inference_ms_p99'))} (p99), of which "
     batch += f"{_ms(numbers.get('batch_wait_ms'))} for others to join and "
     batch += f"{_ms(numbers.get('inference_run_ms'))} to compute"
+    if numbers.get("batch_environments") is None:
+        batch = "none in the last 30 s"
     queues = f"{number(numbers.get('inference_queue_requests'))} requests for inference, "
     queues += f"{number(numbers.get('unroll_queue_columns'))} of "
     queues += f"{number(numbers.get('unroll_queue_capacity'))} columns for training"
@@ -191,7 +193,7 @@ def _wrapped(name: str, items: list[str], columns: int = 100) -> list[str]:
     text = ""
     for item in items:
         if text and len(text) + len(item) > columns - _INDENT - 4:
-            lines.append(text)
+            lines.append(f"{text},")
             text = ""
         text += f", {item}" if text else item
     return [_line("" if i else name, text) for i, text in enumerate([*lines, text])]

@@ -62,7 +62,7 @@ def test_page_before_anything_happened(tmp_path: Path, capsys: pytest.CaptureFix
     telemetry.tick()
     seedbed(str(tmp_path))
     page = capsys.readouterr().out
-    assert "waits for   no actors are connected" in page
+    assert "now         no actors are connected" in page
     assert "no episode has ended yet" in page
     assert "none written by this process yet" in page
     assert "None" not in page

@@ -176,7 +176,7 @@ def test_restart_counts_on(tmp_path: Path) -> None:
     assert counters.dollars == pytest.approx(0.02)
     assert second.mean_return(3) == pytest.approx(-6.0)
     written = rows(tmp_path / "progress.csv")
-    assert [row["env_frames"] for row in written] == ["40", "40", "44"]
+    assert [row["env_frames"] for row in written] == ["40", "44"]
     # The rate is this process's own: restored totals are no frames of the last seconds.
     assert float(written[-1]["env_fps_10s"]) == pytest.approx(0.4)
     assert "44 frames" in out.getvalue()
@@ -239,6 +239,23 @@ def test_status_is_whole_json(tmp_path: Path) -> None:
     telemetry.stop_reason = "seconds 10"
     telemetry.close()
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "finished"
+
+
+def test_ended_run_keeps_its_bottleneck(tmp_path: Path) -> None:
+    clock = Clock()
+    telemetry, out = make(tmp_path, clock)
+    some_events(telemetry)
+    clock.now += 10
+    telemetry.tick()
+    limit = telemetry.status()["bottleneck"]["part"]
+    telemetry.set_sessions(0, 0)
+    telemetry.stop_reason = "seconds 10"
+    telemetry.tick()
+    telemetry.close()  # nothing is new since the tick
+    assert limit not in ("idle", "unknown")
+    assert telemetry.summary()["bottleneck"] == limit
+    assert json.loads((tmp_path / "status.json").read_text())["bottleneck"]["part"] == limit
+    assert len(rows(tmp_path / "progress.csv")) == out.getvalue().count("\n") == 2
 
 
 def test_waiting_says_for_what() -> None:

@@ -90,7 +90,7 @@ def test_one_shared_machine() -> None:
     assert bottleneck(replace(load, actors_here=False)).word == "training"
     # A neighbour that is not ours is named as what it is.
     busy_neighbour = replace(load, environment_cores=0.1)
-    assert "others 20 %" in bottleneck(busy_neighbour).sentence
+    assert "the rest 20 %" in bottleneck(busy_neighbour).sentence
 
 
 def test_nearest_end() -> None:

@@ -77,7 +77,7 @@ def test_line_without_data_shows_no_zeros() -> None:
     assert "return - |" in shown
     assert "lag - |" in shown
     assert "inference -/- ms" in shown
-    assert "waits: no actors are connected" in shown
+    assert "now: no actors are connected" in shown
 
 
 PARTS = [
@@ -133,7 +133,7 @@ def test_a_waiting_run_says_so_instead_of_a_bottleneck() -> None:
     telemetry, _ = make(None, Clock())
     telemetry.tick()
     parts = live_line(telemetry._numbers, Bottleneck("idle", "nobody"), None, "first compile")
-    assert parts[-1].text == "waits: first compile"
+    assert parts[-1].text == "now: first compile"
 
 
 def test_price_of_what_is_charged() -> None:

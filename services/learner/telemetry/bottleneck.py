@@ -102,7 +102,7 @@ def _cpu(load: Load, busy: dict[str, float]) -> Bottleneck | None:
     if load.actors_here:
         others = max(0.0, used - learner)
         parts["environments"] = min(load.environment_cores or 0.0, others)
-        parts["others"] = others - parts["environments"]
+        parts["the rest"] = others - parts["environments"]
     shown = sorted(((part, name) for name, part in parts.items()), reverse=True)
     shares = [f"{name} {_percent(part / used)}" for part, name in shown if part / used >= 0.02]
     return Bottleneck(

@@ -31,9 +31,9 @@ def live_line(
     returned = f"return {number(numbers['return_mean'], 1)}"
     latency = f"{number(numbers['inference_ms_p50'], 1)}/{number(numbers['inference_ms_p99'], 1)}"
     if waiting:
-        last = Part(f"waits: {waiting}", 9)
+        last = Part(f"now: {waiting}", 9)
     else:
-        last = Part(f"{limit.word}: {limit.sentence}", 9, f"limit: {limit.word}")
+        last = Part(f"{limit.word}: {limit.sentence}", 9, f"bottleneck: {limit.word}")
     return [
         Part(f"{magnitude(numbers['env_frames'])} frames", 8),
         Part(f"{fps} FPS", 7, f"{number(numbers['env_fps_10s'])} FPS"),

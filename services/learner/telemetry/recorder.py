@@ -105,6 +105,8 @@ class Recorder:
 
     def on_discarded(self, frames: int, reason: str) -> None:
         """Frames that will never be trained on, and why, in a word or two."""
+        if not frames:
+            return
         with self._lock:
             self.counters.discarded_frames += frames
             self.discarded_by_reason[reason] += frames

@@ -91,6 +91,7 @@ class Telemetry(Recorder):
         self._messages_seen = 0
         self._numbers: dict[str, Number] = {}
         self._limit = Bottleneck("unknown", "too little has been measured yet")
+        self._last_tick: tuple[object, ...] | None = None  # what the newest tick showed
         self._eta: Eta | None = None
         self._output_errors: Counter[str] = Counter()
         self._failing: set[str] = set()
@@ -122,6 +123,7 @@ class Telemetry(Recorder):
         with self._ticking:
             self.account()
             self._measure()
+            self._last_tick = self._shown()
             row: dict[str, Number] = {**self._numbers, **self.take_mean_scalars()}
             if self._user:
                 row |= {f"user_{name}": x for name, x in self._user.update(row).items()}
@@ -234,8 +236,9 @@ class Telemetry(Recorder):
         self.evaluation = dict(extra.get("evaluation", {}))
 
     def close(self) -> None:
-        """Write once more and close the files. Set `stop_reason` before."""
-        self.tick()
+        """Write once more, if anything is new, and close the files. Set `stop_reason` before."""
+        if self._last_tick != self._shown():
+            self.tick()
         self._line.close()
         if self._events:
             self._guarded("tensorboard", self._events.close)
@@ -247,7 +250,7 @@ class Telemetry(Recorder):
         if self._messages != self._messages_seen:
             self._messages_seen, self._messages_at = self._messages, now
         self._history.add(now, self.totals())
-        self._numbers, self._limit, self._eta = take_numbers(
+        self._numbers, limit, self._eta = take_numbers(
             self._experiment,
             self,
             self._history,
@@ -255,6 +258,13 @@ class Telemetry(Recorder):
             dollars_per_hour=self.dollars_per_hour,
             actors_here=self.actors_here,
         )
+        if self.stop_reason is None or self._limit.word == "unknown":
+            self._limit = limit  # an ended run keeps what held it back; its actors have left
+        self._numbers["bottleneck"] = self._limit.word
+
+    def _shown(self) -> tuple[object, ...]:
+        counters = self.counters
+        return self.stop_reason, counters.env_frames, counters.updates, self.evaluations
 
     def _read_metrics(self) -> Mapping[str, Any]:
         numbers = self._numbers or {"dollars_per_hour": self.dollars_per_hour}
