@@ -11,13 +11,16 @@ import keras
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import ArraySpec
 from services.learner.networks.body import Body
-from services.learner.networks.impala import ImpalaShallow
+from services.learner.networks.impala import ImpalaDeep, ImpalaShallow
 from services.learner.networks.mlp import Mlp
+from services.learner.networks.nature import Nature
 from services.learner.ops.frame_stack import stacked_shape
 
 NETWORKS: dict[str, type[keras.layers.Layer]] = {
+    "impala_deep": ImpalaDeep,
     "impala_shallow": ImpalaShallow,
     "mlp": Mlp,
+    "nature": Nature,
 }
 
 

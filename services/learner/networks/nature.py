@@ -1,0 +1,32 @@
+"""The network of Mnih et al. 2015, "Human-level control"; R2D2's and SEED's torso for Atari."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from services.learner.networks.image import (
+    FirstConvolution,
+    ImageTorso,
+    convolution,
+    dense,
+    flat,
+)
+
+Tensor = Any
+
+
+class Nature(ImageTorso):
+    """32 filters 8x8/4, 64 filters 4x4/2, 64 filters 3x3/1, dense 512."""
+
+    smallest = 36
+
+    def __init__(self) -> None:
+        super().__init__(name="torso")
+        self.first = FirstConvolution(32, 8, 4, "conv1")
+        self.conv2 = convolution(64, 4, 2, "conv2")
+        self.conv3 = convolution(64, 3, 1, "conv3")
+        self.dense = dense(512, "dense")
+
+    def call(self, observation: Tensor) -> Tensor:
+        """[N, *stacked shape] to [N, 512]."""
+        return self.dense(flat(self.conv3(self.conv2(self.first(observation)))))
