@@ -36,6 +36,7 @@ from services.wire import inference_pb2_grpc as wire_grpc
 log = logging.getLogger("seedbed.learner")
 
 JOIN_S = 60.0  # longest wait for a thread to end: a training step that is under way
+START_S = 60.0  # longest wait for the server to listen
 GOODBYE_S = 3.0  # for actors to hear that it is over
 
 
@@ -54,7 +55,9 @@ class Learner:
         self.experiment = experiment
         self.run_directory = run
         self.counters = Counters()
-        self.telemetry = Telemetry(experiment, run.path, self.counters)
+        self.telemetry = Telemetry(
+            experiment, run.path, self.counters, actors_here=listen.startswith("unix:")
+        )
         self.threads = Threads()
         learner = experiment.learner
         checkpoint = run.resume_from or run.start_from
@@ -112,10 +115,12 @@ class Learner:
         Raises:
             SeedbedError: BIND, or whatever a part failed of meanwhile.
         """
-        self.telemetry.phase = "waiting for the first actor"
         self._serve_http()
         self.threads.start("wire", self._serve)
-        self._listening.wait()
+        if not self._listening.wait(START_S):
+            raise SeedbedError(
+                ExitCode.THREAD_STUCK, f"gRPC did not start on {self._listen} within {START_S:g} s"
+            )
         if self.threads.failure is not None:
             raise self.threads.failure
         assert self._address is not None
@@ -164,8 +169,10 @@ class Learner:
 
     def _train(self) -> None:
         learner = self.experiment.learner
+        self.telemetry.phase = f"loading {learner.backend}"
         backend = backends.use(learner.backend, learner.deterministic)
         spec = None
+        self.telemetry.phase = "waiting for the first actor"
         while spec is None and not self.threads.stopping.is_set():
             spec = self.model.wait_for_spec(POLL_S)
         if spec is not None:

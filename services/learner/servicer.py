@@ -203,6 +203,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
 
     async def _wait_for_room(self, session: Session, block: Block) -> None:
         self._batcher.held(+1)
+        since = time.perf_counter()
         try:
             await self._queue.put(block)
         except asyncio.CancelledError:
@@ -211,6 +212,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             raise
         finally:
             self._batcher.held(-1)
+            self._telemetry.on_held_up(time.perf_counter() - since)
 
     def _leave(self, stream: Stream, slots: Any) -> None:
         del self._streams[stream.number]
