@@ -1,0 +1,22 @@
+"""What tests of every room share: the backend of this run."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from services.learner import backend as backends
+from services.learner.backend.protocol import Backend
+
+NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
+# Test files import Keras at their top, before any fixture runs.
+os.environ["KERAS_BACKEND"] = NAME
+
+
+@pytest.fixture(scope="session")
+def backend() -> Backend:
+    """The backend that SEEDBED_TEST_BACKEND names. A process has one, so the suite runs twice:
+    whole with `tensorflow`, and what is marked `backends` with `jax`.
+    """
+    return backends.use(NAME)
