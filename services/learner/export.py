@@ -9,7 +9,7 @@ import its class first.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,7 @@ from services.learner.agents.protocol import Agent
 from services.learner.backend.state import checked, named_variables
 from services.learner.build import build_agent, build_optimizer
 from services.learner.checkpoint import Checkpoint
+from services.learner.networks.image import FirstConvolution, scaled
 from services.learner.ops.frame_stack import stacked_shape
 from services.learner.resume import read_stored
 
@@ -100,7 +101,8 @@ def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
 
 
 def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> keras.Model:
-    """One acting step as a functional model: dict in, dict out.
+    """One acting step as a functional model: dict in, dict out. It shares the agent's layers,
+    some of which get other names: the agent is for nothing else afterwards.
 
     In: `observation` [N, *stack of raw frames]; with an LSTM also `previous_action` [N] int32,
     `previous_reward` [N] float32 and `state` [N, S] float32. Out: `logits` [N, A], `value` [N]
@@ -120,6 +122,7 @@ def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> 
         stacked_shape(frame.shape, frame_stack), dtype=frame.dtype, name="observation"
     )
     inputs: dict[str, Tensor] = {"observation": observation}
+    _name_apart(body.torso)
     with _inlined(body.torso):
         x = body.torso(_prepared(body, observation, spec, frame_stack))
     outputs: dict[str, Tensor] = {}
@@ -135,7 +138,7 @@ def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> 
 
 def _prepared(body: Any, observation: Tensor, spec: EnvironmentSpec, frame_stack: int) -> Tensor:
     """A stack of raw frames to the stack of prepared frames that the torso was trained on."""
-    if getattr(body.torso, "prepare", None) is None:
+    if getattr(body.torso, "prepare", None) is None or _plain_convolutions(body.torso):
         return observation
     frames = ops.split(observation, frame_stack, axis=-1) if frame_stack > 1 else [observation]
     prepared = []
@@ -161,24 +164,54 @@ def _lstm(body: Any, features: Tensor, inputs: dict[str, Tensor]) -> tuple[Tenso
     return output, ops.concatenate([hidden, cell], axis=-1)
 
 
+def _name_apart(torso: keras.layers.Layer) -> None:
+    """A functional model needs a name of its own for each layer; below `section1` and `section2`
+    there may be a `conv` each."""
+    taken: set[str] = set()
+    for layer in torso._flatten_layers():
+        wanted = name = str(getattr(layer, "path", "") or layer.name).replace("/", "_")
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        layer.name = name
+        taken.add(name)
+
+
+def _plain_convolutions(torso: keras.layers.Layer) -> list[FirstConvolution]:
+    """First convolutions that work on blocks of pixels in training. Their weights are those of a
+    plain convolution, which is exported instead, on the frames as they are."""
+    return [layer for layer in torso._flatten_layers() if isinstance(layer, FirstConvolution)]
+
+
+def _convolve(first: FirstConvolution, image: Tensor) -> Tensor:
+    layer = keras.layers.Conv2D(
+        first.filters, first.size, first.stride, activation="relu", name=first.name
+    )
+    output = layer(scaled(image))
+    layer.set_weights([ops.convert_to_numpy(first.kernel), ops.convert_to_numpy(first.bias)])
+    return output
+
+
 @contextmanager
 def _inlined(torso: keras.layers.Layer) -> Iterator[None]:
     """Calls of layers that are not Keras's and have no weights of their own run through, so that
     the functional model sees what is inside them instead of them.
     """
-    classes = {
-        type(layer)
-        for layer in torso._flatten_layers()
-        if not _is_keras(layer) and not layer._trainable_variables
-    }
 
     def run_through(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
 
-    before = {kind: kind.__dict__.get("__call__") for kind in classes}
+    calls: dict[Any, Callable[..., Any]] = {
+        type(layer): run_through
+        for layer in torso._flatten_layers()
+        if not _is_keras(layer) and not layer._trainable_variables
+    }
+    calls |= {type(layer): _convolve for layer in _plain_convolutions(torso)}
+    before = {kind: kind.__dict__.get("__call__") for kind in calls}
     try:
-        for kind in classes:
-            kind.__call__ = run_through
+        for kind, call in calls.items():
+            kind.__call__ = call
         yield
     finally:
         for kind, method in before.items():
