@@ -7,6 +7,7 @@ actor's other groups go on meanwhile.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import secrets
@@ -168,13 +169,13 @@ class GroupRunner:
                         wait_seconds=wait_s,
                     )
                 )
-                await call.write(message)
+                await self._write(call, message)
                 actions = await self._answer(call, sequence, reply_timeout_s)
                 got = time.perf_counter()
                 action = np.frombuffer(actions.action, np.int32)
                 if self._stopping.is_set():
                     goodbye = wire.Goodbye(reason="the actor stops")
-                    await call.write(wire.ActorMessage(goodbye=goodbye))
+                    await self._write(call, wire.ActorMessage(goodbye=goodbye))
                     await call.done_writing()
                     return
                 frame = await loop.run_in_executor(self._thread, group.step, action)
@@ -199,7 +200,7 @@ class GroupRunner:
             actions=spec.actions,
             action_repeat=spec.action_repeat,
         )
-        await call.write(wire.ActorMessage(hello=hello))
+        await self._write(call, wire.ActorMessage(hello=hello))
         message = await self._read(call, self._reply_timeout_s)
         kind = message.WhichOneof("message")
         if kind == "finished":
@@ -220,6 +221,11 @@ class GroupRunner:
                 raise LearnerSilent(f"expected actions for step {sequence}, received {kind}")
             log.info("%s: the learner is late by %.0f s: %s", self._name,
                      message.notice.waited_seconds, message.notice.reason)  # fmt: skip
+
+    async def _write(self, call: Any, message: wire.ActorMessage) -> None:
+        # The stream may have ended while the environments stepped: the next read says how.
+        with contextlib.suppress(asyncio.InvalidStateError):
+            await call.write(message)
 
     async def _read(self, call: Any, timeout_s: float) -> wire.LearnerMessage:
         try:
