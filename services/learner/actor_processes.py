@@ -70,7 +70,9 @@ class ActorProcesses:
         try:
             while not self._stopping.wait(_RETRY_S):
                 for index, process in list(self._processes.items()):
-                    if process.poll() is not None and process.returncode != 0:
+                    # With 0 too: someone has sent it SIGTERM. At the end all leave by themselves.
+                    ended = process.poll() is not None
+                    if ended and not self._threads.stopping.is_set():
                         self._again(index, process.returncode)
         except BaseException as error:
             self._threads.fail("actors", error)
