@@ -41,7 +41,9 @@ class Threads:
 
     def fail(self, name: str, error: BaseException) -> None:
         """Record a failure (the first one counts) and stop."""
-        log.error("thread %s failed", name, exc_info=error)
+        # What is said in a sentence needs no traceback.
+        expected = isinstance(error, SeedbedError)
+        log.error("thread %s failed: %s", name, error, exc_info=None if expected else error)
         with self._lock:
             if self.failure is None:
                 if isinstance(error, SeedbedError):

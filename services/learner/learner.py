@@ -141,6 +141,8 @@ class Learner:
     def _serve(self) -> None:
         try:
             asyncio.run(self._serve_async())
+        except BaseException as error:  # before `start` looks for it
+            self.threads.fail("wire", error)
         finally:
             self._listening.set()
 
@@ -159,7 +161,9 @@ class Learner:
         self._listening.set()
         await self._close_server.wait()
         await healthy.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-        self.servicer.finish(self._stop_reason or "the learner stops")
+        self.servicer.finish(
+            self._stop_reason or "the learner stops", over=self._reached is not None
+        )
         await server.stop(GOODBYE_S)
         housekeeping.cancel()
 
@@ -224,7 +228,10 @@ class Learner:
             SeedbedError: what the first part to fail failed of. A last checkpoint is tried.
         """
         while self._stop_reason is None and not self.threads.stopping.wait(POLL_S / 2):
-            self._look()
+            try:
+                self._look()
+            except Exception as error:  # no way out but through `_end`
+                self.threads.fail("main", error)
         return self._end()
 
     def _tick(self) -> None:
