@@ -14,6 +14,7 @@ from typing import Any
 
 import grpc
 import grpc.aio
+from google.protobuf.message import DecodeError
 
 from services.common.config import Experiment
 from services.learner.batcher import Batcher, Request
@@ -78,7 +79,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._streams: dict[int, Stream] = {}
         self._numbers = 0
         self._incarnation = secrets.randbits(63)
-        self._finished: str | None = None
+        self._ending: str | None = None  # why the learner ends
+        self._over = False  # the experiment is over too
         self._loop: asyncio.AbstractEventLoop | None = None
 
     # --- streams ---------------------------------------------------------------------------
@@ -88,24 +90,32 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         try:
             await self._act(context)
         except StreamRefused as refusal:
-            self._telemetry.on_stream_error(refusal.field)
-            log.warning("refused %s: %s", context.peer(), refusal)
-            code = grpc.StatusCode.INVALID_ARGUMENT
-            if refusal.field in ("protocol_version", "environment"):
-                code = grpc.StatusCode.FAILED_PRECONDITION
-            elif refusal.field == "slots":
-                code = grpc.StatusCode.RESOURCE_EXHAUSTED
-            detail = wire.StreamError(
-                field=refusal.field,
-                expected=refusal.expected,
-                received=refusal.received,
-                advice=refusal.advice,
+            await self._refuse(context, refusal)
+        except DecodeError:
+            refusal = StreamRefused(
+                "message", "an ActorMessage", "bytes that are none", "see proto/seedbed/v1"
             )
-            await context.abort(code, str(refusal), ((ERROR_KEY, detail.SerializeToString()),))
+            await self._refuse(context, refusal)
+
+    async def _refuse(self, context: Any, refusal: StreamRefused) -> None:
+        self._telemetry.on_stream_error(refusal.field)
+        log.warning("refused %s: %s", context.peer(), refusal)
+        code = grpc.StatusCode.INVALID_ARGUMENT
+        if refusal.field in ("protocol_version", "environment"):
+            code = grpc.StatusCode.FAILED_PRECONDITION
+        elif refusal.field == "slots":
+            code = grpc.StatusCode.RESOURCE_EXHAUSTED
+        detail = wire.StreamError(
+            field=refusal.field,
+            expected=refusal.expected,
+            received=refusal.received,
+            advice=refusal.advice,
+        )
+        await context.abort(code, str(refusal), ((ERROR_KEY, detail.SerializeToString()),))
 
     async def _act(self, context: Any) -> None:
-        if self._finished is not None:
-            await self._say_finished(context)
+        if self._ending is not None:
+            await self._say_farewell(context)
             return
         greeting = await self._greet(context)
         slots = self._slots.lease(greeting.environments)
@@ -182,8 +192,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             block = session.receive(step)
             if block is not None and not self._queue.try_put(block):
                 await self._wait_for_room(session, block)
-            if self._finished is not None:
-                await self._say_finished(context)
+            if self._ending is not None:
+                await self._say_farewell(context)
                 return
             stream.answer = loop.create_future()
             stream.request = Request(session, session.environments)
@@ -191,15 +201,16 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             await stream.answer
             action = stream.request.action
             stream.request = None
+            # From here on it is the actor who must do something: take what is written.
+            stream.heard, stream.owes_since = time.perf_counter(), None
             if stream.notice is not None:
                 await stream.notice  # one writer at a time
             if action is None:
-                await self._say_finished(context)
+                await self._say_farewell(context)
                 return
             await write(
                 wire.LearnerMessage(actions=wire.Actions(sequence=step.sequence, action=action))
             )
-            stream.heard, stream.owes_since = time.perf_counter(), None
 
     async def _wait_for_room(self, session: Session, block: Block) -> None:
         self._batcher.held(+1)
@@ -234,10 +245,14 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._batcher.connected(len(self._streams), environments)
         self._telemetry.set_sessions(len(self._streams), environments)
 
-    async def _say_finished(self, context: Any) -> None:
-        await context.write(
-            wire.LearnerMessage(finished=wire.Finished(reason=self._finished or ""))
-        )
+    async def _say_farewell(self, context: Any) -> None:
+        """The experiment is over; or only this learner is, and another one will come."""
+        if not self._over:
+            await context.abort(
+                grpc.StatusCode.UNAVAILABLE, f"the learner stops: {self._ending}; try again"
+            )
+        finished = wire.Finished(reason=self._ending or "")
+        await context.write(wire.LearnerMessage(finished=finished))
 
     # --- from the inference thread ---------------------------------------------------------
 
@@ -300,9 +315,14 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             stream.cause = (code, cause)
             stream.task.cancel()
 
-    def finish(self, reason: str) -> None:
-        """Tell every actor, now and later, that the experiment is over. Event loop only."""
-        self._finished = reason
+    def finish(self, reason: str, over: bool) -> None:
+        """End every stream, now and later. Event loop only.
+
+        Actors hear that the experiment is `over`, and leave; or that this learner stops, and try
+        to reach the next one.
+        """
+        self._ending, self._over = reason, over
+        self._queue.close()  # whoever waits for room is to hear it too
         for stream in self._streams.values():
             if stream.answer is not None and not stream.answer.done():
                 if stream.request is not None:
