@@ -66,8 +66,8 @@ class _Seat:
 class OneThreadLearner(Learner):
     """A learner that steps the environments itself. `play` takes the place of `start` and `run`."""
 
-    def __init__(self, experiment: Experiment, run: RunDirectory) -> None:
-        super().__init__(experiment, run, listen="")
+    def __init__(self, experiment: Experiment, run: RunDirectory, frozen: bool = False) -> None:
+        super().__init__(experiment, run, "", frozen)
         self.trace: Any = None  # a csv writer
         self._slots = SlotTable(experiment.learner.inference.slots)
 

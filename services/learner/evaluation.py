@@ -22,12 +22,13 @@ from services.actor.environments import environment_seed, make_group
 from services.actor.environments.registry import ACTORS
 from services.common import atari57
 from services.common.config import Experiment
+from services.common.config.schema import Environment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import EnvironmentGroup, EnvironmentSpec, Frame
 from services.learner.agents.protocol import Agent
 from services.learner.backend.protocol import Backend
 from services.learner.inference import InferenceStep
-from services.learner.table9 import protocol
+from services.learner.table9 import follows_table_9, protocol
 from services.learner.unroll import FIRST, Row
 
 
@@ -177,7 +178,8 @@ def evaluate(
         round_ += 1
     episodes = [tally.ended[number] for number in sorted(tally.ended)]
     return {
-        **statistics(experiment.environment.id, episodes),
+        **statistics(episodes),
+        "human_normalised": human_normalised(experiment.environment, episodes),
         "restarted_episodes": tally.restarted,
         "policy": "greedy" if settings.greedy else "sample",
         "seconds": time.monotonic() - started,
@@ -220,20 +222,27 @@ def make(
     return group
 
 
-def statistics(environment_id: str, episodes: list[Episode]) -> dict[str, Any]:
+def human_normalised(environment: Environment, episodes: list[Episode]) -> float | None:
+    """The mean between random play (0) and a human (1). None outside of the 57 games, or where
+    Table 9 was not followed: the scores of the two are from its protocol.
+    """
+    game = atari57.find(environment.id)
+    if game is None or not follows_table_9(environment) or any(e.cut for e in episodes):
+        return None
+    return atari57.human_normalised(game, float(np.mean([e.total for e in episodes])))
+
+
+def statistics(episodes: list[Episode]) -> dict[str, Any]:
     """Mean, median and so on of the returns. `standard_error` is that of the mean, of n-1."""
     returns = np.array([episode.total for episode in episodes])
     error = float(returns.std(ddof=1) / np.sqrt(len(returns))) if len(returns) > 1 else None
-    mean = float(returns.mean())
-    game = atari57.find(environment_id) if environment_id.startswith("atari:") else None
     return {
         "episodes": len(episodes),
-        "mean": mean,
+        "mean": float(returns.mean()),
         "median": float(np.median(returns)),
         "standard_error": error,
         "min": float(returns.min()),
         "max": float(returns.max()),
         "mean_length": float(np.mean([episode.length for episode in episodes])),
-        "human_normalised": atari57.human_normalised(game, mean) if game else None,
         "cut_episodes": sum(episode.cut for episode in episodes),
     }

@@ -27,6 +27,14 @@ def with_table_9(experiment: Experiment) -> tuple[Experiment, list[str]]:
     return experiment.model_copy(update={"environment": environment}), changed
 
 
+def follows_table_9(environment: Environment) -> bool:
+    """Whether returns may be set against published ones: an Atari game, played by the table."""
+    atari = environment.atari
+    return environment.id.startswith("atari:") and all(
+        getattr(atari, key) == value for key, value in TABLE_9.items()
+    )
+
+
 def protocol(environment: Environment) -> dict[str, Any]:
     """The settings of the environment that the returns depend on."""
     if environment.id.startswith("atari:"):

@@ -1,0 +1,73 @@
+"""`seedbed debug`: look inside."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from services.cli.arguments import Subparsers
+from services.common.config import Experiment, load_experiment, parse_experiment
+from services.common.config.load import dump_experiment
+from services.common.exit_codes import ExitCode
+from services.learner import backend as backends
+from services.learner.resume import read_stored
+from services.learner.run_directory import read_checkpoint
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare `debug dump-unroll`."""
+    parser = subparsers.add_parser("debug", help="look inside: dump an unroll")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    dump = actions.add_parser(
+        "dump-unroll",
+        help="write one training batch as arrays and pictures",
+        description="Collect one training batch with the learner's own parts, and write it to DIR: "
+        "unroll.npz (arrays), README.txt (what they are) and unroll.png (a few columns over time).",
+    )
+    dump.add_argument(
+        "source",
+        metavar="EXPERIMENT|RUN_DIR",
+        help="a YAML file (new parameters), or a run directory (those of its newest checkpoint)",
+    )
+    dump.add_argument("directory", metavar="DIR", type=Path, help="where the files go")
+    dump.add_argument(
+        "--updates", type=int, default=0, metavar="N", help="train so often before (default: 0)"
+    )
+    dump.add_argument(
+        "--columns", type=int, default=3, metavar="C", help="columns that are drawn (default: 3)"
+    )
+    dump.add_argument(
+        "--set", action="append", default=[], metavar="a.b=c", help="override a key (repeatable)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the files; their directory goes to stdout.
+
+    Raises:
+        SeedbedError: the experiment is wrong, or whatever the learner fails of.
+    """
+    experiment, init_from = _source(args.source, args.set)
+    backends.use(experiment.learner.backend, experiment.learner.deterministic)
+    # These import Keras, so after its backend is fixed.
+    from services.learner.pictures import draw
+    from services.learner.unroll_dump import collect, write
+
+    dump = collect(experiment, init_from, args.updates)
+    write(dump, experiment, args.directory)
+    title = f"{experiment.name}: {experiment.environment.id}, {dump.parameters}"
+    try:
+        draw(dump.arrays, title, args.directory / "unroll.png", args.columns)
+    except ImportError as error:
+        print(f"debug: no unroll.png ({error}): pip install seedbed[dev]", file=sys.stderr)
+    print(args.directory)
+    return ExitCode.OK
+
+
+def _source(source: str, overrides: list[str]) -> tuple[Experiment, str | None]:
+    if Path(source).is_file() and not source.endswith(".safetensors"):
+        return load_experiment(source, overrides), None
+    checkpoint = read_checkpoint(source)
+    stored = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
+    return parse_experiment(dump_experiment(stored), overrides, "debug"), source
