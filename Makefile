@@ -7,9 +7,8 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
-# Wheels only, and each with a known hash: nothing is built, nothing unpinned is fetched. Python
-# compiles what it imports at its first import, which is less than everything.
-INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-compile
+# Wheels only, and each with a known hash: nothing is built, nothing unpinned is fetched.
+INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 INSTALL_LOCKED := $(INSTALL) --require-hashes --only-binary :all: -r
 INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 
@@ -33,14 +32,14 @@ $(BIN)/python:
 	'$(PYTHON)' -m venv $(VENV)
 
 $(INSTALLED_RUN): requirements/run.lock pyproject.toml | $(BIN)/python
-	@echo 'Installing requirements/run.lock into $(VENV) (about a minute) ...'
+	@echo 'Installing requirements/run.lock into $(VENV) (one or two minutes) ...'
 	@$(INSTALL_LOCKED) requirements/run.lock
 	@$(INSTALL_PROJECT)
 	@touch $@
 
 # Everything that run.lock has is in dev.lock too.
 $(INSTALLED_DEV): requirements/dev.lock pyproject.toml | $(BIN)/python
-	@echo 'Installing requirements/dev.lock into $(VENV) (about two minutes) ...'
+	@echo 'Installing requirements/dev.lock into $(VENV) (two or three minutes) ...'
 	@$(INSTALL_LOCKED) requirements/dev.lock
 	@$(INSTALL_PROJECT)
 	@touch $@ $(INSTALLED_RUN)

@@ -7,12 +7,9 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 
 import pytest
-from pydantic import BaseModel
 
-from services.common.config import Experiment
 from services.common.exit_codes import HELP, ExitCode
 from tests.source_imports import ROOT, imports, sources, tree, within
 
@@ -114,27 +111,6 @@ def test_every_exit_code_has_help_and_a_use() -> None:
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ExitCode"
     }
     assert {code.name for code in ExitCode} - used == set(), "codes that nothing ends with"
-
-
-def settings(section: type[BaseModel]) -> Iterator[str]:
-    """Names of the settings in a section and those below it."""
-    for name, field in section.model_fields.items():
-        yield name
-        if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from settings(field.annotation)
-
-
-def test_every_setting_is_read() -> None:
-    read = {
-        node.attr
-        for path in sources("services")
-        if path.name != "schema.py"
-        for node in ast.walk(tree(path))
-        if isinstance(node, ast.Attribute)
-    }
-    # An agent's section has the agent's name, and is read by it.
-    read |= {path.parent.name for path in sources("services/learner/agents")}
-    assert set(settings(Experiment)) - read == set(), "settings that nothing reads"
 
 
 def tracked() -> list[str]:
