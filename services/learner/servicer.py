@@ -92,10 +92,12 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         except StreamRefused as refusal:
             await self._refuse(context, refusal)
         except DecodeError:
-            refusal = StreamRefused(
-                "message", "an ActorMessage", "bytes that are none", "see proto/seedbed/v1"
+            await self._refuse(
+                context,
+                StreamRefused(
+                    "message", "an ActorMessage", "bytes that are none", "see proto/seedbed/v1"
+                ),
             )
-            await self._refuse(context, refusal)
 
     async def _refuse(self, context: Any, refusal: StreamRefused) -> None:
         self._telemetry.on_stream_error(refusal.field)
