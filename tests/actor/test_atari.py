@@ -61,6 +61,18 @@ class TestExact(TestFast):
     table9 = "exact"
 
 
+def test_a_new_episode_with_fewer_lives_is_no_lost_life() -> None:
+    """A game may give lives; an episode cut short then ends with more than the next begins with."""
+    group: Any = make_group(pong(max_frames_per_episode=4), 1, 1, [1])
+    group.reset()
+    assert group.step(np.zeros(1, np.int32)).truncated.all()
+    group._lives = group._lives + 9
+    frame = group.step(np.zeros(1, np.int32))
+    group.close()
+    assert frame.first.all()
+    assert not frame.life_lost.any()
+
+
 def test_threads_change_nothing() -> None:
     groups = [make_group(pong(), 3, threads, [1, 2, 3]) for threads in (1, 2)]
     rows = [group.reset() for group in groups]

@@ -57,6 +57,16 @@ def test_seeds_that_change_nothing_are_a_warning(monkeypatch: pytest.MonkeyPatch
     assert results(check("Same"))["other seeds"] == "warning"
 
 
+def test_a_picture_that_never_changes_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Still(toy_environments.Counter):
+        def _see(self, action: int) -> Any:
+            return np.zeros(4)
+
+    monkeypatch.setattr(toy_environments, "Still", Still, raising=False)
+    assert results(check("Still"))["observations"] == "warning"
+    assert "observations" not in results(check("Counter"))
+
+
 def test_failures_are_a_warning() -> None:
     toy_environments.Faulty.made.clear()
     report = check("Faulty", fault="first one raises")
