@@ -25,6 +25,7 @@ from services.learner.agents.protocol import Agent
 from services.learner.backend.state import checked, named_variables
 from services.learner.build import build_agent, build_optimizer
 from services.learner.checkpoint import Checkpoint
+from services.learner.export_readme import readme
 from services.learner.networks.image import FirstConvolution, scaled
 from services.learner.ops.frame_stack import stacked_shape
 from services.learner.resume import read_stored
@@ -96,7 +97,9 @@ def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
     )
     about = _about(exported, checkpoint, experiment)
     (directory / "policy.json").write_text(json.dumps(about, indent=2) + "\n")
-    (directory / "README.md").write_text(_readme(exported, experiment, spec))
+    (directory / "README.md").write_text(
+        readme(exported.inputs, exported.outputs, exported.imports, experiment, spec)
+    )
     return exported
 
 
@@ -245,58 +248,3 @@ def _about(exported: Exported, checkpoint: Checkpoint, experiment: Experiment) -
         "experiment": experiment.model_dump(mode="json"),
         "keras": keras.__version__,
     }
-
-
-_INPUTS = {
-    "observation": "the newest {frame_stack} frames of {frame}, joined along the last axis, oldest "
-    "first; frames from before the episode are zeros; raw values, nothing scaled",
-    "previous_action": "the action before; -1 on an episode's first row",
-    "previous_reward": "the reward before, raw; 0 on an episode's first row",
-    "state": "what the call before gave as `state`; zeros on an episode's first row",
-}
-_OUTPUTS = {
-    "logits": "of the {actions} actions: sample from their softmax, or take the largest",
-    "value": "the expected discounted return",
-    "state": "goes into the next call",
-}
-
-
-def _readme(exported: Exported, experiment: Experiment, spec: EnvironmentSpec) -> str:
-    words = {
-        "frame_stack": experiment.learner.frame_stack,
-        "frame": spec.observation,
-        "actions": spec.actions,
-    }
-    lines = [f"# A policy for {spec.name}", "", f"From the experiment `{experiment.name}`.", ""]
-    for title, rows, about in (
-        ("Inputs", exported.inputs, _INPUTS),
-        ("Outputs", exported.outputs, _OUTPUTS),
-    ):
-        lines += [f"| {title.lower()} | of one environment | |", "|---|---|---|"]
-        lines += [f"| `{n}` | {row} | {about[n].format(**words)} |" for n, row in rows.items()]
-        lines.append("")
-    needed = [f"from {m} import {c}" for m, c in (i.split(":") for i in exported.imports)]
-    zeros = [
-        f'    "{name}": np.{"full" if name == "previous_action" else "zeros"}'
-        f"((1, {', '.join(row[row.index('[') + 1 : -1].split(', '))}), "
-        f'{"-1, " if name == "previous_action" else ""}"{row[: row.index("[")]}"),'
-        for name, row in exported.inputs.items()
-    ]
-    lines += [
-        f"An action lasts {spec.action_repeat} emulator frame(s). Every input and output has a "
-        "leading axis N, one row an environment.",
-        "",
-        "```python",
-        "import keras",
-        "import numpy as np",
-        *needed,
-        "",
-        'policy = keras.saving.load_model("policy.keras")',
-        "outputs = policy({",
-        *zeros,
-        "})",
-        'action = np.argmax(outputs["logits"], axis=-1)',
-        "```",
-        "",
-    ]
-    return "\n".join(line.replace("(1, ), ", "(1,), ") for line in lines)

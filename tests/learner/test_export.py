@@ -9,29 +9,25 @@ import subprocess
 import sys
 from pathlib import Path
 
+import keras
 import numpy as np
 import pytest
+from keras import ops
 
+from services.cli.export import run
 from services.common.config import parse_experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import SeedbedError
 from services.common.spec import ArraySpec, EnvironmentSpec
-from services.learner import backend
+from services.learner.agents.protocol import ActInputs
+from services.learner.backend.protocol import Backend
+from services.learner.backend.state import named_variables
+from services.learner.build import build_agent, build_optimizer
+from services.learner.export import load_agent
 from services.learner.model import spec_to_json
+from services.learner.networks.registry import NETWORKS
+from services.learner.ops.frame_stack import stacked_shape
 from services.learner.run_directory import open_run_directory, read_checkpoint
-
-backend.use(os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow"))  # before Keras is imported
-
-import keras  # noqa: E402
-from keras import ops  # noqa: E402
-
-from services.cli.export import run  # noqa: E402
-from services.learner.agents.protocol import ActInputs  # noqa: E402
-from services.learner.backend.state import named_variables  # noqa: E402
-from services.learner.build import build_agent, build_optimizer  # noqa: E402
-from services.learner.export import load_agent  # noqa: E402
-from services.learner.networks.registry import NETWORKS  # noqa: E402
-from services.learner.ops.frame_stack import stacked_shape  # noqa: E402
 
 pytestmark = pytest.mark.backends
 
@@ -81,6 +77,7 @@ def make_run(path: Path, network: str, frame: ArraySpec, lstm: int, stack: int) 
     experiment = parse_experiment(
         "name: x\nenvironment: {id: CartPole-v1}",
         [
+            f"learner.backend={os.environ['KERAS_BACKEND']}",
             f"learner.network={network}",
             f"learner.lstm_units={lstm}",
             f"learner.frame_stack={stack}",
@@ -106,7 +103,7 @@ def make_run(path: Path, network: str, frame: ArraySpec, lstm: int, stack: int) 
 
 
 @pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def exported(tmp_path_factory: pytest.TempPathFactory, backend: Backend) -> Path:
     """Every case exported, and what plain Keras computes from the exports, by one process."""
     root = tmp_path_factory.mktemp("exported")
     made = []
@@ -123,7 +120,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> Path:
         capture_output=True,
         text=True,
         timeout=100,
-        env={**os.environ, "KERAS_BACKEND": backend.current().name, "TF_CPP_MIN_LOG_LEVEL": "3"},
+        env={**os.environ, "KERAS_BACKEND": backend.name, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return root
@@ -188,7 +185,7 @@ def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> Non
     the_readme_works(case / "out")
 
 
-def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path, backend: Backend) -> None:
     make_run(tmp_path / "run", "mlp", FRAMES["vector"], 0, 1)
     with pytest.raises(SeedbedError, match="there are: 9"):
         run(namespace(run_dir=str(tmp_path / "run"), directory="x", checkpoint="8"))
