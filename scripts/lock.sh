@@ -24,9 +24,9 @@ lock() { # NAME EXTRA... [-- OPTION...]
   echo "requirements/$name.lock: $(grep -c '^[a-z]' "requirements/$name.lock") packages"
 }
 
-lock dev actor learner-tensorflow learner-jax kubernetes video build dev -- \
+lock dev actor learner-tensorflow learner-jax kubernetes pictures video build dev -- \
   ${UPGRADE:+--upgrade}
-for part in "run actor learner-tensorflow video build" "build build" "actor actor" \
+for part in "run actor learner-tensorflow pictures video build" "build build" "actor actor" \
   "learner-tensorflow learner-tensorflow" "learner-jax learner-jax"; do
   # shellcheck disable=SC2086  # a name and its extras
   lock $part -- --constraint requirements/dev.lock

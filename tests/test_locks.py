@@ -16,10 +16,8 @@ from packaging.utils import canonicalize_name
 from tests.source_imports import ROOT, imports
 
 LOCKS = ("dev", "run", "build", "actor", "learner-tensorflow", "learner-jax")
-EXTRAS = {
-    "run": ("actor", "learner-tensorflow", "video", "build"),
-    "dev": ("actor", "learner-tensorflow", "learner-jax", "kubernetes", "video", "build", "dev"),
-}
+RUN = ("actor", "learner-tensorflow", "pictures", "video", "build")
+EXTRAS = {"run": RUN, "dev": (*RUN, "learner-jax", "kubernetes", "dev")}
 
 
 @cache
@@ -89,7 +87,7 @@ def test_image_holds_what_its_rooms_import(
     for room in rooms:
         for item in imports(f"services/{room}"):
             top = item.module.partition(".")[0]
-            if item.lazy or top in {"services", "benchmarks", *sys.stdlib_module_names}:
+            if item.lazy or top in {"services", *sys.stdlib_module_names}:
                 continue
             if other_backend and item.path.endswith(other_backend):
                 continue
