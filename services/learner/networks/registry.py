@@ -98,6 +98,11 @@ def _make(network: str, options: dict[str, Any]) -> Any:
             ExitCode.CONFIG,
             f"learner.network {network!r} is unknown: one of {sorted(NETWORKS)}, or module:Class",
         )
+    if not (inspect.isclass(torso_class) and issubclass(torso_class, keras.layers.Layer)):
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"learner.network {network!r} is no subclass of keras.layers.Layer: {torso_class!r}",
+        )
     signature = inspect.signature(torso_class)
     names = [
         name
@@ -113,16 +118,11 @@ def _make(network: str, options: dict[str, Any]) -> Any:
             f"{sorted(names) or 'none'}",
         )
     try:
-        torso = torso_class(**options)
+        return torso_class(**options)
     except (TypeError, ValueError) as error:
         raise SeedbedError(
             ExitCode.CONFIG, f"learner.network_options {options} of {network!r}: {error}"
         ) from error
-    if not isinstance(torso, keras.layers.Layer):
-        raise SeedbedError(
-            ExitCode.CONFIG, f"learner.network {network!r} is no keras.layers.Layer: {torso!r}"
-        )
-    return torso
 
 
 def _seeds(layer: keras.layers.Layer) -> list[Any]:
