@@ -88,7 +88,7 @@ def collect(experiment: Experiment, init_from: str | None, updates: int) -> Dump
                 if learner.counters.updates < updates or taken or built is None:
                     return
                 params, version = learner.store.newest()
-                words = f"{origin}, {version} updates later" if version else origin
+                words = f"{origin} and {version} more updates" if version else origin
                 taken.append(Dump(arrays_of(built, params, batch), words))
                 learner.stop("the unroll is there")
 
