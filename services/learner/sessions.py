@@ -22,6 +22,7 @@ from services.learner.unroll import (
 
 _ENDED = np.uint8(TERMINATED | TRUNCATED)
 _ALL_FLAGS = 15
+_LONGEST_S = 1e6  # of a step, or of waiting for actions
 
 
 class StreamRefused(Exception):
@@ -147,6 +148,14 @@ class Session:
             raise self._wrong_bytes("reward", 4 * e, len(step.reward))
         if len(step.flags) != e:
             raise self._wrong_bytes("flags", e, len(step.flags))
+        for field, seconds in (
+            ("environment_seconds", step.environment_seconds),
+            ("wait_seconds", step.wait_seconds),
+        ):
+            if not 0 <= seconds <= _LONGEST_S:  # NaN as well: it would stay in every sum
+                raise StreamRefused(
+                    field, f"0 to {_LONGEST_S:g} seconds", f"{seconds:g}", "measure durations"
+                )
         flags = np.frombuffer(step.flags, np.uint8)
         reward = np.frombuffer(step.reward, np.float32)
         observation = np.frombuffer(observation_bytes, self._dtype).reshape(self._shape)

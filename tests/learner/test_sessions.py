@@ -90,6 +90,10 @@ REFUSED_STEPS = {
     "an infinite reward": ({"reward": float32(np.inf, 0)}, "reward", "finite", "inf in row 0"),
     "too few flags": ({"flags": b"\0"}, "flags", "2 bytes", "1 bytes"),
     "an unknown flag": ({"flags": b"\0\x10"}, "flags", "below 16", "16"),
+    "a duration that is no number": (
+        {"environment_seconds": np.nan}, "environment_seconds", "0 to 1e+06 seconds", "nan"
+    ),
+    "a negative duration": ({"wait_seconds": -1.0}, "wait_seconds", "0 to 1e+06 seconds", "-1"),
     "both ends": (
         {"flags": bytes([0, TERMINATED | TRUNCATED])}, "flags", "at most one", "3 in row 1"
     ),
