@@ -134,10 +134,12 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         except asyncio.CancelledError:
             if stream.cause is None:
                 raise  # the actor went away
-            self._telemetry.on_stream_error(stream.cause[0].name.lower())
-            await context.abort(*stream.cause)
         finally:
             self._leave(stream, slots)
+        if stream.cause is not None:
+            # After the slots are free: to a peer that does not read this waits, until it is gone.
+            self._telemetry.on_stream_error(stream.cause[0].name.lower())
+            await context.abort(*stream.cause)
 
     async def _greet(self, context: Any) -> Greeting:
         try:

@@ -45,7 +45,7 @@ class NullPolicy:
     def run(self, params: Any, rows: Sequence[Row]) -> Any:
         self.entered.set()
         seen = np.concatenate([row.observation[:, 0] for row in rows])
-        action = (seen.astype(np.int32) + 1) % ACTIONS
+        action = ((seen % ACTIONS).astype(np.int32) + 1) % ACTIONS
         assert self.gate.wait(DEADLINE_S)
         return SimpleNamespace(
             action=action, behaviour={}, padded_rows=len(action), state_before=lambda: None
@@ -106,7 +106,9 @@ def null_learner(
     def build(_: Experiment, spec: EnvironmentSpec, __: Any) -> Built:
         assert allowed.wait(DEADLINE_S)
         unroll = UnrollSpec(spec.observation, config.learner.unroll_length, 1, 0, {})
-        trainer = SimpleNamespace(params=list, state=lambda: {"model/w": np.zeros(3)})
+        trainer = SimpleNamespace(
+            params=list, state=lambda: {"model/w": np.zeros(3)}, load=lambda _: None
+        )
         backend = SimpleNamespace(to_device=lambda arrays: arrays)
         parts: Any = (backend, None, trainer, policy)
         return Built(spec, unroll, *parts)

@@ -54,7 +54,7 @@ def step(sequence: int, environments: int = 2, **changes: Any) -> wire.ActorMess
     """Environment `i` sees `(sequence + i) % ACTIONS`, and gets one more as its action."""
     e = environments
     observation = np.zeros((e, *OBSERVATION.shape), OBSERVATION.dtype)
-    observation[:, 0] = (sequence + np.arange(e)) % ACTIONS
+    observation[:, 0] = (sequence % ACTIONS + np.arange(e)) % ACTIONS
     fields: dict[str, Any] = {
         "sequence": sequence,
         "observation": observation.tobytes(),

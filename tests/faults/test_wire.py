@@ -1,0 +1,426 @@
+"""Bad days on the wire: nonsense, silence, peers that do not listen. Others go on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from services.actor.group import GroupRunner
+from services.actor.metrics import ActorMetrics
+from services.common import rpc
+from services.common.spec import EnvironmentSpec, Frame
+from services.learner.servicer import ERROR_KEY
+from services.wire import inference_pb2 as wire
+from tests.faults.null_model import ACTIONS, NAME, OBSERVATION, NullLearner, null_learner
+from tests.faults.wire import ACT, Proxy, Refused, Stream, hello, step, stream, wait_for
+
+MESSAGES = 10_000
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A learner with overrides."""
+
+    def make(*overrides: str, **options: Any) -> Any:
+        return null_learner(tmp_path, monkeypatch, *overrides, **options)
+
+    return make
+
+
+@contextmanager
+def playing(address: str) -> Iterator[Stream]:
+    """An actor that plays and checks its answers until the end of the block."""
+    stop, failures = threading.Event(), []
+
+    def play(actor: Stream) -> None:
+        try:
+            while not stop.is_set():
+                actor.play()
+        except BaseException as error:
+            failures.append(error)
+
+    with stream(address) as actor:
+        thread = threading.Thread(target=play, args=(actor,), daemon=True)
+        thread.start()
+        try:
+            yield actor
+            before = actor.sequence
+            wait_for(lambda: failures or actor.sequence > before + 10, "the good actor goes on")
+        finally:
+            stop.set()
+            thread.join(30)
+        assert not thread.is_alive()
+        assert not failures, failures
+
+
+def all_slots_free(learner: NullLearner) -> bool:
+    return learner.servicer._slots.free == learner.servicer._slots.slots
+
+
+# --- nonsense ------------------------------------------------------------------------------------
+
+
+def mutated(message: bytes, chance: random.Random) -> bytes:
+    """A right message with a few bytes changed, cut, doubled or put in."""
+    data = bytearray(message)
+    for _ in range(chance.randint(1, 4)):
+        at = chance.randrange(len(data) + 1)
+        match chance.randrange(4):
+            case 0:
+                data[at : at + 1] = bytes([chance.randrange(256)])
+            case 1:
+                del data[at:]
+            case 2:
+                data[at:at] = chance.randbytes(chance.randint(1, 9))
+            case _:
+                data[at:at] = data[max(0, at - 8) : at]
+    return bytes(data)
+
+
+def parsable(chance: random.Random) -> bytes:
+    """A message of the right types with random values."""
+
+    def size() -> int:
+        return chance.choice((0, 1, 2, 7, 2**31, 2**32 - 1, chance.randrange(2**32)))
+
+    def blob() -> bytes:
+        return chance.randbytes(chance.choice((0, 1, 2, 8, 16, 17, 100)))
+
+    kind = chance.randrange(4)
+    if kind == 0:
+        return hello(
+            chance.choice((1, 2, 3, size())),
+            protocol_version=chance.choice((1, 2, size())),
+            oldest_protocol_version=chance.choice((1, size())),
+            environment=chance.choice((NAME, NAME, "", "é" * 9)),
+            incarnation=chance.randrange(2**64),
+            actions=chance.choice((ACTIONS, size())),
+            action_repeat=chance.choice((1, size())),
+            observation=wire.ArraySpec(
+                shape=chance.choice(([2], [], [-1], [2**62, 2**62], [0], [1] * 40)),
+                dtype=chance.choice(("float32", "", "object", "float32,i4", "V8", "M8[s]")),
+            ),
+        ).SerializeToString()
+    if kind == 1:
+        message = wire.ActorMessage(goodbye=wire.Goodbye(reason=chance.choice(("", "x" * 999))))
+        return message.SerializeToString()
+    return step(
+        chance.choice((0, 1, chance.randrange(2**64))),
+        observation=chance.choice((bytes(16), blob())),
+        reward=chance.choice((bytes(8), blob())),
+        flags=chance.choice((b"\x08\x08", blob())),
+        environment_seconds=chance.choice((*[0.1] * 9, -1.0, float("nan"), 1e38)),
+        wait_seconds=chance.choice((*[0.1] * 9, float("-inf"))),
+    ).SerializeToString()
+
+
+def nonsense(chance: random.Random) -> list[bytes]:
+    """What one stream says: a right beginning of any length, then one message that is anything."""
+    right = [hello().SerializeToString(), *(step(i).SerializeToString() for i in range(3))]
+    begin = chance.randrange(3)
+    last = chance.choice(
+        (
+            lambda: chance.randbytes(chance.randrange(60)),
+            lambda: mutated(right[begin], chance),
+            lambda: parsable(chance),
+        )
+    )()
+    return [*right[:begin], last]
+
+
+async def speak(address: str, conversations: list[list[bytes]]) -> dict[str, int]:
+    """Each on a stream of its own, a few at a time. Counts how they ended."""
+    ends: dict[str, int] = {}
+    waiting = iter(conversations)
+
+    async def one(act: Any, words: list[bytes]) -> str:
+        call = act(timeout=30)
+        try:
+            for word in words:
+                await call.write(word)
+                answer = await call.read()
+                if answer is grpc.aio.EOF:
+                    break
+            return "goodbye" if answer is grpc.aio.EOF else "answered"
+        except grpc.aio.AioRpcError as error:
+            details = dict(error.trailing_metadata() or ())
+            assert ERROR_KEY in details, (error.code(), error.details(), words)
+            return error.code().name
+        finally:
+            call.cancel()
+
+    async def some(channel: grpc.aio.Channel) -> None:
+        act = channel.stream_stream(ACT)
+        for words in waiting:
+            end = await one(act, words)
+            ends[end] = ends.get(end, 0) + 1
+
+    async with rpc.aio_channel(address) as channel:
+        await asyncio.gather(*(some(channel) for _ in range(16)))
+    return ends
+
+
+def test_ten_thousand_random_messages(bare: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Seeded. Each gets an answer or a StreamError with both sides' words, never a traceback."""
+    chance = random.Random(1)
+    conversations: list[list[bytes]] = []
+    messages = 0
+    while messages < MESSAGES:
+        conversations.append(nonsense(chance))
+        messages += len(conversations[-1])
+    logging.getLogger("seedbed.wire").setLevel(logging.ERROR)
+    try:
+        with bare() as learner, playing(learner.address):
+            ends = asyncio.run(speak(learner.address, conversations))
+            wait_for(lambda: learner.telemetry.sessions == 1, "only the good actor is left")
+            assert learner.threads.failure is None
+        assert all_slots_free(learner)
+    finally:
+        logging.getLogger("seedbed.wire").setLevel(logging.NOTSET)
+    assert sum(ends.values()) == len(conversations)
+    # Each kind of end is well represented, or the nonsense is too dull.
+    expected = {"answered", "goodbye", "INVALID_ARGUMENT", "FAILED_PRECONDITION"}
+    assert ends.keys() - {"RESOURCE_EXHAUSTED"} == expected
+    assert min(ends[end] for end in expected) > 100
+    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
+    assert not [record.getMessage() for record in errors if record.name != "asyncio"]
+
+
+@pytest.mark.parametrize(
+    "words", [b"", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", b"\0" * 999]
+)  # fmt: skip
+def test_a_socket_that_is_no_client(bare: Any, words: bytes) -> None:
+    with bare(listen="127.0.0.1:0") as learner:
+        host, port = learner.address.split(":")
+        with (
+            socket.create_connection((host, int(port))) as strange,
+            playing(learner.address),
+        ):
+            strange.sendall(words)
+            with stream(learner.address) as late:  # who comes after it is served as well
+                late.play(5)
+
+
+# --- silence -------------------------------------------------------------------------------------
+
+
+def test_a_silent_stream_is_ended_and_its_slots_are_free(bare: Any) -> None:
+    overrides = ("learner.idle_timeout_s=0.3", "learner.inference.slots=34")
+    with bare(*overrides) as learner, playing(learner.address):
+        with stream(learner.address, 32) as silent:
+            silent.play(3)
+            with pytest.raises(Refused, match="learner.idle_timeout_s is 0.3") as refusal:
+                silent.read()
+            assert refusal.value.code == grpc.StatusCode.DEADLINE_EXCEEDED
+        with stream(learner.address, 32) as heir:
+            heir.play(3)
+        assert learner.telemetry.stream_errors["deadline_exceeded"] == 1
+
+
+def test_silence_after_hello(bare: Any) -> None:
+    with (
+        bare("learner.idle_timeout_s=0.3") as learner,
+        playing(learner.address),
+        stream(learner.address, 8) as silent,
+        pytest.raises(Refused, match="nothing from the actor"),
+    ):
+        silent.read()
+
+
+def test_a_late_answer_is_not_the_actors_silence(bare: Any) -> None:
+    with (
+        bare("learner.idle_timeout_s=0.2", may_build=False) as learner,
+        stream(learner.address) as waits,
+    ):
+        waits.send(step(0))
+        threading.Event().wait(0.6)  # three times the limit
+        learner.may_build.set()
+        message = waits.read()
+        assert message is not None
+        assert message.actions.sequence == 0
+
+
+def test_a_connection_that_loses_everything(bare: Any) -> None:
+    """Half open: no end of the connection is ever seen, as when a node is gone."""
+    with bare("learner.idle_timeout_s=0.3", listen="127.0.0.1:0") as learner:
+        proxy = Proxy("127.0.0.1", int(learner.address.rsplit(":", 1)[1]))
+        with playing(learner.address), stream(proxy.address, 30) as lost:
+            lost.play(3)
+            proxy.freeze()
+            lost.send(step(3, 30))
+            wait_for(lambda: learner.telemetry.sessions == 1, "it is given up")
+            wait_for(lambda: learner.servicer._slots.free == 62, "slots given back")
+        proxy.close()
+
+
+def test_a_client_that_does_not_read(bare: Any) -> None:
+    """It sends and sends; the answers fill its window, and the learner cannot write any more."""
+    small_window = [("grpc.http2.lookahead_bytes", 1024), ("grpc.http2.bdp_probe", 0)]
+    with bare("learner.idle_timeout_s=0.5") as learner, playing(learner.address):
+        with Stream(learner.address, small_window) as deaf:
+            deaf.greet(32)
+            for sequence in range(1000):  # 140 KB of answers
+                deaf.send(step(sequence, 32))
+            wait_for(lambda: learner.servicer._slots.free == 62, "slots given back")
+            assert learner.telemetry.sessions == 1
+            # It was the learner who could not go on, not the actor who fell silent.
+            assert 32 < learner.counters.env_frames
+            assert learner.telemetry.stream_errors == {"deadline_exceeded": 1}
+            with stream(learner.address, 32) as heir:
+                heir.play(3)
+
+
+# --- the actor's side ------------------------------------------------------------------------------
+
+
+class EchoGroup:
+    """Checks that each answer is its own; see `NullPolicy`."""
+
+    environments = 3
+    spec = EnvironmentSpec(NAME, OBSERVATION, ACTIONS, 1)
+
+    def __init__(self) -> None:
+        self.steps = self.resets = 0
+        self.stepping = threading.Event()
+        self.may_step = threading.Event()
+        self.may_step.set()
+
+    def _frame(self, first: bool) -> Frame:
+        e = self.environments
+        self._seen = (7 * self.steps + np.arange(e)) % ACTIONS
+        observation = np.zeros((e, 2), np.float32)
+        observation[:, 0] = self._seen
+        none = np.zeros(e, bool)
+        return Frame(observation, np.zeros(e, np.float32), none, none, none, none | first)
+
+    def reset(self) -> Frame:
+        self.resets += 1
+        return self._frame(True)
+
+    def step(self, action: NDArray[np.int32]) -> Frame:
+        np.testing.assert_array_equal(action, (self._seen + 1) % ACTIONS)
+        self.stepping.set()
+        assert self.may_step.wait(30)
+        self.steps += 1
+        return self._frame(False)
+
+    def close(self) -> None:
+        pass
+
+
+class Actor:
+    """A group's runner in a thread of its own, as in an actor process."""
+
+    def __init__(self, address: str, reply_timeout_s: float = 30, connect_s: float = 30) -> None:
+        self.group = EchoGroup()
+        self._address, self._timeouts = address, (reply_timeout_s, connect_s)
+        self._runner: GroupRunner | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.failure: BaseException | None = None
+        self.thread = threading.Thread(target=self._run, daemon=True)
+        self.thread.start()
+
+    def _run(self) -> None:
+        async def play() -> None:
+            self._loop = asyncio.get_running_loop()
+            self._runner = GroupRunner(
+                lambda: self.group, self._address, "test", *self._timeouts, ActorMetrics()
+            )
+            await self._runner.run()
+
+        try:
+            asyncio.run(play())
+        except BaseException as error:
+            self.failure = error
+
+    def goes_on(self) -> None:
+        before = self.group.steps
+        wait_for(lambda: self.group.steps > before + 5, f"steps: {self.failure}")
+
+    def stop(self) -> None:
+        assert self._loop is not None
+        assert self._runner is not None
+        self._loop.call_soon_threadsafe(self._runner.stop)
+        self.thread.join(30)
+        assert not self.thread.is_alive()
+
+
+def test_an_actor_leaves_a_connection_that_loses_everything(bare: Any) -> None:
+    with bare("learner.idle_timeout_s=0.5", listen="127.0.0.1:0") as learner:
+        proxy = Proxy("127.0.0.1", int(learner.address.rsplit(":", 1)[1]))
+        # The deadline is at least two intervals of notices, which the learner says in Welcome.
+        learner.servicer._settings = learner.servicer._settings.model_copy(
+            update={"notice_interval_s": 0.1}
+        )
+        actor = Actor(proxy.address, reply_timeout_s=0.5)
+        actor.goes_on()
+        proxy.freeze()
+        wait_for(lambda: actor.group.resets == 2, "it connects again")
+        actor.goes_on()
+        wait_for(lambda: learner.telemetry.sessions == 1, "the old session is given up")
+        actor.stop()
+        proxy.close()
+        assert actor.failure is None
+
+
+def test_an_actor_whose_stream_ends_while_it_steps(bare: Any) -> None:
+    """A level that loads for longer than the learner waits; the same when the learner dies."""
+    with bare("learner.idle_timeout_s=0.2") as learner:
+        actor = Actor(learner.address)
+        actor.goes_on()
+        actor.group.may_step.clear()
+        wait_for(lambda: learner.telemetry.sessions == 0, "the learner gives it up")
+        actor.group.may_step.set()
+        wait_for(lambda: actor.group.resets == 2, "it connects again")
+        actor.goes_on()
+        actor.stop()
+        assert actor.failure is None
+
+
+def test_a_learner_that_comes_back_finds_its_actors(bare: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    actor = Actor(address)
+    for number in range(3):
+        with bare(listen=address):
+            wait_for(lambda number=number: actor.group.resets > number, "it connects")
+            actor.goes_on()
+    actor.stop()
+    assert actor.failure is None
+
+
+def test_an_actor_without_a_learner_gives_up_and_says_so() -> None:
+    from services.common.exit_codes import ExitCode, SeedbedError
+
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    actor = Actor(address, connect_s=0.3)
+    actor.thread.join(30)
+    assert isinstance(actor.failure, SeedbedError)
+    assert actor.failure.code == ExitCode.LEARNER_UNREACHABLE
+    assert address in str(actor.failure)
+    assert "actor.connect_timeout_s is 0.3" in str(actor.failure)
+
+
+def test_a_refused_actor_leaves_at_once(bare: Any) -> None:
+    from services.common.exit_codes import ExitCode, SeedbedError
+
+    with bare("learner.inference.max_batch_environments=2") as learner:
+        actor = Actor(learner.address)
+        actor.thread.join(30)
+    assert isinstance(actor.failure, SeedbedError)
+    assert actor.failure.code == ExitCode.REFUSED_BY_LEARNER
+    assert "expected 1 to 2, received 3" in str(actor.failure)
