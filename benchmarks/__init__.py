@@ -1,0 +1,1 @@
+"""`seedbed bench`: one file a measurement, and the processes that they measure."""

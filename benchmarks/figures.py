@@ -1,0 +1,30 @@
+"""Numbers that were measured several times: the median, and how far they lie apart."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+from typing import Any
+
+
+def series(values: Sequence[float]) -> dict[str, Any]:
+    """Median, least and greatest of what was measured, and the values in their order."""
+    return {
+        "median": median(values),
+        "min": min(values),
+        "max": max(values),
+        "values": list(values),
+    }
+
+
+def ratio(over: Sequence[float], under: Sequence[float]) -> dict[str, Any]:
+    """`over / under`, pair by pair: both of a pair were measured one after the other."""
+    return series([a / b for a, b in zip(over, under, strict=True)])
+
+
+def slope(x: Sequence[float], y: Sequence[float]) -> float:
+    """The least squares line's slope of y over x."""
+    mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
+    below = sum((a - mean_x) ** 2 for a in x)
+    above = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))
+    return above / below if below else 0.0

@@ -1,0 +1,117 @@
+"""`seedbed bench --quick` measures each part and says what it measured. No speed is asserted."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.figures import ratio, series, slope
+from tests.source_imports import ROOT
+
+DEADLINE_S = 110
+
+
+def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "services.cli.main", "bench", *arguments],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+    )
+
+
+def check_series(figures: dict[str, Any], runs: int = 1) -> None:
+    assert len(figures["values"]) == runs
+    assert 0 < figures["min"] <= figures["median"] <= figures["max"]
+
+
+def check_actor(results: dict[str, Any]) -> None:
+    result = results["actor_efficiency"]
+    assert result["value"] > 0
+    assert [case["environments"] for case in result["cases"]] == [2]
+    for name in ("efficiency", "steps_per_s", "bare_steps_per_s", "learner_cpu_us_a_step"):
+        check_series(result["cases"][0][name])
+
+
+def check_wire(results: dict[str, Any]) -> None:
+    result = results["wire_efficiency"]
+    assert result["value"] > 0
+    (case,) = result["cases"]
+    assert (case["environments"], case["streams"]) == (2, 2)
+    for name in ("efficiency", "messages_per_s", "bare_messages_per_s", "server_cpu_us"):
+        check_series(case[name])
+
+
+def check_system(results: dict[str, Any]) -> None:
+    (case,) = results["system_efficiency"]["cases"]
+    assert case["network"] == "nature"
+    for name in ("efficiency", "env_fps", "steps_per_s", "limit_steps_per_s"):
+        check_series(case[name])
+    for part in ("env", "infer", "train"):
+        check_series(case[f"{part}_cpu_us"])
+    # One frame count everywhere: frames are steps times the action repeat.
+    assert case["env_fps"]["median"] == pytest.approx(4 * case["steps_per_s"]["median"])
+    assert results["env_fps"]["nature"] == case["env_fps"]
+
+
+def check_memory(results: dict[str, Any]) -> None:
+    slot, growth = results["memory"]["slot"], results["memory"]["growth"]
+    # 3 frames of the stack in the device's table; 4 + 5 rows of a frame in the unroll, at least.
+    assert slot["computed_table_bytes"] >= 3 * 84 * 84
+    assert slot["computed_unroll_bytes"] >= 9 * 84 * 84
+    assert min(slot["rss_bytes"]) > 0
+    assert growth["env_frames"] > 0
+    assert growth["learner_rss_bytes"] > 0
+    assert growth["actors_rss_bytes"] > 0
+
+
+CHECKS = {
+    "actor": check_actor,
+    "wire": check_wire,
+    "system": check_system,
+    "memory": check_memory,
+}
+
+
+@pytest.mark.parametrize("part", CHECKS)
+def test_quick(part: str, tmp_path: Path) -> None:
+    file = tmp_path / "bench.json"
+    answer = bench(part, "--quick", "--json", str(file))
+    assert answer.returncode == 0, answer.stderr
+    results = json.loads(file.read_text())
+    CHECKS[part](results)
+    assert results["machine"]["cores"] > 0
+    assert results["machine"]["gemm_gflops"] > 0
+    assert results["command"].startswith("seedbed bench")
+    assert set(results["revision"]) == {"commit", "changed"}
+    again = bench("--markdown", str(file))
+    assert again.returncode == 0, again.stderr
+    assert again.stdout.strip() in answer.stderr, "the table of the run, again from its JSON"
+
+
+def test_unknown_part_is_refused_by_name() -> None:
+    answer = bench("wires")
+    assert answer.returncode == 2
+    assert "wires" in answer.stderr
+
+
+def test_median_and_extremes() -> None:
+    assert series([3.0, 1.0, 8.0]) == {
+        "median": 3.0, "min": 1.0, "max": 8.0, "values": [3.0, 1.0, 8.0],
+    }  # fmt: skip
+
+
+def test_ratio_is_of_pairs_not_of_medians() -> None:
+    assert ratio([1.0, 10.0, 4.0], [2.0, 5.0, 4.0])["values"] == [0.5, 2.0, 1.0]
+
+
+def test_slope_of_a_noisy_line() -> None:
+    x = [0.0, 1.0, 2.0, 3.0]
+    assert slope(x, [5 + 2 * v for v in x]) == pytest.approx(2)
+    assert slope(x, [1.0, -1.0, -1.0, 1.0]) == pytest.approx(0)
