@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,11 @@ def collect(
         actors = threading.Thread(target=lambda: asyncio.run(play(address, shape, dtype, done)))
         actors.start()
         try:
-            assert done.wait(DEADLINE_S), learner.threads.failure or learner.telemetry.waiting()
-            assert learner.threads.failure is None
+            deadline = time.monotonic() + DEADLINE_S
+            while not done.wait(0.1) and learner.threads.failure is None:
+                assert time.monotonic() < deadline, learner.telemetry.waiting()
+            if learner.threads.failure is not None:
+                raise learner.threads.failure
             params, _ = learner.store.newest()
         finally:
             done.set()
