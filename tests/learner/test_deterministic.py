@@ -1,0 +1,132 @@
+"""`learner.deterministic`: the same seed gives the same run, bit by bit, in another process."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from services.common.config import parse_experiment
+from services.common.exit_codes import ExitCode, SeedbedError
+from services.learner.backend.protocol import Backend
+from services.learner.checkpoint import Checkpoint
+from services.learner.deterministic import OneThreadLearner
+from services.learner.run_directory import open_run_directory, read_checkpoint
+
+pytestmark = pytest.mark.backends
+
+ROOT = Path(__file__).parents[2]
+BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
+TIMEOUT_S = 110
+
+# Recurrent, stacked, two actors of two groups, and batches that are cut across blocks.
+EXPERIMENT = f"""
+name: small
+environment: {{id: CartPole-v1}}
+actor: {{processes: 2, groups: 2, environments: 2}}
+learner:
+  backend: {BACKEND}
+  deterministic: true
+  network: mlp
+  lstm_units: 8
+  frame_stack: 2
+  unroll_length: 5
+  batch_size: 3
+stop: {{updates: 12}}
+evaluation: {{at_end: false}}
+"""
+
+# Two seeds, one after the other, by the command that users have.
+PROGRAM = """
+import sys
+from services.cli.main import main
+for seed in "12":
+    code = main(["train", sys.argv[1] + "/x.yaml", "--run-dir", sys.argv[1] + "/" + seed,
+                 "--set", "seed=" + seed])
+    assert code == 0, code
+"""
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    """Two processes' folders, each with the runs `1` and `2` of these seeds."""
+    folders = [tmp_path_factory.mktemp(name) for name in ("one", "other")]
+    processes = []
+    for number, folder in enumerate(folders):
+        (folder / "x.yaml").write_text(EXPERIMENT)
+        processes.append(
+            subprocess.Popen(
+                [sys.executable, "-c", PROGRAM, str(folder)],
+                cwd=ROOT,
+                # Nor must the order of sets and dicts matter.
+                env={**os.environ, "PYTHONHASHSEED": str(number + 1)},
+                stdout=(folder / "out").open("w"),
+                stderr=(folder / "err").open("w"),
+            )
+        )
+    try:
+        codes = [process.wait(TIMEOUT_S) for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+    assert codes == [0, 0], (folders[0] / "err").read_text()[-3000:]
+    return folders
+
+
+def trace(run: Path) -> list[dict[str, str]]:
+    with (run / "trace.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def newest(run: Path) -> Checkpoint:
+    return read_checkpoint(run)
+
+
+def test_the_same_seed_gives_the_same_actions_losses_and_parameters(runs: list[Path]) -> None:
+    one, other = (trace(folder / "1") for folder in runs)
+    assert len(one) >= 12
+    assert one == other
+    assert len({row["loss"] for row in one}) == len(one), "the losses are numbers of training"
+    assert len({row["actions_crc32"] for row in one}) > len(one) // 2
+    first, second = (newest(folder / "1") for folder in runs)
+    assert first.arrays.keys() == second.arrays.keys()
+    for name, array in first.arrays.items():
+        assert array.tobytes() == second.arrays[name].tobytes(), name
+    assert first.meta["random"] == second.meta["random"]
+
+
+def test_another_seed_gives_another_run(runs: list[Path]) -> None:
+    one, other = trace(runs[0] / "1"), trace(runs[0] / "2")
+    assert all(a["loss"] != b["loss"] for a, b in zip(one, other, strict=True))
+    assert one[0]["actions_crc32"] != other[0]["actions_crc32"]
+
+
+def test_the_counts_are_honest_and_the_stop_condition_is_said(runs: list[Path]) -> None:
+    summary = json.loads((runs[0] / "out").read_text().splitlines()[0])
+    # Two blocks of one step can complete more than one batch.
+    assert summary["stop_reason"] == f"stop.updates: {summary['updates']} of 12"
+    assert 12 <= summary["updates"] < 15
+    assert summary["updates"] == len(trace(runs[0] / "1"))
+    assert summary["env_frames"] == summary["trained_frames"] + summary["discarded_frames"]
+    assert 0 < summary["trained_frames"] <= summary["updates"] * 5 * 3
+    assert summary["episodes"] > 0
+    assert summary["policy_lag_p50"] is not None
+
+
+@pytest.mark.parametrize(("key", "value"), [("actor.processes", 0), ("actor.environments", 300)])
+def test_what_does_not_fit_is_refused_with_the_numbers(
+    tmp_path: Path, backend: Backend, key: str, value: int
+) -> None:
+    overrides = [f"{key}={value}", "learner.inference.slots=512", "learner.deterministic=false"]
+    experiment = parse_experiment(EXPERIMENT, overrides)
+    with (
+        open_run_directory(tmp_path / "run", experiment) as directory,
+        pytest.raises(SeedbedError, match=rf"512 .*{value} {key}") as failure,
+    ):
+        OneThreadLearner(experiment, directory).play()
+    assert failure.value.code == ExitCode.CONFIG
