@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from services.common.spec import ArraySpec, EnvironmentSpec
 from services.learner.agents.protocol import ActInputs, Agent, Params
 from services.learner.backend.protocol import Backend
-from services.learner.ops.frame_stack import stack_step
+from services.learner.ops.frame_stack import stack_step, stack_unroll
 from services.learner.unroll import FIRST, Row
 
 
@@ -97,6 +97,8 @@ class InferenceStep:
         new_rows: dict[str, Any] = {}
         if self._context:
             observation, new_rows["frames"] = stack_step(rows["frames"], first, observation)
+        else:
+            observation = stack_unroll(observation[None], first[None], 1)[0]
         if self._agent.body.state_size:
             state = rows["state"]
         else:
