@@ -33,6 +33,9 @@ def run(args: argparse.Namespace) -> int:
         from services.learner.profiling import profile_on_signal
 
         learner = Learner(experiment, directory, args.listen)
+        if learner.finished():
+            print(json.dumps(learner.run()))
+            return 0
         on_stop_signals(lambda name: learner.stop(f"signal {name}"))
         profile_on_signal(learner.profiler)
         print(f"seedbed: listening on {learner.start()}", file=sys.stderr, flush=True)

@@ -74,6 +74,8 @@ def _train(experiment: Experiment, directory: RunDirectory) -> dict[str, object]
     from services.learner.profiling import profile_on_signal
 
     learner = Learner(experiment, directory, f"unix:{directory.socket}")
+    if learner.finished():
+        return learner.run()
     on_stop_signals(lambda name: learner.stop(f"signal {name}"))
     profile_on_signal(learner.profiler)
     address = learner.start()

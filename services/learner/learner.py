@@ -221,6 +221,16 @@ class Learner:
         if self._stop_reason is None:
             self._stop_reason = reason
 
+    def finished(self) -> bool:
+        """Whether the run that is resumed has met a stop condition already. Then it says so.
+
+        There is nothing to start: `run` ends at once.
+        """
+        reached = stop_reason(self.experiment.stop, self.counters, self.telemetry)
+        if reached is not None:
+            log.info("this run is finished (%s): to go on, raise that condition", reached)
+        return reached is not None
+
     def run(self) -> dict[str, Any]:
         """Watch the parts until the run is over, end them, and return the summary.
 
