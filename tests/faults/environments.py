@@ -1,0 +1,65 @@
+"""Environments that have bad days, for `environment.id: tests.faults.environments:NAME`."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+
+class Line(gymnasium.Env[Any, Any]):
+    """Episodes of ten steps, reward 1 each. `fault(t)` is called at each step."""
+
+    def __init__(self) -> None:
+        self.observation_space = Box(-1, 1, (3,), np.float32)
+        self.action_space = Discrete(2)
+        self.t = self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return self._see(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        self.steps += 1
+        self.fault()
+        return self._see(), self.reward(), self.t >= 10, False, {}
+
+    def fault(self) -> None:
+        """Nothing."""
+
+    def reward(self) -> float:
+        return 1.0
+
+    def _see(self) -> Any:
+        return np.array([self.t / 10, 1, 0], np.float32)
+
+
+class RaisesNowAndThen(Line):
+    """Once in a few hundred steps."""
+
+    def fault(self) -> None:
+        if random.random() < 0.003:
+            raise OSError("the simulator crashed")
+
+
+class RaisesAlways(Line):
+    """At every first step."""
+
+    def fault(self) -> None:
+        raise OSError("the simulator does not start")
+
+
+class Explodes(Line):
+    """After some hundred steps its rewards are finite, but their squares are not."""
+
+    def __init__(self, after: int = 500) -> None:
+        super().__init__()
+        self._after = after
+
+    def reward(self) -> float:
+        return 3e38 if self.steps > self._after else 1.0

@@ -1,0 +1,204 @@
+"""Bad days of real processes: real signals, real exit codes. Each test starts as few as it can."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from pathlib import Path
+
+import pytest
+
+from services.cli.status import ask_learner
+from services.common.exit_codes import HELP, ExitCode
+from services.learner.checkpoint import CheckpointStore
+from tests.faults.processes import START_S, Process, cluster, free_port, parent
+from tests.faults.wire import wait_for
+
+
+def check_end(process: Process, code: ExitCode, *words: str) -> None:
+    """The exit code, one line with the cause, one with what to do, and no traceback."""
+    assert process.wait() == code, process.said
+    cause, advice = process.last_lines()[-2:]
+    for word in words:
+        assert word in cause
+    assert advice == f"seedbed: exit code {int(code)} ({code.name}): {HELP[code]}"
+    assert "Traceback" not in process.said
+
+
+@pytest.mark.timeout(400)
+def test_a_run_that_is_killed_damaged_resumed_and_finished(tmp_path: Path) -> None:
+    with cluster(tmp_path) as it:
+        first = it.train()
+        it.trains(first)
+        wait_for(lambda: len(it.checkpoints()) == 2, "two checkpoints")
+
+        # Nobody else gets in, and is told who is there.
+        other = it.train()
+        check_end(other, ExitCode.RUN_DIRECTORY, f"process {first.pid}")
+
+        # An actor is killed: its episodes are counted, and another one takes its place.
+        actors = first.children()
+        assert len(actors) == 2
+        before = it.counters()
+        victim = min(actors)
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: len(first.children() - {victim}) == 2, "another actor", START_S)
+        wait_for(lambda: it.status()["numbers"]["sessions"] == 4, "its groups have joined", START_S)
+        after = it.trains(first)["counters"]
+        assert after["abandoned_episodes"] >= before["abandoned_episodes"] + 4
+        assert after["env_frames"] > before["env_frames"]
+        assert "signal SIGKILL; started again" in first.said
+
+        # Everything is killed at once: no actor outlives its learner.
+        actors = first.children()
+        first.send(signal.SIGKILL)
+        first.wait()
+        wait_for(lambda: not [pid for pid in actors if parent(pid)], "no orphans", 30)
+
+        # The newest checkpoint is damaged; the one before it is not.
+        older, newest = it.checkpoints()
+        frames = CheckpointStore(str(older.parent)).read(older.name).meta["counters"]["env_frames"]
+        newest.write_bytes(newest.read_bytes()[:-1000])
+        goal = it.counters()["env_frames"] + 500
+        second = it.train("--set", f"stop.env_frames={goal}")
+        assert second.wait() == 0, second.said
+        assert f"checkpoint {newest} is skipped" in second.said
+        assert f"resume: from {older}" in second.said
+        assert f"resumed at frame {frames}" in second.said
+        summary = second.summary()
+        assert goal <= summary["env_frames"]
+        assert summary["env_frames"] == summary["trained_frames"] + summary["discarded_frames"]
+        assert summary["stop_reason"].startswith("stop.env_frames")
+        assert summary["seconds"] > 0
+
+        # What is finished stays so, and says it.
+        third = it.train("--set", f"stop.env_frames={goal}")
+        assert third.wait() == 0, third.said
+        again = third.summary()
+        for name in ("env_frames", "trained_frames", "updates", "episodes"):
+            assert again[name] == summary[name]
+        assert again["stop_reason"].startswith("stop.env_frames")
+        assert "this run is finished" in third.said
+        assert not (it.run / "logs" / "evaluation.log").exists()
+
+
+@pytest.mark.timeout(400)
+def test_learner_and_actors_come_and_go(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    learner_arguments = ("--listen", address, "--run-dir", str(tmp_path / "run"))
+    with cluster(tmp_path) as it:
+
+        def actor(index: int) -> Process:
+            return it.start("actor", "--learner", address, "--index", str(index))
+
+        # Nobody is here: idle, and it says so.
+        learner = it.start("learner", *learner_arguments)
+        wait_for(lambda: "listening" in learner.said, f"it listens: {learner.said}", START_S)
+        idle = ask_learner(address)
+        assert idle["state"] == "waiting"
+        assert idle["waiting_for"]
+
+        # 0 -> 2 -> 0 -> 1
+        actors = [actor(1), actor(2)]
+        it.trains(learner)
+        wait_for(lambda: it.status()["numbers"]["sessions"] == 4, "both are here", START_S)
+        for one in actors:
+            one.send(signal.SIGTERM)
+        assert [one.wait(20) for one in actors] == [0, 0]
+        wait_for(
+            lambda: ask_learner(address)["waiting_for"] == "no actors are connected", "it says so"
+        )
+        learner.runs()
+        stays = actor(3)
+        before = it.trains(learner)["counters"]
+
+        # The learner is killed and comes back; its actor finds it by itself.
+        learner.send(signal.SIGKILL)
+        learner.wait()
+        newest = CheckpointStore(str(it.run / "checkpoints")).newest()
+        assert newest is not None
+        saved = newest.meta["counters"]
+        again = it.start("learner", *learner_arguments)
+        after = it.trains(again)["counters"]
+        assert f"resumed at frame {saved['env_frames']}" in again.said
+        assert after["env_frames"] > saved["env_frames"]
+        assert after["updates"] > saved["updates"]
+        assert after["seconds"] > saved["seconds"] > 0
+        assert after["env_frames"] - saved["env_frames"] < before["env_frames"]
+        stays.runs()
+
+        # A stopped learner saves, and is not the end of the experiment.
+        again.send(signal.SIGTERM)
+        assert again.wait() == 0, again.said
+        summary = again.summary()
+        assert summary["stop_reason"] == "signal SIGTERM"
+        last = CheckpointStore(str(it.run / "checkpoints")).newest()
+        assert last is not None
+        assert last.meta["counters"]["env_frames"] == summary["env_frames"]
+        assert summary["env_frames"] == summary["trained_frames"] + summary["discarded_frames"]
+        stays.runs()
+        stays.send(signal.SIGTERM)
+        assert stays.wait(20) == 0
+
+
+@pytest.mark.timeout(300)
+def test_an_environment_that_raises_now_and_then_and_sigterm(tmp_path: Path) -> None:
+    with cluster(
+        tmp_path,
+        "environment.id=tests.faults.environments:RaisesNowAndThen",
+        "actor.max_environment_failures=1000",
+        "actor.processes=1",
+    ) as it:
+        train = it.train()
+        log = it.run / "logs" / "actor-0.log"
+        it.trains(train)
+        wait_for(lambda: log.read_text().count("the simulator crashed") > 3, "it crashes", START_S)
+        status = it.trains(train)
+        assert status["counters"]["abandoned_episodes"] > 0
+        actors = train.children()
+        train.send(signal.SIGTERM)
+        assert train.wait() == 0, train.said
+        summary = train.summary()
+        assert summary["mean_return"] == 10, "what was cut is no episode"
+        assert summary["stop_reason"] == "signal SIGTERM"
+        assert not [pid for pid in actors if parent(pid)]
+        assert it.checkpoints()
+
+
+@pytest.mark.timeout(300)
+def test_an_environment_that_always_raises(tmp_path: Path) -> None:
+    with cluster(
+        tmp_path,
+        "environment.id=tests.faults.environments:RaisesAlways",
+        "actor.max_environment_failures=3",
+    ) as it:
+        check_end(it.train(), ExitCode.ENVIRONMENT, "actor-", ".log")
+        log = (it.run / "logs" / "actor-0.log").read_text()
+        assert "3 failures of environments within ten minutes" in log
+
+
+@pytest.mark.timeout(300)
+def test_a_full_disk(tmp_path: Path) -> None:
+    """Checkpoints are of 2 MB; no file may be."""
+    with cluster(
+        tmp_path,
+        "learner.network_options.units=[400,400]",
+        "learner.checkpoint.max_failures=3",
+        "actor.processes=1",
+    ) as it:
+        train = it.train(file_bytes=1_000_000)
+        check_end(train, ExitCode.CHECKPOINT_WRITE, "File too large", "free or enlarge the volume")
+        assert "checkpoint not written (2 of 2 failures in a row allowed)" in train.said
+        assert it.counters()["updates"] > 0
+        # Nothing is left lying around, and nothing pretends to be whole.
+        assert not list((it.run / "checkpoints").iterdir())
+        assert it.status()["checkpoint"]["failed"] >= 3
+
+
+@pytest.mark.timeout(120)
+def test_a_port_that_is_taken(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken, cluster(tmp_path) as it:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        learner = it.start("learner", "--listen", address, "--run-dir", str(it.run))
+        check_end(learner, ExitCode.BIND, address)
