@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Sequence
 from typing import Any
 
@@ -69,12 +70,26 @@ def aio_server(interceptors: Sequence[grpc.aio.ServerInterceptor] = ()) -> grpc.
     return grpc.aio.server(options=_SERVER, interceptors=list(interceptors))
 
 
+def _answers(path: str) -> bool:
+    """Whether a process listens on a unix socket; one that was killed leaves the path behind."""
+    with socket.socket(socket.AF_UNIX) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path.removeprefix("//"))
+        except OSError:
+            return False
+        return True
+
+
 def bind(server: grpc.aio.Server, address: str) -> str:
     """Listen on `host:port` (port 0: any) or `unix:PATH`; return the address to connect to.
 
     Raises:
         SeedbedError: BIND, naming the address.
     """
+    if address.startswith("unix:") and _answers(address.removeprefix("unix:")):
+        # gRPC would take the path away from whoever listens there, without a word.
+        raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: another process does")
     try:
         port = server.add_insecure_port(address)
     except RuntimeError as error:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from services.actor.group import GroupRunner
 from services.actor.metrics import ActorMetrics
 from services.common import rpc
+from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import EnvironmentSpec, Frame
 from services.learner.servicer import ERROR_KEY
 from services.wire import inference_pb2 as wire
@@ -407,8 +408,6 @@ def test_a_learner_that_comes_back_finds_its_actors(bare: Any, tmp_path: Path) -
 
 
 def test_an_actor_without_a_learner_gives_up_and_says_so() -> None:
-    from services.common.exit_codes import ExitCode, SeedbedError
-
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     actor = Actor(address, connect_s=0.3)
@@ -420,8 +419,6 @@ def test_an_actor_without_a_learner_gives_up_and_says_so() -> None:
 
 
 def test_a_refused_actor_leaves_at_once(bare: Any) -> None:
-    from services.common.exit_codes import ExitCode, SeedbedError
-
     with bare("learner.inference.max_batch_environments=2") as learner:
         actor = Actor(learner.address)
         actor.thread.join(30)

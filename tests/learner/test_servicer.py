@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import socket
@@ -16,6 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from services.common import rpc
+from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from services.learner.unroll import FIRST, TERMINATED
 from services.wire import inference_pb2 as wire
@@ -455,13 +457,35 @@ class _HoldTraining:
 
 
 def test_a_taken_port_is_named(bare: Any) -> None:
-    from services.common.exit_codes import ExitCode, SeedbedError
-
     with socket.create_server(("127.0.0.1", 0)) as taken:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(SeedbedError, match=address) as error, bare(listen=address):
             pass
     assert error.value.code == ExitCode.BIND
+
+
+def test_a_unix_socket_is_not_taken_from_who_listens(tmp_path: Path) -> None:
+    """gRPC alone would unlink it. What a killed process left behind is no obstacle."""
+    path = tmp_path / "x.sock"
+
+    async def listen() -> None:
+        first, second, third = (rpc.aio_server() for _ in range(3))
+        rpc.bind(first, f"unix:{path}")
+        await first.start()
+        with pytest.raises(SeedbedError, match="another process does") as error:
+            rpc.bind(second, f"unix:{path}")
+        assert error.value.code == ExitCode.BIND
+        await first.stop(None)
+        await second.stop(None)
+        with socket.socket(socket.AF_UNIX) as killed:
+            path.unlink(missing_ok=True)
+            killed.bind(str(path))
+        assert path.exists()
+        rpc.bind(third, f"unix:{path}")
+        await third.start()
+        await third.stop(None)
+
+    asyncio.run(listen())
 
 
 def test_pings_of_idle_clients_are_not_punished() -> None:
