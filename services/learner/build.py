@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import random
+from typing import Any
 
 import keras
 import numpy as np
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from services.common.config.schema import Experiment
 from services.common.exit_codes import ExitCode, SeedbedError
@@ -25,29 +27,11 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
         SeedbedError: the agent, the network or their options are wrong, or do not fit the
             environment.
     """
-    learner = experiment.learner
-    if ":" in experiment.agent:
-        agent_class = load_class(experiment.agent, "agent")
-        options = experiment.agent_options
-        try:
-            options = agent_class.Options.model_validate(options)
-        except ValidationError as error:
-            lines = [
-                f"agent_options.{'.'.join(map(str, item['loc']))}: {item['msg']}"
-                for item in error.errors(include_url=False)
-            ]
-            raise SeedbedError(ExitCode.CONFIG, "\n".join(lines)) from error
-    elif experiment.agent in AGENTS:
-        agent_class = AGENTS[experiment.agent]
-        options = getattr(experiment, experiment.agent)
-    else:
-        raise SeedbedError(
-            ExitCode.CONFIG,
-            f"agent {experiment.agent!r} is unknown: one of {sorted(AGENTS)}, or module:Class",
-        )
+    agent_class, options = _agent_class(experiment)
     # Not keras.utils.set_random_seed: it imports TensorFlow wherever it is installed.
     random.seed(experiment.seed)
     np.random.seed(experiment.seed)
+    learner = experiment.learner
     body = make_body(
         learner.network,
         learner.network_options,
@@ -58,6 +42,34 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
     )
     agent: Agent = agent_class(options, body, spec.actions)
     return agent
+
+
+def _agent_class(experiment: Experiment) -> tuple[Any, BaseModel]:
+    """The class of `agent` and its validated options."""
+    name = experiment.agent
+    if name in AGENTS:
+        return AGENTS[name], getattr(experiment, name)
+    if ":" not in name:
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"agent {name!r} is unknown: one of {sorted(AGENTS)}, or module:Class",
+        )
+    agent_class = load_class(name, "agent")
+    options = getattr(agent_class, "Options", None)
+    if not (inspect.isclass(options) and issubclass(options, BaseModel)):
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"agent {name!r} has no Options, a pydantic model of its hyperparameters",
+        )
+    try:
+        return agent_class, options.model_validate(experiment.agent_options)
+    except ValidationError as error:
+        lines = [
+            f"agent_options.{'.'.join(map(str, item['loc']))}: {item['msg']}, given "
+            f"{item['input']!r}"
+            for item in error.errors(include_url=False)
+        ]
+        raise SeedbedError(ExitCode.CONFIG, "\n".join(lines)) from error
 
 
 def build_optimizer(

@@ -27,7 +27,7 @@ from services.learner.backend.protocol import (
     Rows,
     Tensor,
 )
-from services.learner.backend.state import checked, named_variables
+from services.learner.backend.state import checked, kept_in_checkpoints, named_variables
 
 
 class JaxBackend:
@@ -131,7 +131,8 @@ class JaxTrainer:
         max_gradient_norm: float,
     ) -> None:
         optimizer.build(model.trainable_variables)
-        self._names, self._optimizer_names = named_variables(model, optimizer)
+        self._names, self._slot_names = named_variables(model, optimizer)
+        self._kept = kept_in_checkpoints(self._slot_names)
         self._params: Params = [v.value for v in model.trainable_variables]
         # A copy, since donated arrays are gone after a step and the optimizer keeps these.
         self._slots = [jnp.array(v.value, copy=True) for v in optimizer.variables]
@@ -158,16 +159,18 @@ class JaxTrainer:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """See the protocol."""
-        names = [*self._names, *self._optimizer_names]
-        arrays = [*self._params, *self._slots]
-        return {name: np.array(array) for name, array in zip(names, arrays, strict=True)}
+        arrays = dict(zip(self._names, self._params, strict=True))
+        arrays |= {self._slot_names[i]: self._slots[i] for i in self._kept}
+        return {name: np.array(array) for name, array in arrays.items()}
 
     def load(self, state: Mapping[str, NDArray[Any]], optimizer: bool = True) -> None:
         """See the protocol."""
         params = checked(self._names, self._params, state, "model/")
         if optimizer:
-            slots = checked(self._optimizer_names, self._slots, state, "optimizer/")
-            self._slots = [jnp.array(array, copy=True) for array in slots]
+            names = [self._slot_names[i] for i in self._kept]
+            slots = checked(names, [self._slots[i] for i in self._kept], state, "optimizer/")
+            for i, array in zip(self._kept, slots, strict=True):
+                self._slots[i] = jnp.array(array, copy=True)
         self._params = [jnp.array(array, copy=True) for array in params]
 
 

@@ -11,6 +11,15 @@ from numpy.typing import NDArray
 
 from services.common.exit_codes import ExitCode, SeedbedError
 
+# Keras keeps a constant learning rate as a variable. It is a setting: a run that resumes with
+# another one shall use it.
+SETTINGS = frozenset({"optimizer/learning_rate"})
+
+
+def kept_in_checkpoints(optimizer_names: list[str]) -> list[int]:
+    """The indices of the optimizer's variables that are state."""
+    return [i for i, name in enumerate(optimizer_names) if name not in SETTINGS]
+
 
 def named_variables(
     model: keras.Model, optimizer: keras.optimizers.Optimizer
@@ -35,7 +44,7 @@ def checked(
     """The arrays of `names` out of `state`, which must have exactly them below `prefix`, with
     the shapes and dtypes of the arrays `like`.
     """
-    given = {name for name in state if name.startswith(prefix)}
+    given = {name for name in state if name.startswith(prefix)} - SETTINGS
     missing, extra = sorted(set(names) - given), sorted(given - set(names))
     if missing or extra:
         raise SeedbedError(

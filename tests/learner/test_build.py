@@ -1,0 +1,125 @@
+"""From an experiment to its agent and optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.common.config.load import parse_experiment
+from services.common.config.schema import Experiment
+from services.common.exit_codes import ExitCode, SeedbedError
+from services.common.spec import ArraySpec, EnvironmentSpec
+from services.learner.agents.vtrace.agent import VtraceAgent
+from services.learner.build import build_agent, build_optimizer
+
+pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
+
+SPEC = EnvironmentSpec("x", ArraySpec((4,), "float32"), 3, 2)
+
+
+class OwnOptions(BaseModel):
+    """The hyperparameters of a user's agent."""
+
+    model_config = ConfigDict(extra="forbid")
+    temperature: float = Field(1.0, gt=0)
+
+
+class OwnAgent(VtraceAgent):
+    """A user's agent."""
+
+    Options = OwnOptions
+
+
+def experiment(text: str = "") -> Experiment:
+    base = "name: a\nenvironment: {id: x}\n"
+    return parse_experiment(base + (text or "learner: {network: mlp}"))
+
+
+def weights(agent: Any) -> list[Any]:
+    return [v.numpy() for v in agent.model.trainable_variables]
+
+
+def test_the_seed_decides_the_weights() -> None:
+    one, same = (weights(build_agent(experiment(), SPEC)) for _ in range(2))
+    other = weights(build_agent(experiment("seed: 2\nlearner: {network: mlp}"), SPEC))
+    for a, b in zip(one, same, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    for kernel in (w for w in one if w.ndim == 2):  # Glorot & Bengio 2010
+        limit = np.sqrt(6 / sum(kernel.shape))
+        assert 0.5 * limit < np.abs(kernel).max() <= limit
+
+
+def test_vtrace_is_built_with_its_options() -> None:
+    agent: Any = build_agent(
+        experiment("learner: {network: mlp, lstm_units: 6}\nvtrace: {discount: 0.5}"), SPEC
+    )
+    assert agent.options.discount == 0.5
+    assert agent.body.state_size == 12
+    assert agent.behaviour["logits"].shape == (3,)
+
+
+def test_an_agent_of_the_users() -> None:
+    text = "learner: {{network: mlp}}\nagent: {0}:OwnAgent\nagent_options: {{temperature: {1}}}"
+    agent: Any = build_agent(experiment(text.format(__name__, 2)), SPEC)
+    assert agent.options.temperature == 2
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "says"),
+    [
+        ("a3c", "{}", r"agent 'a3c' is unknown: one of \['vtrace'\]"),
+        ("nowhere:Agent", "{}", r"agent 'nowhere:Agent' cannot be loaded"),
+        (f"{__name__}:Absent", "{}", r"Absent"),
+        (f"{__name__}:OwnAgent", "{temperature: 0}", r"agent_options.temperature: .*greater"),
+        (f"{__name__}:OwnAgent", "{heat: 1}", r"agent_options.heat"),
+        (f"{__name__}:SPEC", "{}", r"agent .*SPEC.* has no Options"),
+    ],
+)
+def test_agents_that_are_refused(agent: str, options: str, says: str) -> None:
+    text = f"learner: {{network: mlp}}\nagent: {agent}\nagent_options: {options}"
+    with pytest.raises(SeedbedError, match=says) as error:
+        build_agent(experiment(text), SPEC)
+    assert error.value.code is ExitCode.CONFIG
+
+
+def rates(optimizer: keras.optimizers.Optimizer, updates: list[int]) -> list[float]:
+    found = []
+    for update in updates:
+        optimizer.iterations.assign(update)
+        found.append(float(optimizer.learning_rate))
+    return found
+
+
+def test_schedules() -> None:
+    linear = experiment(
+        "learner: {network: mlp, optimizer: {learning_rate: 0.1, schedule: linear, "
+        "final_learning_rate: 0.02, decay_env_frames: 1000}}"
+    )
+    optimizer = build_optimizer(linear, env_frames_per_update=10)
+    assert rates(optimizer, [0, 50, 100, 500]) == pytest.approx([0.1, 0.06, 0.02, 0.02])
+    constant = experiment("learner: {network: mlp, optimizer: {learning_rate: 0.1}}")
+    assert rates(build_optimizer(constant, 10), [0, 500]) == pytest.approx([0.1, 0.1])
+
+
+def test_every_optimizer_setting_arrives() -> None:
+    adam = build_optimizer(
+        experiment("learner: {network: mlp, optimizer: {beta_1: 0.5, beta_2: 0.6, epsilon: 0.25}}"),
+        1,
+    )
+    assert isinstance(adam, keras.optimizers.Adam)
+    assert (adam.beta_1, adam.beta_2, adam.epsilon) == (0.5, 0.6, 0.25)
+    rmsprop = build_optimizer(
+        experiment(
+            "learner: {network: mlp, optimizer: {name: rmsprop, decay: 0.7, momentum: 0.1, "
+            "epsilon: 0.25}}"
+        ),
+        1,
+    )
+    assert isinstance(rmsprop, keras.optimizers.RMSprop)
+    assert (rmsprop.rho, rmsprop.momentum, rmsprop.epsilon) == (0.7, 0.1, 0.25)
+    assert not rmsprop.centered
