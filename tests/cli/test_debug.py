@@ -46,11 +46,12 @@ def dump(tmp_path: Path, text: str, *words: str) -> dict[str, np.ndarray]:
         return dict(file)
 
 
-@pytest.mark.backends
 @pytest.mark.parametrize(
     ("text", "rows", "stack", "columns", "shape"),
-    [(VECTOR, 31, 2, 6, (4,)), (IMAGE, 11, 4, 4, (84, 84, 1))],
-    ids=["vector", "image"],
+    [
+        pytest.param(VECTOR, 31, 2, 6, (4,), id="vector", marks=pytest.mark.backends),
+        pytest.param(IMAGE, 11, 4, 4, (84, 84, 1), id="image"),
+    ],
 )
 def test_the_arrays_are_one_training_batch(
     tmp_path: Path,

@@ -18,11 +18,11 @@ from services.learner.checkpoint import Checkpoint
 from services.learner.deterministic import OneThreadLearner
 from services.learner.run_directory import open_run_directory, read_checkpoint
 
-pytestmark = pytest.mark.backends
+pytestmark = [pytest.mark.backends, pytest.mark.timeout(300)]
 
 ROOT = Path(__file__).parents[2]
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
-TIMEOUT_S = 110
+TIMEOUT_S = 240  # each takes about ten seconds of CPU
 
 # Recurrent, stacked, two actors of two groups, and batches that are cut across blocks.
 EXPERIMENT = f"""
