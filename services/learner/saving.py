@@ -8,10 +8,11 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 from services.common.config.schema import Checkpoint as CheckpointSettings
-from services.common.exit_codes import SeedbedError
+from services.common.exit_codes import ExitCode, SeedbedError
 from services.learner.checkpoint import CheckpointStore, SavedCheckpoint
 from services.learner.telemetry import Telemetry
 
@@ -60,7 +61,7 @@ class Saver:
         """Take the next step of what is under way. Main thread; never waits.
 
         Raises:
-            SeedbedError: CHECKPOINT_WRITE, after `max_failures` in a row.
+            SeedbedError: CHECKPOINT_WRITE, after `max_failures` in a row; DIVERGED.
         """
         if self._writing is not None:
             if self._writing.done():
@@ -79,12 +80,23 @@ class Saver:
             self._asked = (request_state(), meta)
 
     def _write(self, arrays: Arrays, meta: dict[str, Any]) -> SavedCheckpoint:
+        for name, array in arrays.items():
+            if array.dtype.kind == "f" and not np.isfinite(array).all():
+                # A step may do this behind a finite loss; the next loss would tell.
+                raise SeedbedError(
+                    ExitCode.DIVERGED,
+                    f"{name} holds NaN or infinite numbers at update "
+                    f"{meta['counters']['updates']} and is not saved: lower "
+                    "learner.optimizer.learning_rate; the newest checkpoint is from before",
+                )
         return self.store.save(arrays, meta, meta["counters"]["updates"])
 
     def _outcome(self, writing: Future[SavedCheckpoint]) -> None:
         try:
             saved = writing.result()
         except SeedbedError as error:
+            if error.code is ExitCode.DIVERGED:
+                raise
             self._failures += 1
             self._telemetry.on_checkpoint(0.0, 0, ok=False)
             if self._failures >= self._settings.max_failures:
@@ -101,7 +113,7 @@ class Saver:
         """Write the last one and wait for it. `finished` is the stop condition that was met.
 
         Raises:
-            SeedbedError: CHECKPOINT_WRITE.
+            SeedbedError: CHECKPOINT_WRITE, DIVERGED.
         """
         if self._writing is not None:
             try:

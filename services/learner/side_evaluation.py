@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from services.common.config import Experiment
+from services.common.exit_codes import SeedbedError
 from services.learner.run_directory import RunDirectory
 from services.learner.saving import Saver
 from services.learner.telemetry import Telemetry
@@ -127,8 +128,13 @@ class SideEvaluation:
         log.info("evaluation of %s: mean %.4g over %d episodes", self._checkpoint, mean,
                  result["episodes"])  # fmt: skip
         if self.best is None or mean > self.best:
+            try:
+                saver.store.save_best(self._checkpoint)
+            except SeedbedError as error:  # the run goes on, and so may a better one
+                log.error("%s is the best so far, but could not be kept: %s",
+                          self._checkpoint, error)  # fmt: skip
+                return
             self.best = mean
-            saver.store.save_best(self._checkpoint)
             log.info("%s is the best so far", self._checkpoint)
 
 

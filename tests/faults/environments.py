@@ -55,9 +55,9 @@ class RaisesAlways(Line):
 
 
 class Explodes(Line):
-    """After some hundred steps its rewards are finite, but their squares are not."""
+    """After a while its rewards are finite, but their squares are not."""
 
-    def __init__(self, after: int = 500) -> None:
+    def __init__(self, after: int = 150) -> None:
         super().__init__()
         self._after = after
 

@@ -50,6 +50,11 @@ def test_a_run_that_is_killed_damaged_resumed_and_finished(tmp_path: Path) -> No
         assert after["env_frames"] > before["env_frames"]
         assert "signal SIGKILL; started again" in first.said
 
+        # So it is when someone stops one, which leaves with exit code 0.
+        victim = max(first.children())
+        os.kill(victim, signal.SIGTERM)
+        wait_for(lambda: len(first.children() - {victim}) == 2, "another actor", START_S)
+
         # Everything is killed at once: no actor outlives its learner.
         actors = first.children()
         first.send(signal.SIGKILL)

@@ -1,0 +1,296 @@
+"""Bad days of a learner with a real model, in this process: its parts, not its signals."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from services.actor.environments import make_group
+from services.actor.group import GroupRunner
+from services.actor.metrics import ActorMetrics
+from services.common.config import Experiment, parse_experiment
+from services.common.exit_codes import ExitCode, SeedbedError
+from services.learner.learner import Learner
+from services.learner.run_directory import open_run_directory
+from tests.faults.null_model import null_learner
+from tests.faults.processes import EXPERIMENT, START_S
+from tests.faults.wire import stream, wait_for
+
+BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
+ENVIRONMENTS = "tests.faults.environments"
+
+
+def experiment(*overrides: str) -> Experiment:
+    quiet = ("logging.interval_s=1000", f"learner.backend={BACKEND}")
+    line = f"environment.id={ENVIRONMENTS}:Line"
+    return parse_experiment(EXPERIMENT, [*quiet, line, *overrides])
+
+
+class Run:
+    """A started learner with an actor's two groups.
+
+    Attributes:
+        ended: set when `run` is over; then there is `summary` or `failure`.
+    """
+
+    def __init__(self, learner: Learner) -> None:
+        self.learner = learner
+        self.ended = threading.Event()
+        self.summary: dict[str, Any] = {}
+        self.failure: SeedbedError | None = None
+        address = learner.start()
+        self._threads = [
+            threading.Thread(target=self._watch, daemon=True),
+            threading.Thread(target=asyncio.run, args=(self._play(address),), daemon=True),
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def _watch(self) -> None:
+        try:
+            self.summary = self.learner.run()
+        except SeedbedError as error:
+            self.failure = error
+        self.ended.set()
+
+    async def _play(self, address: str) -> None:
+        config = self.learner.experiment
+        e = config.actor.environments
+
+        def runner(group: int) -> GroupRunner:
+            seeds = list(range(10 * group, 10 * group + e))
+            make = partial(make_group, config.environment, e, 1, seeds, max_failures=10)
+            return GroupRunner(make, address, f"test/{group}", 60, 60, ActorMetrics())
+
+        runners = [asyncio.create_task(runner(group).run()) for group in range(2)]
+        while not self.ended.is_set():
+            await asyncio.wait(runners, timeout=0.1)
+        for task in runners:
+            task.cancel()
+        await asyncio.gather(*runners, return_exceptions=True)
+
+    def trains(self, updates: int = 5) -> None:
+        goal = self.learner.counters.updates + updates
+        wait_for(
+            lambda: self.ended.is_set() or self.learner.counters.updates >= goal, "updates", START_S
+        )
+        assert not self.ended.is_set(), self.failure or self.summary
+
+    def end(self) -> None:
+        assert self.ended.wait(START_S), "it does not end"
+        for thread in self._threads:
+            thread.join(START_S)
+            assert not thread.is_alive()
+
+
+@contextmanager
+def running(path: Path, *overrides: str) -> Iterator[Run]:
+    config = experiment(*overrides)
+    with open_run_directory(path / "run", config) as directory:
+        run = Run(Learner(config, directory, f"unix:{directory.socket}"))
+        try:
+            yield run
+        finally:
+            run.learner.stop("the test is over")
+            run.end()
+
+
+def test_a_loss_that_is_infinite_ends_the_run_and_spares_the_checkpoint(tmp_path: Path) -> None:
+    overrides = (f"environment.id={ENVIRONMENTS}:Explodes", "learner.checkpoint.every_s=0.05")
+    with running(tmp_path, *overrides) as run:
+        assert run.ended.wait(START_S)
+        assert run.failure is not None
+        assert run.failure.code == ExitCode.DIVERGED
+        assert "learner.optimizer.learning_rate" in str(run.failure)
+        store = run.learner.run_directory.store
+        newest = store.newest()
+        assert newest is not None
+        assert 0 < newest.updates <= run.learner.counters.updates
+        assert all(np.isfinite(array).all() for array in newest.arrays.values())
+
+
+def test_parameters_that_are_infinite_are_not_saved(tmp_path: Path) -> None:
+    """A step may leave them behind a finite loss; the next loss would tell, but a save may come."""
+    with running(tmp_path, "learner.checkpoint.every_s=1000") as run:
+        run.trains()
+        run.learner.saver.request()
+        store = run.learner.run_directory.store
+        wait_for(store.newest, "a checkpoint")
+        before = store.newest()
+        assert before is not None
+        built = run.learner.model.built(0)
+        assert built is not None
+        state = built.trainer.state
+
+        def bad() -> dict[str, Any]:
+            return {name: np.full_like(array, np.inf) for name, array in state().items()}
+
+        built.trainer.state = bad  # type: ignore[method-assign]
+        run.learner.saver.request()
+        assert run.ended.wait(START_S)
+        assert run.failure is not None
+        assert run.failure.code == ExitCode.DIVERGED
+        assert "model/" in str(run.failure) or "optimizer/" in str(run.failure)
+        after = store.newest()
+        assert after is not None
+        assert after.updates == before.updates
+
+
+def test_a_disk_that_is_full_for_a_while(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    with running(
+        tmp_path, "learner.checkpoint.every_s=0.1", "learner.checkpoint.max_failures=1000"
+    ) as run:
+        folder = Path(run.learner.run_directory.store.directory)
+        telemetry = run.learner.telemetry
+        wait_for(lambda: telemetry.checkpoints > 1, "checkpoints", START_S)
+        folder.rename(tmp_path / "aside")
+        folder.write_text("the directory's place is taken, so nothing can be written")
+        wait_for(lambda: telemetry.checkpoint_failures > 2, "failures", START_S)
+        run.trains()
+        folder.unlink()
+        (tmp_path / "aside").rename(folder)
+        written = telemetry.checkpoints
+        wait_for(lambda: telemetry.checkpoints > written + 1, "it recovers", START_S)
+        assert run.learner.saver._failures == 0
+        assert "checkpoint not written (1 of 999 failures in a row allowed)" in caplog.text
+
+
+STOPS = {
+    "updates": ("stop.updates=12", "stop.updates: "),
+    "mean_return": ("stop.mean_return=9.5", "stop.mean_return: 10 over 100 episodes, wanted 9.5"),
+}
+
+
+@pytest.mark.parametrize("condition", STOPS)
+def test_stop_conditions_of_training(condition: str, tmp_path: Path) -> None:
+    override, reason = STOPS[condition]
+    with running(tmp_path, override) as run:
+        assert run.ended.wait(START_S)
+        assert run.failure is None
+        assert run.summary["stop_reason"].startswith(reason)
+        newest = run.learner.run_directory.store.newest()
+        assert newest is not None
+        assert newest.meta["finished"] == run.summary["stop_reason"]
+        assert newest.meta["counters"]["env_frames"] == run.summary["env_frames"]
+        if condition == "updates":
+            assert 12 <= run.summary["updates"] < 40
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("stop.seconds=0.3", "stop.seconds: "),
+        ("stop.env_frames=30", "stop.env_frames: 30"),
+        # Ten thousand dollars a second, nearly: what nobody trains on costs as much.
+        ("stop.dollars=1", "stop.dollars: "),
+    ],
+)
+def test_stop_conditions_of_time_frames_and_money(
+    override: str, reason: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    costs = ("cost.cpu_hour=1e6", "cost.cpus=36", "logging.interval_s=0.05")
+    with null_learner(tmp_path, monkeypatch, override, *costs) as learner:
+        if "frames" in override:
+            with stream(learner.address, 3) as actor:
+                actor.play(11)
+        assert learner.ended.wait(30)
+        assert learner.summary is not None
+        assert learner.summary["stop_reason"].startswith(reason)
+        if "dollars" in override:
+            assert 1 <= learner.summary["dollars"] < 36e6 / 3600 * learner.summary["seconds"] * 2
+
+
+def test_a_part_that_raises_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*_: Any) -> None:
+        raise KeyError("a defect")
+
+    with (
+        null_learner(tmp_path, monkeypatch, may_fail=True) as learner,
+        stream(learner.address) as actor,
+    ):
+        actor.play()
+        monkeypatch.setattr(learner.policy, "run", broken)
+        with pytest.raises(Exception, match="UNAVAILABLE"):
+            actor.play()
+        assert learner.ended.wait(30)
+    assert isinstance(learner.failure, SeedbedError)
+    assert learner.failure.code == ExitCode.THREAD_FAILED
+    assert "thread inference failed: KeyError: 'a defect'" in str(learner.failure)
+    assert "Traceback" in caplog.text, "a defect has its traceback in the log"
+
+
+def test_a_part_that_is_stuck_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit = "learner.stuck_timeout_s=0.3"
+    with (
+        null_learner(tmp_path, monkeypatch, limit, may_fail=True) as learner,
+        stream(learner.address) as actor,
+    ):
+        actor.play()
+        threading.Event().wait(0.5)  # nobody sends: nothing is stuck
+        assert learner.threads.failure is None
+        learner.policy.gate.clear()
+        with pytest.raises(Exception, match="UNAVAILABLE"):
+            actor.play()
+        learner.policy.gate.set()
+        assert learner.ended.wait(30)
+    assert isinstance(learner.failure, SeedbedError)
+    assert learner.failure.code == ExitCode.THREAD_STUCK
+    assert "inference has worked on one batch for" in str(learner.failure)
+    assert "learner.stuck_timeout_s is 0.3" in str(learner.failure)
+
+
+def test_a_best_checkpoint_that_cannot_be_kept_ends_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    with (
+        null_learner(tmp_path, monkeypatch) as learner,
+        stream(learner.address) as actor,
+    ):
+        actor.play()
+        evaluation = learner.evaluation
+        evaluation._checkpoint = "checkpoint-000000000001.safetensors"  # deleted meanwhile
+        evaluation._output = io.BytesIO(b'{"mean": 1.5, "episodes": 3}')
+        evaluation._log = io.BytesIO()
+        evaluation._process = subprocess.Popen(["true"])  # as if it had evaluated
+        wait_for(lambda: learner.telemetry.evaluations, "its result is taken")
+        actor.play()
+    assert "could not be kept" in caplog.text
+    assert evaluation.best is None
+
+
+def test_resumed_frames_are_conserved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What was under way at a checkpoint is discarded when it is resumed, not lost to the sums."""
+    with null_learner(tmp_path, monkeypatch) as learner:
+        with stream(learner.address, 3) as actor:
+            actor.play(11)
+            learner.saver.request()
+            wait_for(lambda: learner.telemetry.checkpoints, "a checkpoint")
+        newest = learner.run_directory.store.newest()
+        assert newest is not None
+    saved = newest.meta["counters"]
+    under_way = saved["env_frames"] - saved["trained_frames"] - saved["discarded_frames"]
+    assert under_way > 0
+    for later in (tmp_path / "run" / "checkpoints").iterdir():
+        if later.name != Path(newest.path).name:
+            later.unlink()  # as after kill -9
+    with null_learner(tmp_path, monkeypatch) as learner:
+        counters = learner.counters
+        assert counters.env_frames == saved["env_frames"]
+        assert counters.env_frames == counters.trained_frames + counters.discarded_frames
+        with stream(learner.address, 3) as actor:
+            actor.play(11)
+    assert counters.env_frames == saved["env_frames"] + 30
+    assert counters.env_frames == counters.trained_frames + counters.discarded_frames
