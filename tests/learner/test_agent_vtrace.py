@@ -250,11 +250,11 @@ def test_sampling_follows_the_policy() -> None:
 
 
 def test_sampling_stays_inside() -> None:
-    """At both ends of [0, 1), with impossible actions at both ends, nothing falls outside."""
+    """At both ends of [0, 1], and never the first action, which is impossible here."""
     rng = np.random.default_rng(0)
     logits = rng.normal(size=(2000, 18), scale=3).astype(np.float32)
     logits[:, 0] = -1e9
-    for uniform in (0.0, np.nextafter(np.float32(1), np.float32(0))):
+    for uniform in (0.0, np.nextafter(np.float32(1), np.float32(0)), 1.0):
         u = np.full(2000, uniform, np.float32)
         actions = ops.convert_to_numpy(
             sample(ops.convert_to_tensor(logits), ops.convert_to_tensor(u))

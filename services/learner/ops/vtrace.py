@@ -60,7 +60,7 @@ def vtrace_returns(
     """
     _same_shape(log_rho, discount_t, reward_t, value_tm1, value_t, mask)
     log_rho, value_tm1, value_t = (
-        ops.stop_gradient(ops.cast(x, "float32")) for x in (log_rho, value_tm1, value_t)
+        ops.cast(array, "float32") for array in (log_rho, value_tm1, value_t)
     )
     rho = ops.exp(log_rho)
     gamma = discount_t * mask

@@ -88,8 +88,8 @@ def sample(logits: Tensor, uniform: Tensor) -> Tensor:
     the cumulative distribution.
     """
     cumulative = ops.cumsum(ops.softmax(logits, axis=-1), axis=-1)  # [N, A]
-    # The last sum is 1 but for rounding: measured against it, no number falls behind the end ...
+    # The last sum is 1 but for rounding: measured against it, nothing below 1 falls behind the end.
     point = ops.expand_dims(uniform, -1) * cumulative[:, -1:]
     action = ops.sum(ops.cast(point >= cumulative, "int32"), axis=-1)
-    # ... but for the product's own rounding.
+    # A number that became 1 when it was rounded to float32 would.
     return ops.minimum(action, logits.shape[-1] - 1)
