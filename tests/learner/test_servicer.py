@@ -430,17 +430,18 @@ def test_frames_are_conserved_to_the_end(bare: Any) -> None:
         for actor, environments in zip(streams, (3, 5, 2), strict=True):
             actor.greet(environments)
         hold = _HoldTraining(learner)
-        for _ in range(6):  # blocks of 3 + 5 + 2 columns: two batches of 4, and two columns
+        for _ in range(10):  # twice blocks of 3 + 5 + 2 columns: five batches of 4
             for actor in streams:
                 actor.play()
-        wait_for(lambda: learner.prefetch.ready.full(), "a batch waits for training")
+        busy = learner.telemetry.busy["prefetch"]
+        wait_for(lambda: busy.state[0] == "blocked", "a batch in the hands of prefetch")
         learner.stop("enough")
         hold.release()
         assert learner.ended.wait(30)
         for actor in streams:
             actor.close()
         counters = learner.counters
-        assert counters.env_frames == 5 * 10
+        assert counters.env_frames == 9 * 10
         assert counters.trained_frames + counters.discarded_frames == counters.env_frames
 
 
