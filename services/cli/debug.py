@@ -49,7 +49,8 @@ def run(args: argparse.Namespace) -> int:
         SeedbedError: the experiment is wrong, or whatever the learner fails of.
     """
     experiment, init_from = _source(args.source, args.set)
-    backends.use(experiment.learner.backend, experiment.learner.deterministic)
+    learner = experiment.learner
+    backends.use(learner.backend, learner.deterministic, learner.device)
     # These import Keras, so after its backend is fixed.
     from services.learner.pictures import draw
     from services.learner.unroll_dump import collect, write

@@ -86,7 +86,7 @@ def run(args: argparse.Namespace) -> int:
     experiment = _overridden(trained, experiment, args.set)
     for line in changed:
         _say(f"Table 9: {line}")
-    backend = backends.use(experiment.learner.backend)
+    backend = backends.use(experiment.learner.backend, device=experiment.learner.device)
     # These import Keras, so after its backend is fixed.
     from services.learner.evaluation import Policy, Settings, evaluate
     from services.learner.export import load_agent

@@ -80,7 +80,7 @@ class OneThreadLearner(Learner):
         learner, seats = self.experiment.learner, list[_Seat]()
         try:
             self._serve_http()
-            backend = backends.use(learner.backend, learner.deterministic)
+            backend = backends.use(learner.backend, learner.deterministic, learner.device)
             groups = self._make_groups()
             built = self._build(self._agreed_spec(groups[0][0].spec), backend)
             batches = [self._seats(built, actor, made) for actor, made in enumerate(groups)]

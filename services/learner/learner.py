@@ -174,7 +174,7 @@ class Learner:
     def _train(self) -> None:
         learner = self.experiment.learner
         self.telemetry.phase = f"loading {learner.backend}"
-        backend = backends.use(learner.backend, learner.deterministic)
+        backend = backends.use(learner.backend, learner.deterministic, learner.device)
         spec = None
         self.telemetry.phase = "waiting for the first actor"
         while spec is None and not self.threads.stopping.is_set():

@@ -73,6 +73,8 @@ class SideEvaluation:
             "--checkpoint", self._checkpoint,
             "--episodes", str(self._settings.episodes),
             "--policy", self._settings.policy,
+            # The accelerator is the learner's: some cannot be shared, others would run full.
+            "--set", "learner.device=cpu",
         ]  # fmt: skip
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
         self._run.logs.mkdir(parents=True, exist_ok=True)

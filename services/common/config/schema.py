@@ -162,8 +162,8 @@ class Learner(Section):
     backend: Literal["tensorflow", "jax"] = Field(
         "tensorflow", description="`jax` never imports TensorFlow, and is the way to TPUs."
     )
-    device: str = Field(
-        "auto", description="`auto`, `cpu`, `gpu` or `tpu`. Anything but auto must be there."
+    device: Literal["auto", "cpu", "gpu", "tpu"] = Field(
+        "auto", description="Anything but `auto` must be there."
     )
     network: str = Field(
         "impala_shallow",

@@ -11,11 +11,14 @@ from services.learner.backend.protocol import Backend
 _current: Backend | None = None
 
 
-def use(name: str, deterministic: bool = False) -> Backend:
+def use(name: str, deterministic: bool = False, device: str = "auto") -> Backend:
     """Fix this process's backend, `tensorflow` or `jax`. Keras cannot change it later.
 
+    `device` is `learner.device`: what it names is used and must be there; `cpu` leaves
+    accelerators alone; `auto` takes the best.
+
     Raises:
-        SeedbedError: the backend is not installed, or another one is fixed already.
+        SeedbedError: BACKEND: not installed, another one is fixed already, or no such device.
     """
     global _current
     if _current is not None:
@@ -37,18 +40,34 @@ def use(name: str, deterministic: bool = False) -> Backend:
         if name == "tensorflow":
             from services.learner.backend.tensorflow import TensorFlowBackend
 
-            _current = TensorFlowBackend(deterministic)
+            _current = TensorFlowBackend(deterministic, device)
         else:
             from services.learner.backend.jax import JaxBackend
 
-            _current = JaxBackend(deterministic)
+            _current = JaxBackend(deterministic, device)
     except ImportError as error:
         raise SeedbedError(
             ExitCode.BACKEND,
             f"learner.backend {name!r} is not installed here ({error}): "
             f"install the extra, `pip install seedbed[learner-{name}]`, or choose the other one",
         ) from error
+    _check_device(_current, device)
     return _current
+
+
+def _check_device(backend: Backend, device: str) -> None:
+    try:
+        found = backend.devices()
+    except RuntimeError as error:  # JAX, of a platform that it was told to use
+        found, cause = [], f" ({error})"
+    else:
+        cause = ""
+    if not found or (device != "auto" and not found[0].startswith(device)):
+        raise SeedbedError(
+            ExitCode.BACKEND,
+            f"learner.device is {device!r}, but {backend.name} has {found or 'no device'} here"
+            f"{cause}: choose another one, or `auto`",
+        )
 
 
 def current() -> Backend:

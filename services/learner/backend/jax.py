@@ -35,7 +35,11 @@ class JaxBackend:
 
     name = "jax"
 
-    def __init__(self, deterministic: bool = False) -> None:
+    def __init__(self, deterministic: bool = False, device: str = "auto") -> None:
+        if device != "auto":
+            # The named platform is the default; the CPU stays for what is kept on the host.
+            platforms = {"gpu": "cuda,cpu", "tpu": "tpu,cpu"}
+            jax.config.update("jax_platforms", platforms.get(device, device))  # type: ignore[no-untyped-call]
         if deterministic:
             # Reductions on the CPU are split by threads; on a GPU some kernels race.
             _add_xla_flags("--xla_gpu_deterministic_ops=true", "--xla_cpu_multi_thread_eigen=false")

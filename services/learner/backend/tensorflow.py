@@ -43,13 +43,15 @@ class TensorFlowBackend:
 
     name = "tensorflow"
 
-    def __init__(self, deterministic: bool = False) -> None:
+    def __init__(self, deterministic: bool = False, device: str = "auto") -> None:
+        if device == "cpu":
+            tf.config.set_visible_devices([], "GPU")
         if deterministic:
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
             tf.config.experimental.enable_op_determinism()
         with without_greetings():
-            for gpu in tf.config.list_physical_devices("GPU"):
+            for gpu in tf.config.get_visible_devices("GPU"):
                 # Or the first process on a GPU takes all of its memory.
                 tf.config.experimental.set_memory_growth(gpu, True)
             tf.transpose(tf.zeros((1, 2), "uint8"))  # oneDNN says once what it lacks
