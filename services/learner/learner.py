@@ -155,16 +155,19 @@ class Learner:
         health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
         self._address = rpc.bind(server, self._listen)
         await server.start()
-        await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
-        housekeeping = asyncio.create_task(self.servicer.housekeeping())
-        housekeeping.add_done_callback(self._housekeeping_ended)
-        self._listening.set()
-        await self._close_server.wait()
-        await healthy.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-        self.servicer.finish(
-            self._stop_reason or "the learner stops", over=self._reached is not None
-        )
-        await server.stop(GOODBYE_S)
+        try:
+            await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
+            housekeeping = asyncio.create_task(self.servicer.housekeeping())
+            housekeeping.add_done_callback(self._housekeeping_ended)
+            self._listening.set()
+            await self._close_server.wait()
+            await healthy.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+            self.servicer.finish(
+                self._stop_reason or "the learner stops", over=self._reached is not None
+            )
+        finally:
+            # Or gRPC's own thread would keep the process from ending.
+            await server.stop(GOODBYE_S)
         housekeeping.cancel()
 
     def _housekeeping_ended(self, task: asyncio.Task[None]) -> None:

@@ -436,6 +436,7 @@ def test_frames_are_conserved_to_the_end(bare: Any) -> None:
         busy = learner.telemetry.busy["prefetch"]
         wait_for(lambda: busy.state[0] == "blocked", "a batch in the hands of prefetch")
         learner.stop("enough")
+        wait_for(lambda: busy.state[0] != "blocked", "prefetch gives up")
         hold.release()
         assert learner.ended.wait(30)
         for actor in streams:
@@ -473,11 +474,13 @@ def test_a_unix_socket_is_not_taken_from_who_listens(tmp_path: Path) -> None:
         first, second, third = (rpc.aio_server() for _ in range(3))
         rpc.bind(first, f"unix:{path}")
         await first.start()
-        with pytest.raises(SeedbedError, match="another process does") as error:
-            rpc.bind(second, f"unix:{path}")
-        assert error.value.code == ExitCode.BIND
-        await first.stop(None)
-        await second.stop(None)
+        try:
+            with pytest.raises(SeedbedError, match="another process does") as error:
+                rpc.bind(second, f"unix:{path}")
+            assert error.value.code == ExitCode.BIND
+        finally:  # or the process does not end
+            await first.stop(None)
+            await second.stop(None)
         with socket.socket(socket.AF_UNIX) as killed:
             path.unlink(missing_ok=True)
             killed.bind(str(path))
