@@ -36,6 +36,9 @@ class JaxBackend:
     name = "jax"
 
     def __init__(self, deterministic: bool = False, device: str = "auto") -> None:
+        # TensorFloat-32 and bfloat16 products: acting and training, whose batches have other
+        # shapes, would no longer agree, and importance weights would be noise.
+        jax.config.update("jax_default_matmul_precision", "float32")  # type: ignore[no-untyped-call]
         if device != "auto":
             # The named platform is the default; the CPU stays for what is kept on the host.
             platforms = {"gpu": "cuda,cpu", "tpu": "tpu,cpu"}

@@ -46,6 +46,9 @@ class TensorFlowBackend:
     def __init__(self, deterministic: bool = False, device: str = "auto") -> None:
         if device == "cpu":
             tf.config.set_visible_devices([], "GPU")
+        # TensorFloat-32 keeps 10 bits: acting and training, whose batches have other shapes, would
+        # no longer agree, and importance weights would be noise.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
         if deterministic:
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
