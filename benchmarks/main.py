@@ -43,7 +43,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="measure where the time goes",
         description="Measure the actors, the wire, training end to end, and memory. Every ratio "
         "compares two things that were measured in turn in this run. A table goes to stderr, one "
-        "JSON object to stdout. Run it on a machine that does nothing else: eight minutes.",
+        "JSON object to stdout. Run it on a machine that does nothing else: nine minutes.",
     )
     parser.add_argument(
         "parts", nargs="*", metavar="PART",

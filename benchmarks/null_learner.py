@@ -25,6 +25,7 @@ from services.common.config import Experiment, load_experiment
 from services.common.lifecycle import Threads
 from services.common.spec import ArraySpec, EnvironmentSpec
 from services.learner.batcher import Batcher
+from services.learner.memory import keep_large_blocks
 from services.learner.model import Model, ParameterStore
 from services.learner.servicer import InferenceServicer
 from services.learner.telemetry import Counters, Telemetry
@@ -197,6 +198,7 @@ def main() -> None:
     parser.add_argument("--tables", action="store_true", help="allocate the device tables too")
     args = parser.parse_args()
     experiment = load_experiment(args.experiment)
+    keep_large_blocks()  # as the TensorFlow backend does before its import
     learner = NullLearner(experiment, args.listen)
     tables, table_bytes = make_tables(experiment, learner.spec) if args.tables else (None, 0)
     learner.start()

@@ -14,16 +14,16 @@ class Plan:
 
     folder: Path
     runs: int = 3
-    window_s: float = 3.0  # of one side of an actor's or the wire's ratio
-    warm_up_s: float = 0.7  # before each window
+    window_s: float = 2.0  # of one side of an actor's or the wire's ratio
+    warm_up_s: float = 0.5  # before each window
     actor_environments: tuple[int, ...] = (1, 8, 16, 32, 64)
     actor_threads: int = 1  # of each of an actor's two groups
     wire_environments: tuple[int, ...] = (1, 8, 32)
     wire_streams: tuple[int, ...] = (2, 128)
     networks: tuple[str, ...] = ("nature", "impala_shallow")
-    system_warm_up_s: float = 12.0  # of a training run, after its first updates
-    system_window_s: float = 15.0
-    part_window_s: float = 4.0
+    system_warm_up_s: float = 8.0  # of a training run, after its first updates
+    system_window_s: float = 12.0
+    part_window_s: float = 2.5
     environments: int = 32
     batch_size: int = 32
     unroll_length: int = 20

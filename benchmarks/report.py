@@ -83,7 +83,7 @@ def _system(result: dict[str, Any]) -> str:
     return _table(
         "system_efficiency",
         ("network", "efficiency", "goal", "env_fps", "goal", "steps/s", "limit", "one after the "
-         "other", "CPU a step: environment + inference + training"),
+         "other", "arithmetic", "CPU a step: environment + inference + training"),
         (
             (
                 case["network"],
@@ -94,6 +94,8 @@ def _system(result: dict[str, Any]) -> str:
                 _series(case["steps_per_s"]),
                 _series(case["limit_steps_per_s"]),
                 _series(case["serial_steps_per_s"]),
+                f"{case['arithmetic_steps_per_s']['median']:,.0f} ({case['mflop_a_step']:.0f} "
+                f"MFLOP at {case['gemm_gflops']['median']:.0f} GFLOP/s)",
                 " + ".join(
                     f"{case[f'{part}_cpu_us']['median']:.0f}" for part in ("env", "infer", "train")
                 )

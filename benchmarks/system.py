@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import time
 from typing import Any
 
+from benchmarks.arithmetic import mflop_a_step
 from benchmarks.bare_environments import GROUPS
 from benchmarks.child import Child
 from benchmarks.figures import ratio, series
+from benchmarks.machine import gemm_gflops
 from benchmarks.plan import Plan, pong
 from benchmarks.training_run import TrainingRun
 from services.learner.telemetry.machine import usable_cpus
@@ -16,8 +17,8 @@ from services.learner.telemetry.machine import usable_cpus
 GOAL = 0.90
 FPS_GOAL = {"nature": 7000}
 FIRST_UPDATES = 3
-ACTION_REPEAT = 4
-SETTLE_S = 3.0  # after the run was held
+ACTION_REPEAT = FRAME_STACK = 4
+SETTLE_S = 2.0  # after the run was held
 
 
 def system_efficiency(plan: Plan) -> dict[str, Any]:
@@ -25,7 +26,9 @@ def system_efficiency(plan: Plan) -> dict[str, Any]:
 
     The limit is `cores / (c_env + c_infer + c_train)`, where each c is the CPU seconds of a step
     of one part alone. `serial` is `1 / (w_env + w_infer + w_train)` with the wall seconds of each
-    alone with all cores: what a program would reach that does one after the other.
+    alone with all cores: what a program would reach that does one after the other. `arithmetic`
+    is the limit if the network ran at the speed of a large matrix product, `gemm_gflops`, which
+    nothing in this project can change: `1 / (c_env / cores + operations / gemm_gflops)`.
     """
     cases = [_case(plan, network) for network in plan.networks]
     return {"cases": cases, "value": min(case["efficiency"]["median"] for case in cases)}
@@ -48,17 +51,21 @@ def _case(plan: Plan, network: str) -> dict[str, Any]:
         for _ in range(plan.runs):
             system = _window(plan, training)
             training.hold()
-            batch = math.ceil(system["batch_environments"] or plan.environments)
+            # Sessions are answered as a whole, so batches are multiples of a group.
+            mean = system["batch_environments"] or plan.environments
+            batch = plan.environments * max(1, round(mean / plan.environments))
             turns.append(
                 {
                     "system": system,
+                    "batch": batch,
+                    "gemm_gflops": gemm_gflops(plan.gemm_size, tries=3),
                     "env": bare.ask("measure", seconds=plan.part_window_s, warm_up_s=0.3),
                     "infer": parts.ask("infer", environments=batch, seconds=plan.part_window_s),
                     "train": parts.ask("train", seconds=plan.part_window_s),
                 }
             )
             training.go_on()
-    return _figures(network, turns)
+    return _figures(plan, network, turns)
 
 
 def _window(plan: Plan, training: TrainingRun) -> dict[str, Any]:
@@ -85,14 +92,19 @@ def _window(plan: Plan, training: TrainingRun) -> dict[str, Any]:
     }
 
 
-def _figures(network: str, turns: list[dict[str, Any]]) -> dict[str, Any]:
+def _figures(plan: Plan, network: str, turns: list[dict[str, Any]]) -> dict[str, Any]:
     cores = usable_cpus()
+    mflop = mflop_a_step(network, FRAME_STACK, plan.unroll_length)
     env_cpu = [t["env"]["cpu_s"] / t["env"]["steps"] for t in turns]
     env_wall = [t["env"]["seconds"] / t["env"]["steps"] for t in turns]
     infer, train = ([t[part]["cpu_s"] for t in turns] for part in ("infer", "train"))
     limit = [cores / sum(costs) for costs in zip(env_cpu, infer, train, strict=True)]
     wall = [[t[part]["wall_s"] for t in turns] for part in ("infer", "train")]
     serial = [1 / sum(costs) for costs in zip(env_wall, *wall, strict=True)]
+    gemm = [t["gemm_gflops"] for t in turns]
+    arithmetic = [
+        1 / (cpu / cores + mflop / 1e3 / speed) for cpu, speed in zip(env_cpu, gemm, strict=True)
+    ]
     fps = [t["system"]["env_fps"] for t in turns]
     reached = [value / ACTION_REPEAT for value in fps]
     last = turns[-1]["system"]
@@ -106,11 +118,14 @@ def _figures(network: str, turns: list[dict[str, Any]]) -> dict[str, Any]:
         "steps_per_s": series(reached),
         "limit_steps_per_s": series(limit),
         "serial_steps_per_s": series(serial),
+        "arithmetic_steps_per_s": series(arithmetic),
+        "gemm_gflops": series(gemm),
+        "mflop_a_step": mflop,
         "cores": cores,
         "env_cpu_us": series([1e6 * x for x in env_cpu]),
         "infer_cpu_us": series([1e6 * x for x in infer]),
         "train_cpu_us": series([1e6 * x for x in train]),
-        "infer_batch": math.ceil(last["batch_environments"] or 0),
+        "infer_batch": turns[-1]["batch"],
         "groups": GROUPS,
         "bottleneck": last["bottleneck"],
         "numbers": last["numbers"],

@@ -9,6 +9,7 @@ from benchmarks.child import Child
 from benchmarks.figures import ratio, series
 from benchmarks.plan import Plan, pong
 
+WARM_UNROLLS = 4
 GOAL_LARGE, LARGE, GOAL = 0.90, 32, 0.70
 
 
@@ -39,6 +40,8 @@ def _case(plan: Plan, environments: int, streams: int) -> dict[str, Any]:
         Child("stream_clients", plan.folder, str(path), ours, *at, name=f"to-ours-{tag}") as a,
         Child("stream_clients", plan.folder, str(path), bare, *at, name=f"to-bare-{tag}") as b,
     ):
+        # The learner's heap has its size, and its pages, after some unrolls of every stream.
+        a.ask("play", steps=WARM_UNROLLS * plan.unroll_length)
         turns = [
             (_window(plan, a, learner), _window(plan, b, server)) for _ in range(plan.runs)
         ]  # fmt: skip

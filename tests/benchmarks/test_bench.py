@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from benchmarks.arithmetic import mflop_a_step
 from benchmarks.figures import ratio, series, slope
 from tests.source_imports import ROOT
 
@@ -51,7 +52,13 @@ def check_wire(results: dict[str, Any]) -> None:
 def check_system(results: dict[str, Any]) -> None:
     (case,) = results["system_efficiency"]["cases"]
     assert case["network"] == "nature"
-    for name in ("efficiency", "env_fps", "steps_per_s", "limit_steps_per_s"):
+    for name in (
+        "efficiency",
+        "env_fps",
+        "steps_per_s",
+        "limit_steps_per_s",
+        "arithmetic_steps_per_s",
+    ):
         check_series(case[name])
     for part in ("env", "infer", "train"):
         check_series(case[f"{part}_cpu_us"])
@@ -109,6 +116,14 @@ def test_median_and_extremes() -> None:
 
 def test_ratio_is_of_pairs_not_of_medians() -> None:
     assert ratio([1.0, 10.0, 4.0], [2.0, 5.0, 4.0])["values"] == [0.5, 2.0, 1.0]
+
+
+def test_operations_of_a_step() -> None:
+    """Nature on 84 x 84 x 4, multiplied out by hand: 20 x 20, 9 x 9 and 7 x 7 outputs."""
+    first = 20 * 20 * 32 * 8 * 8 * 4
+    forward = first + 9 * 9 * 64 * 4 * 4 * 32 + 7 * 7 * 64 * 3 * 3 * 64 + 7 * 7 * 64 * 512
+    training = (3 * forward - first) * 21 / 20
+    assert mflop_a_step("nature", 4, 20) == pytest.approx(2 * (forward + training) / 1e6)
 
 
 def test_slope_of_a_noisy_line() -> None:
