@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
@@ -75,7 +76,8 @@ def _case(plan: Plan, environments: int) -> dict[str, Any]:
 def _actor(experiment: Path, address: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     """`seedbed actor`, as in production."""
     command = [sys.executable, "-m", "services.cli.main", "actor", str(experiment)]
-    command += ["--learner", address, "--index", "0", "--die-with-parent"]
+    command += ["--learner", address, "--index", "0"]
+    command += ["--die-with-parent", str(os.getpid())]
     with log.open("ab") as output:
         actor = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,

@@ -35,17 +35,17 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     parser.add_argument(
         "--die-with-parent",
-        action="store_true",
-        help="end when the process that started this one ends, even by kill -9",
+        type=int,
+        metavar="PID",
+        help="end when the process that started this one, PID, ends, even by kill -9",
     )
 
 
 def run(args: argparse.Namespace) -> int:
     """Play until the experiment is over or SIGTERM."""
-    if args.die_with_parent:
-        parent = os.getppid()
+    if args.die_with_parent is not None:
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it ended before the request
+        if os.getppid() != args.die_with_parent:  # it ended before the request
             return 0
     index = args.index
     if index is None:

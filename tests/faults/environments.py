@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from typing import Any
 
 import gymnasium
@@ -55,11 +56,9 @@ class RaisesAlways(Line):
 
 
 class Explodes(Line):
-    """After a while its rewards are finite, but their squares are not."""
+    """Once `now` is set its rewards are finite, but their squares are not."""
 
-    def __init__(self, after: int = 150) -> None:
-        super().__init__()
-        self._after = after
+    now = threading.Event()
 
     def reward(self) -> float:
-        return 3e38 if self.steps > self._after else 1.0
+        return 3e38 if self.now.is_set() else 1.0
