@@ -58,7 +58,8 @@ class ActorProcesses:
     def _start(self, index: int) -> None:
         command = [
             sys.executable, "-m", "services.cli.main", "actor", str(self._run.experiment_yaml),
-            "--learner", self._address, "--index", str(index), "--die-with-parent", str(os.getpid()),
+            "--learner", self._address, "--index", str(index),
+            "--die-with-parent", str(os.getpid()),
         ]  # fmt: skip
         if port := self._experiment.actor.metrics_port:  # all on one machine
             command += ["--set", f"actor.metrics_port={port + index}"]
