@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.child import serve
+from benchmarks.child import serve, sleep_and_until
 from services.actor.environments.atari import AtariGroup
 from services.common.config import load_experiment
 
@@ -52,7 +52,7 @@ class Bare:
             thread.start()
         time.sleep(warm_up_s)
         before, started, cpu = sum(steps), time.perf_counter(), time.process_time()
-        time.sleep(seconds)
+        sleep_and_until(seconds, lambda: sum(steps) > before)
         after, ended, cpu_s = sum(steps), time.perf_counter(), time.process_time() - cpu
         stop.set()
         for thread in threads:

@@ -121,6 +121,14 @@ def serve(handlers: dict[str, Callable[..., dict[str, Any]]], **hello: Any) -> N
         print(json.dumps(handlers[request.pop("what")](**request)), flush=True)
 
 
+def sleep_and_until(seconds: float, done: Callable[[], bool]) -> None:
+    """Sleep, and on a machine that is too busy go on until something was `done`, or `START_S`."""
+    end = time.monotonic() + START_S
+    time.sleep(seconds)
+    while not done() and time.monotonic() < end:
+        time.sleep(0.01)
+
+
 def rss_bytes(pid: int) -> int:
     """Resident size of a process, in bytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.child import rss_bytes, serve
+from benchmarks.child import rss_bytes, serve, sleep_and_until
 from services.common import rpc
 from services.common.config import Experiment, load_experiment
 from services.common.lifecycle import Threads
@@ -148,7 +148,7 @@ class NullLearner:
         time.sleep(warm_up_s)
         before = (policy.messages, policy.steps, policy.batches)
         started, cpu = time.perf_counter(), time.process_time()
-        time.sleep(seconds)
+        sleep_and_until(seconds, lambda: policy.messages > before[0])
         after = (policy.messages, policy.steps, policy.batches)
         ended, cpu_s = time.perf_counter(), time.process_time() - cpu
         policy.gate.clear()
