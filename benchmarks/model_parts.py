@@ -12,9 +12,9 @@ from benchmarks.child import serve
 from benchmarks.null_learner import pong_spec
 from services.common.config import load_experiment
 from services.learner import backend as backends
-from services.learner.batches import BatchBuilder, TrainingBatch
 from services.learner.model import build
-from services.learner.unroll import FIRST, Row, UnrollWriter
+from services.learner.unrolls.batches import BatchBuilder, TrainingBatch
+from services.learner.unrolls.unroll import FIRST, Row, UnrollWriter
 
 
 class Parts:

@@ -24,14 +24,14 @@ from services.common import rpc
 from services.common.config import Experiment, load_experiment
 from services.common.lifecycle import Threads
 from services.common.spec import ArraySpec, EnvironmentSpec
-from services.learner.batcher import Batcher
-from services.learner.memory import keep_large_blocks
+from services.learner.backend.memory import keep_large_blocks
 from services.learner.model import Model, ParameterStore
-from services.learner.servicer import InferenceServicer
+from services.learner.sessions.batcher import Batcher
+from services.learner.sessions.servicer import InferenceServicer
 from services.learner.telemetry import Counters, Telemetry
 from services.learner.threads import POLL_S, InferenceThread
-from services.learner.unroll import Row, UnrollSpec
-from services.learner.unroll_queue import UnrollQueue
+from services.learner.unrolls.queue import UnrollQueue
+from services.learner.unrolls.unroll import Row, UnrollSpec
 from services.wire import inference_pb2_grpc as wire_grpc
 
 JOIN_S = 60.0

@@ -20,7 +20,7 @@ from benchmarks.null_learner import pong_spec
 from services.common import rpc
 from services.common.config import load_experiment
 from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from services.learner.unroll import FIRST
+from services.learner.unrolls.unroll import FIRST
 from services.wire import inference_pb2 as wire
 
 REPLY_S = 60.0

@@ -16,7 +16,7 @@ import grpc
 
 from benchmarks.child import failed, rss_bytes
 from services.common import rpc
-from services.learner.run_lock import socket_path
+from services.learner.runs.lock import socket_path
 from services.wire import inference_pb2 as wire
 from services.wire import inference_pb2_grpc as wire_grpc
 

@@ -10,7 +10,7 @@ from services.common.config import Experiment, load_experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode
 from services.common.reference import reference
-from services.learner.resume import FIXED
+from services.learner.runs.resume import FIXED
 
 
 def add_parser(subparsers: Subparsers) -> None:

@@ -11,8 +11,8 @@ from services.common.config import Experiment, load_experiment, parse_experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode
 from services.learner import backend as backends
-from services.learner.resume import read_stored
-from services.learner.run_directory import read_checkpoint
+from services.learner.runs.directory import read_checkpoint
+from services.learner.runs.resume import read_stored
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -52,8 +52,8 @@ def run(args: argparse.Namespace) -> int:
     learner = experiment.learner
     backends.use(learner.backend, learner.deterministic, learner.device)
     # These import Keras, so after its backend is fixed.
-    from services.learner.pictures import draw
-    from services.learner.unroll_dump import collect, write
+    from services.learner.unrolls.dump import collect, write
+    from services.learner.unrolls.pictures import draw
 
     dump = collect(experiment, init_from, args.updates)
     write(dump, experiment, args.directory)

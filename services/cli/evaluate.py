@@ -14,13 +14,13 @@ from services.common.config import Experiment, parse_experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.learner import backend as backends
-from services.learner.resume import compare, read_stored
-from services.learner.run_directory import read_checkpoint
-from services.learner.table9 import with_table_9
+from services.learner.evaluation.table9 import with_table_9
+from services.learner.runs.directory import read_checkpoint
+from services.learner.runs.resume import compare, read_stored
 
 if TYPE_CHECKING:
-    from services.learner.checkpoint import Checkpoint
-    from services.learner.evaluation import Settings, Tally
+    from services.learner.checkpoints.store import Checkpoint
+    from services.learner.evaluation.play import Settings, Tally
 
 _PROGRESS_S = 5.0
 
@@ -88,9 +88,9 @@ def run(args: argparse.Namespace) -> int:
         _say(f"Table 9: {line}")
     backend = backends.use(experiment.learner.backend, device=experiment.learner.device)
     # These import Keras, so after its backend is fixed.
-    from services.learner.evaluation import Policy, Settings, evaluate
-    from services.learner.export import load_agent
-    from services.learner.video import check_video, film
+    from services.learner.evaluation.play import Policy, Settings, evaluate
+    from services.learner.evaluation.video import check_video, film
+    from services.learner.export.policy import load_agent
 
     if args.video:
         check_video(args.video)

@@ -8,8 +8,8 @@ import sys
 from services.cli.arguments import Subparsers
 from services.common.exit_codes import ExitCode
 from services.learner import backend
-from services.learner.resume import read_stored
-from services.learner.run_directory import read_checkpoint
+from services.learner.runs.directory import read_checkpoint
+from services.learner.runs.resume import read_stored
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -37,7 +37,9 @@ def run(args: argparse.Namespace) -> int:
     checkpoint = read_checkpoint(args.run_dir, args.checkpoint)
     experiment = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
     backend.use(experiment.learner.backend)
-    from services.learner.export import export_policy  # imports Keras, after its backend is fixed
+    from services.learner.export.policy import (
+        export_policy,  # imports Keras, after its backend is fixed
+    )
 
     exported = export_policy(checkpoint, args.directory)
     print(f"exported {checkpoint.path} at {checkpoint.updates} updates", file=sys.stderr)

@@ -11,7 +11,7 @@ from services.cli.arguments import Subparsers, add_experiment
 from services.common.config import Experiment, load_experiment
 from services.common.lifecycle import on_stop_signals
 from services.learner.actor_processes import ActorProcesses
-from services.learner.run_directory import RunDirectory, open_run_directory
+from services.learner.runs.directory import RunDirectory, open_run_directory
 
 log = logging.getLogger("seedbed")
 

@@ -14,7 +14,7 @@ from collections import deque
 from services.common.config import Experiment
 from services.common.exit_codes import HELP, ExitCode, SeedbedError
 from services.common.lifecycle import Threads
-from services.learner.run_directory import RunDirectory
+from services.learner.runs.directory import RunDirectory
 
 log = logging.getLogger("seedbed")
 

@@ -24,14 +24,14 @@ from services.common.lifecycle import on_stop_signals
 from services.common.spec import EnvironmentGroup, EnvironmentSpec, Frame
 from services.common.version import PROTOCOL_VERSION
 from services.learner import backend as backends
-from services.learner.batcher import Request
-from services.learner.batches import TrainingBatch
 from services.learner.learner import Learner
 from services.learner.model import Built
 from services.learner.profiling import profile_on_signal
-from services.learner.run_directory import RunDirectory
-from services.learner.sessions import Greeting, Session, SlotTable
+from services.learner.runs.directory import RunDirectory
+from services.learner.sessions.batcher import Request
+from services.learner.sessions.session import Greeting, Session, SlotTable
 from services.learner.threads import answer_requests
+from services.learner.unrolls.batches import TrainingBatch
 from services.wire import inference_pb2 as wire
 
 

@@ -13,7 +13,7 @@ from services.common.spec import ArraySpec, EnvironmentSpec
 from services.learner.agents.protocol import ActInputs, Agent, Params
 from services.learner.backend.protocol import Backend
 from services.learner.ops.frame_stack import stack_step, stack_unroll
-from services.learner.unroll import FIRST, Row
+from services.learner.unrolls.unroll import FIRST, Row
 
 
 @dataclass

@@ -19,18 +19,18 @@ from services.common.metrics_http import MetricsServer, start_metrics_server
 from services.common.spec import EnvironmentSpec
 from services.learner import backend as backends
 from services.learner.backend.protocol import Backend
-from services.learner.batcher import Batcher
+from services.learner.checkpoints.saving import Saver
+from services.learner.evaluation.side import SideEvaluation
 from services.learner.model import Built, Model, ParameterStore, build, spec_from_json, spec_to_json
 from services.learner.profiling import Profiler
-from services.learner.run_directory import RunDirectory
-from services.learner.saving import Saver
-from services.learner.servicer import InferenceServicer
-from services.learner.side_evaluation import SideEvaluation
+from services.learner.runs.directory import RunDirectory
+from services.learner.sessions.batcher import Batcher
+from services.learner.sessions.servicer import InferenceServicer
 from services.learner.stop import stop_reason
 from services.learner.stuck import Stuck
 from services.learner.telemetry import Counters, Telemetry
 from services.learner.threads import POLL_S, InferenceThread, PrefetchThread, TrainingThread
-from services.learner.unroll_queue import UnrollQueue
+from services.learner.unrolls.queue import UnrollQueue
 from services.wire import inference_pb2_grpc as wire_grpc
 
 log = logging.getLogger("seedbed.learner")

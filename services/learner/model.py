@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from services.common.config import Experiment
 from services.common.spec import ArraySpec, EnvironmentSpec
-from services.learner.unroll import UnrollSpec
+from services.learner.unrolls.unroll import UnrollSpec
 
 if TYPE_CHECKING:  # these import Keras, whose backend must be chosen first
     from services.learner.agents.protocol import Agent, Params

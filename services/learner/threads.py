@@ -15,12 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.learner.batcher import Batcher, Request
-from services.learner.batches import BatchBuilder, TrainingBatch
 from services.learner.model import Built, Model, ParameterStore
+from services.learner.sessions.batcher import Batcher, Request
 from services.learner.telemetry import Telemetry
-from services.learner.unroll import Block
-from services.learner.unroll_queue import UnrollQueue
+from services.learner.unrolls.batches import BatchBuilder, TrainingBatch
+from services.learner.unrolls.queue import UnrollQueue
+from services.learner.unrolls.unroll import Block
 
 if TYPE_CHECKING:
     from services.learner.inference import Answer, Policy

@@ -10,7 +10,7 @@ from keras import ops
 
 from services.learner.agents.protocol import Agent, Params, Tensor, Unroll
 from services.learner.ops.frame_stack import stack_unroll
-from services.learner.unroll import FIRST, LIFE_LOST, TERMINATED, TRUNCATED, UnrollSpec
+from services.learner.unrolls.unroll import FIRST, LIFE_LOST, TERMINATED, TRUNCATED, UnrollSpec
 
 
 def train_function(

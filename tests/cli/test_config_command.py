@@ -14,14 +14,14 @@ from services.cli import config
 from services.common.config import Experiment, parse_experiment
 from services.common.exit_codes import SeedbedError
 from services.common.reference import keys
-from services.learner.resume import FIXED
+from services.learner.runs.resume import FIXED
 
 ROOT = Path(__file__).parents[2]
 
 # Files that name keys without acting on them.
 NOT_READERS = (
     "services/common/config/schema.py",
-    "services/learner/resume.py",
+    "services/learner/runs/resume.py",
     "services/cli/doctor.py",
 )
 

@@ -12,8 +12,8 @@ import pytest
 
 from services.cli.main import main
 from services.learner.backend.protocol import Backend
-from services.learner.pictures import caption, eventful_columns, shown_rows
-from services.learner.run_directory import open_store
+from services.learner.runs.directory import open_store
+from services.learner.unrolls.pictures import caption, eventful_columns, shown_rows
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 

@@ -23,7 +23,7 @@ from services.common.exit_codes import ExitCode
 from services.learner.backend.state import named_variables
 from services.learner.build import build_agent, build_optimizer
 from services.learner.model import spec_to_json
-from services.learner.run_directory import open_run_directory
+from services.learner.runs.directory import open_run_directory
 
 NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 

@@ -19,8 +19,8 @@ from services.common.config import Experiment, parse_experiment
 from services.common.spec import ArraySpec, EnvironmentSpec
 from services.learner.learner import Learner
 from services.learner.model import Built
-from services.learner.run_directory import open_run_directory
-from services.learner.unroll import Row, UnrollSpec
+from services.learner.runs.directory import open_run_directory
+from services.learner.unrolls.unroll import Row, UnrollSpec
 
 ACTIONS = 1000
 OBSERVATION = ArraySpec((2,), "float32")

@@ -23,7 +23,7 @@ from services.actor.metrics import ActorMetrics
 from services.common.config import Experiment, parse_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.learner.learner import Learner
-from services.learner.run_directory import open_run_directory
+from services.learner.runs.directory import open_run_directory
 from tests.faults.environments import Explodes
 from tests.faults.null_model import null_learner
 from tests.faults.processes import EXPERIMENT, START_S

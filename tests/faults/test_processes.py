@@ -11,7 +11,7 @@ import pytest
 
 from services.cli.status import ask_learner
 from services.common.exit_codes import HELP, ExitCode
-from services.learner.checkpoint import CheckpointStore
+from services.learner.checkpoints.store import CheckpointStore
 from tests.faults.processes import START_S, Process, cluster, free_port, parent
 from tests.faults.wire import wait_for
 

@@ -23,7 +23,7 @@ from services.actor.metrics import ActorMetrics
 from services.common import rpc
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import EnvironmentSpec, Frame
-from services.learner.servicer import ERROR_KEY
+from services.learner.sessions.servicer import ERROR_KEY
 from services.wire import inference_pb2 as wire
 from tests.faults.null_model import ACTIONS, NAME, OBSERVATION, NullLearner, null_learner
 from tests.faults.wire import ACT, Proxy, Refused, Stream, hello, step, stream, wait_for

@@ -15,8 +15,8 @@ import numpy as np
 
 from services.common import rpc
 from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from services.learner.servicer import ERROR_KEY
-from services.learner.unroll import FIRST
+from services.learner.sessions.servicer import ERROR_KEY
+from services.learner.unrolls.unroll import FIRST
 from services.wire import inference_pb2 as wire
 from tests.faults.null_model import ACTIONS, NAME, OBSERVATION
 

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from services.learner.batcher import Batcher, Request
+from services.learner.sessions.batcher import Batcher, Request
 
 LONG_S = 1000.0
 DEADLINE_S = 30.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.learner.batches import BatchBuilder, TrainingBatch
-from services.learner.unroll import FIRST, Block
+from services.learner.unrolls.batches import BatchBuilder, TrainingBatch
+from services.learner.unrolls.unroll import FIRST, Block
 
 STEPS, CONTEXT = 4, 2
 

@@ -17,12 +17,12 @@ import pytest
 
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import ArraySpec, EnvironmentSpec
-from services.learner.checkpoint import (
+from services.learner.checkpoints.format import decode, encode
+from services.learner.checkpoints.store import (
     CheckpointStore,
     CheckpointWriteError,
     DamagedCheckpointError,
 )
-from services.learner.checkpoint_format import decode, encode
 from services.learner.model import spec_to_json
 
 ROOT = Path(__file__).parents[2]
@@ -211,7 +211,7 @@ def test_set_aside_and_delete_touch_only_checkpoints(tmp_path: Path) -> None:
 WRITER = """
 import sys
 import numpy as np
-from services.learner.checkpoint import CheckpointStore
+from services.learner.checkpoints.store import CheckpointStore
 store = CheckpointStore(sys.argv[1])
 array = np.random.default_rng(0).random(1 << 20)  # 8 MiB
 newest = store.newest()
@@ -277,7 +277,7 @@ def test_a_full_disk_leaves_the_older_ones(tmp_path: Path) -> None:
 LIMITED = """
 import resource, sys
 import numpy as np
-from services.learner.checkpoint import CheckpointStore, CheckpointWriteError
+from services.learner.checkpoints.store import CheckpointStore, CheckpointWriteError
 store = CheckpointStore(sys.argv[1])
 store.save({"model/a": np.zeros(8)}, {"counters": {"updates": 1}}, 1)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
@@ -335,7 +335,7 @@ def test_a_missing_driver_is_named(tmp_path: Path) -> None:
     pytest.importorskip("fsspec")
     blocked = (
         "import sys; sys.modules['gcsfs'] = None\n"
-        "from services.learner.checkpoint import CheckpointStore\n"
+        "from services.learner.checkpoints.store import CheckpointStore\n"
         "from services.common.exit_codes import SeedbedError\n"
         "try: CheckpointStore('gs://bucket/run')\n"
         "except SeedbedError as error: print(int(error.code), error)\n"

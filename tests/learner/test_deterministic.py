@@ -14,9 +14,9 @@ import pytest
 from services.common.config import parse_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.learner.backend.protocol import Backend
-from services.learner.checkpoint import Checkpoint
+from services.learner.checkpoints.store import Checkpoint
 from services.learner.deterministic import OneThreadLearner
-from services.learner.run_directory import open_run_directory, read_checkpoint
+from services.learner.runs.directory import open_run_directory, read_checkpoint
 
 pytestmark = [pytest.mark.backends, pytest.mark.timeout(300)]
 

@@ -17,7 +17,7 @@ from services.common.spec import ArraySpec, EnvironmentSpec, Frame
 from services.learner.agents.protocol import ActInputs
 from services.learner.backend.protocol import Backend
 from services.learner.build import build_agent
-from services.learner.evaluation import (
+from services.learner.evaluation.play import (
     Episode,
     Policy,
     Settings,
@@ -26,7 +26,7 @@ from services.learner.evaluation import (
     human_normalised,
     statistics,
 )
-from services.learner.table9 import with_table_9
+from services.learner.evaluation.table9 import with_table_9
 from tests.learner.pattern_group import NAME, PatternGroup
 
 pytestmark = pytest.mark.backends

@@ -23,11 +23,11 @@ from services.learner.agents.protocol import ActInputs
 from services.learner.backend.protocol import Backend
 from services.learner.backend.state import named_variables
 from services.learner.build import build_agent, build_optimizer
-from services.learner.export import load_agent
+from services.learner.export.policy import load_agent
 from services.learner.model import spec_to_json
 from services.learner.networks.registry import NETWORKS
 from services.learner.ops.frame_stack import stacked_shape
-from services.learner.run_directory import open_run_directory, read_checkpoint
+from services.learner.runs.directory import open_run_directory, read_checkpoint
 
 pytestmark = pytest.mark.backends
 

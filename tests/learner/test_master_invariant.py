@@ -21,11 +21,11 @@ import pytest
 from services.actor.group import GroupRunner
 from services.actor.metrics import ActorMetrics
 from services.common.config import Experiment, parse_experiment
-from services.learner.batches import TrainingBatch
 from services.learner.learner import Learner
 from services.learner.model import Built
-from services.learner.run_directory import open_run_directory
-from services.learner.unroll import FIRST
+from services.learner.runs.directory import open_run_directory
+from services.learner.unrolls.batches import TrainingBatch
+from services.learner.unrolls.unroll import FIRST
 from tests.learner.pattern_group import NAME, PatternGroup
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")

@@ -10,7 +10,7 @@ from services.common.config import Experiment, parse_experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.reference import keys
-from services.learner.resume import FIXED, FREE, check_resume, compare, read_stored
+from services.learner.runs.resume import FIXED, FREE, check_resume, compare, read_stored
 
 
 def experiment(*overrides: str) -> Experiment:

@@ -18,9 +18,9 @@ from services.common.config import Experiment, load_experiment, parse_experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import ArraySpec, EnvironmentSpec
-from services.learner.checkpoint import CheckpointStore
+from services.learner.checkpoints.store import CheckpointStore
 from services.learner.model import spec_to_json
-from services.learner.run_directory import (
+from services.learner.runs.directory import (
     RunDirectory,
     open_run_directory,
     open_store,
@@ -148,7 +148,7 @@ def test_an_empty_volume_is_taken(tmp_path: Path) -> None:
 HOLD = """
 import sys
 from services.common.config import parse_experiment
-from services.learner.run_directory import open_run_directory
+from services.learner.runs.directory import open_run_directory
 directory = open_run_directory(sys.argv[1], parse_experiment(sys.argv[2]))
 print("locked", flush=True)
 sys.stdin.read()

@@ -19,7 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from services.common import rpc
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from services.learner.unroll import FIRST, TERMINATED
+from services.learner.unrolls.unroll import FIRST, TERMINATED
 from services.wire import inference_pb2 as wire
 from services.wire import inference_pb2_grpc as wire_grpc
 from tests.faults.null_model import NullLearner, null_learner
@@ -292,7 +292,7 @@ def test_a_message_over_the_limit_ends_its_stream_alone(learner: NullLearner) ->
 def test_hello_is_not_waited_for_without_end(
     learner: NullLearner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("services.learner.servicer.HELLO_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("services.learner.sessions.servicer.HELLO_TIMEOUT_S", 0.2)
     with Stream(learner.address) as mute, stream(learner.address) as good:
         refusal = refused(mute)
         assert refusal.error is not None

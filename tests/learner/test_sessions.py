@@ -12,10 +12,17 @@ from services.common.config import parse_experiment
 from services.common.rpc import MAX_MESSAGE_BYTES
 from services.common.spec import ArraySpec, EnvironmentSpec
 from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from services.learner.greeting import read_hello
-from services.learner.sessions import Greeting, Session, SlotTable, StreamRefused
+from services.learner.sessions.greeting import read_hello
+from services.learner.sessions.session import Greeting, Session, SlotTable, StreamRefused
 from services.learner.telemetry import Counters, Telemetry
-from services.learner.unroll import FIRST, LIFE_LOST, TERMINATED, TRUNCATED, Block, UnrollSpec
+from services.learner.unrolls.unroll import (
+    FIRST,
+    LIFE_LOST,
+    TERMINATED,
+    TRUNCATED,
+    Block,
+    UnrollSpec,
+)
 from services.wire import inference_pb2 as wire
 
 SPEC = EnvironmentSpec("Toy-v0", ArraySpec((3,), "float32"), actions=4, action_repeat=2)

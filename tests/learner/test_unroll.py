@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from services.common.spec import ArraySpec
-from services.learner.unroll import FIRST, TERMINATED, Block, UnrollSpec, UnrollWriter
+from services.learner.unrolls.unroll import FIRST, TERMINATED, Block, UnrollSpec, UnrollWriter
 
 ENVIRONMENTS = 3
 

@@ -8,8 +8,8 @@ import threading
 import numpy as np
 import pytest
 
-from services.learner.unroll import Block
-from services.learner.unroll_queue import UnrollQueue
+from services.learner.unrolls.queue import UnrollQueue
+from services.learner.unrolls.unroll import Block
 
 LONG_S = 1000.0
 DEADLINE_S = 30.0

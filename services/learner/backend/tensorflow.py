@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.common.spec import ArraySpec
+from services.learner.backend.memory import keep_large_blocks
 from services.learner.backend.quiet import without_greetings
-from services.learner.memory import keep_large_blocks
 
 # All before the import: TensorFlow reads the environment when it loads, and allocates from then on.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

@@ -13,8 +13,8 @@ from typing import Any
 from numpy.typing import NDArray
 
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.learner.checkpoint_files import TEMPORARY, open_files
-from services.learner.checkpoint_format import (
+from services.learner.checkpoints.files import TEMPORARY, open_files
+from services.learner.checkpoints.format import (
     Checkpoint,
     DamagedCheckpointError,
     decode,

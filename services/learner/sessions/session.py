@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.common.spec import EnvironmentSpec
-from services.learner.unroll import (
+from services.learner.unrolls.unroll import (
     FIRST,
     TERMINATED,
     TRUNCATED,

@@ -24,11 +24,11 @@ from services.common.spec import EnvironmentSpec
 from services.learner.agents.protocol import Agent
 from services.learner.backend.state import checked, named_variables
 from services.learner.build import build_agent, build_optimizer
-from services.learner.checkpoint import Checkpoint
-from services.learner.export_readme import readme
+from services.learner.checkpoints.store import Checkpoint
+from services.learner.export.readme import readme
 from services.learner.networks.image import FirstConvolution, scaled
 from services.learner.ops.frame_stack import stacked_shape
-from services.learner.resume import read_stored
+from services.learner.runs.resume import read_stored
 
 Tensor = Any
 

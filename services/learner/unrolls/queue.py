@@ -7,7 +7,7 @@ import contextlib
 import threading
 from collections import deque
 
-from services.learner.unroll import Block
+from services.learner.unrolls.unroll import Block
 
 
 class UnrollQueue:

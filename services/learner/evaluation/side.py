@@ -13,8 +13,8 @@ from typing import IO, Any
 
 from services.common.config import Experiment
 from services.common.exit_codes import SeedbedError
-from services.learner.run_directory import RunDirectory
-from services.learner.saving import Saver
+from services.learner.checkpoints.saving import Saver
+from services.learner.runs.directory import RunDirectory
 from services.learner.telemetry import Telemetry
 
 log = logging.getLogger("seedbed.learner")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.learner.unroll import FIRST, Block
+from services.learner.unrolls.unroll import FIRST, Block
 
 
 @dataclass

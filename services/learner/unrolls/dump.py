@@ -14,11 +14,11 @@ from services.common.config import Experiment, parse_experiment
 from services.common.config.load import dump_experiment
 from services.learner.agents.protocol import Params
 from services.learner.agents.vtrace.agent import PolicyModel
-from services.learner.batches import TrainingBatch
 from services.learner.deterministic import OneThreadLearner
 from services.learner.model import Built
-from services.learner.run_directory import open_run_directory
+from services.learner.runs.directory import open_run_directory
 from services.learner.training import unroll_of
+from services.learner.unrolls.batches import TrainingBatch
 
 Arrays = dict[str, NDArray[Any]]
 

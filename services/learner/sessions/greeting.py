@@ -7,7 +7,7 @@ import numpy as np
 from services.common.rpc import MAX_MESSAGE_BYTES
 from services.common.spec import ArraySpec, EnvironmentSpec
 from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from services.learner.sessions import Greeting, StreamRefused
+from services.learner.sessions.session import Greeting, StreamRefused
 from services.wire import inference_pb2 as wire
 
 _DTYPES = ("uint8", "int8", "int16", "uint16", "int32", "float16", "float32")

@@ -17,13 +17,13 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 
 from services.common.config import Experiment
-from services.learner.batcher import Batcher, Request
-from services.learner.greeting import read_hello
 from services.learner.model import Model
-from services.learner.sessions import Greeting, Session, SlotTable, StreamRefused
+from services.learner.sessions.batcher import Batcher, Request
+from services.learner.sessions.greeting import read_hello
+from services.learner.sessions.session import Greeting, Session, SlotTable, StreamRefused
 from services.learner.telemetry import Telemetry
-from services.learner.unroll import Block
-from services.learner.unroll_queue import UnrollQueue
+from services.learner.unrolls.queue import UnrollQueue
+from services.learner.unrolls.unroll import Block
 from services.wire import inference_pb2 as wire
 from services.wire import inference_pb2_grpc as wire_grpc
 

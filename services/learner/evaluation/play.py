@@ -27,9 +27,9 @@ from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import EnvironmentGroup, EnvironmentSpec, Frame
 from services.learner.agents.protocol import Agent
 from services.learner.backend.protocol import Backend
+from services.learner.evaluation.table9 import follows_table_9, protocol
 from services.learner.inference import InferenceStep
-from services.learner.table9 import follows_table_9, protocol
-from services.learner.unroll import FIRST, Row
+from services.learner.unrolls.unroll import FIRST, Row
 
 
 class Episode(NamedTuple):

@@ -13,7 +13,7 @@ from services.actor.environments.atari_exact import ExactAtariGroup
 from services.actor.environments.gymnasium_group import GymnasiumGroup
 from services.common.config import Experiment
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.learner.evaluation import Policy, Settings, Tally, make
+from services.learner.evaluation.play import Policy, Settings, Tally, make
 
 _HEIGHT = 420  # pixels that a small screen is enlarged to, about
 _ATARI_FPS = 60

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from services.common.config.schema import Checkpoint as CheckpointSettings
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.learner.checkpoint import CheckpointStore, SavedCheckpoint
+from services.learner.checkpoints.store import CheckpointStore, SavedCheckpoint
 from services.learner.telemetry import Telemetry
 
 log = logging.getLogger("seedbed.learner")

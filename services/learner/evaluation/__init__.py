@@ -1,0 +1,1 @@
+"""Playing a policy apart from training."""

@@ -1,0 +1,1 @@
+"""A policy that plain Keras loads."""

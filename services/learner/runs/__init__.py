@@ -1,0 +1,1 @@
+"""Run directories: locked, resumed, never deleted unasked."""

@@ -1,0 +1,1 @@
+"""Unrolls: written by sessions, queued, joined to training batches, dumped for people."""
