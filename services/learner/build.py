@@ -73,14 +73,14 @@ def _agent_class(experiment: Experiment) -> tuple[Any, BaseModel]:
 
 
 def build_optimizer(
-    experiment: Experiment, env_frames_per_update: int
+    experiment: Experiment, env_frames_per_update: float
 ) -> keras.optimizers.Optimizer:
     """The optimizer of `learner.optimizer`.
 
     Args:
         experiment: the experiment.
-        env_frames_per_update: emulator frames of a training batch, T * B * action_repeat. The
-            schedule counts frames as updates times this.
+        env_frames_per_update: emulator frames of a training batch, T * B * action_repeat, by
+            the updates that it makes. The schedule counts frames as updates times this.
     """
     settings = experiment.learner.optimizer
     rate: float | keras.optimizers.schedules.LearningRateSchedule = settings.learning_rate

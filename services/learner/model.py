@@ -105,10 +105,10 @@ def build(experiment: Experiment, spec: EnvironmentSpec, backend: Backend) -> Bu
         state_size=agent.body.state_size,
         behaviour=agent.behaviour,
     )
-    frames_per_update = learner.unroll_length * learner.batch_size * spec.action_repeat
+    frames_per_batch = learner.unroll_length * learner.batch_size * spec.action_repeat
     trainer = backend.trainer(
         agent.model,
-        build_optimizer(experiment, frames_per_update),
+        build_optimizer(experiment, frames_per_batch / learner.passes),
         train_function(agent, unroll),
         learner.optimizer.max_gradient_norm,
     )

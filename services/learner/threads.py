@@ -151,8 +151,10 @@ class TrainingThread:
         store: ParameterStore,
         prefetch: PrefetchThread,
         telemetry: Telemetry,
+        passes: int = 1,
         frozen: bool = False,
     ) -> None:
+        self._passes = passes
         self._model = model
         self._store = store
         self._prefetch = prefetch
@@ -186,28 +188,32 @@ class TrainingThread:
         self.give_states(built)
 
     def train(self, built: Built, batch: TrainingBatch, arrays: Any) -> None:
-        """One update with a batch, whose `arrays` are on the device."""
+        """`learner.passes` updates with a batch, whose `arrays` are on the device."""
         for observe in self.observers:
             observe(batch)
-        version = self._telemetry.counters.updates
-        started = time.perf_counter()
-        scalars: dict[str, float] = {}
-        if not self._frozen:
-            if not self._compiled:
-                self._telemetry.phase = "compiling the training step"
-            else:
-                self.step_since = started
-            with self._telemetry.busy["training"]:
-                scalars = self._update(built, arrays, version)
-            if not self._compiled:
-                self._telemetry.phase = "training"
-            self._compiled, self.step_since = True, None
-        self._telemetry.on_update(
-            scalars,
-            lag_updates=version - batch.version,
-            step_s=time.perf_counter() - started,
-            trained_frames=batch.steps * built.spec.action_repeat,
-        )
+        for number in range(self._passes):
+            version = self._telemetry.counters.updates
+            started = time.perf_counter()
+            scalars = {} if self._frozen else self._step(built, arrays, version)
+            self._telemetry.on_update(
+                scalars,
+                lag_updates=version - batch.version,
+                step_s=time.perf_counter() - started,
+                # A frame is trained on once for the accounts, however often it is used.
+                trained_frames=batch.steps * built.spec.action_repeat if number == 0 else 0,
+            )
+
+    def _step(self, built: Built, arrays: Any, version: int) -> dict[str, float]:
+        if not self._compiled:
+            self._telemetry.phase = "compiling the training step"
+        else:
+            self.step_since = time.perf_counter()
+        with self._telemetry.busy["training"]:
+            scalars = self._update(built, arrays, version)
+        if not self._compiled:
+            self._telemetry.phase = "training"
+        self._compiled, self.step_since = True, None
+        return scalars
 
     def _update(self, built: Built, arrays: Any, version: int) -> dict[str, float]:
         on_device = built.trainer.step(arrays)

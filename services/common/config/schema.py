@@ -180,6 +180,11 @@ class Learner(Section):
     )
     unroll_length: Positive = Field(20, description="T: steps of an unroll.")
     batch_size: Positive = Field(32, description="B: unrolls (columns) of a training batch.")
+    passes: Positive = Field(
+        1,
+        description="Updates made with each batch. More use each frame better and cost more "
+        "training; V-trace corrects for the policy's changes in between.",
+    )
     queue_batches: Positive = Field(
         1,
         description="Training batches that may wait; then inference waits, which bounds the "

@@ -18,8 +18,8 @@ from services.common.config import Experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.learner.checkpoints.store import Checkpoint, CheckpointStore
-from services.learner.runs.resume import check_resume, read_stored
 from services.learner.runs.lock import LOCK, acquire, socket_path
+from services.learner.runs.resume import check_resume, read_stored
 
 Restart = Literal["resume", "fresh", "overwrite"]
 

@@ -56,6 +56,7 @@ FREE: frozenset[str] = frozenset(
         "learner.unroll_length",
         "learner.batch_size",
         "learner.queue_batches",
+        "learner.passes",
         "learner.inference.batch_environments",
         "learner.inference.max_batch_environments",
         "learner.inference.max_wait_ms",
