@@ -260,7 +260,7 @@ def test_a_users_torso() -> None:
         ("nature", ArraySpec((20, 84), "uint8"), {}, r"at least 36 x 36.*uint8\[20, 84\]"),
         ("impala_deep", ATARI, {"widht": 2}, r"\['widht'\] unknown.*\['width'\]"),
         ("impala_deep", ATARI, {"width": 3}, r"width is 1, 2 or 4, given 3"),
-        ("nature", ATARI, {"width": 2}, r"takes \['initial'\]"),
+        ("nature", ATARI, {"width": 2}, r"takes none"),
         ("mlp", ArraySpec((4,), "float32"), {"activation": "rellu"}, r"rellu"),
         ("mlp", ArraySpec((4,), "float32"), {"units": []}, r"units is empty"),
         ("no_such_module:Net", ATARI, {}, r"learner.network.*no_such_module"),
@@ -280,19 +280,3 @@ def test_refusals(network: str, frame: ArraySpec, options: dict[str, Any], says:
 def test_the_smallest_image_works(network: str, smallest: int) -> None:
     body = body_of(network, ArraySpec((smallest, smallest), "uint8"))
     assert call(body, random_arguments(body, 1, 1))[0].shape == (1, 1, body.features)
-
-
-def test_orthogonal_kernels_keep_the_size_of_a_signal() -> None:
-    np.random.seed(0)
-    body = make_body(
-        "impala_shallow", {"initial": "orthogonal"}, ArraySpec((84, 84, 1), "uint8"), 6,
-        frame_stack=4, lstm_units=0,
-    )  # fmt: skip
-    for layer in (body.torso.first, body.torso.conv2, body.torso.dense):
-        matrix = np.asarray(layer.kernel).reshape(-1, layer.kernel.shape[-1])
-        np.testing.assert_allclose(matrix.T @ matrix, 2 * np.eye(matrix.shape[1]), atol=1e-5)
-    with pytest.raises(SeedbedError, match="initial 'he'"):
-        make_body(
-            "nature", {"initial": "he"}, ArraySpec((84, 84, 1), "uint8"), 6,
-            frame_stack=4, lstm_units=0,
-        )  # fmt: skip

@@ -10,7 +10,7 @@ from keras import ops
 
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import ArraySpec
-from services.learner.networks.initializers import hidden_layers
+from services.learner.networks.initializers import GlorotUniform
 
 Tensor = Any
 
@@ -27,11 +27,8 @@ class FirstConvolution(keras.layers.Layer):
     Integer images are scaled by 1/255. The scale goes into the kernel, which is smaller.
     """
 
-    def __init__(
-        self, filters: int, size: int, stride: int, name: str, initial: str = "glorot"
-    ) -> None:
+    def __init__(self, filters: int, size: int, stride: int, name: str) -> None:
         super().__init__(name=name)
-        self.initial = initial
         self.filters, self.size, self.stride = filters, size, stride
         self.frame_channels = 0  # 0: plain pixels; otherwise blocks, with so many channels a frame
 
@@ -59,7 +56,7 @@ class FirstConvolution(keras.layers.Layer):
         self.kernel = self.add_weight(
             name="kernel",
             shape=(self.size, self.size, channels, self.filters),
-            initializer=hidden_layers(self.initial),
+            initializer=GlorotUniform(),
         )
         self.bias = self.add_weight(name="bias", shape=(self.filters,), initializer="zeros")
 
@@ -124,22 +121,17 @@ def scaled(image: Tensor) -> Tensor:
     return image * (1.0 / 255.0) if integer else image
 
 
-def convolution(filters: int, size: int, stride: int, name: str, initial: str = "glorot") -> Any:
+def convolution(filters: int, size: int, stride: int, name: str) -> Any:
     """A valid convolution with ReLU and our initial values."""
     return keras.layers.Conv2D(
-        filters,
-        size,
-        stride,
-        activation="relu",
-        kernel_initializer=hidden_layers(initial),
-        name=name,
+        filters, size, stride, activation="relu", kernel_initializer=GlorotUniform(), name=name
     )
 
 
-def dense(units: int, name: str, activation: str | None = "relu", initial: str = "glorot") -> Any:
+def dense(units: int, name: str, activation: str | None = "relu") -> Any:
     """A dense layer with our initial values."""
     return keras.layers.Dense(
-        units, activation=activation, kernel_initializer=hidden_layers(initial), name=name
+        units, activation=activation, kernel_initializer=GlorotUniform(), name=name
     )
 
 

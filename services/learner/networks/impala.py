@@ -21,19 +21,15 @@ Tensor = Any
 
 
 class ImpalaShallow(ImageTorso):
-    """Figure 3, left: 16 filters 8x8/4, 32 filters 4x4/2, dense 256.
-
-    Args:
-        initial: `glorot` or `orthogonal`, see `initializers.hidden_layers`.
-    """
+    """Figure 3, left: 16 filters 8x8/4, 32 filters 4x4/2, dense 256."""
 
     smallest = 20
 
-    def __init__(self, initial: str = "glorot") -> None:
+    def __init__(self) -> None:
         super().__init__(name="torso")
-        self.first = FirstConvolution(16, 8, 4, "conv1", initial)
-        self.conv2 = convolution(32, 4, 2, "conv2", initial)
-        self.dense = dense(256, "dense", initial=initial)
+        self.first = FirstConvolution(16, 8, 4, "conv1")
+        self.conv2 = convolution(32, 4, 2, "conv2")
+        self.dense = dense(256, "dense")
 
     def call(self, observation: Tensor) -> Tensor:
         """[N, *stacked shape] to [N, 256]."""

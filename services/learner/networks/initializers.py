@@ -20,30 +20,12 @@ class GlorotUniform(keras.initializers.Initializer):
 
 
 class Orthogonal(keras.initializers.Initializer):
-    """Saxe et al. 2013. A kernel [..., inputs, outputs] counts as a matrix with the outputs as its
-    columns. A `gain` of sqrt(2) keeps the size of a signal through ReLUs.
-    """
-
-    def __init__(self, gain: float = 1.0) -> None:
-        self.gain = gain
+    """Saxe et al. 2013, for recurrent kernels [units, n * units]."""
 
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
-        rows, columns = int(np.prod(shape[:-1])), shape[-1]
+        rows, columns = shape
         tall = np.random.normal(size=(max(rows, columns), min(rows, columns)))
         q, r = np.linalg.qr(tall)
         q = q * np.sign(np.diag(r))
-        values = self.gain * np.reshape(q if rows >= columns else q.T, shape)
+        values = q if rows >= columns else q.T
         return keras.ops.convert_to_tensor(values, dtype=dtype or "float32")
-
-
-def hidden_layers(initial: str) -> keras.initializers.Initializer:
-    """The initializer of layers with ReLU: `glorot` (SEED, A.3.1) or `orthogonal`.
-
-    Images of games are mostly background, and Glorot's values shrink what differs between two of
-    them further with each layer; orthogonal ones with a gain of sqrt(2) do not.
-    """
-    if initial == "glorot":
-        return GlorotUniform()
-    if initial == "orthogonal":
-        return Orthogonal(float(np.sqrt(2.0)))
-    raise ValueError(f"initial {initial!r} must be glorot or orthogonal")

@@ -16,20 +16,16 @@ Tensor = Any
 
 
 class Nature(ImageTorso):
-    """32 filters 8x8/4, 64 filters 4x4/2, 64 filters 3x3/1, dense 512.
-
-    Args:
-        initial: `glorot` or `orthogonal`, see `initializers.hidden_layers`.
-    """
+    """32 filters 8x8/4, 64 filters 4x4/2, 64 filters 3x3/1, dense 512."""
 
     smallest = 36
 
-    def __init__(self, initial: str = "glorot") -> None:
+    def __init__(self) -> None:
         super().__init__(name="torso")
-        self.first = FirstConvolution(32, 8, 4, "conv1", initial)
-        self.conv2 = convolution(64, 4, 2, "conv2", initial)
-        self.conv3 = convolution(64, 3, 1, "conv3", initial)
-        self.dense = dense(512, "dense", initial=initial)
+        self.first = FirstConvolution(32, 8, 4, "conv1")
+        self.conv2 = convolution(64, 4, 2, "conv2")
+        self.conv3 = convolution(64, 3, 1, "conv3")
+        self.dense = dense(512, "dense")
 
     def call(self, observation: Tensor) -> Tensor:
         """[N, *stacked shape] to [N, 512]."""
