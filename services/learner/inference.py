@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from services.common.spec import ArraySpec, EnvironmentSpec
 from services.learner.agents.protocol import ActInputs, Agent, Params
 from services.learner.backend.protocol import Backend
+from services.learner.networks.registry import prepared_frame
 from services.learner.ops.frame_stack import stack_step, stack_unroll
 from services.learner.unrolls.unroll import FIRST, Row
 
@@ -70,7 +71,6 @@ class InferenceStep:
     ) -> None:
         self._backend = backend
         self._agent = agent
-        self._spec = spec
         self._context = frame_stack - 1
         self._greedy = greedy
         self._spare_slot = slots
@@ -80,11 +80,8 @@ class InferenceStep:
         if agent.body.state_size:
             tables["state"] = ArraySpec((agent.body.state_size,), "float32")
         if self._context:
-            frame = agent.body.prepare(
-                np.zeros((1, *spec.observation.shape), spec.observation.dtype)
-            )
-            shape = tuple(int(size) for size in frame.shape[1:])
-            tables["frames"] = ArraySpec((self._context, *shape), spec.observation.dtype)
+            frame = prepared_frame(agent.body, spec.observation)
+            tables["frames"] = ArraySpec((self._context, *frame.shape), frame.dtype)
         self.engine = backend.inference(self._function, tables, slots)
 
     def _function(

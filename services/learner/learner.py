@@ -200,17 +200,20 @@ class Learner:
         self.model.set(built)
         return built
 
-    def _infer(self) -> None:
+    def _wait_for_model(self) -> Built | None:
+        """The model; None if the learner stops before it is built."""
         built = None
         while built is None and not self.threads.stopping.is_set():
             built = self.model.built(POLL_S)
+        return built
+
+    def _infer(self) -> None:
+        built = self._wait_for_model()
         if built is not None:
             self.inference.run(built.inference, self.threads.stopping)
 
     def _prefetch(self) -> None:
-        built = None
-        while built is None and not self.threads.stopping.is_set():
-            built = self.model.built(POLL_S)
+        built = self._wait_for_model()
         if built is not None:
             self.prefetch.run(built, self.threads.stopping)
 

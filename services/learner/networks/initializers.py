@@ -10,7 +10,7 @@ import numpy as np
 
 
 class GlorotUniform(keras.initializers.Initializer):
-    """Glorot & Bengio 2010, from NumPy's global generator (`keras.utils.set_random_seed`)."""
+    """Glorot & Bengio 2010, from NumPy's global generator, which `build_agent` seeds."""
 
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
         receptive = int(np.prod(shape[:-2]))
