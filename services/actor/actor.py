@@ -6,7 +6,7 @@ import asyncio
 import logging
 from functools import partial
 
-from services.actor.environments import environment_seed, make_group
+from services.actor.environments import make_actor_group
 from services.actor.group import GroupRunner, actor_name
 from services.actor.metrics import ActorMetrics
 from services.common.config import Experiment
@@ -35,19 +35,8 @@ class Actor:
 
     def _runner(self, group: int) -> GroupRunner:
         settings = self._experiment.actor
-        seeds = [
-            environment_seed(self._experiment.seed, self._index, group, i)
-            for i in range(settings.environments)
-        ]
         return GroupRunner(
-            partial(
-                make_group,
-                self._experiment.environment,
-                settings.environments,
-                settings.threads,
-                seeds,
-                max_failures=settings.max_environment_failures,
-            ),
+            partial(make_actor_group, self._experiment, self._index, group),
             self._address,
             actor_name(self._index, group),
             settings.reply_timeout_s,

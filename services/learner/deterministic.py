@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from services.actor.environments import environment_seed, make_group
+from services.actor.environments import make_actor_group
 from services.actor.group import actor_name, pack_flags
 from services.common.config import Experiment
 from services.common.exit_codes import ExitCode, SeedbedError
@@ -114,19 +114,7 @@ class OneThreadLearner(Learner):
                 f"are {wanted}",
             )
         return [
-            [
-                make_group(
-                    experiment.environment,
-                    settings.environments,
-                    settings.threads,
-                    [
-                        environment_seed(experiment.seed, actor, group, i)
-                        for i in range(settings.environments)
-                    ],
-                    max_failures=settings.max_environment_failures,
-                )
-                for group in range(settings.groups)
-            ]
+            [make_actor_group(experiment, actor, group) for group in range(settings.groups)]
             for actor in range(settings.processes)
         ]
 

@@ -80,7 +80,7 @@ class Learner:
         )
         self.prefetch = PrefetchThread(self.queue, learner.batch_size, self.telemetry)
         self.training = TrainingThread(
-            self.model, self.store, self.prefetch, self.telemetry, learner.passes, frozen
+            self.store, self.prefetch, self.telemetry, learner.passes, frozen
         )
         self.saver = Saver(learner.checkpoint, run.store, self.telemetry, self._meta)
         self._stuck = Stuck(learner.stuck_timeout_s, self)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.learner.model import Built, Model, ParameterStore
+from services.learner.model import Built, ParameterStore
 from services.learner.sessions.batcher import Batcher, Request
 from services.learner.telemetry import Telemetry
 from services.learner.unrolls.batches import BatchBuilder, TrainingBatch
@@ -147,7 +147,6 @@ class TrainingThread:
 
     def __init__(
         self,
-        model: Model,
         store: ParameterStore,
         prefetch: PrefetchThread,
         telemetry: Telemetry,
@@ -155,7 +154,6 @@ class TrainingThread:
         frozen: bool = False,
     ) -> None:
         self._passes = passes
-        self._model = model
         self._store = store
         self._prefetch = prefetch
         self._telemetry = telemetry

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from services.common.config.schema import Environment
+from services.common.config.schema import Environment, Experiment
 from services.common.spec import EnvironmentGroup
 
 # Bits of a seed's place in its run: 2^14 actors × 2^5 groups × 2^12 environments = 2^31 seeds.
@@ -49,6 +49,22 @@ def make_group(
     from services.actor.environments.atari import AtariGroup
 
     return AtariGroup(environment, environments, threads, seeds)
+
+
+def make_actor_group(experiment: Experiment, actor: int, group: int) -> EnvironmentGroup:
+    """Group `group` of actor `actor`, as the experiment has it, with seeds of its own.
+
+    Raises:
+        SeedbedError: as `make_group`.
+    """
+    settings = experiment.actor
+    return make_group(
+        experiment.environment,
+        settings.environments,
+        settings.threads,
+        [environment_seed(experiment.seed, actor, group, i) for i in range(settings.environments)],
+        max_failures=settings.max_environment_failures,
+    )
 
 
 def environment_seed(run_seed: int, actor_index: int, group_index: int, i: int) -> int:
