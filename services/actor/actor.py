@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+import threading
 from functools import partial
 
 from services.actor.environments import make_actor_group
 from services.actor.group import GroupRunner, actor_name
 from services.actor.metrics import ActorMetrics
 from services.common.config import Experiment
+from services.common.exit_codes import ExitCode
 from services.common.lifecycle import on_stop_signals
 from services.common.metrics_http import start_metrics_server
 
@@ -17,6 +20,8 @@ log = logging.getLogger("seedbed.actor")
 
 # Spot gives 15 s between SIGTERM and SIGKILL; a step and a goodbye take far less.
 DRAIN_S = 8.0
+# An environment that hangs keeps its thread, and with it the process.
+EXIT_S = 10.0
 
 
 class Actor:
@@ -54,6 +59,9 @@ class Actor:
             for runner in runners:
                 runner.stop()
             loop.call_later(DRAIN_S, lambda: [task.cancel() for task in tasks])
+            last = threading.Timer(EXIT_S, _hangs)
+            last.daemon = True
+            last.start()
 
         def on_signal(name: str) -> None:
             loop.call_soon_threadsafe(stop, name)
@@ -80,3 +88,8 @@ class Actor:
         finally:
             if http is not None:
                 http.close()
+
+
+def _hangs() -> None:
+    log.error("an environment did not come back within %g s of the signal: ending", EXIT_S)
+    os._exit(ExitCode.ENVIRONMENT)

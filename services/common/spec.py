@@ -49,7 +49,8 @@ class Frame(NamedTuple):
     NEXT_STEP autoreset, whatever the environment does: a finished row (`terminated` or
     `truncated`) holds the episode's true last observation; the same environment's next row is
     the next episode's first, marked `first`, with reward 0, and the action given for it is ignored.
-    An environment that raised and was made anew gives a `first` row without a finished one.
+    An episode that was cut (its environment raised and was made anew, or `restart`) has no
+    finished row: its next row is the next episode's first.
     """
 
     observation: NDArray[np.generic]  # [E, *shape]
@@ -58,6 +59,13 @@ class Frame(NamedTuple):
     truncated: NDArray[np.bool_]  # [E], never together with terminated
     life_lost: NDArray[np.bool_]  # [E]
     first: NDArray[np.bool_]  # [E]
+
+
+def clear(frame: Frame, chosen: NDArray[np.bool_]) -> None:
+    """Make the `chosen` [E] rows of a frame first rows of an episode, but for the observation."""
+    frame.reward[chosen] = 0.0
+    frame.terminated[chosen] = frame.truncated[chosen] = frame.life_lost[chosen] = False
+    frame.first[chosen] = True
 
 
 class EnvironmentGroup(Protocol):
@@ -71,6 +79,11 @@ class EnvironmentGroup(Protocol):
 
     def step(self, action: NDArray[np.int32]) -> Frame:
         """Step every environment. `action` [E] int32, each in 0 .. actions-1."""
+
+    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+        """Cut the episodes of the `chosen` [E] and begin new ones: their rows of `frame`, which
+        `step` returned last, become `first` rows. None of them may be finished.
+        """
 
     def close(self) -> None:
         """Give back threads, processes and memory."""

@@ -131,6 +131,29 @@ class GroupCompliance(ABC):
             for array, kept in zip(frame, copy, strict=True):
                 np.testing.assert_array_equal(array, kept)
 
+    def test_a_restart_begins_an_episode_and_touches_no_other_row(self) -> None:
+        """The other rows play on as if nothing had been."""
+        plain, cut = self.make(SEEDS), self.make(SEEDS)
+        chosen = np.array([False, True, False])
+        rows = [(plain.reset(), cut.reset())]
+        action = np.ones(E, np.int32)
+        for step in range(12):
+            rows.append((plain.step(action), cut.step(action)))
+            if step == 3:
+                before = rows[-1][1].observation.copy()
+                cut.restart(rows[-1][1], chosen)
+        plain.close()
+        cut.close()
+        begun = rows[4][1]
+        assert begun.first[1]
+        assert (begun.observation[1] != before[1]).any()
+        for ended in (begun.reward, begun.terminated, begun.truncated, begun.life_lost):
+            assert not ended[1]
+        assert not rows[5][1].first[1], "one restart, one episode"
+        for one, other in rows:
+            for a, b in zip(one, other, strict=True):
+                np.testing.assert_array_equal(a[~chosen], b[~chosen])
+
     def test_a_wrong_action_is_refused_and_the_group_goes_on(self) -> None:
         group = self.make(SEEDS)
         group.reset()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
 from typing import Any
 
@@ -53,6 +54,15 @@ class RaisesAlways(Line):
 
     def fault(self) -> None:
         raise OSError("the simulator does not start")
+
+
+class Hangs(Line):
+    """At its fifth step, for ever."""
+
+    def fault(self) -> None:
+        if self.steps == 5:
+            print("now it hangs", file=sys.stderr, flush=True)
+            threading.Event().wait()
 
 
 class Explodes(Line):

@@ -176,6 +176,20 @@ def test_an_environment_that_raises_now_and_then_and_sigterm(tmp_path: Path) -> 
 
 
 @pytest.mark.timeout(300)
+def test_an_environment_that_hangs_does_not_outlive_sigterm(tmp_path: Path) -> None:
+    """Spot leaves 15 seconds."""
+    address = f"127.0.0.1:{free_port()}"
+    with cluster(tmp_path, "environment.id=tests.faults.environments:Hangs") as it:
+        learner = it.start("learner", "--listen", address, "--run-dir", str(it.run))
+        actor = it.start("actor", "--learner", address, "--index", "0")
+        wait_for(lambda: "now it hangs" in actor.said, f"it hangs: {learner.said}", START_S)
+        actor.send(signal.SIGTERM)
+        assert actor.wait(15) == ExitCode.ENVIRONMENT
+        assert "an environment did not come back" in actor.said
+        learner.runs()
+
+
+@pytest.mark.timeout(300)
 def test_an_environment_that_always_raises(tmp_path: Path) -> None:
     with cluster(
         tmp_path,

@@ -260,7 +260,7 @@ def test_a_users_torso() -> None:
         ("nature", ArraySpec((20, 84), "uint8"), {}, r"at least 36 x 36.*uint8\[20, 84\]"),
         ("impala_deep", ATARI, {"widht": 2}, r"\['widht'\] unknown.*\['width'\]"),
         ("impala_deep", ATARI, {"width": 3}, r"width is 1, 2 or 4, given 3"),
-        ("nature", ATARI, {"width": 2}, r"takes none"),
+        ("nature", ATARI, {"width": 2}, r"takes \['standardize'\]"),
         ("mlp", ArraySpec((4,), "float32"), {"activation": "rellu"}, r"rellu"),
         ("mlp", ArraySpec((4,), "float32"), {"units": []}, r"units is empty"),
         ("no_such_module:Net", ATARI, {}, r"learner.network.*no_such_module"),
@@ -280,3 +280,27 @@ def test_refusals(network: str, frame: ArraySpec, options: dict[str, Any], says:
 def test_the_smallest_image_works(network: str, smallest: int) -> None:
     body = body_of(network, ArraySpec((smallest, smallest), "uint8"))
     assert call(body, random_arguments(body, 1, 1))[0].shape == (1, 1, body.features)
+
+
+@pytest.mark.parametrize("network", ["impala_shallow", "nature"])
+def test_standardized_images(network: str) -> None:
+    """As plain Keras layers on images standardized by NumPy; a blank image is no division by 0."""
+    rng = np.random.default_rng(0)
+    body = make_body(network, {"standardize": True}, ATARI, ACTIONS, 4, 0)
+    frames = rng.integers(0, 256, (3, 84, 84, 4)).astype(np.uint8)
+    frames[1] = frames[1] // 50 + 87  # hardly any contrast
+    frames[2] = 200
+    images = frames / 255.0
+    mean = images.mean((1, 2, 3), keepdims=True)
+    deviation = np.maximum(images.std((1, 2, 3), keepdims=True), 1 / 255)
+    first = body.torso.first
+    conv = keras.layers.Conv2D(first.filters, 8, 4, activation="relu")
+    conv.build((None, 84, 84, 4))
+    conv.set_weights([first.kernel, first.bias])
+    wanted = conv(((images - mean) / deviation).astype(np.float32))
+    # Blocks of one frame after the other, as a stack has them.
+    prepared = [first.prepare(ops.convert_to_tensor(frames[..., k : k + 1])) for k in range(4)]
+    given = first(ops.concatenate(prepared, -1))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(given), ops.convert_to_numpy(wanted), rtol=1e-3, atol=2e-3
+    )

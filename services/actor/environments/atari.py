@@ -20,7 +20,7 @@ from services.actor.environments.actions import check_actions
 from services.actor.environments.atari_games import rom_name
 from services.actor.environments.watchdog import Watchdog
 from services.common.config.schema import Environment
-from services.common.spec import ArraySpec, EnvironmentSpec, Frame
+from services.common.spec import ArraySpec, EnvironmentSpec, Frame, clear
 
 STEP_DEADLINE_S = 120.0  # a step of 64 environments takes about 20 ms of CPU
 
@@ -116,6 +116,14 @@ class AtariGroup:
             life_lost=life_lost,
             first=first,
         )
+
+    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+        """See `EnvironmentGroup`."""
+        with self._watchdog:
+            observation, info = self._games.reset(options={"reset_mask": chosen})
+        frame.observation[chosen] = observation.reshape(self._shape)[chosen]
+        clear(frame, chosen)
+        self._lives = np.where(chosen, info["lives"], self._lives)
 
     def close(self) -> None:
         """Stop the library's threads: they end when the last reference goes."""

@@ -20,7 +20,7 @@ from services.actor.environments.atari_games import rom_name
 from services.actor.environments.resize import BilinearResize
 from services.actor.environments.watchdog import Watchdog
 from services.common.config.schema import Atari, Environment
-from services.common.spec import ArraySpec, EnvironmentSpec, Frame
+from services.common.spec import ArraySpec, EnvironmentSpec, Frame, clear
 
 STEP_DEADLINE_S = 120.0
 
@@ -78,6 +78,14 @@ class ExactAtariGroup:
                 frame.observation[i, ..., 0] = game.observation()
         self._done = frame.terminated | frame.truncated
         return frame
+
+    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+        """See `EnvironmentGroup`."""
+        clear(frame, chosen)
+        with self._watchdog:
+            for i in np.flatnonzero(chosen).tolist():
+                self._games[i].reset()
+                frame.observation[i, ..., 0] = self._games[i].observation()
 
     def rgb(self, i: int) -> NDArray[np.uint8]:
         """The screen of environment `i` as it is now: [210, 160, 3] uint8 (a few games: 250)."""

@@ -105,6 +105,12 @@ class GymnasiumGroup:
         self._done = frame.terminated | frame.truncated
         return frame
 
+    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+        """See `EnvironmentGroup`."""
+        with self._watchdog:
+            for i in np.flatnonzero(chosen).tolist():
+                self._begin(frame, i, None)
+
     def rgb(self, i: int) -> NDArray[np.uint8]:
         """What environment `i` shows now, [H, W, 3] uint8. It must be made with
         `render_mode="rgb_array"`.

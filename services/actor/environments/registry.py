@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from services.actor.environments.stagger import Staggered
 from services.common.config.schema import Environment, Experiment
 from services.common.spec import EnvironmentGroup
 
@@ -58,13 +59,17 @@ def make_actor_group(experiment: Experiment, actor: int, group: int) -> Environm
         SeedbedError: as `make_group`.
     """
     settings = experiment.actor
-    return make_group(
+    seeds = [
+        environment_seed(experiment.seed, actor, group, i) for i in range(settings.environments)
+    ]
+    made = make_group(
         experiment.environment,
         settings.environments,
         settings.threads,
-        [environment_seed(experiment.seed, actor, group, i) for i in range(settings.environments)],
+        seeds,
         max_failures=settings.max_environment_failures,
     )
+    return Staggered(made, settings.stagger_steps, seeds) if settings.stagger_steps else made
 
 
 def environment_seed(run_seed: int, actor_index: int, group_index: int, i: int) -> int:

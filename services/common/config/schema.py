@@ -80,6 +80,13 @@ class Actor(Section):
     threads: Positive = Field(
         1, description="Threads that step one group's environments (Atari `fast` only)."
     )
+    stagger_steps: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="Each environment's first episode is cut at a step of its own below this one, "
+        "so that episodes do not run in step: games that all begin together lose their first ball "
+        "together, and a batch then holds one moment many times. Take an episode's usual length; "
+        "0 cuts none.",
+    )
     reply_timeout_s: Annotated[float, Field(gt=0)] = Field(
         60.0, description="Longest silence of the learner before the actor reconnects, in seconds."
     )
@@ -246,6 +253,11 @@ class Vtrace(Section):
     )
     entropy_cost: NonNegative = Field(0.01, description="Entropy coefficient.")
     baseline_cost: NonNegative = Field(0.5, description="Value function coefficient.")
+    normalize_advantages: bool = Field(
+        False,
+        description="The policy gradient's advantages are divided by their standard deviation over "
+        "the batch. Without it, games with rare rewards give gradients that the value's drown.",
+    )
     reward_clip: NonNegative = Field(
         0.0, description="Rewards are clipped to ± this in the loss; 0 does not clip."
     )

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,8 @@ from services.learner.telemetry import Telemetry
 log = logging.getLogger("seedbed.learner")
 
 Arrays = dict[str, NDArray[Any]]
+
+LAST_S = 600.0  # longest wait for a write at the end: a volume that hangs would keep the process
 
 
 class Saver:
@@ -39,7 +42,6 @@ class Saver:
         self.store = store
         self._telemetry = telemetry
         self._meta = meta
-        self._writer = ThreadPoolExecutor(1, thread_name_prefix="checkpoint")
         self._due = time.monotonic() + settings.every_s
         self._asked: tuple[Future[Arrays], dict[str, Any]] | None = None
         self._writing: Future[SavedCheckpoint] | None = None
@@ -71,13 +73,26 @@ class Saver:
             future, meta = self._asked
             if future.done():
                 self._asked = None
-                self._writing = self._writer.submit(self._write, future.result(), meta)
+                self._writing = self._start(future.result(), meta)
         elif time.monotonic() >= self._due:
             self._due = time.monotonic() + self._settings.every_s
             # Counters first: a frame counted after them is counted again after a resume, never
             # lost.
             meta = self._meta()
             self._asked = (request_state(), meta)
+
+    def _start(self, arrays: Arrays, meta: dict[str, Any]) -> Future[SavedCheckpoint]:
+        """Write in a thread that does not keep the process from ending, should it hang."""
+        future: Future[SavedCheckpoint] = Future()
+
+        def write() -> None:
+            try:
+                future.set_result(self._write(arrays, meta))
+            except BaseException as error:
+                future.set_exception(error)
+
+        threading.Thread(target=write, name="checkpoint", daemon=True).start()
+        return future
 
     def _write(self, arrays: Arrays, meta: dict[str, Any]) -> SavedCheckpoint:
         for name, array in arrays.items():
@@ -113,14 +128,23 @@ class Saver:
         """Write the last one and wait for it. `finished` is the stop condition that was met.
 
         Raises:
-            SeedbedError: CHECKPOINT_WRITE, DIVERGED.
+            SeedbedError: CHECKPOINT_WRITE, after `LAST_S` too; DIVERGED.
         """
         if self._writing is not None:
             try:
-                self._writing.result()
+                self._wait(self._writing)
             except SeedbedError as error:
                 log.error("checkpoint not written: %s", error)
-        self._writer.shutdown()
-        saved = self._write(arrays, {**self._meta(), "finished": finished})
+        saved = self._wait(self._start(arrays, {**self._meta(), "finished": finished}))
         self.newest = saved.path
         self._telemetry.on_checkpoint(saved.seconds, saved.bytes, ok=True)
+
+    def _wait(self, writing: Future[SavedCheckpoint]) -> SavedCheckpoint:
+        try:
+            return writing.result(LAST_S)
+        except TimeoutError:
+            raise SeedbedError(
+                ExitCode.CHECKPOINT_WRITE,
+                f"a checkpoint in {self.store.directory} was not written within {LAST_S:g} s: the "
+                "volume hangs; the newest one there is from before",
+            ) from None

@@ -25,11 +25,19 @@ class FirstConvolution(keras.layers.Layer):
     so they load into a `keras.layers.Conv2D`.
 
     Integer images are scaled by 1/255. The scale goes into the kernel, which is smaller.
+
+    Args:
+        standardize: give each stack of images a mean of 0 and a standard deviation of 1 (at least
+            1/255). A game's screen is mostly background: left in, it is the larger part of every
+            layer's output, and what the optimizer mostly works on.
     """
 
-    def __init__(self, filters: int, size: int, stride: int, name: str) -> None:
+    def __init__(
+        self, filters: int, size: int, stride: int, name: str, standardize: bool = False
+    ) -> None:
         super().__init__(name=name)
         self.filters, self.size, self.stride = filters, size, stride
+        self.standardize = standardize
         self.frame_channels = 0  # 0: plain pixels; otherwise blocks, with so many channels a frame
 
     def observe(self, frame: ArraySpec) -> None:
@@ -69,7 +77,18 @@ class FirstConvolution(keras.layers.Layer):
         stride = self.stride
         if self.frame_channels:
             kernel, stride = self._blocks(kernel), 1
-        x = ops.conv(ops.cast(image, "float32"), kernel, stride, padding="valid")
+        image = ops.cast(image, "float32")
+        x = ops.conv(image, kernel, stride, padding="valid")
+        if self.standardize:
+            # A convolution is linear, so it is its output that is standardized: that is smaller.
+            pixels = ops.reshape(image, (-1, prod(image.shape[1:])))
+            mean = ops.mean(pixels, -1)
+            # All sums of squares of one byte a pixel are far below what float32 tells apart.
+            variance = ops.mean(ops.square(pixels), -1) - ops.square(mean)
+            scale = 1.0 / 255.0 if integer else 1.0
+            deviation = ops.maximum(scale * ops.sqrt(ops.maximum(variance, 0.0)), 1.0 / 255.0)
+            mean, deviation = (ops.reshape(v, (-1, 1, 1, 1)) for v in (mean, deviation))
+            x = (x - mean * ops.sum(kernel, axis=(0, 1, 2))) / deviation
         return ops.relu(x + self.bias)
 
     def _blocks(self, kernel: Tensor) -> Tensor:

@@ -21,13 +21,17 @@ Tensor = Any
 
 
 class ImpalaShallow(ImageTorso):
-    """Figure 3, left: 16 filters 8x8/4, 32 filters 4x4/2, dense 256."""
+    """Figure 3, left: 16 filters 8x8/4, 32 filters 4x4/2, dense 256.
+
+    Args:
+        standardize: see `FirstConvolution`.
+    """
 
     smallest = 20
 
-    def __init__(self) -> None:
+    def __init__(self, standardize: bool = False) -> None:
         super().__init__(name="torso")
-        self.first = FirstConvolution(16, 8, 4, "conv1")
+        self.first = FirstConvolution(16, 8, 4, "conv1", standardize)
         self.conv2 = convolution(32, 4, 2, "conv2")
         self.dense = dense(256, "dense")
 

@@ -20,12 +20,15 @@ class GlorotUniform(keras.initializers.Initializer):
 
 
 class Orthogonal(keras.initializers.Initializer):
-    """Saxe et al. 2013, for recurrent kernels [units, n * units]."""
+    """Saxe et al. 2013, for matrices [inputs, outputs], times `gain`."""
+
+    def __init__(self, gain: float = 1.0) -> None:
+        self.gain = gain
 
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
         rows, columns = shape
         tall = np.random.normal(size=(max(rows, columns), min(rows, columns)))
         q, r = np.linalg.qr(tall)
         q = q * np.sign(np.diag(r))
-        values = q if rows >= columns else q.T
+        values = self.gain * (q if rows >= columns else q.T)
         return keras.ops.convert_to_tensor(values, dtype=dtype or "float32")

@@ -16,13 +16,17 @@ Tensor = Any
 
 
 class Nature(ImageTorso):
-    """32 filters 8x8/4, 64 filters 4x4/2, 64 filters 3x3/1, dense 512."""
+    """32 filters 8x8/4, 64 filters 4x4/2, 64 filters 3x3/1, dense 512.
+
+    Args:
+        standardize: see `FirstConvolution`.
+    """
 
     smallest = 36
 
-    def __init__(self) -> None:
+    def __init__(self, standardize: bool = False) -> None:
         super().__init__(name="torso")
-        self.first = FirstConvolution(32, 8, 4, "conv1")
+        self.first = FirstConvolution(32, 8, 4, "conv1", standardize)
         self.conv2 = convolution(64, 4, 2, "conv2")
         self.conv3 = convolution(64, 3, 1, "conv3")
         self.dense = dense(512, "dense")

@@ -12,7 +12,7 @@ from services.common.spec import ArraySpec
 from services.learner.agents.protocol import ActInputs, ActOutputs, Body, Params, Unroll
 from services.learner.agents.vtrace import config
 from services.learner.agents.vtrace.loss import vtrace_loss
-from services.learner.networks.initializers import GlorotUniform
+from services.learner.networks.initializers import GlorotUniform, Orthogonal
 
 Tensor = Any
 
@@ -23,8 +23,10 @@ class PolicyModel(keras.Model):
     def __init__(self, body: Body, actions: int) -> None:
         super().__init__(name="model")
         self.body = body
+        # Nearly uniform at first, and while the value's gradient makes the features grow: through
+        # a head of usual size that alone ends exploration within a hundred updates of Pong.
         self.policy = keras.layers.Dense(
-            actions, kernel_initializer=GlorotUniform(), dtype="float32", name="policy"
+            actions, kernel_initializer=Orthogonal(0.01), dtype="float32", name="policy"
         )
         self.value = keras.layers.Dense(
             1, kernel_initializer=GlorotUniform(), dtype="float32", name="value"
