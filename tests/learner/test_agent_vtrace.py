@@ -79,7 +79,6 @@ def log_softmax(logits: Array) -> Array:
         Options(life_loss_ends=True, discount=0.9, trace_lambda=0.8),
         Options(reward_clip=1.0, reward_scale=0.7, entropy_cost=0.1, baseline_cost=0.3),
         Options(rho_bar=3.0, c_bar=2.0, rho_bar_policy=2.5),
-        Options(normalize_advantages=True),
     ],
 )
 def test_loss_equals_numpy(options: Options) -> None:
@@ -112,10 +111,6 @@ def test_loss_equals_numpy(options: Options) -> None:
         options.c_bar,
         options.rho_bar_policy,
     )
-    if options.normalize_advantages:  # before they are weighted
-        weight = np.minimum(np.exp(log_rho), options.rho_bar_policy)
-        raw = advantage / weight
-        advantage = weight * (raw - raw[real].mean()) / raw[real].std()
     entropy = -(np.exp(log_policy) * log_policy).sum(-1)[real].mean()
     policy = -(advantage * log_policy[pick])[real].mean()
     baseline = 0.5 * ((vs - value[:-1]) ** 2)[real].mean()

@@ -73,7 +73,7 @@ def reference(
 def run(inputs: dict[str, Array], **options: float) -> tuple[Array, Array]:
     tensors = {name: ops.convert_to_tensor(array) for name, array in inputs.items()}
     result = vtrace_returns(**tensors, **options)
-    return ops.convert_to_numpy(result.vs), ops.convert_to_numpy(result.weight * result.advantage)
+    return ops.convert_to_numpy(result.vs), ops.convert_to_numpy(result.advantage)
 
 
 @pytest.mark.parametrize(

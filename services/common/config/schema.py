@@ -253,11 +253,6 @@ class Vtrace(Section):
     )
     entropy_cost: NonNegative = Field(0.01, description="Entropy coefficient.")
     baseline_cost: NonNegative = Field(0.5, description="Value function coefficient.")
-    normalize_advantages: bool = Field(
-        False,
-        description="The policy gradient's advantages are divided by their standard deviation over "
-        "the batch. Without it, games with rare rewards give gradients that the value's drown.",
-    )
     reward_clip: NonNegative = Field(
         0.0, description="Rewards are clipped to ± this in the loss; 0 does not clip."
     )

@@ -12,13 +12,10 @@ Tensor = Any
 
 
 class VtraceReturns(NamedTuple):
-    """Targets, all without gradient. `weight * advantage` is the factor of log π(a_t) in the
-    policy gradient.
-    """
+    """Targets, both without gradient."""
 
     vs: Tensor  # [T, B], what V(x_t) is drawn to
-    advantage: Tensor  # [T, B], r_t + γ_t vs_t - V(x_{t-1}), 0 where masked
-    weight: Tensor  # [T, B], min(ρ̄_pg, π/μ), 0 where masked
+    advantage: Tensor  # [T, B], the factor of log π(a_t) in the policy gradient
 
 
 def vtrace_returns(
@@ -82,8 +79,8 @@ def vtrace_returns(
     # vs_t of transition t is the target of its destination: the next row's, or V at the end.
     vs_t = value_t + ops.concatenate([error[1:], ops.zeros_like(error[:1])], axis=0)
     weight = mask * ops.minimum(rho, rho_bar_policy)
-    advantage = mask * (reward_t + gamma * vs_t - value_tm1)
-    return VtraceReturns(*(ops.stop_gradient(x) for x in (vs, advantage, weight)))
+    advantage = weight * (reward_t + gamma * vs_t - value_tm1)
+    return VtraceReturns(ops.stop_gradient(vs), ops.stop_gradient(advantage))
 
 
 def _same_shape(*arrays: Tensor) -> None:

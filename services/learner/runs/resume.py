@@ -82,7 +82,6 @@ FREE: frozenset[str] = frozenset(
         "learner.deterministic",
         "agent_options",
         "vtrace.discount",
-        "vtrace.normalize_advantages",
         "vtrace.trace_lambda",
         "vtrace.rho_bar",
         "vtrace.c_bar",

@@ -56,14 +56,7 @@ def vtrace_loss(
         rho_bar_policy=options.rho_bar_policy,
     )
     entropy = masked_mean(-ops.sum(ops.exp(log_policy) * log_policy, axis=-1), mask)
-    advantage = returns.advantage
-    if options.normalize_advantages:
-        # Before the weights: they are truncated, so that with them a mean that is not 0 would pull
-        # the policy further to where it has moved, or back.
-        mean = masked_mean(advantage, mask)
-        deviation = ops.sqrt(masked_mean(ops.square(advantage - mean), mask))
-        advantage = (advantage - mean) / ops.maximum(deviation, 1e-6)
-    policy_loss = -masked_mean(returns.weight * advantage * log_prob, mask)
+    policy_loss = -masked_mean(returns.advantage * log_prob, mask)
     baseline_loss = 0.5 * masked_mean(ops.square(returns.vs - value[:-1]), mask)
     loss = policy_loss + options.baseline_cost * baseline_loss - options.entropy_cost * entropy
     rho = ops.exp(log_rho) * mask
@@ -75,7 +68,7 @@ def vtrace_loss(
         "rho_max": ops.max(rho),
         "value_mean": masked_mean(value[:-1], mask),
         "vs_mean": masked_mean(returns.vs, mask),
-        "advantage_mean": masked_mean(returns.weight * returns.advantage, mask),
+        "advantage_mean": masked_mean(returns.advantage, mask),
         "explained_variance": explained_variance(returns.vs, value[:-1], mask),
         "unmasked": ops.mean(mask),
     }
