@@ -14,6 +14,7 @@ E, STEPS, LENGTH = 64, 40, 1000
 def experiment(stagger_steps: int) -> Experiment:
     return Experiment.model_validate(
         {
+            "name": "staggered",
             "environment": {
                 "id": "tests.actor.toy_environments:Counter",
                 "kwargs": {"length": LENGTH},
@@ -54,6 +55,7 @@ def test_a_finished_row_is_never_cut() -> None:
     """Episodes of one or two steps: most cuts fall due on a row that is finished or first."""
     short = Experiment.model_validate(
         {
+            "name": "short",
             "environment": {"id": "tests.actor.toy_environments:Counter", "kwargs": {"length": 1}},
             "actor": {"environments": E, "stagger_steps": 8},
         }
