@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from services.actor.environments import make_actor_group
+from services.actor.environments.gymnasium_group import GymnasiumGroup
+from services.actor.environments.stagger import Staggered
 from services.common.config import Experiment
-from services.common.spec import EnvironmentGroup
+from services.common.config.schema import Environment
+from services.common.spec import EnvironmentGroup, Frame
 
 E, STEPS, LENGTH = 64, 40, 1000
 
@@ -51,24 +55,30 @@ def test_each_environment_begins_anew_once_at_a_step_of_its_own() -> None:
     other.close()
 
 
+class Spy(GymnasiumGroup):
+    """A group that counts its restarts, and refuses to lose an episode's end."""
+
+    restarts = 0
+
+    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+        assert not (frame.terminated | frame.truncated | frame.first)[chosen].any()
+        self.restarts += int(chosen.sum())
+        super().restart(frame, chosen)
+
+
 def test_a_finished_row_is_never_cut() -> None:
-    """Episodes of one or two steps: most cuts fall due on a row that is finished or first."""
-    short = Experiment.model_validate(
-        {
-            "name": "short",
-            "environment": {"id": "tests.actor.toy_environments:Counter", "kwargs": {"length": 1}},
-            "actor": {"environments": E, "stagger_steps": 8},
-        }
+    """Episodes of one step, then of two, and so on: many cuts fall due where one ends or begins."""
+    settings = Environment.model_validate(
+        {"id": "tests.actor.toy_environments:Counter", "kwargs": {"length": 1}}
     )
-    group = make_actor_group(short, 0, 0)
-    before = group.reset()
+    seeds = list(range(E))
+    spy = Spy(settings, E, seeds)
+    group = Staggered(spy, 8, seeds)
+    group.reset()
     for _ in range(40):
-        frame = group.step(np.zeros(E, np.int32))
-        finished = before.terminated | before.truncated
-        assert frame.first[finished].all()
-        assert not (frame.first & (frame.terminated | frame.truncated)).any()
-        before = frame
+        group.step(np.zeros(E, np.int32))
     group.close()
+    assert spy.restarts == E
 
 
 def test_none_by_default() -> None:
