@@ -13,6 +13,7 @@ from services.actor.actor import Actor
 from services.actor.environments.registry import ACTORS
 from services.cli.arguments import Subparsers, add_experiment
 from services.common.config import load_experiment
+from services.common.exit_codes import ExitCode, SeedbedError
 
 _PR_SET_PDEATHSIG = 1
 
@@ -51,6 +52,8 @@ def run(args: argparse.Namespace) -> int:
     if index is None:
         digest = hashlib.sha256(socket.gethostname().encode()).digest()
         index = int.from_bytes(digest[:4], "little") % ACTORS
+    if not 0 <= index < ACTORS:
+        raise SeedbedError(ExitCode.USAGE, f"--index {index}: it takes 0 to {ACTORS - 1}")
     experiment = load_experiment(args.experiment, args.set)
     Actor(experiment, args.learner, index).run()
     return 0

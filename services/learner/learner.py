@@ -20,6 +20,7 @@ from services.common.spec import EnvironmentSpec
 from services.learner import backend as backends
 from services.learner.backend.protocol import Backend
 from services.learner.checkpoints.saving import Saver
+from services.learner.checkpoints.store import Checkpoint
 from services.learner.evaluation.side import SideEvaluation
 from services.learner.model import Built, Model, ParameterStore, build, spec_from_json, spec_to_json
 from services.learner.profiling import Profiler
@@ -96,16 +97,22 @@ class Learner:
         self._listening = threading.Event()
 
     def _resume(self, run: RunDirectory) -> None:
-        if run.resume_from is None:
-            return
-        meta = run.resume_from.meta
+        spent = run.last_counters()  # before anything writes its own
+        if run.resume_from is not None:
+            self._resume_from(run.resume_from)
+        # What was learned after the checkpoint is lost; the time and the money are spent.
+        self.counters.seconds = max(self.counters.seconds, float(spent.get("seconds", 0)))
+        self.counters.dollars = max(self.counters.dollars, float(spent.get("dollars", 0)))
+
+    def _resume_from(self, checkpoint: Checkpoint) -> None:
+        meta = checkpoint.meta
         self.counters.set_from(meta["counters"])
         # What was queued or half rolled at the checkpoint is gone; say so.
         self.counters.discarded_frames = self.counters.env_frames - self.counters.trained_frames
         self.telemetry.restore(meta["telemetry"])
         self.evaluation.best = meta["best_evaluation"]
         log.info("resumed at frame %d, update %d from %s", self.counters.env_frames,
-                 self.counters.updates, run.resume_from.path)  # fmt: skip
+                 self.counters.updates, checkpoint.path)  # fmt: skip
 
     # --- start -----------------------------------------------------------------------------
 
@@ -303,7 +310,9 @@ class Learner:
                 failure = failure or error
             else:
                 if failure is None:
-                    self.evaluation.last(self.saver, reached is not None)
+                    # An evaluation costs as well: after a cap on dollars there is none.
+                    wanted = reached is not None and not reached.startswith("stop.dollars")
+                    self.evaluation.last(self.saver, wanted)
         self.telemetry.stop_reason = reason
         self._tick()
         summary = self.telemetry.summary()

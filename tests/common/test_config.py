@@ -91,6 +91,18 @@ def test_what_is_missing_is_said() -> None:
         (["agent_options={a: 1}"], ["'a'", "'vtrace'"]),
         (["learner.checkpoint.keep=1"], ["learner.checkpoint.keep", "2", "given 1"]),
         (["name=My Run"], ["name: ", "'My Run'"]),
+        (["stop.env_frames=true"], ["stop.env_frames: must be a number, given True"]),
+        (['learner.batch_size="16"'], ["learner.batch_size: must be a number, given '16'"]),
+        (["learner.deterministic='yes'"], ["must be true or false, given 'yes'"]),
+        (["stop.mean_return=.nan"], ["stop.mean_return", "finite", "nan"]),
+        (["stop.dollars=.inf"], ["stop.dollars", "finite", "inf"]),
+        (
+            ["actor.metrics_port=9100", "actor.processes=3", "learner.metrics_port=9102"],
+            ["learner.metrics_port 9102", "actor.metrics_port 9100", "to 9102"],
+        ),
+        (["actor.metrics_port=65535", "actor.processes=2"], ["65535", "65536"]),
+        (["stop.dollars=1", "cost.cpu_hour=0", "cost.memory_gib_hour=0"], ["stop.dollars 1"]),
+        (["stop.dollars=1", "cost.accelerators=2"], ["stop.dollars 1", "cost.accelerators 2"]),
     ],
 )
 def test_impossible_settings_name_both_sides(overrides: list[str], words: list[str]) -> None:
@@ -109,6 +121,7 @@ def test_impossible_settings_name_both_sides(overrides: list[str], words: list[s
         (MINIMAL, ["name.x=1"], "is a value, not a section"),
         (MINIMAL, ["seed=["], "not YAML"),
         (MINIMAL + "seed: 1\nseed: 2\n", [], "'seed' twice"),
+        ("? [a, b]\n: 1\n", [], "a key that is a list"),
     ],
 )
 def test_what_cannot_be_read_is_said(text: str, overrides: list[str], word: str) -> None:
@@ -118,6 +131,13 @@ def test_what_cannot_be_read_is_said(text: str, overrides: list[str], word: str)
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SeedbedError, match=r"nosuch\.yaml"):
         load_experiment(tmp_path / "nosuch.yaml")
+
+
+def test_a_file_that_is_no_text_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "latin.yaml"
+    file.write_bytes(b"name: caf\xe9\n")
+    with pytest.raises(SeedbedError, match=r"latin\.yaml is not UTF-8"):
+        load_experiment(file)
 
 
 def test_an_experiment_is_immutable() -> None:

@@ -298,8 +298,13 @@ def test_resumed_frames_are_conserved(tmp_path: Path, monkeypatch: pytest.Monkey
     for last in (tmp_path / "run" / "checkpoints").iterdir():
         last.unlink()
     Path(newest.path).write_bytes(content)  # as after kill -9
+    status = learner.run_directory.last_counters()
+    assert status["dollars"] > saved["dollars"]
     with null_learner(tmp_path, monkeypatch) as learner:
         counters = learner.counters
+        # Learning goes on from the checkpoint; time and money are not given back.
+        assert counters.seconds >= status["seconds"]
+        assert counters.dollars >= status["dollars"]
         assert counters.env_frames == saved["env_frames"]
         assert counters.env_frames == counters.trained_frames + counters.discarded_frames
         with stream(learner.address, 3) as actor:

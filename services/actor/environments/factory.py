@@ -89,6 +89,12 @@ def read_spaces(environment: Environment, made: Env) -> Spaces:
             f"{name}: the observation space is {observation} of dtype {observation.dtype}, but "
             "only bool, integers and floats are supported: " + _WRAP.format("Observation")
         )
+    if not 1 <= len(observation.shape) <= 3:
+        raise _refused(
+            f"{name}: the observation's shape {list(observation.shape)} has "
+            f"{len(observation.shape)} axes, but 1 to 3 are supported: "
+            + _WRAP.format("Observation")
+        )
     if 0 in observation.shape:
         raise _refused(f"{name}: the observation's shape {list(observation.shape)} holds no number")
     try:

@@ -21,7 +21,9 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
         SeedbedError: with the file, the key's path, and what is wrong with it.
     """
     try:
-        text = Path(path).read_text()
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SeedbedError(ExitCode.CONFIG, f"{path} is not UTF-8 text: {error}") from error
     except OSError as error:
         raise SeedbedError(
             ExitCode.CONFIG, f"cannot read the experiment {path}: {error.strerror}"
@@ -82,12 +84,15 @@ class _Loader(yaml.SafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
         for key_node, _ in node.value:
-            if key_node.value in seen and isinstance(key_node, yaml.ScalarNode):
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key that is a list or a mapping", key_node.start_mark
+                )
+            if key_node.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"the key {key_node.value!r} twice", key_node.start_mark
                 )
-            if isinstance(key_node, yaml.ScalarNode):
-                seen.add(key_node.value)
+            seen.add(key_node.value)
         return super().construct_mapping(node, deep)
 
 

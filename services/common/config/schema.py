@@ -8,16 +8,36 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0)]
 
 
 class Section(BaseModel):
-    """A part of the experiment: immutable, and refusing unknown keys."""
+    """A part of the experiment: immutable, and refusing unknown keys, wrong types and numbers
+    that are not finite.
+    """
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _of_its_type(cls, value: Any, info: ValidationInfo) -> Any:
+        """`true` is no number, "16" neither, "yes" is no truth; but 2e8 is an integer."""
+        wanted = cls.model_fields[str(info.field_name)].annotation
+        if wanted is bool and not isinstance(value, bool):
+            raise ValueError("must be true or false")
+        if wanted in (int, float, float | None) and isinstance(value, bool | str):
+            raise ValueError("must be a number")
+        return value
 
 
 class Atari(Section):
@@ -300,7 +320,7 @@ class Cost(Section):
 class Evaluation(Section):
     """Playing the policy apart from training."""
 
-    every_env_frames: Annotated[int, Field(ge=0)] = Field(
+    every_frames: Annotated[int, Field(ge=0)] = Field(
         0, description="Emulator frames between two evaluations on the side; 0 is none."
     )
     episodes: Positive = Field(20, description="Episodes of an evaluation during training.")
@@ -370,5 +390,39 @@ class Experiment(Section):
                 f"actor.environments {group} is more than learner.inference.max_batch_environments "
                 f"{self.learner.inference.max_batch_environments}: a group is answered as a whole "
                 "and would never fit a batch"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _ports_differ(self) -> Experiment:
+        first, last = self.actor.metrics_port, self.actor.metrics_port + self.actor.processes - 1
+        if not first:
+            return self
+        if last > 65535:
+            raise ValueError(
+                f"actor.metrics_port {first} with actor.processes {self.actor.processes} needs "
+                f"ports up to {last}: the last one there is has the number 65535"
+            )
+        if first <= self.learner.metrics_port <= last:
+            raise ValueError(
+                f"learner.metrics_port {self.learner.metrics_port} is one of the actors' (actor."
+                f"metrics_port {first}, one each: to {last}): on one machine a port has one server"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _dollars_can_be_spent(self) -> Experiment:
+        cost = self.cost
+        if self.stop.dollars and not (
+            cost.cpu_hour or cost.memory_gib_hour or (cost.accelerator_hour and cost.accelerators)
+        ):
+            raise ValueError(
+                f"stop.dollars {self.stop.dollars:g} would never be reached: cost.cpu_hour, "
+                "cost.memory_gib_hour and cost.accelerator_hour x cost.accelerators are all 0"
+            )
+        if self.stop.dollars and cost.accelerators and not cost.accelerator_hour:
+            raise ValueError(
+                f"stop.dollars {self.stop.dollars:g} is no cap while cost.accelerators "
+                f"{cost.accelerators} cost nothing: set cost.accelerator_hour"
             )
         return self

@@ -43,7 +43,7 @@ class SideEvaluation:
         self.best: float | None = None  # mean return of the checkpoint kept as `best`
 
     def _first(self) -> int:
-        every = self._settings.every_env_frames
+        every = self._settings.every_frames
         return (self._telemetry.counters.env_frames // every + 1) * every if every else 0
 
     def poll(self, saver: Saver) -> None:

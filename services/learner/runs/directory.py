@@ -8,6 +8,7 @@ NAME/
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -84,6 +85,14 @@ class RunDirectory:
         """The unix socket's path; listen on `unix:` plus it. In the temporary directory where
         the run directory's own path is too long for a socket."""
         return socket_path(self.path)
+
+    def last_counters(self) -> dict[str, float]:
+        """The counters that the last process wrote into status.json; empty where there are none."""
+        try:
+            status = json.loads(self.status_json.read_text())
+            return dict(status["counters"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}  # written by nobody, or not whole: nothing depends on it
 
     def close(self) -> None:
         """Give up the lock."""

@@ -103,7 +103,7 @@ FREE: frozenset[str] = frozenset(
         "cost.cpus",
         "cost.memory_gib",
         "cost.accelerators",
-        "evaluation.every_env_frames",
+        "evaluation.every_frames",
         "evaluation.episodes",
         "evaluation.at_end",
         "evaluation.policy",

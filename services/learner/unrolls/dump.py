@@ -25,7 +25,7 @@ Arrays = dict[str, NDArray[Any]]
 # The dump's own learner: nothing of the experiment's that writes elsewhere, listens or ends it.
 _ALONE = (
     "stop={}",
-    "evaluation.every_env_frames=0",
+    "evaluation.every_frames=0",
     "evaluation.at_end=false",
     "logging.wandb.enabled=false",
     "logging.scalars=''",
