@@ -87,6 +87,10 @@ def run(args: argparse.Namespace) -> int:
         args.json.write_text(text + "\n")
     else:
         print(text)
+    if results["failed"]:
+        raise SeedbedError(
+            ExitCode.INTERNAL, f"not measured: {', '.join(results['failed'])}; see the log above"
+        )
     return 0
 
 
@@ -114,11 +118,16 @@ def _measure(plan: Plan, parts: list[str], is_quick: bool) -> dict[str, Any]:
         "quick": is_quick,
         "machine": machine_info(plan.gemm_size),
         "seconds": {},
+        "failed": {},
     }
     for part in parts:
         log.info("%s", part)
         started = time.monotonic()
-        results[KEYS.get(part, part)] = PARTS[part](plan)
+        try:
+            results[KEYS.get(part, part)] = PARTS[part](plan)
+        except SeedbedError as error:  # minutes of measuring must not go with it
+            log.error("%s was not measured: %s", part, error)
+            results["failed"][part] = str(error)
         results["seconds"][part] = round(time.monotonic() - started, 1)
     if "system_efficiency" in results:
         results["env_fps"] = {

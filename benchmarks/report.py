@@ -37,6 +37,7 @@ def _heading(results: dict[str, Any]) -> str:
         f"{machine['load_average_1m']:.1f}; Python {machine['python']}, {packages}",
         "took " + ", ".join(f"{part} {s:.0f} s" for part, s in results["seconds"].items()),
     ]  # fmt: skip
+    lines += [f"{part} failed, and is missing" for part in results.get("failed", {})]
     return "\n".join(f"- {line}" for line in lines)
 
 

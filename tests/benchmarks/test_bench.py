@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
@@ -10,8 +11,10 @@ from typing import Any
 
 import pytest
 
+from benchmarks import main
 from benchmarks.arithmetic import mflop_a_step
 from benchmarks.figures import ratio, series, slope
+from services.common.exit_codes import ExitCode, SeedbedError
 from tests.source_imports import ROOT
 
 DEADLINE_S = 110
@@ -130,3 +133,19 @@ def test_slope_of_a_noisy_line() -> None:
     x = [0.0, 1.0, 2.0, 3.0]
     assert slope(x, [5 + 2 * v for v in x]) == pytest.approx(2)
     assert slope(x, [1.0, -1.0, -1.0, 1.0]) == pytest.approx(0)
+
+
+def test_a_part_that_fails_loses_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(_: Any) -> dict[str, Any]:
+        raise SeedbedError(ExitCode.THREAD_FAILED, "the machine said no")
+
+    monkeypatch.setattr(main, "PARTS", {"wire": fails, "memory": lambda _: {"measured": 7}})
+    monkeypatch.setattr(main, "table", lambda _: "")
+    parser = argparse.ArgumentParser()
+    main.add_parser(parser.add_subparsers())
+    arguments = parser.parse_args(["bench", "--quick", "--json", str(tmp_path / "out.json")])
+    with pytest.raises(SeedbedError, match=r"not measured: wire"):
+        main.run(arguments)
+    results = json.loads((tmp_path / "out.json").read_text())
+    assert results["memory"] == {"measured": 7}
+    assert results["failed"] == {"wire": "the machine said no"}
