@@ -9,6 +9,7 @@ from pathlib import Path
 
 from services.cli.arguments import Subparsers, add_experiment
 from services.common.config import Experiment, load_experiment
+from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.lifecycle import on_stop_signals
 from services.learner.actor_processes import ActorProcesses
 from services.learner.runs.directory import RunDirectory, open_run_directory
@@ -73,6 +74,7 @@ def _train(experiment: Experiment, directory: RunDirectory) -> dict[str, object]
     from services.learner.learner import Learner
     from services.learner.profiling import profile_on_signal
 
+    _check_ports(experiment)
     learner = Learner(experiment, directory, f"unix:{directory.socket}")
     if learner.finished():
         return learner.run()
@@ -85,3 +87,15 @@ def _train(experiment: Experiment, directory: RunDirectory) -> dict[str, object]
         return learner.run()
     finally:
         actors.stop()
+
+
+def _check_ports(experiment: Experiment) -> None:
+    """Pods may share a number; processes of one machine cannot."""
+    actor, ours = experiment.actor, experiment.learner.metrics_port
+    first, last = actor.metrics_port, actor.metrics_port + actor.processes - 1
+    if first and (last > 65535 or first <= ours <= last):
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"actor.metrics_port {first} with actor.processes {actor.processes} takes the ports "
+            f"to {last}, which must end at 65535 and leave out learner.metrics_port {ours}",
+        )

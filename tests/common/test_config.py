@@ -96,11 +96,6 @@ def test_what_is_missing_is_said() -> None:
         (["learner.deterministic='yes'"], ["must be true or false, given 'yes'"]),
         (["stop.mean_return=.nan"], ["stop.mean_return", "finite", "nan"]),
         (["stop.dollars=.inf"], ["stop.dollars", "finite", "inf"]),
-        (
-            ["actor.metrics_port=9100", "actor.processes=3", "learner.metrics_port=9102"],
-            ["learner.metrics_port 9102", "actor.metrics_port 9100", "to 9102"],
-        ),
-        (["actor.metrics_port=65535", "actor.processes=2"], ["65535", "65536"]),
         (["stop.dollars=1", "cost.cpu_hour=0", "cost.memory_gib_hour=0"], ["stop.dollars 1"]),
         (["stop.dollars=1", "cost.accelerators=2"], ["stop.dollars 1", "cost.accelerators 2"]),
     ],

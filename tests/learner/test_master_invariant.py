@@ -48,6 +48,7 @@ def experiment(network: str, lstm: int, stack: int) -> Experiment:
         f"""
         name: invariant
         environment: {{id: "{NAME}"}}
+        agent: tests.learner.sure_agent:SureAgent
         learner:
           backend: {BACKEND}
           network: {network}

@@ -394,23 +394,6 @@ class Experiment(Section):
         return self
 
     @model_validator(mode="after")
-    def _ports_differ(self) -> Experiment:
-        first, last = self.actor.metrics_port, self.actor.metrics_port + self.actor.processes - 1
-        if not first:
-            return self
-        if last > 65535:
-            raise ValueError(
-                f"actor.metrics_port {first} with actor.processes {self.actor.processes} needs "
-                f"ports up to {last}: the last one there is has the number 65535"
-            )
-        if first <= self.learner.metrics_port <= last:
-            raise ValueError(
-                f"learner.metrics_port {self.learner.metrics_port} is one of the actors' (actor."
-                f"metrics_port {first}, one each: to {last}): on one machine a port has one server"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _dollars_can_be_spent(self) -> Experiment:
         cost = self.cost
         if self.stop.dollars and not (
