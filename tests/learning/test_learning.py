@@ -64,6 +64,7 @@ def test_cartpole_with_lstm_and_stacking_learns(tmp_path: Path) -> None:
 
 
 @pytest.mark.learning
+@pytest.mark.skipif(BACKEND == "jax", reason="takes JAX several minutes on two cores")
 def test_catch_is_learned_from_pixels(tmp_path: Path) -> None:
     experiment = tmp_path / "catch.yaml"
     experiment.write_text(CATCH)
