@@ -14,11 +14,11 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-learning lint lint-style lint-types lint-wire lint-docs format docs \
+.PHONY: help run test test-learning e2e images kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
   proto bench setup hooks lock clean
 
 help: ## Say what there is.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 	@echo '  PYTHON=... names another Python 3.11; EXPERIMENT=... and ARGS="--set a.b=c" go to make run.'
 
 # --- Installing -----------------------------------------------------------------------------------
@@ -38,10 +38,11 @@ $(INSTALLED_RUN): requirements/run.lock pyproject.toml | $(BIN)/python
 	@touch $@
 
 # Everything that run.lock has is in dev.lock too.
-$(INSTALLED_DEV): requirements/dev.lock pyproject.toml | $(BIN)/python
+$(INSTALLED_DEV): requirements/dev.lock requirements/kube-tools.lock pyproject.toml | $(BIN)/python
 	@echo 'Installing requirements/dev.lock into $(VENV) (two or three minutes) ...'
 	@$(INSTALL_LOCKED) requirements/dev.lock
 	@$(INSTALL_PROJECT)
+	@scripts/kube_tools.sh
 	@touch $@ $(INSTALLED_RUN)
 
 setup: $(INSTALLED_DEV) ## Install what developing needs into .venv.
@@ -58,17 +59,32 @@ run: $(INSTALLED_RUN) ## Train EXPERIMENT (Pong), or resume it.
 bench: $(INSTALLED_DEV) ## Measure where the time goes.
 	@$(BIN)/seedbed bench $(ARGS)
 
+# --- Containers -----------------------------------------------------------------------------------
+
+images: ## Build the images (:dev) with Docker.
+	docker build -t localhost/seedbed-learner:dev -f Dockerfile.learner .
+	docker build -t localhost/seedbed-actor:dev -f Dockerfile.actor .
+	docker build -t localhost/seedbed-cost:dev -f Dockerfile.cost .
+
+kind-up: images ## Make a cluster in Docker, with the images in it.
+	kind create cluster --config k8s/kind.yaml
+	kind load docker-image --name seedbed localhost/seedbed-learner:dev localhost/seedbed-actor:dev \
+	  localhost/seedbed-cost:dev
+
 # --- Checking -------------------------------------------------------------------------------------
 
 test: $(INSTALLED_DEV) ## Run the tests, the numerical ones on both backends.
 	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST)
-	SEEDBED_TEST_BACKEND=jax $(PYTEST) -m 'backends and not learning'
+	SEEDBED_TEST_BACKEND=jax $(PYTEST) -m 'backends and not learning and not slow'
 
 test-learning: $(INSTALLED_DEV) ## Train small things until they have learned (up to 25 minutes).
-	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) -m learning --timeout 900
+	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) -m 'learning or slow' --timeout 900
 	SEEDBED_TEST_BACKEND=jax $(PYTEST) -m learning --timeout 900
 
-lint: lint-style lint-types lint-wire lint-docs ## Style, types, generated code, generated docs.
+e2e: $(INSTALLED_DEV) ## Run the chart on the cluster of KUBECONFIG, which has the images (:dev).
+	PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) -m e2e --timeout 1500 tests/e2e $(ARGS)
+
+lint: lint-style lint-types lint-wire lint-docs lint-images ## Style, types, what is generated, images.
 
 lint-style: $(INSTALLED_DEV)
 	$(BIN)/ruff check .
@@ -76,12 +92,16 @@ lint-style: $(INSTALLED_DEV)
 
 lint-types: $(INSTALLED_DEV)
 	$(BIN)/mypy
+	$(BIN)/mypy helm/chart_values.py k8s/grafana/dashboard.py k8s/rules/wrap.py
 
 lint-wire: $(INSTALLED_DEV)
 	scripts/generate_wire.sh --check
 
 lint-docs: $(INSTALLED_DEV)
 	scripts/generate_docs.sh --check
+
+lint-images: $(INSTALLED_DEV)
+	$(BIN)/hadolint Dockerfile.*
 
 # --- Writing --------------------------------------------------------------------------------------
 
@@ -92,7 +112,7 @@ format: $(INSTALLED_DEV) ## Format the code, and mend what can be mended.
 proto: $(INSTALLED_DEV) ## Generate services/wire from proto/.
 	scripts/generate_wire.sh
 
-docs: $(INSTALLED_DEV) ## Generate docs/configuration.md from the schema.
+docs: $(INSTALLED_DEV) ## Generate references, the chart's schema, dashboard and rules.
 	scripts/generate_docs.sh
 
 lock: $(INSTALLED_DEV) ## Write requirements/*.lock from pyproject.toml (UPGRADE=1 for the newest).

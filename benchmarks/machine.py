@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from services.learner.telemetry.machine import usable_cpus, usable_memory_bytes
+from services.common.machine import usable_cpus, usable_memory_bytes
 
 _PACKAGES = ("ale-py", "grpcio", "jax", "keras", "numpy", "protobuf", "tensorflow")
 

@@ -16,9 +16,12 @@ from types import FrameType
 from typing import Any
 
 from benchmarks.actor import actor_efficiency
+from benchmarks.gossip.part import gossip, stability
+from benchmarks.gossip.stability import TASKS
 from benchmarks.machine import command, machine_info, revision
 from benchmarks.memory import memory
 from benchmarks.plan import Plan, quick
+from benchmarks.replay.part import replay
 from benchmarks.report import markdown, table
 from benchmarks.system import system_efficiency
 from benchmarks.wire import wire_efficiency
@@ -32,7 +35,11 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "wire": wire_efficiency,
     "system": system_efficiency,
     "memory": memory,
+    "replay": replay,
+    "gossip": gossip,
+    "stability": stability,
 }
+BY_NAME_ONLY = ("stability",)  # an hour
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 
 
@@ -41,14 +48,21 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "bench",
         help="measure where the time goes",
-        description="Measure the actors, the wire, training end to end, and memory. Every ratio "
-        "compares two things that were measured in turn in this run. A table goes to stderr, one "
-        "JSON object to stdout. Run it on a machine that does nothing else: nine minutes.",
+        description="Measure the actors, the wire, training end to end, memory, replay and "
+        "gossip. Every ratio compares two things that were measured in turn in this run. A table "
+        "goes to stderr, one JSON object to stdout. Run it on a machine that does nothing else: "
+        "half an hour. `stability` takes an hour more and is measured only by its name.",
     )
     parser.add_argument(
         "parts", nargs="*", metavar="PART",
         help=f"what to measure: {', '.join(PARTS)} (default: all)",
     )  # fmt: skip
+    parser.add_argument("--replay", action="store_true", help="the part `replay` alone")
+    parser.add_argument("--gossip", action="store_true", help="the part `gossip` alone")
+    parser.add_argument("--seeds", type=int, metavar="N", help="of `stability` (default 10)")
+    parser.add_argument(
+        "--tasks", nargs="+", metavar="TASK", choices=list(TASKS), help="of `stability`"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the JSON goes instead")
     parser.add_argument("--runs", type=int, metavar="N", help="of each measurement (default 3)")
     parser.add_argument(
@@ -60,7 +74,7 @@ def add_parser(subparsers: Subparsers) -> None:
     )  # fmt: skip
     parser.add_argument(
         "--actor-threads", type=int, metavar="N",
-        help="threads that step each of an actor's groups (default 1)",
+        help="threads that step each of an actor's groups (default 2)",
     )  # fmt: skip
     parser.add_argument(
         "--markdown", type=Path, metavar="FILE",
@@ -78,9 +92,12 @@ def run(args: argparse.Namespace) -> int:
         raise SeedbedError(
             ExitCode.USAGE, f"bench has no part {', '.join(unknown)}: one of {', '.join(PARTS)}"
         )
+    parts = [*args.parts, *(part for part in ("replay", "gossip") if getattr(args, part))] or [
+        part for part in PARTS if part not in BY_NAME_ONLY
+    ]
     signal.signal(signal.SIGTERM, _interrupt)
     with tempfile.TemporaryDirectory(prefix="seedbed-bench-") as folder:
-        results = _measure(_plan(args, Path(folder)), args.parts or list(PARTS), args.quick)
+        results = _measure(_plan(args, Path(folder)), parts, args.quick)
     print(table(results), file=sys.stderr)
     text = json.dumps(results, indent=1)
     if args.json:
@@ -104,6 +121,10 @@ def _plan(args: argparse.Namespace, folder: Path) -> Plan:
     plan = quick(folder, args.runs or 1) if args.quick else Plan(folder, runs=args.runs or 3)
     if args.growth_seconds is not None:
         plan = replace(plan, growth_s=args.growth_seconds)
+    if args.seeds is not None:
+        plan = replace(plan, gossip_seeds=args.seeds)
+    if args.tasks is not None:
+        plan = replace(plan, gossip_tasks=tuple(args.tasks))
     if args.actor_threads is not None:
         plan = replace(plan, actor_threads=args.actor_threads)
     return plan

@@ -14,7 +14,7 @@ from services.common.config import load_experiment
 from services.learner import backend as backends
 from services.learner.model import build
 from services.learner.unrolls.batches import BatchBuilder, TrainingBatch
-from services.learner.unrolls.unroll import FIRST, Row, UnrollWriter
+from services.learner.unrolls.unroll import FIRST, Row, UnrollSpec, UnrollWriter
 
 
 class Parts:
@@ -42,6 +42,7 @@ class Parts:
     def _make_batch(self) -> TrainingBatch:
         """A batch that came through writer and builder, as in production."""
         environments, unroll = self._config.learner.batch_size, self._built.unroll
+        assert isinstance(unroll, UnrollSpec)
         writer = UnrollWriter(unroll, environments)
         done = None
         while done is None:

@@ -8,7 +8,6 @@ the prefetch thread would take them. Keras is imported only with `--tables`.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import os
 import threading
 import time
@@ -20,19 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.child import rss_bytes, serve, sleep_and_until
-from services.common import rpc
+from services.common.allocator import keep_large_blocks
 from services.common.config import Experiment, load_experiment
 from services.common.lifecycle import Threads
 from services.common.spec import ArraySpec, EnvironmentSpec
-from services.learner.backend.memory import keep_large_blocks
 from services.learner.model import Model, ParameterStore
 from services.learner.sessions.batcher import Batcher
+from services.learner.sessions.server import WireServer
 from services.learner.sessions.servicer import InferenceServicer
+from services.learner.sessions.session import SlotTable
 from services.learner.telemetry import Counters, Telemetry
 from services.learner.threads import POLL_S, InferenceThread
 from services.learner.unrolls.queue import UnrollQueue
 from services.learner.unrolls.unroll import Row, UnrollSpec
-from services.wire import inference_pb2_grpc as wire_grpc
 
 JOIN_S = 60.0
 
@@ -102,36 +101,25 @@ class NullLearner:
         store = ParameterStore()
         store.publish([], 0)
         self._servicer = InferenceServicer(
-            experiment, self._batcher, self._queue, self.telemetry, self._model, lambda: "null"
-        )
+            experiment, self._batcher, self._queue, self.telemetry, self._model, lambda: "null",
+            SlotTable(inference.slots),
+        )  # fmt: skip
         self._inference = InferenceThread(
             self._batcher, store, self.telemetry, self._servicer.deliver
         )
         self.policy = NullPolicy(self.spec.actions, inference.max_batch_environments)
         self._threads = Threads()
-        self._listening = threading.Event()
+        self._wire = WireServer(self._servicer, self._listen, self._threads)
 
     def start(self) -> None:
         """Listen."""
-        self._threads.start("wire", lambda: asyncio.run(self._serve()))
-        self._listening.wait(JOIN_S)
+        self._wire.start()
         policy: Any = self.policy
         self._threads.start(
             "inference", lambda: self._inference.run(policy, self._threads.stopping)
         )
         self._threads.start("prefetch", self._drop)
         self._check()
-
-    async def _serve(self) -> None:
-        server = rpc.aio_server()
-        wire_grpc.add_InferenceServicer_to_server(self._servicer, server)
-        rpc.bind(server, self._listen)
-        await server.start()
-        housekeeping = asyncio.create_task(self._servicer.housekeeping())
-        self._listening.set()
-        await asyncio.to_thread(self._threads.stopping.wait)
-        housekeeping.cancel()
-        await server.stop(0)
 
     def _drop(self) -> None:
         while not self._threads.stopping.is_set():
@@ -171,6 +159,7 @@ class NullLearner:
         """End the threads."""
         self.policy.gate.set()
         self._threads.stopping.set()
+        self._wire.close()
         self._batcher.close()
         self._threads.join(JOIN_S)
 
@@ -187,7 +176,7 @@ def make_tables(experiment: Experiment, spec: EnvironmentSpec) -> tuple[Any, int
     blank = np.zeros((1, *spec.observation.shape), spec.observation.dtype)
     frame_bytes = built.backend.to_host(built.agent.body.prepare(blank)).nbytes
     context = experiment.learner.frame_stack - 1
-    return built, context * frame_bytes + 4 * built.unroll.state_size
+    return built, context * frame_bytes + 4 * built.agent.body.state_size
 
 
 def main() -> None:

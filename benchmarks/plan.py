@@ -17,7 +17,7 @@ class Plan:
     window_s: float = 2.0  # of one side of an actor's or the wire's ratio
     warm_up_s: float = 0.5  # before each window
     actor_environments: tuple[int, ...] = (1, 8, 16, 32, 64)
-    actor_threads: int = 1  # of each of an actor's two groups
+    actor_threads: int = 2  # of each of an actor's two groups, as in pong-vtrace.yaml
     wire_environments: tuple[int, ...] = (1, 8, 32)
     wire_streams: tuple[int, ...] = (2, 128)
     networks: tuple[str, ...] = ("nature", "impala_shallow")
@@ -30,6 +30,19 @@ class Plan:
     slots: tuple[int, int] = (64, 1024)
     growth_s: float = 60.0
     gemm_size: int = 2048
+    replay_window_s: float = 1.5
+    replay_sequences: int = 1024
+    replay_rounds: int = 12  # of requests to a shard
+    replay_transitions: int = 1_000_000
+    replay_batches: tuple[int, ...] = (16, 32, 64, 128, 256)
+    replay_sizes: tuple[int, ...] = (1, 10, 100, 500, 2000, 10000)
+    gossip_learners: tuple[int, ...] = (2, 4)
+    gossip_window_s: float = 15.0
+    gossip_messages: int = 100
+    gossip_tasks: tuple[str, ...] = ("CartPole", "Catch")
+    gossip_simulators: tuple[int, ...] = (16, 32, 64)
+    gossip_seeds: int = 10
+    gossip_frames: int | None = None  # of a run; None: as many as its task takes
 
 
 def quick(folder: Path, runs: int) -> Plan:
@@ -52,6 +65,19 @@ def quick(folder: Path, runs: int) -> Plan:
         slots=(8, 64),
         growth_s=3.0,
         gemm_size=256,
+        replay_window_s=0.1,
+        replay_sequences=128,
+        replay_rounds=2,
+        replay_transitions=4000,
+        replay_batches=(16,),
+        replay_sizes=(1, 100),
+        gossip_learners=(2,),
+        gossip_window_s=2.0,
+        gossip_messages=3,
+        gossip_tasks=("CartPole",),
+        gossip_simulators=(16, 32),
+        gossip_seeds=1,
+        gossip_frames=3_000,
     )
 
 

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from benchmarks.gossip.report import gossip_tables, stability_tables
+from benchmarks.replay.report import replay_tables
+
 
 def table(results: dict[str, Any]) -> str:
     """Everything that was measured, for a terminal."""
@@ -18,6 +21,9 @@ def markdown(results: dict[str, Any]) -> str:
         "wire_efficiency": _wire,
         "system_efficiency": _system,
         "memory": _memory,
+        "replay": _replay,
+        "gossip": _gossip,
+        "stability": _stability,
     }
     blocks = [_heading(results)]
     blocks += [make(results[key]) for key, make in parts.items() if key in results]
@@ -131,6 +137,18 @@ def _memory(result: dict[str, Any]) -> str:
             ),
         ),
     )
+
+
+def _replay(result: dict[str, Any]) -> str:
+    return replay_tables(result, _table, _series)
+
+
+def _gossip(result: dict[str, Any]) -> str:
+    return gossip_tables(result, _table)
+
+
+def _stability(result: dict[str, Any]) -> str:
+    return stability_tables(result, _table)
 
 
 def _series(figures: dict[str, Any], digits: int = 0) -> str:

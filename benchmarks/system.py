@@ -12,7 +12,7 @@ from benchmarks.figures import ratio, series
 from benchmarks.machine import gemm_gflops
 from benchmarks.plan import Plan, pong
 from benchmarks.training_run import TrainingRun
-from services.learner.telemetry.machine import usable_cpus
+from services.common.machine import usable_cpus
 
 GOAL = 0.90
 FPS_GOAL = {"nature": 7000}

@@ -1,15 +1,30 @@
 #!/usr/bin/env bash
-# Generate docs/configuration.md from the schema: `make docs`. With --check, write nothing and fail
-# where the committed file is not what the schema says.
+# Generate what is made from code: `make docs`. With --check, write nothing and fail where a
+# committed file is not what the code says.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+export PYTHONPATH=$PWD
 
+python=.venv/bin/python
 fresh=$(mktemp)
 trap 'rm -f "$fresh"' EXIT
-.venv/bin/seedbed config reference >"$fresh"
-if [[ ${1-} != --check ]]; then
-  cp "$fresh" docs/configuration.md
-elif ! diff docs/configuration.md "$fresh" >&2; then
-  echo "docs/configuration.md is not what the schema says: run 'make docs' and commit it." >&2
-  exit 1
-fi
+
+page() { # FILE MODULE ARGUMENT...
+  local file=$1
+  shift
+  "$python" -m "$@" >"$fresh"
+  if [[ $check == 0 ]]; then
+    cp "$fresh" "$file"
+  elif ! diff "$file" "$fresh" >&2; then
+    echo "$file is not what the code says: run 'make docs' and commit it." >&2
+    exit 1
+  fi
+}
+
+check=0
+[[ ${1-} == --check ]] && check=1
+page docs/configuration.md services.cli.main config reference
+page docs/metrics.md services.cli.metrics_reference
+for program in helm/chart_values.py k8s/grafana/dashboard.py k8s/rules/wrap.py; do
+  "$python" "$program" "$@"
+done

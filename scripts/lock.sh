@@ -8,7 +8,7 @@ cd "$(dirname "$0")/.."
 
 uv=${UV:-.venv/bin/uv}
 compile=("$uv" pip compile pyproject.toml --quiet
-  --python-version 3.11 --python-platform x86_64-manylinux_2_28
+  --python-version 3.11 --python-platform x86_64-manylinux_2_31
   --only-binary :all: --generate-hashes
   --annotation-style line --no-header)
 
@@ -24,10 +24,12 @@ lock() { # NAME EXTRA... [-- OPTION...]
   echo "requirements/$name.lock: $(grep -c '^[a-z]' "requirements/$name.lock") packages"
 }
 
-lock dev actor learner-tensorflow learner-jax kubernetes pictures video build dev -- \
+lock dev actor learner-tensorflow learner-jax kubernetes gcs pictures video build dev -- \
   ${UPGRADE:+--upgrade}
-for part in "run actor learner-tensorflow pictures video build" "build build" "actor actor" \
-  "learner-tensorflow learner-tensorflow" "learner-jax learner-jax"; do
+for part in "run actor learner-tensorflow pictures video build" "build build" "actor actor" "cost kubernetes" \
+  "learner-tensorflow learner-tensorflow gcs" "learner-jax learner-jax gcs" \
+  "learner-tensorflow-gpu learner-tensorflow-gpu gcs" "learner-jax-gpu learner-jax-gpu gcs" \
+  "learner-jax-tpu learner-jax-tpu gcs"; do
   # shellcheck disable=SC2086  # a name and its extras
   lock $part -- --constraint requirements/dev.lock
 done

@@ -19,11 +19,13 @@ SERVICES = tuple(f"services.{room}" for room in ("actor", "cli", "cost", "learne
 # A room, and what it must not know about. The table is docs/architecture.md's.
 ROOMS = {
     "services/actor": (*MODELS, *(room for room in SERVICES if room != "services.actor")),
+    "services/cost": (*MODELS, *(room for room in SERVICES if room != "services.cost")),
     "services/replay": (*MODELS, *(room for room in SERVICES if room != "services.replay")),
     "services/common": (*MODELS, *SERVICES),
     "services/learner/agents": ("grpc", "threading", "asyncio", "pathlib", "os", "fsspec"),
     "services/learner/networks": ("grpc", "threading", "asyncio", "services.learner.agents"),
     "services/learner/ops": ("grpc", "threading", "asyncio", "services.common.config"),
+    "services/learner/ball": (*MODELS, "grpc", "threading", "asyncio", "services.wire"),
     "services/learner/backend": ("grpc", "services.learner.agents", "services.wire"),
 }
 
@@ -54,8 +56,8 @@ def test_actor_and_command_line_load_no_model_library() -> None:
     """The same at run time, through everything that they import."""
     modules = [
         ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for folder in ("services/actor", "services/cli", "services/common", "services/replay")
-        for path in sources(folder)
+        for folder in ("actor", "cli", "common", "cost", "replay")
+        for path in sources(f"services/{folder}")
     ]
     program = (
         "import importlib, json, sys\n"
@@ -98,6 +100,20 @@ def test_nothing_runs_what_was_sent() -> None:
                 or (name == "yaml.load" and not given & safe_loaders)
             ):
                 wrong.append(f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)}")
+    assert not wrong
+
+
+def test_every_process_is_given_its_environment() -> None:
+    """Or it starts with whatever another thread is making of `environ` just then, if it starts."""
+    calls = [
+        (path, node, {item.arg for item in node.keywords})
+        for path in sources("services")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) in {"subprocess.Popen", "subprocess.run"}
+    ]
+    assert len(calls) >= 5
+    wrong = [f"{path}:{node.lineno}" for path, node, options in calls if "env" not in options]
     assert not wrong
 
 

@@ -15,9 +15,15 @@ from packaging.utils import canonicalize_name
 
 from tests.source_imports import ROOT, imports
 
-LOCKS = ("dev", "run", "build", "actor", "learner-tensorflow", "learner-jax")
+LOCKS = ("dev", "run", "build", "actor", "cost", "learner-tensorflow", "learner-jax")
 RUN = ("actor", "learner-tensorflow", "pictures", "video", "build")
-EXTRAS = {"run": RUN, "dev": (*RUN, "learner-jax", "kubernetes", "dev")}
+EXTRAS = {
+    "run": RUN,
+    "cost": ("kubernetes",),
+    "learner-tensorflow": ("learner-tensorflow", "gcs"),
+    "learner-jax": ("learner-jax", "gcs"),
+    "dev": (*RUN, "learner-jax", "kubernetes", "gcs", "dev"),
+}
 
 
 @cache
@@ -53,6 +59,18 @@ def wanted(extras: tuple[str, ...]) -> Iterator[Requirement]:
             yield requirement
 
 
+def test_the_devices_libraries_come_on_top() -> None:
+    """The images for GPUs and TPUs hold what the CPU's does, in the same versions."""
+    for name, device in (
+        ("tensorflow-gpu", "nvidia-"),
+        ("jax-gpu", "jax-cuda13-plugin"),
+        ("jax-tpu", "libtpu"),
+    ):
+        base = lock(f"learner-{name.partition('-')[0]}")
+        assert base.items() <= lock(f"learner-{name}").items()
+        assert any(package.startswith(device) for package in lock(f"learner-{name}"))
+
+
 @pytest.mark.parametrize("name", LOCKS)
 def test_lock_holds_what_pyproject_asks_for(name: str) -> None:
     versions = lock(name)
@@ -74,6 +92,7 @@ def test_images_hold_no_other_backend() -> None:
     ("name", "rooms", "other_backend"),
     [
         ("actor", ("actor", "cli", "common"), None),
+        ("cost", ("cost", "cli", "common"), None),
         ("learner-tensorflow", ("learner", "actor", "cli", "common"), "backend/jax.py"),
         ("learner-jax", ("learner", "actor", "cli", "common"), "backend/tensorflow.py"),
     ],

@@ -11,10 +11,12 @@ from functools import partial
 from services.actor.environments import make_actor_group
 from services.actor.group import GroupRunner, actor_name
 from services.actor.metrics import ActorMetrics
+from services.common import rpc
 from services.common.config import Experiment
 from services.common.exit_codes import ExitCode
 from services.common.lifecycle import on_stop_signals
 from services.common.metrics_http import start_metrics_server
+from services.common.tls import Tls
 
 log = logging.getLogger("seedbed.actor")
 
@@ -28,14 +30,18 @@ class Actor:
     """The groups of one actor process.
 
     Args:
-        address: the learner's, `host:port` or `unix:PATH`.
+        address: the learner's, `host:port` or `unix:PATH`, or those of several, with commas.
+        tls: this actor's certificate, where the learner asks for one.
         index: which actor of the run this is; seeds follow from it.
     """
 
-    def __init__(self, experiment: Experiment, address: str, index: int) -> None:
+    def __init__(
+        self, experiment: Experiment, address: str, index: int, tls: Tls | None = None
+    ) -> None:
         self._experiment = experiment
         self._address = address
         self._index = index
+        self._tls = tls
         self.metrics = ActorMetrics()
 
     def _runner(self, group: int) -> GroupRunner:
@@ -47,6 +53,7 @@ class Actor:
             settings.reply_timeout_s,
             settings.connect_timeout_s,
             self.metrics,
+            tls=self._tls,
         )
 
     async def _run(self) -> None:
@@ -84,7 +91,7 @@ class Actor:
         """
         http = start_metrics_server(self._experiment.actor.metrics_port, self.metrics.registry)
         try:
-            asyncio.run(self._run())
+            rpc.run(self._run())
         finally:
             if http is not None:
                 http.close()

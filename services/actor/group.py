@@ -21,10 +21,12 @@ import grpc
 import grpc.aio
 import numpy as np
 
+from services.actor.learners import Learners, NoRoom
 from services.actor.metrics import ActorMetrics
 from services.common import rpc
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import EnvironmentGroup, Frame
+from services.common.tls import Tls
 from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from services.wire import inference_pb2 as wire
 from services.wire import inference_pb2_grpc as wire_grpc
@@ -32,7 +34,7 @@ from services.wire import inference_pb2_grpc as wire_grpc
 log = logging.getLogger("seedbed.actor")
 
 # What the learner says when trying again cannot help.
-_FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION,
+FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION,
           grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAUTHENTICATED)  # fmt: skip
 FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
 
@@ -54,11 +56,44 @@ def pack_flags(frame: Frame) -> bytes:
     return flags.tobytes()
 
 
+def hello_of(
+    group: EnvironmentGroup, name: str, protocol_version: int = PROTOCOL_VERSION
+) -> wire.Hello:
+    """What a stream of this group begins with, with an incarnation of its own."""
+    spec = group.spec
+    return wire.Hello(
+        protocol_version=protocol_version,
+        oldest_protocol_version=min(OLDEST_PROTOCOL_VERSION, protocol_version),
+        incarnation=secrets.randbits(63),
+        actor=name,
+        environment=spec.name,
+        environments=group.environments,
+        observation=wire.ArraySpec(shape=spec.observation.shape, dtype=spec.observation.dtype),
+        actions=spec.actions,
+        action_repeat=spec.action_repeat,
+    )
+
+
+def step_of(
+    frame: Frame, sequence: int, environment_s: float = 0.0, wait_s: float = 0.0
+) -> wire.Step:
+    """A frame as the stream's message number `sequence`."""
+    return wire.Step(
+        sequence=sequence,
+        observation=frame.observation.tobytes(),
+        reward=frame.reward.tobytes(),
+        flags=pack_flags(frame),
+        environment_seconds=environment_s,
+        wait_seconds=wait_s,
+    )
+
+
 class GroupRunner:
     """Plays a group's environments through streams to the learner until it is over.
 
     Args:
         make: makes the group, in the group's own thread.
+        address: of the learner, or of several, as `Learners` reads it.
         name: for logs, such as `host/pid/0`.
         metrics: shared by the groups of an actor.
     """
@@ -72,14 +107,17 @@ class GroupRunner:
         connect_timeout_s: float,
         metrics: ActorMetrics,
         protocol_version: int = PROTOCOL_VERSION,
+        tls: Tls | None = None,
     ) -> None:
         self._make = make
-        self._address = address
+        self._learners = Learners(address, name, tls)
+        self._address = address  # of the present stream's learner
         self._name = name
         self._reply_timeout_s = reply_timeout_s
         self._connect_timeout_s = connect_timeout_s
         self._metrics = metrics
         self._protocol_version = protocol_version
+        self._tls = tls
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"environments {name}")
         self._stopping = asyncio.Event()
         self._answered = False  # whether the present stream has got actions
@@ -105,41 +143,53 @@ class GroupRunner:
             self._thread.shutdown(wait=False)
 
     async def _reconnect_for_ever(self, group: EnvironmentGroup) -> None:
+        learners = self._learners
         retry_s, last_answer, reconnects = FIRST_RETRY_S, time.monotonic(), 0
         while not self._stopping.is_set():
-            self._answered = False
+            self._answered = failed = False
             try:
-                async with rpc.aio_channel(self._address) as channel:
+                self._address = await learners.choose(group.environments)
+                async with rpc.aio_channel(self._address, self._tls) as channel:
                     await self._play(group, wire_grpc.InferenceStub(channel))
-                return
+                if self._stopping.is_set():
+                    return
+                cause = f"it leaves {self._address} for an emptier learner"
             except grpc.aio.AioRpcError as error:
-                if error.code() in _FATAL:
+                if error.code() in FATAL:
                     raise SeedbedError(
                         ExitCode.REFUSED_BY_LEARNER,
                         f"the learner at {self._address} refused {self._name} "
                         f"({error.code().name}): {error.details()}",
                     ) from error
-                cause = f"{error.code().name}: {error.details()}"
+                cause, failed = f"{error.code().name}: {error.details()}", True
             except LearnerSilent as error:
+                cause, failed = str(error), True
+            except NoRoom as error:
                 cause = str(error)
             if self._answered:
                 retry_s, last_answer = FIRST_RETRY_S, time.monotonic()
+                learners.worked()
+            if failed:
+                learners.failed(self._address)
             waited = time.monotonic() - last_answer
             if waited > self._connect_timeout_s:
                 raise SeedbedError(
                     ExitCode.LEARNER_UNREACHABLE,
-                    f"no answer from {self._address} for {waited:.0f} s "
+                    f"no answer from {learners} for {waited:.0f} s "
                     f"(actor.connect_timeout_s is {self._connect_timeout_s:g}): {cause}",
                 )
             reconnects += 1
             self._metrics.on_reconnect()
+            others = failed and learners.several and not self._answered
             # The first tries are silent: an actor is often up before its learner.
             log.log(
                 logging.WARNING if reconnects > 3 else logging.INFO,
-                "%s: %s; trying again in %.1f s", self._name, cause, retry_s,
+                "%s: %s; trying %s", self._name, cause,
+                "the others" if others else f"again in {retry_s:.1f} s",
             )  # fmt: skip
-            await self._sleep(retry_s)
-            retry_s = min(2 * retry_s, LONGEST_RETRY_S)
+            if not others:
+                await self._sleep(retry_s)
+                retry_s = min(2 * retry_s, LONGEST_RETRY_S)
 
     async def _sleep(self, seconds: float) -> None:
         try:
@@ -151,6 +201,7 @@ class GroupRunner:
         """One stream. Its episodes start anew: the learner dropped the last stream's unroll."""
         loop = asyncio.get_running_loop()
         call = stub.Act()
+        better = loop.create_task(self._learners.wait_for_better(self._address, group.environments))
         try:
             welcome = await self._greet(call, group)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
@@ -159,22 +210,15 @@ class GroupRunner:
             environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
             while True:
                 sent = time.perf_counter()
-                message = wire.ActorMessage(
-                    step=wire.Step(
-                        sequence=sequence,
-                        observation=frame.observation.tobytes(),
-                        reward=frame.reward.tobytes(),
-                        flags=pack_flags(frame),
-                        environment_seconds=environment_s,
-                        wait_seconds=wait_s,
-                    )
-                )
-                await self._write(call, message)
+                step = step_of(frame, sequence, environment_s, wait_s)
+                await self._write(call, wire.ActorMessage(step=step))
                 actions = await self._answer(call, sequence, reply_timeout_s)
                 got = time.perf_counter()
                 action = np.frombuffer(actions.action, np.int32)
-                if self._stopping.is_set():
-                    goodbye = wire.Goodbye(reason="the actor stops")
+                moves = better.done()
+                if self._stopping.is_set() or moves:
+                    reason = "the actor moves" if moves else "the actor stops"
+                    goodbye = wire.Goodbye(reason=reason)
                     await self._write(call, wire.ActorMessage(goodbye=goodbye))
                     await call.done_writing()
                     return
@@ -184,29 +228,18 @@ class GroupRunner:
                 self._answered = True
                 sequence += 1
         finally:
+            better.cancel()
             call.cancel()
 
     async def _greet(self, call: Any, group: EnvironmentGroup) -> wire.Welcome:
-        spec = group.spec
-        incarnation = secrets.randbits(63)
-        hello = wire.Hello(
-            protocol_version=self._protocol_version,
-            oldest_protocol_version=min(OLDEST_PROTOCOL_VERSION, self._protocol_version),
-            incarnation=incarnation,
-            actor=self._name,
-            environment=spec.name,
-            environments=group.environments,
-            observation=wire.ArraySpec(shape=spec.observation.shape, dtype=spec.observation.dtype),
-            actions=spec.actions,
-            action_repeat=spec.action_repeat,
-        )
+        hello = hello_of(group, self._name, self._protocol_version)
         await self._write(call, wire.ActorMessage(hello=hello))
         message = await self._read(call, self._reply_timeout_s)
         kind = message.WhichOneof("message")
         if kind == "finished":
             raise Finished(message.finished.reason)
-        if kind != "welcome" or message.welcome.incarnation != incarnation:
-            raise LearnerSilent(f"expected welcome for {incarnation}, received {kind}")
+        if kind != "welcome" or message.welcome.incarnation != hello.incarnation:
+            raise LearnerSilent(f"expected welcome for {hello.incarnation}, received {kind}")
         return message.welcome
 
     async def _answer(self, call: Any, sequence: int, timeout_s: float) -> wire.Actions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import ctypes
 import hashlib
 import os
 import signal
@@ -11,11 +10,11 @@ import socket
 
 from services.actor.actor import Actor
 from services.actor.environments.registry import ACTORS
-from services.cli.arguments import Subparsers, add_experiment
+from services.cli.arguments import Subparsers, add_experiment, add_tls, tls_of
+from services.common.allocator import keep_large_blocks
 from services.common.config import load_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
-
-_PR_SET_PDEATHSIG = 1
+from services.common.lifecycle import end_on_sigterm, end_with_parent
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -25,9 +24,11 @@ def add_parser(subparsers: Subparsers) -> None:
     parser.add_argument(
         "--learner",
         required=True,
-        metavar="ADDRESS",
-        help="host:port or unix:PATH of the learner",
+        metavar="ADDRESS[,ADDRESS...]",
+        help="host:port or unix:PATH of the learner; of several, each group plays for the emptiest "
+        "one that has room",
     )
+    add_tls(parser)
     parser.add_argument(
         "--index",
         type=int,
@@ -44,8 +45,10 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Play until the experiment is over or SIGTERM."""
+    end_on_sigterm()
+    keep_large_blocks()
     if args.die_with_parent is not None:
-        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        end_with_parent(signal.SIGTERM)
         if os.getppid() != args.die_with_parent:  # it ended before the request
             return 0
     index = args.index
@@ -55,5 +58,5 @@ def run(args: argparse.Namespace) -> int:
     if not 0 <= index < ACTORS:
         raise SeedbedError(ExitCode.USAGE, f"--index {index}: it takes 0 to {ACTORS - 1}")
     experiment = load_experiment(args.experiment, args.set)
-    Actor(experiment, args.learner, index).run()
+    Actor(experiment, args.learner, index, tls_of(args)).run()
     return 0

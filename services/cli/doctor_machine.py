@@ -16,7 +16,7 @@ from pathlib import Path
 from services.cli.doctor_finding import Finding
 from services.common.config import Experiment
 from services.common.exit_codes import ExitCode
-from services.learner.telemetry.machine import usable_cpus, usable_memory_bytes
+from services.common.machine import usable_cpus, usable_memory_bytes
 
 _GIB = 1 << 30
 _CLOCK_S = 0.2  # how long the two clocks are compared

@@ -6,15 +6,11 @@ import argparse
 import dataclasses
 import json
 import sys
-from typing import Any
-
-import yaml
-from pydantic import ValidationError
 
 from services.actor.environments.advice import Advice
 from services.actor.environments.check import Report, check_environment
 from services.cli.arguments import Subparsers
-from services.common.config.schema import Environment
+from services.common.config import parse_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "failed": "FAILED "}
@@ -30,11 +26,9 @@ def add_parser(subparsers: Subparsers) -> None:
     check.add_argument("--environments", type=int, default=32, help="E of the group (32)")
     check.add_argument("--seconds", type=float, default=5.0, help="of each measurement (5)")
     check.add_argument(
-        "--kwargs", default="{}", metavar="YAML", help="environment.kwargs, such as '{level: 3}'"
-    )
-    check.add_argument(
-        "--atari", default="{}", metavar="YAML", help="environment.atari, '{table9: exact}'"
-    )
+        "--set", action="append", default=[], metavar="a.b=c",
+        help="a key of the experiment, such as environment.kwargs='{level: 3}' (repeatable)",
+    )  # fmt: skip
     check.add_argument("--json", action="store_true", help="the report as JSON on stdout")
 
 
@@ -50,33 +44,13 @@ def run(args: argparse.Namespace) -> int:
             f"--environments {args.environments} must be at least 1, and --seconds {args.seconds:g}"
             " more than 0",
         )
-    try:
-        environment = Environment(
-            id=args.id,
-            kwargs=_mapping("--kwargs", args.kwargs),
-            atari=_mapping("--atari", args.atari),
-        )
-    except ValidationError as error:
-        wrong = error.errors(include_url=False)[0]
-        where = ".".join(("environment", *map(str, wrong["loc"])))
-        raise SeedbedError(ExitCode.CONFIG, f"{where}: {wrong['msg']}") from error
+    text = json.dumps({"name": "check", "environment": {"id": args.id}})
+    environment = parse_experiment(text, args.set, "env check").environment
     report = check_environment(environment, args.environments, args.seconds, _say)
     _show(report)
     if args.json:
         print(json.dumps({"ok": report.ok, **dataclasses.asdict(report)}))
     return ExitCode.OK if report.ok else ExitCode.ENVIRONMENT
-
-
-def _mapping(option: str, text: str) -> Any:
-    try:
-        value = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SeedbedError(ExitCode.USAGE, f"{option} {text!r} is not YAML: {error}") from error
-    if not isinstance(value, dict):
-        raise SeedbedError(
-            ExitCode.USAGE, f"{option} {text!r} must be a mapping, such as '{{level: 3}}'"
-        )
-    return value
 
 
 def _say(line: str) -> None:

@@ -14,7 +14,7 @@ from services.common.config import Experiment, parse_experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.learner import backend as backends
-from services.learner.evaluation.table9 import with_table_9
+from services.learner.evaluation.table9 import departures, with_table_9
 from services.learner.runs.directory import read_checkpoint
 from services.learner.runs.resume import compare, read_stored
 
@@ -86,6 +86,9 @@ def run(args: argparse.Namespace) -> int:
     experiment = _overridden(trained, experiment, args.set)
     for line in changed:
         _say(f"Table 9: {line}")
+    if experiment.environment.id.startswith("atari:"):
+        for line in departures(experiment.environment):
+            _say(f"not as Table 9: {line}")
     backend = backends.use(experiment.learner.backend, device=experiment.learner.device)
     # These import Keras, so after its backend is fixed.
     from services.learner.evaluation.play import Policy, Settings, evaluate
@@ -98,7 +101,7 @@ def run(args: argparse.Namespace) -> int:
     policy = Policy(backend, agent, checkpoint.spec, trained.learner.frame_stack)
     settings = Settings(
         episodes=args.episodes,
-        greedy=(args.policy or experiment.evaluation.policy) == "greedy",
+        greedy=(args.policy or _policy(experiment, agent)) == "greedy",
         environments=args.environments or experiment.evaluation.environments,
         seed=experiment.seed if args.seed is None else args.seed,
         max_steps=args.max_steps,
@@ -110,11 +113,18 @@ def run(args: argparse.Namespace) -> int:
         "updates": checkpoint.updates,
         **evaluate(policy, experiment, settings, _Progress(settings)),
     }
-    if args.video:
-        result["video"] = film(policy, experiment, settings, args.video)
-    _summary(result)
-    print(json.dumps(result))
+    try:
+        if args.video:
+            result["video"] = film(policy, experiment, settings, args.video)
+    finally:  # what was played is not lost with a film that fails
+        _summary(result)
+        print(json.dumps(result))
     return ExitCode.OK
+
+
+def _policy(experiment: Experiment, agent: Any) -> str:
+    policy: str = experiment.evaluation.policy
+    return getattr(agent, "evaluates", "sample") if policy == "agent" else policy
 
 
 def _checkpoint(run_dir: str, name: str) -> Checkpoint:

@@ -12,13 +12,18 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from services.common.exit_codes import HELP, ExitCode, SeedbedError
+from services.common.lifecycle import Terminated
 
 # Module and what `seedbed --help` says. Each has add_parser(subparsers) and run(args) -> int.
 COMMANDS = {
     "train": "train an experiment on this machine: one learner and its actors",
     "learner": "run the learner alone, as in a container",
     "actor": "run one actor alone, as in a container",
+    "replay": "run one replay shard, for learners with `home: service`",
+    "try": "ask a learner for one action",
+    "cost": "price a release on Kubernetes, and end it when it is over",
     "evaluate": "play a trained policy and print its returns",
+    "report": "how far a run's learners were from each other, and its bounds",
     "status": "what a run is doing, where the time goes, what it costs",
     "export": "write a policy that plain Keras loads",
     "bench": "measure where the time goes",
@@ -27,7 +32,11 @@ COMMANDS = {
     "config": "print the schema, the reference, or a resolved experiment",
     "debug": "look inside: dump an unroll",
 }
-_MODULES = {"env": "services.cli.env_check", "bench": "benchmarks.main"}
+_MODULES = {
+    "bench": "benchmarks.main",
+    "env": "services.cli.env_check",
+    "try": "services.cli.try_out",
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -60,6 +69,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # `| head` has seen enough; Python would complain again at its exit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.OK)
+    except Terminated:
+        return _fail(ExitCode.TERMINATED, "SIGTERM")
     except KeyboardInterrupt:
         return _fail(ExitCode.INTERRUPTED, "interrupted")
     except Exception as error:

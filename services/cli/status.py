@@ -14,7 +14,8 @@ import grpc
 from services.cli.status_page import status_page
 from services.common import rpc
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.learner.telemetry.machine import process_start_ticks
+from services.common.machine import process_start_ticks
+from services.learner.team.checkpoints import learner_directories
 from services.learner.telemetry.status import STATUS_FILE
 from services.wire import inference_pb2, inference_pb2_grpc
 
@@ -46,11 +47,17 @@ def run(args: argparse.Namespace) -> int:
             answers within 5 seconds.
     """
     target = str(args.target)
-    status = read_file(Path(target)) if Path(target).is_dir() else ask_learner(target)
-    if args.json:
-        print(json.dumps(status, indent=1, ensure_ascii=False))
+    if learners := learner_directories(target):
+        statuses = [read_file(directory) for directory in learners]
+        shown: Any = {"learners": statuses}
+        page = "\n\n".join(
+            f"learner {rank} of {len(learners)}: {directory}\n{status_page(status)}"
+            for rank, (directory, status) in enumerate(zip(learners, statuses, strict=True))
+        )
     else:
-        print(status_page(status))
+        shown = read_file(Path(target)) if Path(target).is_dir() else ask_learner(target)
+        page = status_page(shown)
+    print(json.dumps(shown, indent=1, ensure_ascii=False) if args.json else page)
     return ExitCode.OK
 
 
@@ -96,10 +103,12 @@ def ask_learner(address: str) -> dict[str, Any]:
         try:
             reply = stub.GetStatus(inference_pb2.GetStatusRequest(), timeout=DEADLINE_S)
         except grpc.RpcError as error:
+            details = str(error.details())
+            if "HTTP/2" in details or "http2" in details.lower():
+                details += " (is that the metrics port? the one for actors is wanted)"
             raise SeedbedError(
                 ExitCode.LEARNER_UNREACHABLE,
-                f"no status from {address} within {DEADLINE_S:g} s: "
-                f"{error.code().name}: {error.details()}",
+                f"no status from {address} within {DEADLINE_S:g} s: {error.code().name}: {details}",
             ) from error
     status: dict[str, Any] = json.loads(reply.json)
     status["source"] = {"address": address, "age_s": 0.0, "alive": True}

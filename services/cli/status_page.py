@@ -51,11 +51,33 @@ def _head(status: dict[str, Any]) -> list[str]:
 def _progress(status: dict[str, Any]) -> list[str]:
     counters, numbers, stop = status["counters"], status["numbers"], status["stop"]
     frames = magnitude(counters["env_frames"])
+    team = status.get("learners")  # an older learner does not say it
+    together = team["env_frames"] if team else counters["env_frames"]
+    if team:
+        frames += f" here, {magnitude(together)} by all {team['count']} learners"
     if stop["env_frames"]:
-        done = 100 * counters["env_frames"] / stop["env_frames"]
+        done = 100 * together / stop["env_frames"]
         frames += f" of {magnitude(stop['env_frames'])} ({done:.0f} %)"
     frames += f"; {magnitude(counters['trained_frames'])} trained on"
     frames += f", {magnitude(counters['discarded_frames'])} discarded"
+    replay: tuple[str, ...] = ()
+    if numbers.get("replay_capacity"):
+        held, capacity = numbers["replay_sequences"], numbers["replay_capacity"]
+        replay = (
+            _line(
+                "replay",
+                f"{held:,.0f} of {capacity:,.0f} sequences, "
+                f"{numbers['replay_bytes'] / 2**30:.3g} GiB when full; "
+                f"{numbers['replay_sampled']:,.0f} drawn, "
+                f"{duration(numbers.get('replay_sample_age_s_p50') or 0)} old (p50)"
+                + (
+                    f"; {numbers['replay_healthy_shards']:.0f} of {numbers['replay_shards']:.0f} "
+                    "shards"
+                    if numbers["replay_shards"]
+                    else ""
+                ),
+            ),
+        )
     fps = " / ".join(number(numbers.get(f"env_fps_{window}s")) for window in (10, 60, 300))
     updates = f"{counters['updates']:,}, {number(numbers.get('updates_per_s'), 1)} a second"
     end = status["eta"]
@@ -70,8 +92,27 @@ def _progress(status: dict[str, Any]) -> list[str]:
         _line("frames", frames),
         _line("speed", f"{fps} frames a second over 10 / 60 / 300 s"),
         _line("updates", updates),
+        *replay,
+        *_peers(status),
         _line("time", f"{duration(counters['seconds'])}{left}"),
     ]
+
+
+def _peers(status: dict[str, Any]) -> list[str]:
+    """What a learner exchanges with others; nothing of a single one."""
+    team, numbers = status.get("learners"), status["numbers"]
+    if not team or not numbers.get("gossip_peers"):
+        return []
+    alive = f"{numbers['gossip_peers_alive']:.0f} of {numbers['gossip_peers']:.0f} learners alive"
+    said = f"rank {team['rank']}, {team['topology']}: {alive}; {numbers['gossip_mixes']:,.0f} mixes"
+    if team["topology"] == "gossip":
+        said += (
+            f", {numbers['gossip_superseded']:,.0f} messages superseded; the furthest in-peer is "
+            f"{numbers['gossip_distance']:.3g} away (2-norm)"
+        )
+    if numbers["gossip_bound_void"]:
+        said += "; THE GRAPH HAS COME APART: nothing bounds how far they drift"
+    return [_line("peers", said)]
 
 
 def _time(status: dict[str, Any]) -> list[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+import os
+import signal
 from pathlib import Path
 
 from services.cli.arguments import Subparsers, add_experiment
 from services.common.config import Experiment, load_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.common.lifecycle import on_stop_signals
+from services.common.lifecycle import end_on_sigterm, end_with_parent, on_stop_signals
 from services.learner.actor_processes import ActorProcesses
 from services.learner.runs.directory import RunDirectory, open_run_directory
 
@@ -27,6 +29,15 @@ def add_parser(subparsers: Subparsers) -> None:
     )
     add_experiment(parser)
     add_run_directory(parser)
+    parser.add_argument(
+        "--learners",
+        type=int,
+        metavar="N",
+        help="that many learners, each with actor.processes actors of its own, which exchange "
+        "what learners.topology says (default: learners.count)",
+    )
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)  # one of them
+    parser.add_argument("--die-with-parent", type=int, metavar="PID", help=argparse.SUPPRESS)
 
 
 def add_run_directory(parser: argparse.ArgumentParser) -> None:
@@ -58,30 +69,48 @@ def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
 
 def run(args: argparse.Namespace) -> int:
     """Train until a stop condition or a signal."""
-    experiment = load_experiment(args.experiment, args.set)
+    end_on_sigterm()
+    if args.die_with_parent is not None:
+        end_with_parent(signal.SIGTERM)
+        if os.getppid() != args.die_with_parent:  # it ended before the request
+            return 0
+    counted = [] if args.learners is None else [f"learners.count={args.learners}"]
+    experiment = load_experiment(args.experiment, [*args.set, *counted])
     with open_run(args, experiment) as directory:
-        if experiment.learner.deterministic:
+        if experiment.learners.count > 1 and args.rank is None:
+            from services.learner.team.train import train_together
+
+            summary = train_together(experiment, directory, _passed_on(args))
+        elif experiment.learner.deterministic:
             from services.learner.deterministic import run_deterministic
 
             summary = run_deterministic(experiment, directory)
         else:
-            summary = _train(experiment, directory)
+            summary = _train(experiment, directory, args.rank)
     print(json.dumps(summary))
     return 0
 
 
-def _train(experiment: Experiment, directory: RunDirectory) -> dict[str, object]:
+def _passed_on(args: argparse.Namespace) -> list[str]:
+    """Arguments that each of several learners gets too. With `fresh`, all of them were moved."""
+    passed = ["--restart=overwrite"] if args.restart == "overwrite" else []
+    if args.init_from:
+        passed.append(f"--init-from={args.init_from}")
+    return passed
+
+
+def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) -> dict[str, object]:
     from services.learner.learner import Learner
     from services.learner.profiling import profile_on_signal
 
     _check_ports(experiment)
-    learner = Learner(experiment, directory, f"unix:{directory.socket}")
+    learner = Learner(experiment, directory, f"unix:{directory.socket}", rank=rank or 0)
+    on_stop_signals(lambda name: learner.stop(f"signal {name}"), impatient=rank is None)
     if learner.finished():
-        return learner.run()
-    on_stop_signals(lambda name: learner.stop(f"signal {name}"))
+        return learner.repeat()
     profile_on_signal(learner.profiler)
     address = learner.start()
-    actors = ActorProcesses(experiment, directory, address, learner.threads)
+    actors = ActorProcesses(experiment, directory, address, learner.threads, rank or 0)
     actors.start()
     try:
         return learner.run()

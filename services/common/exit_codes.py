@@ -19,13 +19,19 @@ class ExitCode(IntEnum):
     CHECKPOINT_READ = 21
     RUN_DIRECTORY = 22
     RESUME_REFUSED = 23
+    REPLAY_FILES = 24
     LEARNER_UNREACHABLE = 30
     REFUSED_BY_LEARNER = 31
     ACTORS_FAILED = 32
+    REPLAY_UNREACHABLE = 33
+    REFUSED_BY_REPLAY = 34
+    PEERS_UNREACHABLE = 35
+    LEARNERS_FAILED = 36
     THREAD_STUCK = 40
     THREAD_FAILED = 41
     DIVERGED = 42
     INTERRUPTED = 130
+    TERMINATED = 143
 
 
 HELP: dict[ExitCode, str] = {
@@ -36,20 +42,30 @@ HELP: dict[ExitCode, str] = {
     ExitCode.ENVIRONMENT: "The environment cannot be made, or raises at every try: "
     "run `seedbed env check` on it.",
     ExitCode.BACKEND: "The backend or its device does not start: run `seedbed doctor`.",
-    ExitCode.BIND: "The address to listen on is taken or not allowed: choose another --listen.",
+    ExitCode.BIND: "An address or port to listen on is taken or not allowed: choose another one.",
     ExitCode.CHECKPOINT_WRITE: "Checkpoints cannot be written: free or enlarge the volume, "
     "then run the same command again; it resumes from the newest whole checkpoint.",
     ExitCode.CHECKPOINT_READ: "No checkpoint could be read: name an older one with --checkpoint, "
     "or start over with --restart fresh.",
-    ExitCode.RUN_DIRECTORY: "The run directory is in use or holds another experiment: choose "
+    ExitCode.RUN_DIRECTORY: "The run directory cannot be used, as the line says: choose "
     "another --run-dir, or say --restart fresh.",
     ExitCode.RESUME_REFUSED: "A setting that cannot change on resume has changed: set it back, or "
-    "start a new run with --init-from.",
+    "begin a new run in another --run-dir.",
+    ExitCode.REPLAY_FILES: "The replay's directory cannot be used, as the line says: enlarge its "
+    "volume, or name another one.",
     ExitCode.LEARNER_UNREACHABLE: "No learner answered at the address in time: is it up, and does "
     "the network policy let this actor through?",
     ExitCode.REFUSED_BY_LEARNER: "The learner refused this actor: the line names both sides' "
     "numbers; both must run the same experiment.",
     ExitCode.ACTORS_FAILED: "Actor processes keep failing: see actor-*.log in the run directory.",
+    ExitCode.REPLAY_UNREACHABLE: "No replay shard answered in time: are they up, and does the "
+    "network policy let the learner through?",
+    ExitCode.REFUSED_BY_REPLAY: "A replay shard refused this learner: the line names both sides' "
+    "numbers; give each experiment shards of its own.",
+    ExitCode.PEERS_UNREACHABLE: "A learner of an all-reduce did not answer in time, and all wait "
+    "for all: start it again, or set learners.topology to gossip.",
+    ExitCode.LEARNERS_FAILED: "Learner processes keep failing: see logs/learner-*.log in the run "
+    "directory.",
     ExitCode.THREAD_STUCK: "A part of the learner had work and took none for too long: the line "
     "says which and what it waited for.",
     ExitCode.THREAD_FAILED: "A part of the learner failed: the line names it; the log has the "
@@ -57,6 +73,8 @@ HELP: dict[ExitCode, str] = {
     ExitCode.DIVERGED: "The loss or the parameters became NaN or infinite: lower the learning "
     "rate; the newest checkpoint is from before.",
     ExitCode.INTERRUPTED: "Interrupted from the keyboard.",
+    ExitCode.TERMINATED: "SIGTERM before there was anything to end or save, or a second one: the "
+    "same command begins, or resumes, again.",
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import logging
+import os
 import signal
 import threading
 import time
@@ -12,6 +14,9 @@ from types import FrameType
 from services.common.exit_codes import ExitCode, SeedbedError
 
 log = logging.getLogger("seedbed")
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)  # here, not in a child between fork and exec
 
 
 class Threads:
@@ -63,14 +68,42 @@ class Threads:
         return [thread.name for thread in self._threads if thread.is_alive()]
 
 
-def on_stop_signals(stop: Callable[[str], None]) -> None:
+def end_with_parent(number: signal.Signals) -> None:
+    """Send this process a signal when the thread that started it ends, even by kill -9."""
+    _libc.prctl(_PR_SET_PDEATHSIG, number)
+
+
+class Terminated(BaseException):
+    """SIGTERM before `on_stop_signals`. No `except Exception` of a library swallows it."""
+
+
+def end_on_sigterm() -> None:
+    """Until `on_stop_signals`: SIGTERM ends the process, as the first one of a container too.
+
+    Linux ignores a signal that process 1 leaves to the default.
+    """
+
+    def handler(_: int, __: FrameType | None) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, handler)
+
+
+def on_stop_signals(stop: Callable[[str], None], impatient: bool = True) -> None:
     """Call `stop(signal name)` on SIGTERM and SIGINT; a second one ends the process at once.
+
+    Not `impatient`, a second one changes nothing: a process that somebody watches may be sent the
+    same signal by both.
 
     The handler runs in the main thread between two bytecodes, so `stop` must only set things.
     """
 
+    def at_once(number: int, _: FrameType | None) -> None:
+        os._exit(128 + number)
+
     def handler(number: int, _: FrameType | None) -> None:
-        signal.signal(number, signal.SIG_DFL)
+        if impatient:
+            signal.signal(number, at_once)
         stop(signal.Signals(number).name)
 
     signal.signal(signal.SIGTERM, handler)

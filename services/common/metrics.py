@@ -11,7 +11,7 @@ import bisect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,14 +31,19 @@ class Metric:
 
     Attributes:
         name: in full, with unit and, for counters, `_total`.
-        label: name of its only label, or "" without one.
+        label: name of its label, names of several, or "" without one.
         help: one sentence; for gauges, what "no value yet" (NaN) means, where it can be so.
     """
 
     name: str
     kind: Literal["counter", "gauge", "histogram"]
     help: str
-    label: str = ""
+    label: str | tuple[str, ...] = ""
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of its labels."""
+        return tuple(filter(None, [self.label])) if isinstance(self.label, str) else self.label
 
 
 class Histogram:
@@ -77,7 +82,8 @@ class Histogram:
             return list(self._counts), self._sum
 
 
-Value = float | Mapping[str, float] | Histogram  # a mapping is from the label's values
+# A mapping is from the label's values; from tuples of them where there are several.
+Value = float | Mapping[Any, float] | Histogram
 
 
 class TableCollector:
@@ -121,7 +127,7 @@ def _family(metric: Metric, value: Value) -> Family:
     make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     if not isinstance(value, Mapping):
         return make(metric.name, metric.help, value=float(value))
-    family = make(metric.name, metric.help, labels=[metric.label])
+    family = make(metric.name, metric.help, labels=metric.labels)
     for label, number in value.items():
-        family.add_metric([label], float(number))
+        family.add_metric([label] if isinstance(label, str) else label, float(number))
     return family

@@ -23,10 +23,14 @@ _CLIENT_TIMEOUT_S = 10.0  # a client that says nothing for so long loses its con
 _log = logging.getLogger(__name__)
 
 
+class Refused(RuntimeError):
+    """Raised by `profile`: not now. The client gets 409 with the words."""
+
+
 class MetricsServer:
     """Serves in threads of its own until `close`.
 
-    GET /metrics: Prometheus text. GET /healthz: 200 `ok`, or 503 with the reason.
+    GET /metrics: Prometheus text. GET /healthz and /readyz: 200 `ok`, or 503 with the reason.
     GET /status: JSON, 404 without `status`. POST /profile?seconds=N: runs `profile(N)`, answers
     with the directory it returns; 409 while one runs, 404 without `profile`.
     """
@@ -37,6 +41,7 @@ class MetricsServer:
         registry: CollectorRegistry,
         *,
         unhealthy: Callable[[], str | None] = lambda: None,
+        unready: Callable[[], str | None] = lambda: None,
         status: Callable[[], Mapping[str, Any]] | None = None,
         profile: Callable[[float], str] | None = None,
         host: str = "0.0.0.0",
@@ -46,6 +51,7 @@ class MetricsServer:
         Args:
             unhealthy: the reason why this process should be restarted, or None. It must answer
                 at once.
+            unready: likewise, the reason why nobody should be sent here yet.
             profile: called with seconds; blocks so long and returns where the profile lies.
 
         Raises:
@@ -53,6 +59,7 @@ class MetricsServer:
         """
         self.registry = registry
         self.unhealthy = unhealthy
+        self.unready = unready
         self.status = status
         self.profile = profile
         self.profiling = threading.Lock()
@@ -111,7 +118,9 @@ class _Handler(BaseHTTPRequestHandler):
                 text = generate_latest(self.owner.registry)
                 self._answer(HTTPStatus.OK, text, CONTENT_TYPE_PLAIN_0_0_4)
             elif path == "/healthz":
-                self._healthz()
+                self._state(self.owner.unhealthy())
+            elif path == "/readyz":
+                self._state(self.owner.unready())
             elif path == "/status" and self.owner.status is not None:
                 self._json(HTTPStatus.OK, dict(self.owner.status()))
             else:
@@ -143,6 +152,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             directory = self.owner.profile(seconds)
+        except Refused as refusal:
+            self._text(HTTPStatus.CONFLICT, str(refusal))
         except Exception as error:
             self._failed(error)
         else:
@@ -153,15 +164,14 @@ class _Handler(BaseHTTPRequestHandler):
     def log_message(self, format: str, *args: Any) -> None:
         _log.debug(format, *args)
 
-    def _healthz(self) -> None:
-        reason = self.owner.unhealthy()
+    def _state(self, reason: str | None) -> None:
         if reason is None:
             self._text(HTTPStatus.OK, "ok")
         else:
             self._text(HTTPStatus.SERVICE_UNAVAILABLE, reason)
 
     def _paths(self) -> list[str]:
-        paths = ["GET /metrics", "GET /healthz"]
+        paths = ["GET /metrics", "GET /healthz", "GET /readyz"]
         if self.owner.status is not None:
             paths.append("GET /status")
         if self.owner.profile is not None:

@@ -115,8 +115,12 @@ def _type(annotation: Any) -> str:
     if origin is typing.Annotated:
         return _type(get_args(annotation)[0])
     names = {bool: "true or false", int: "integer", float: "number", str: "text", dict: "mapping"}
+    if origin is list:
+        return f"list of {_type(get_args(annotation)[0])}"
     if annotation is type(None):
         return "null"
+    if _is_section(annotation):  # in a list or a choice
+        return "{" + ", ".join(f"`{name}`" for name in annotation.model_fields) + "}"
     name = names.get(origin or annotation)
     if name is None:
         raise TypeError(f"the reference has no word for the type {annotation}")

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Coroutine, Sequence
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
+import uvloop
 
 from services.common.exit_codes import ExitCode, SeedbedError
+from services.common.tls import Tls
 
 # 1: frames of a group, E * 72 * 96 * 3 bytes at E = 1,024 is 21 MB; 64 MB leaves room and still
 # bounds what a broken peer can make the other side allocate.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+
+_Result = TypeVar("_Result")
 
 _COMMON: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -55,13 +60,23 @@ _SERVER: list[tuple[str, Any]] = [
 ]
 
 
-def channel(address: str) -> grpc.Channel:
+def run(main: Coroutine[Any, Any, _Result]) -> _Result:
+    """As `asyncio.run`, with uvloop's event loop, which takes a quarter off a message's CPU."""
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(main)
+
+
+def channel(address: str, tls: Tls | None = None) -> grpc.Channel:
     """A channel to `host:port` or `unix:PATH`, with a connection of its own."""
+    if tls is not None:
+        return grpc.secure_channel(address, tls.of_client(), options=_CLIENT)
     return grpc.insecure_channel(address, options=_CLIENT)
 
 
-def aio_channel(address: str) -> grpc.aio.Channel:
+def aio_channel(address: str, tls: Tls | None = None) -> grpc.aio.Channel:
     """As `channel`, for an event loop."""
+    if tls is not None:
+        return grpc.aio.secure_channel(address, tls.of_client(), options=_CLIENT)
     return grpc.aio.insecure_channel(address, options=_CLIENT)
 
 
@@ -81,7 +96,7 @@ def _answers(path: str) -> bool:
         return True
 
 
-def bind(server: grpc.aio.Server, address: str) -> str:
+def bind(server: grpc.aio.Server, address: str, tls: Tls | None = None) -> str:
     """Listen on `host:port` (port 0: any) or `unix:PATH`; return the address to connect to.
 
     Raises:
@@ -91,7 +106,10 @@ def bind(server: grpc.aio.Server, address: str) -> str:
         # gRPC would take the path away from whoever listens there, without a word.
         raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: another process does")
     try:
-        port = server.add_insecure_port(address)
+        if tls is not None:
+            port = server.add_secure_port(address, tls.of_server())
+        else:
+            port = server.add_insecure_port(address)
     except RuntimeError as error:
         port = 0
         cause = str(error)

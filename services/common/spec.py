@@ -61,8 +61,8 @@ class Frame(NamedTuple):
     first: NDArray[np.bool_]  # [E]
 
 
-def clear(frame: Frame, chosen: NDArray[np.bool_]) -> None:
-    """Make the `chosen` [E] rows of a frame first rows of an episode, but for the observation."""
+def clear(frame: Frame, chosen: NDArray[np.bool_] | int) -> None:
+    """Make the `chosen` ([E], or one number) rows an episode's first; leave the observation."""
     frame.reward[chosen] = 0.0
     frame.terminated[chosen] = frame.truncated[chosen] = frame.life_lost[chosen] = False
     frame.first[chosen] = True

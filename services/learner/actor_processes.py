@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import subprocess
 import sys
 import threading
-import time
-from collections import deque
+from pathlib import Path
 
 from services.common.config import Experiment
-from services.common.exit_codes import HELP, ExitCode, SeedbedError
+from services.common.exit_codes import ExitCode
 from services.common.lifecycle import Threads
+from services.learner.child_processes import Restarts, end_all, process_environment
 from services.learner.runs.directory import RunDirectory
 
 log = logging.getLogger("seedbed")
@@ -30,17 +29,28 @@ class ActorProcesses:
 
     Args:
         threads: the learner's; it fails when actors keep failing.
+        rank: of the learner: no two learners' actors play the same episodes.
     """
 
     def __init__(
-        self, experiment: Experiment, run: RunDirectory, address: str, threads: Threads
+        self,
+        experiment: Experiment,
+        run: RunDirectory,
+        address: str,
+        threads: Threads,
+        rank: int = 0,
     ) -> None:
+        self._first = rank * experiment.actor.processes
         self._experiment = experiment
         self._run = run
         self._address = address
         self._threads = threads
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
-        self._failures: deque[float] = deque()
+        self._restarts = Restarts(
+            "actor",
+            _FAILURES * max(1, experiment.actor.processes),
+            *(_WINDOW_S, ExitCode.ACTORS_FAILED, _FATAL),
+        )
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="actors", daemon=True)
 
@@ -58,14 +68,18 @@ class ActorProcesses:
     def _start(self, index: int) -> None:
         command = [
             sys.executable, "-m", "services.cli.main", "actor", str(self._run.experiment_yaml),
-            "--learner", self._address, "--index", str(index),
+            "--learner", self._address, "--index", str(self._first + index),
             "--die-with-parent", str(os.getpid()),
         ]  # fmt: skip
         if port := self._experiment.actor.metrics_port:  # all on one machine
             command += ["--set", f"actor.metrics_port={port + index}"]
         with (self._run.logs / f"actor-{index}.log").open("ab") as output:
             self._processes[index] = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=output
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=process_environment(),
             )
 
     def _watch(self) -> None:
@@ -80,20 +94,8 @@ class ActorProcesses:
             self._threads.fail("actors", error)
 
     def _again(self, index: int, code: int) -> None:
-        what = f"actor {index} ended with {_describe(code)}"
-        where = f"see {self._run.logs / f'actor-{index}.log'}"
-        now = time.monotonic()
-        self._failures.append(now)
-        while now - self._failures[0] > _WINDOW_S:
-            self._failures.popleft()
-        if code in _FATAL:
-            raise SeedbedError(ExitCode(code), f"{what}; {where}")
-        if len(self._failures) >= _FAILURES * max(1, self._experiment.actor.processes):
-            raise SeedbedError(
-                ExitCode.ACTORS_FAILED,
-                f"{what}, failure {len(self._failures)} of actors within {_WINDOW_S:g} s; {where}",
-            )
-        log.warning("%s; started again; %s", what, where)
+        path = self._run.logs / f"actor-{index}.log"
+        self._restarts.allow(index, code, f"its last words: {_last_line(path)!r}; see {path}")
         self._start(index)
 
     def stop(self) -> None:
@@ -101,23 +103,13 @@ class ActorProcesses:
         self._stopping.set()
         if self._watcher.is_alive():
             self._watcher.join()
-        for process in self._processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + _STOP_S
-        for index, process in self._processes.items():
-            try:
-                process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                log.warning("actor %d did not end within %g s of SIGTERM: killed", index, _STOP_S)
-                process.kill()
-                process.wait()
+        end_all("actor", self._processes, _STOP_S)
 
 
-def _describe(code: int) -> str:
-    if code < 0:
-        return f"signal {signal.Signals(-code).name}"
-    try:
-        return f"exit code {code} ({ExitCode(code).name}: {HELP[ExitCode(code)]})"
-    except ValueError:
-        return f"exit code {code}"
+def _last_line(path: Path) -> str:
+    """What an actor said of its end; the line after that only explains the exit code."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - 4096))
+        lines = file.read().decode(errors="replace").split("\n")
+    said = [x for x in lines if x.strip() and not x.startswith("seedbed: exit code")]
+    return said[-1][:500] if said else ""

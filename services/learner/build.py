@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import random
 from typing import Any
 
@@ -13,11 +14,19 @@ from pydantic import BaseModel, ValidationError
 from services.common.config.schema import Experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import EnvironmentSpec
+from services.learner.agents.a2c.agent import A2cAgent
+from services.learner.agents.dqn.agent import DqnAgent
 from services.learner.agents.protocol import Agent
+from services.learner.agents.r2d2.agent import R2d2Agent
 from services.learner.agents.vtrace.agent import VtraceAgent
 from services.learner.networks.registry import load_class, make_body
 
-AGENTS: dict[str, type[Agent]] = {"vtrace": VtraceAgent}
+AGENTS: dict[str, type[Agent]] = {
+    "a2c": A2cAgent,
+    "dqn": DqnAgent,
+    "r2d2": R2d2Agent,
+    "vtrace": VtraceAgent,
+}
 
 
 def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
@@ -27,7 +36,7 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
         SeedbedError: the agent, the network or their options are wrong, or do not fit the
             environment.
     """
-    agent_class, options = _agent_class(experiment)
+    agent_class, options = agent_and_options(experiment)
     # Not keras.utils.set_random_seed: it imports TensorFlow wherever it is installed.
     random.seed(experiment.seed)
     np.random.seed(experiment.seed)
@@ -44,16 +53,15 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
     return agent
 
 
-def _agent_class(experiment: Experiment) -> tuple[Any, BaseModel]:
-    """The class of `agent` and its validated options."""
+def agent_and_options(experiment: Experiment) -> tuple[Any, BaseModel]:
+    """The class of `agent` and its validated options.
+
+    Raises:
+        SeedbedError: CONFIG, what is wrong with them.
+    """
     name = experiment.agent
     if name in AGENTS:
         return AGENTS[name], getattr(experiment, name)
-    if ":" not in name:
-        raise SeedbedError(
-            ExitCode.CONFIG,
-            f"agent {name!r} is unknown: one of {sorted(AGENTS)}, or module:Class",
-        )
     agent_class = load_class(name, "agent")
     options = getattr(agent_class, "Options", None)
     if not (inspect.isclass(options) and issubclass(options, BaseModel)):
@@ -83,12 +91,13 @@ def build_optimizer(
             the updates that it makes. The schedule counts frames as updates times this.
     """
     settings = experiment.learner.optimizer
-    rate: float | keras.optimizers.schedules.LearningRateSchedule = settings.learning_rate
+    scale = learning_rate_scale(experiment)
+    rate: float | keras.optimizers.schedules.LearningRateSchedule = scale * settings.learning_rate
     if settings.schedule == "linear":
         rate = keras.optimizers.schedules.PolynomialDecay(
-            settings.learning_rate,
+            scale * settings.learning_rate,
             max(1, round(settings.decay_env_frames / env_frames_per_update)),
-            settings.final_learning_rate,
+            scale * settings.final_learning_rate,
         )
     if settings.name == "adam":
         return keras.optimizers.Adam(
@@ -105,3 +114,17 @@ def build_optimizer(
         epsilon=settings.epsilon,
         name="rmsprop",
     )
+
+
+def learning_rate_scale(experiment: Experiment) -> float:
+    """The factor of the learning rate for the size of a batch: √(environments / nominal), or 1.
+
+    Gradients of k times the environments have √k times less noise; see Stooke and Abbeel 2018,
+    who scale the rate of RMSProp and Adam so. Several learners count together, as their updates are
+    averaged, by all-reduce at once and by gossip over time (Assran et al. 2019 train 4 learners of
+    16 at √4 · 7e-4).
+    """
+    nominal = experiment.learner.optimizer.nominal_environments
+    if not nominal:
+        return 1.0
+    return math.sqrt(experiment.learner.batch_size * experiment.learners.count / nominal)

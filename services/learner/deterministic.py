@@ -1,9 +1,9 @@
 """`learner.deterministic`: the learner's own parts in one thread, with no socket between them.
 
 What decides a number has a fixed order: actors, groups and environments are stepped by their
-indices, all groups of an actor are one inference batch, and a full training batch is trained on at
-once. So the same seed gives the same actions and the same losses, bit by bit, on the same machine
-with the same packages. See docs/reproducibility.md.
+indices, all groups of an actor are one inference batch, and what everybody's newest rows have
+filled is trained on before anybody is answered. So the same seed gives the same actions and the
+same losses, bit by bit, on the same machine with the same packages. See docs/reproducibility.md.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ def run_deterministic(experiment: Experiment, directory: RunDirectory) -> dict[s
     """
     learner = OneThreadLearner(experiment, directory)
     on_stop_signals(lambda name: learner.stop(f"signal {name}"))
+    if learner.finished():
+        return learner.repeat()
     profile_on_signal(learner.profiler)
     with (directory.path / "trace.csv").open("a", newline="") as file:
         learner.trace = csv.writer(file)
@@ -90,8 +92,9 @@ class OneThreadLearner(Learner):
                 len(seats), sum(seat.session.environments for seat in seats)
             )
             while self._stop_reason is None:
+                self._receive(built, seats)
                 for batch in batches:
-                    self._step(built, batch)
+                    self._act(built, batch)
                 self.training.give_states(built)
                 self._look()
         except Exception as error:
@@ -104,15 +107,6 @@ class OneThreadLearner(Learner):
     def _make_groups(self) -> list[list[EnvironmentGroup]]:
         """The groups of each actor, in order."""
         experiment, settings = self.experiment, self.experiment.actor
-        wanted = settings.processes * settings.groups * settings.environments
-        if not 0 < wanted <= self._slots.slots:
-            raise SeedbedError(
-                ExitCode.CONFIG,
-                f"learner.deterministic needs 1 to {self._slots.slots} environments "
-                f"(learner.inference.slots), but {settings.processes} actor.processes of "
-                f"{settings.groups} actor.groups of {settings.environments} actor.environments "
-                f"are {wanted}",
-            )
         return [
             [make_actor_group(experiment, actor, group) for group in range(settings.groups)]
             for actor in range(settings.processes)
@@ -142,8 +136,9 @@ class OneThreadLearner(Learner):
         size = self.experiment.learner.inference.max_batch_environments // each
         return [seats[start : start + size] for start in range(0, len(seats), size)]
 
-    def _step(self, built: Built, seats: list[_Seat]) -> None:
-        """Send what the groups have seen, train if that fills a batch, act, step."""
+    def _receive(self, built: Built, seats: list[_Seat]) -> None:
+        """Send what the groups have seen, then train on the batches that it fills."""
+        blocks = []
         for seat in seats:
             frame = seat.frame
             message = wire.Step(
@@ -152,11 +147,15 @@ class OneThreadLearner(Learner):
                 reward=frame.reward.tobytes(),
                 flags=pack_flags(frame),
             )
-            block = seat.session.receive(message)
+            blocks.append(seat.session.receive(message))
+        for block in blocks:
             if block is not None:
                 for batch, arrays in self.prefetch.build(built, block):
                     self.training.train(built, batch, arrays)
                     self._write_trace(batch)
+
+    def _act(self, built: Built, seats: list[_Seat]) -> None:
+        """Answer the groups in one batch, and step them."""
         started = time.perf_counter()
         requests = [Request(seat.session, seat.session.environments) for seat in seats]
         params, version = self.store.newest()

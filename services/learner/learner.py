@@ -2,43 +2,67 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-import threading
 import time
 from typing import Any
 
-from grpc_health.v1 import health, health_pb2, health_pb2_grpc
-
-from services.common import rpc
 from services.common.config import Experiment
+from services.common.config.agents import SYNCHRONOUS
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.lifecycle import Threads
 from services.common.metrics_http import MetricsServer, start_metrics_server
 from services.common.spec import EnvironmentSpec
+from services.common.tls import Tls
 from services.learner import backend as backends
 from services.learner.backend.protocol import Backend
 from services.learner.checkpoints.saving import Saver
 from services.learner.checkpoints.store import Checkpoint
 from services.learner.evaluation.side import SideEvaluation
+from services.learner.gossip.exchange import Exchange, Stopped
+from services.learner.gossip.join import join, make_members
+from services.learner.gossip.members import Members
 from services.learner.model import Built, Model, ParameterStore, build, spec_from_json, spec_to_json
 from services.learner.profiling import Profiler
 from services.learner.runs.directory import RunDirectory
 from services.learner.sessions.batcher import Batcher
+from services.learner.sessions.server import WireServer
 from services.learner.sessions.servicer import InferenceServicer
-from services.learner.stop import stop_reason
+from services.learner.sessions.session import SlotTable
+from services.learner.stop import Reached, peer_reached, stop_reached
 from services.learner.stuck import Stuck
 from services.learner.telemetry import Counters, Telemetry
 from services.learner.threads import POLL_S, InferenceThread, PrefetchThread, TrainingThread
 from services.learner.unrolls.queue import UnrollQueue
-from services.wire import inference_pb2_grpc as wire_grpc
+from services.learner.unrolls.rounds import RoundQueue
 
 log = logging.getLogger("seedbed.learner")
 
 JOIN_S = 60.0  # longest wait for a thread to end: a training step that is under way
-START_S = 60.0  # longest wait for the server to listen
-GOODBYE_S = 3.0  # for actors to hear that it is over
+
+
+def synchronous(experiment: Experiment) -> bool:
+    """Whether the agent trains on rounds of all environments.
+
+    The class of a `module:Class` agent says so. Importing it imports Keras, so the backend is
+    fixed here for it, before anything listens.
+
+    Raises:
+        SeedbedError: the agent cannot be loaded, or cannot have its rounds.
+    """
+    if ":" not in experiment.agent:
+        return experiment.agent in SYNCHRONOUS
+    learner = experiment.learner
+    backends.use(learner.backend, learner.deterministic, learner.device)
+    from services.learner.build import agent_and_options
+
+    if not getattr(agent_and_options(experiment)[0], "synchronous", False):
+        return False
+    try:
+        experiment.check_rounds()
+    except ValueError as error:
+        raise SeedbedError(ExitCode.CONFIG, str(error)) from error
+    return True
 
 
 class Learner:
@@ -48,11 +72,21 @@ class Learner:
         run: the open run directory; its checkpoint, if any, is resumed from.
         listen: `host:port` or `unix:PATH`.
         frozen: never update the parameters (for tests and benchmarks).
+        tls: actors need a certificate of its authority.
+        rank: which one of `learners.count` it is.
     """
 
     def __init__(
-        self, experiment: Experiment, run: RunDirectory, listen: str, frozen: bool = False
+        self,
+        experiment: Experiment,
+        run: RunDirectory,
+        listen: str,
+        frozen: bool = False,
+        tls: Tls | None = None,
+        rank: int = 0,
     ) -> None:
+        self.rank = rank
+        self.members = make_members(experiment, rank)
         self.experiment = experiment
         self.run_directory = run
         self.counters = Counters()
@@ -63,19 +97,28 @@ class Learner:
         learner = experiment.learner
         checkpoint = run.resume_from or run.start_from
         spec = spec_from_json(checkpoint.meta["spec"]) if checkpoint else None
+        if self.members is not None:
+            self._share(self.members)
         self.evaluation = SideEvaluation(experiment, run, self.telemetry)
         self._resume(run)
         self.model = Model(spec)
         self.store = ParameterStore()
+        slots = SlotTable(learner.inference.slots)
         self.queue = UnrollQueue(learner.queue_batches * learner.batch_size)
+        if synchronous(experiment):
+            slots = SlotTable(learner.batch_size, "learner.batch_size")
+            self.queue = RoundQueue(
+                learner.batch_size, learner.round_deadline_s, lambda: self.store.newest()[1]
+            )
         self.batcher = Batcher(
             learner.inference.batch_environments,
             learner.inference.max_batch_environments,
             learner.inference.max_wait_ms / 1000,
         )
         self.servicer = InferenceServicer(
-            experiment, self.batcher, self.queue, self.telemetry, self.model, self._why_late
+            experiment, self.batcher, self.queue, self.telemetry, self.model, self._why_late, slots
         )
+        self.wire = WireServer(self.servicer, listen, self.threads, tls)
         self.inference = InferenceThread(
             self.batcher, self.store, self.telemetry, self.servicer.deliver
         )
@@ -83,18 +126,33 @@ class Learner:
         self.training = TrainingThread(
             self.store, self.prefetch, self.telemetry, learner.passes, frozen
         )
+        if isinstance(self.queue, RoundQueue):
+            self.training.after.append(self.queue.release)
         self.saver = Saver(learner.checkpoint, run.store, self.telemetry, self._meta)
         self._stuck = Stuck(learner.stuck_timeout_s, self)
         self.profiler = Profiler(run.path / "profile", self.threads.stopping)
         self._http: MetricsServer | None = None
-        self._listen = listen
+        self._exchange: Exchange | None = None
+        self._listen, self._tls = listen, tls
         self._stop_reason: str | None = None
-        self._reached: str | None = None  # the stop condition that was met
+        self.asked_to_stop = False
+        self._reached: Reached | None = None
         self._next_tick = time.monotonic()
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._close_server: asyncio.Event | None = None
-        self._address: str | None = None
-        self._listening = threading.Event()
+        self._finished: str | None = None  # while it stays after the end, why it ended
+
+    def _share(self, members: Members) -> None:
+        """Count what the learners do together."""
+        telemetry, settings = self.telemetry, self.experiment.learners
+        telemetry.together = lambda: members.total(self.counters)
+        telemetry.team = lambda: {
+            "rank": self.rank,
+            "count": settings.count,
+            "topology": settings.topology,
+            "alive": sorted(members.alive()),
+            "env_frames": members.total(self.counters).env_frames,
+        }
+        if all(address.startswith("unix:") for address in settings.addresses):
+            telemetry.dollars_per_hour /= settings.count  # all are on this machine
 
     def _resume(self, run: RunDirectory) -> None:
         spent = run.last_counters()  # before anything writes its own
@@ -108,8 +166,11 @@ class Learner:
         meta = checkpoint.meta
         self.counters.set_from(meta["counters"])
         # What was queued or half rolled at the checkpoint is gone; say so.
-        self.counters.discarded_frames = self.counters.env_frames - self.counters.trained_frames
+        kept = self.counters.inserted_frames or self.counters.trained_frames
+        self.counters.discarded_frames = self.counters.env_frames - kept
         self.telemetry.restore(meta["telemetry"])
+        if self.members is not None:
+            self.members.set_from(meta.get("peers", {}))
         self.evaluation.best = meta["best_evaluation"]
         log.info("resumed at frame %d, update %d from %s", self.counters.env_frames,
                  self.counters.updates, checkpoint.path)  # fmt: skip
@@ -123,63 +184,31 @@ class Learner:
             SeedbedError: BIND, or whatever a part failed of meanwhile.
         """
         self._serve_http()
-        self.threads.start("wire", self._serve)
-        if not self._listening.wait(START_S):
-            raise SeedbedError(
-                ExitCode.THREAD_STUCK, f"gRPC did not start on {self._listen} within {START_S:g} s"
-            )
-        if self.threads.failure is not None:
-            raise self.threads.failure
-        assert self._address is not None
+        address = self.wire.start(serving=self.run_directory.resume_from is None)
         self.threads.start("training", self._train)
         self.threads.start("inference", self._infer)
         self.threads.start("prefetch", self._prefetch)
-        return self._address
+        return address
 
     def _serve_http(self) -> None:
         self._http = start_metrics_server(
             self.experiment.learner.metrics_port,
             self.telemetry.registry,
             unhealthy=self._stuck.cause,
+            unready=self._unready,
             status=self.telemetry.status,
             profile=self.profiler.profile,
         )
 
-    def _serve(self) -> None:
-        try:
-            asyncio.run(self._serve_async())
-        except BaseException as error:  # before `start` looks for it
-            self.threads.fail("wire", error)
-        finally:
-            self._listening.set()
-
-    async def _serve_async(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._close_server = asyncio.Event()
-        server = rpc.aio_server()
-        wire_grpc.add_InferenceServicer_to_server(self.servicer, server)
-        healthy = health.aio.HealthServicer()
-        health_pb2_grpc.add_HealthServicer_to_server(healthy, server)
-        self._address = rpc.bind(server, self._listen)
-        await server.start()
-        try:
-            await healthy.set("", health_pb2.HealthCheckResponse.SERVING)
-            housekeeping = asyncio.create_task(self.servicer.housekeeping())
-            housekeeping.add_done_callback(self._housekeeping_ended)
-            self._listening.set()
-            await self._close_server.wait()
-            await healthy.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
-            self.servicer.finish(
-                self._stop_reason or "the learner stops", over=self._reached is not None
-            )
-        finally:
-            # Or gRPC's own thread would keep the process from ending.
-            await server.stop(GOODBYE_S)
-        housekeeping.cancel()
-
-    def _housekeeping_ended(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            self.threads.fail("wire", task.exception() or RuntimeError())
+    def _unready(self) -> str | None:
+        """Why no actor should come: a checkpoint that is being restored, or a server that is not
+        there yet. A learner without actors, or one whose run is finished, is ready and idle.
+        """
+        if self.wire.address is None:
+            return "not listening yet"
+        if self.run_directory.resume_from is not None and self._finished is None:
+            return f"restoring the checkpoint: {self.telemetry.phase}"
+        return None
 
     def _train(self) -> None:
         learner = self.experiment.learner
@@ -190,11 +219,15 @@ class Learner:
         while spec is None and not self.threads.stopping.is_set():
             spec = self.model.wait_for_spec(POLL_S)
         if spec is not None:
-            self.training.run(self._build(spec, backend), self.threads.stopping)
+            try:
+                built = self._build(spec, backend)
+            except Stopped:
+                return
+            self.training.run(built, self.threads.stopping)
 
     def _build(self, spec: EnvironmentSpec, backend: Backend) -> Built:
         self.telemetry.phase = "building the model"
-        built = build(self.experiment, spec, backend)
+        built = build(self.experiment, spec, backend, self.telemetry.replay, self._tls, self.rank)
         run = self.run_directory
         if run.resume_from is not None:
             built.trainer.load(run.resume_from.arrays)
@@ -202,10 +235,26 @@ class Learner:
         elif run.start_from is not None:
             built.trainer.load(run.start_from.arrays, optimizer=False)
         run.resume_from = run.start_from = None  # their arrays are memory
+        if self.members is not None:
+            self._meet(self.members, built)
         self.store.publish(built.trainer.params(), self.counters.updates)
         self.telemetry.phase = "training"
+        self.wire.say_serving()
         self.model.set(built)
         return built
+
+    def _meet(self, members: Members, built: Built) -> None:
+        """Join the other learners, and begin where they are."""
+        exchange = join(
+            self.experiment, members, built, self.training, self.telemetry, self.threads,
+            self.run_directory.path / "gossip", self._tls,
+        )  # fmt: skip
+        self.telemetry.phase = "meeting the other learners"
+        self._exchange = exchange
+        if self.threads.stopping.is_set():  # who stops closes the exchange, if it sees one
+            raise Stopped
+        exchange.start()
+        self.training.exchange = exchange
 
     def _wait_for_model(self) -> Built | None:
         """The model; None if the learner stops before it is built."""
@@ -225,24 +274,56 @@ class Learner:
             self.prefetch.run(built, self.threads.stopping)
 
     def _why_late(self) -> str:
+        missing = self.queue.missing if isinstance(self.queue, RoundQueue) else 0
+        if missing:
+            return f"the round waits for {missing} environments that have not come"
         return self.telemetry.waiting() or "the learner is busy"
 
     # --- run -------------------------------------------------------------------------------
 
     def stop(self, reason: str) -> None:
-        """End the run at the next look of `run`. Safe in a signal handler."""
-        if self._stop_reason is None:
-            self._stop_reason = reason
+        """End the run at the next look of `run`. Safe in a signal handler.
+
+        A run that is ending anyway goes without the last evaluation.
+        """
+        self.evaluation.hurry = self._stop_reason is not None
+        self.asked_to_stop = True
+        self._stop_reason = self._stop_reason or reason
 
     def finished(self) -> bool:
         """Whether the run that is resumed has met a stop condition already. Then it says so.
 
         There is nothing to start: `run` ends at once.
         """
-        reached = stop_reason(self.experiment.stop, self.counters, self.telemetry)
+        reached = self._look_for_end()
         if reached is not None:
-            log.info("this run is finished (%s): to go on, raise that condition", reached)
+            log.info("this run is finished (%s): to go on, raise that condition", reached.text)
+            self._reached, self.telemetry.over = reached, reached.text
+            self._stop_reason = self._stop_reason or reached.text
         return reached is not None
+
+    def repeat(self) -> dict[str, Any]:
+        """Of a run that is `finished`: the summary that it ended with. What the end lacked, the
+        last evaluation that a signal cut short, is made up for.
+        """
+        kept = self.run_directory.kept_summary()
+        if kept is None:
+            return self._end()
+        evaluated = (kept["evaluation"] or {}).get("updates") == kept["updates"]
+        if self._wants_evaluation() and not evaluated:
+            return self._end()
+        self.telemetry.evaluation = kept["evaluation"] or {}
+        self.telemetry.stop_reason = kept["stop_reason"]
+        return kept
+
+    def _wants_evaluation(self) -> bool:
+        """Whether there is to be a last one. It costs as well: after a cap on dollars, none."""
+        reached = self._reached
+        return (
+            reached is not None
+            and reached.condition != "dollars"
+            and self.experiment.evaluation.at_end
+        )
 
     def run(self) -> dict[str, Any]:
         """Watch the parts until the run is over, end them, and return the summary.
@@ -256,6 +337,19 @@ class Learner:
             except Exception as error:  # no way out but through `_end`
                 self.threads.fail("main", error)
         return self._end()
+
+    def _look_for_end(self) -> Reached | None:
+        """The stop condition that is met, by this learner or by all together; None before."""
+        members, mean_return = self.members, self.telemetry.mean_return
+        if members is None:
+            return stop_reached(self.experiment.stop, self.counters, mean_return)
+        if text := members.peers_over():
+            return peer_reached(text)
+        return stop_reached(
+            self.experiment.stop,
+            members.total(self.counters),
+            lambda episodes: members.mean_return(mean_return, episodes),
+        )
 
     def _tick(self) -> None:
         self.telemetry.set_depths(
@@ -273,9 +367,10 @@ class Learner:
         if now >= self._next_tick:
             self._next_tick = max(self._next_tick + self.experiment.logging.interval_s, now)
             self._tick()
-        self._reached = stop_reason(self.experiment.stop, self.counters, self.telemetry)
+        self._reached = self._look_for_end()
         if self._reached is not None:
-            self.stop(self._reached)
+            self.telemetry.over = self._reached.text
+            self._stop_reason = self._stop_reason or self._reached.text
 
     def _end(self) -> dict[str, Any]:
         reached = self._reached
@@ -286,8 +381,10 @@ class Learner:
         self.telemetry.phase = f"ending: {reason}"
         self.threads.stopping.set()
         self.batcher.close()
-        if self._loop is not None and self._close_server is not None:
-            self._loop.call_soon_threadsafe(self._close_server.set)
+        self.wire.end_streams(reason, over=reached is not None)
+        self.wire.close()
+        if self._exchange is not None:
+            self._exchange.close()
         running = self.threads.join(JOIN_S)
         dropped = self.queue.close() + self.prefetch.pending_steps()
         built = self.model.built(0) if self.model.is_built else None
@@ -305,23 +402,54 @@ class Learner:
         ):
             # The training thread has ended, so its trainer is ours.
             try:
-                self.saver.save_last(built.trainer.state(), finished=reached)
+                finished = reached.text if reached is not None else None
+                self.saver.save_last(built.trainer.state(), finished)
             except SeedbedError as error:
                 failure = failure or error
             else:
                 if failure is None:
-                    # An evaluation costs as well: after a cap on dollars there is none.
-                    wanted = reached is not None and not reached.startswith("stop.dollars")
-                    self.evaluation.last(self.saver, wanted)
+                    self.evaluation.last(self.saver, self._wants_evaluation())
+        elif built is None and failure is None and self.run_directory.resume_from is not None:
+            self.saver.newest = self.run_directory.resume_from.path
+            self.evaluation.last(self.saver, self._wants_evaluation())
         self.telemetry.stop_reason = reason
         self._tick()
         summary = self.telemetry.summary()
+        if reached is not None and failure is None:
+            try:
+                self.run_directory.keep_summary(summary)
+            except OSError as error:
+                log.warning("summary.json cannot be written: %s", error)
         self.telemetry.close()
         if self._http is not None:
             self._http.close()
         if failure is not None:
             raise failure
         return summary
+
+    def stay(self) -> None:
+        """After `run`, where a stop condition was met: tell actors that it is over, and serve
+        metrics and status until somebody asks to stop.
+
+        In a cluster whoever ends by himself is started again.
+        """
+        if self._reached is None or self.asked_to_stop:
+            return
+        self._finished, self._stop_reason = self._reached.text, None
+        log.info("the experiment is over (%s): staying until a signal", self._finished)
+        self.threads = Threads()
+        self.wire = WireServer(self.servicer, self._listen, self.threads, self._tls)
+        self._serve_http()
+        self.wire.start()
+        self.wire.end_streams(self._finished, over=True)
+        while self._stop_reason is None and not self.threads.stopping.wait(POLL_S):
+            pass
+        self.wire.close()
+        self.threads.join(JOIN_S)
+        if self._http is not None:
+            self._http.close()
+        if self.threads.failure is not None:
+            raise self.threads.failure
 
     def _meta(self) -> dict[str, Any]:
         """What a checkpoint keeps besides arrays; JSON."""
@@ -331,6 +459,7 @@ class Learner:
             "counters": self.counters.to_json(),
             "telemetry": self.telemetry.extra_state(),
             "spec": spec_to_json(built.spec),
+            "peers": self.members.to_json() if self.members is not None else {},
             "random": built.inference.random.bit_generator.state,
             "experiment": dump_experiment(self.experiment),
             "best_evaluation": self.evaluation.best,

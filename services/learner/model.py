@@ -10,12 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from services.common.config import Experiment
 from services.common.spec import ArraySpec, EnvironmentSpec
+from services.common.tls import Tls
 from services.learner.unrolls.unroll import UnrollSpec
+from services.replay.sequence import SequenceSpec
 
 if TYPE_CHECKING:  # these import Keras, whose backend must be chosen first
     from services.learner.agents.protocol import Agent, Params
     from services.learner.backend.protocol import Backend, Trainer
     from services.learner.inference import InferenceStep
+    from services.learner.replay.experience import Experience
+    from services.learner.replay.fused import FusedExperience
+    from services.learner.telemetry.replay import ReplayNumbers
+    from services.learner.unrolls.sequences import SequencePlan
+
+
+SEEDS_APART = 1_000_003  # of two learners' actions
 
 
 class ParameterStore:
@@ -39,11 +48,12 @@ class Built:
     """Everything that depends on the environment's specs."""
 
     spec: EnvironmentSpec
-    unroll: UnrollSpec
+    unroll: UnrollSpec | SequencePlan
     backend: Backend
     agent: Agent
     trainer: Trainer
     inference: InferenceStep
+    experience: Experience | FusedExperience | None = None  # of agents that train from replay
 
 
 class Model:
@@ -54,7 +64,7 @@ class Model:
         self._spec_known = threading.Event()
         if spec is not None:
             self._spec_known.set()
-        self._unroll: Future[UnrollSpec] = Future()
+        self._unroll: Future[UnrollSpec | SequencePlan] = Future()
         self._built: Future[Built] = Future()
 
     def fix_spec(self, spec: EnvironmentSpec) -> None:
@@ -73,7 +83,7 @@ class Model:
         self._unroll.set_result(built.unroll)
         self._built.set_result(built)
 
-    async def ready(self) -> UnrollSpec:
+    async def ready(self) -> UnrollSpec | SequencePlan:
         """Wait for the model in an event loop; cancelling the wait cancels nothing else."""
         return await asyncio.shield(asyncio.wrap_future(self._unroll))
 
@@ -90,28 +100,72 @@ class Model:
         return self._built.done()
 
 
-def build(experiment: Experiment, spec: EnvironmentSpec, backend: Backend) -> Built:
-    """Make agent, trainer and inference for `spec`. `backend` is the process's own."""
+def build(
+    experiment: Experiment,
+    spec: EnvironmentSpec,
+    backend: Backend,
+    replay: ReplayNumbers | None = None,
+    tls: Tls | None = None,
+    rank: int = 0,
+) -> Built:
+    """Make agent, trainer, inference and, where it needs one, replay for `spec`.
+
+    Args:
+        backend: the process's own.
+        replay: what is to be counted of a replay.
+        tls: replay shards need a certificate of its authority.
+        rank: of several learners, which all begin with the same parameters and act differently.
+    """
     from services.learner.build import build_agent, build_optimizer
     from services.learner.inference import InferenceStep
-    from services.learner.training import train_function
+    from services.learner.replay.build import make_experience
+    from services.learner.telemetry.replay import ReplayNumbers
+    from services.learner.training import replay_function, train_function
+    from services.learner.unrolls.sequences import SequencePlan
 
     learner = experiment.learner
-    agent = build_agent(experiment, spec)
-    unroll = UnrollSpec(
-        observation=spec.observation,
-        unroll_length=learner.unroll_length,
-        frame_stack=learner.frame_stack,
-        state_size=agent.body.state_size,
-        behaviour=agent.behaviour,
-    )
-    frames_per_batch = learner.unroll_length * learner.batch_size * spec.action_repeat
+    agent: Any = build_agent(experiment, spec)
+    unroll: UnrollSpec | SequencePlan
+    experience: Experience | FusedExperience | None = None
+    # Frames that come in for each update, by which a schedule counts.
+    frames_per_update: float = learner.unroll_length * learner.batch_size * spec.action_repeat
+    if trains_from_replay(agent):
+        sequence = SequenceSpec(
+            observation=spec.observation,
+            steps=learner.unroll_length,
+            burn_in=agent.burn_in,
+            lookahead=agent.lookahead,
+            frame_stack=learner.frame_stack,
+            state_size=agent.body.state_size,
+            environment=spec.name,
+            actions=spec.actions,
+        )
+        unroll = SequencePlan(sequence, agent.behaviour, agent.initial_priority)
+        loss = replay_function(agent, unroll, learner.replay.importance_exponent)
+        frames_per_update = frames_per_update / learner.replay.ratio
+    else:
+        unroll = UnrollSpec(
+            observation=spec.observation,
+            unroll_length=learner.unroll_length,
+            frame_stack=learner.frame_stack,
+            state_size=agent.body.state_size,
+            behaviour=agent.behaviour,
+        )
+        loss = train_function(agent, unroll)
+        frames_per_update = frames_per_update / learner.passes
+    # What the others bring in meanwhile counts too.
+    frames_per_update *= experiment.learners.count
     trainer = backend.trainer(
         agent.model,
-        build_optimizer(experiment, frames_per_batch / learner.passes),
-        train_function(agent, unroll),
+        build_optimizer(experiment, frames_per_update),
+        loss,
         learner.optimizer.max_gradient_norm,
+        getattr(agent, "target_update_every", 0),
     )
+    if isinstance(unroll, SequencePlan):
+        experience = make_experience(
+            experiment, unroll.spec, backend, trainer, replay or ReplayNumbers(), tls
+        )
     inference = InferenceStep(
         backend,
         agent,
@@ -119,9 +173,14 @@ def build(experiment: Experiment, spec: EnvironmentSpec, backend: Backend) -> Bu
         learner.frame_stack,
         learner.inference.slots,
         learner.inference.max_batch_environments,
-        seed=experiment.seed,
+        seed=experiment.seed + SEEDS_APART * rank,
     )
-    return Built(spec, unroll, backend, agent, trainer, inference)
+    return Built(spec, unroll, backend, agent, trainer, inference, experience)
+
+
+def trains_from_replay(agent: Agent) -> bool:
+    """Whether it is a `ReplayAgent`."""
+    return hasattr(agent, "initial_priority")
 
 
 def spec_to_json(spec: EnvironmentSpec) -> dict[str, Any]:

@@ -8,11 +8,16 @@ import threading
 from pathlib import Path
 from types import FrameType
 
+from services.common.metrics_http import Refused
 from services.learner import backend as backends
 
 log = logging.getLogger("seedbed.learner")
 
 SIGNAL_S = 5.0  # a signal carries no number of seconds
+
+
+class NothingComputes(Refused):
+    """There is nothing to profile yet."""
 
 
 class Profiler:
@@ -32,9 +37,13 @@ class Profiler:
         """Profile for so many seconds; returns the directory.
 
         Raises:
-            RuntimeError: another one is running, or no backend has started yet.
+            NothingComputes: no backend has started yet.
+            RuntimeError: another one is running.
         """
-        backend = backends.current()
+        try:
+            backend = backends.current()
+        except RuntimeError:
+            raise NothingComputes("nothing computes yet: the first actor starts it") from None
         if not self._running.acquire(blocking=False):
             raise RuntimeError("a profile is running: try again when it is done")
         try:

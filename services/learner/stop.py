@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from services.common.config.schema import Stop
-from services.learner.telemetry import Counters, Telemetry
+from services.learner.telemetry import Counters
 
 
-def stop_reason(stop: Stop, counters: Counters, telemetry: Telemetry) -> str | None:
-    """Which condition is met, with both numbers, or None."""
+class Reached(NamedTuple):
+    """A stop condition that is met."""
+
+    condition: str  # the key in `stop`
+    text: str  # the condition with both numbers
+
+
+def stop_reached(
+    stop: Stop, counters: Counters, mean_return: Callable[[int], float | None]
+) -> Reached | None:
+    """The first condition that is met, or None.
+
+    Args:
+        counters: of all learners together.
+        mean_return: of the last so many episodes; None until there are that many.
+    """
     limits = (
         ("env_frames", stop.env_frames, counters.env_frames),
         ("updates", stop.updates, counters.updates),
@@ -16,12 +33,18 @@ def stop_reason(stop: Stop, counters: Counters, telemetry: Telemetry) -> str | N
     )
     for name, limit, value in limits:
         if limit and value >= limit:
-            return f"stop.{name}: {value:.10g} of {limit:.10g}"
+            return Reached(name, f"stop.{name}: {value:.10g} of {limit:.10g}")
     if stop.mean_return is not None:
-        mean = telemetry.mean_return(stop.mean_return_episodes)
+        mean = mean_return(stop.mean_return_episodes)
         if mean is not None and mean >= stop.mean_return:
-            return (
+            return Reached(
+                "mean_return",
                 f"stop.mean_return: {mean:.4g} over {stop.mean_return_episodes} episodes, "
-                f"wanted {stop.mean_return:g}"
+                f"wanted {stop.mean_return:g}",
             )
     return None
+
+
+def peer_reached(text: str) -> Reached:
+    """What a peer has met, as its beat says: `learner 2: stop.KEY: ...`."""
+    return Reached(text.partition("stop.")[2].partition(":")[0], text)

@@ -3,28 +3,71 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from keras import ops
 
-from services.learner.agents.protocol import Agent, Params, Tensor, Unroll
+from services.common.spec import ArraySpec
+from services.learner.agents.protocol import (
+    Agent,
+    OnPolicyAgent,
+    Params,
+    ReplayAgent,
+    Tensor,
+    Unroll,
+)
 from services.learner.ops.frame_stack import stack_unroll
-from services.learner.unrolls.unroll import FIRST, LIFE_LOST, TERMINATED, TRUNCATED, UnrollSpec
+from services.learner.unrolls.unroll import FIRST, LIFE_LOST, TERMINATED, TRUNCATED
+
+Loss = Callable[[Params, Params, dict[str, Any]], tuple[Tensor, dict[str, Tensor]]]
 
 
-def train_function(
-    agent: Agent, spec: UnrollSpec
-) -> Callable[[Params, dict[str, Any]], tuple[Tensor, dict[str, Tensor]]]:
+class Frames(Protocol):
+    """What of an unroll's or a sequence's spec says how its frames are stacked."""
+
+    @property
+    def observation(self) -> ArraySpec: ...
+    @property
+    def frame_stack(self) -> int: ...
+
+
+def train_function(agent: OnPolicyAgent, frames: Frames) -> Loss:
     """The agent's loss as a function of parameters and `TrainingBatch.arrays`."""
 
-    def function(params: Params, arrays: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        return agent.loss(params, unroll_of(agent, spec, arrays))
+    def function(
+        params: Params, _: Params, arrays: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        return agent.loss(params, unroll_of(agent, frames, arrays))
 
     return function
 
 
-def unroll_of(agent: Agent, spec: UnrollSpec, arrays: dict[str, Any]) -> Unroll:
+def replay_function(agent: ReplayAgent, frames: Frames, importance_exponent: float) -> Loss:
+    """The agent's loss as a function of parameters, those of the target network, and the arrays
+    of a sample from replay. With its scalars it gives `priority` [B].
+    """
+
+    def function(
+        params: Params, target_params: Params, arrays: dict[str, Any]
+    ) -> tuple[Tensor, dict[str, Tensor]]:
+        weight = importance_weights(arrays["probability"], importance_exponent)
+        unroll = unroll_of(agent, frames, arrays)
+        loss, scalars, priority = agent.loss(params, target_params, unroll, weight)
+        return loss, {**scalars, "priority": priority}
+
+    return function
+
+
+def importance_weights(probability: Tensor, exponent: float) -> Tensor:
+    """(N P)^-β divided by the batch's largest, in which N falls out (Schaul et al. 2016, section
+    3.4). `probability` is [B] float32, of each sequence having been drawn.
+    """
+    weight = ops.power(probability, -exponent)
+    return weight / ops.max(weight)
+
+
+def unroll_of(agent: Agent, spec: Frames, arrays: dict[str, Any]) -> Unroll:
     """What the training forward pass sees. Pure; runs inside the compiled step."""
     context, shape = spec.frame_stack - 1, spec.observation.shape
     frames, flags = arrays["observation"], arrays["flags"]  # [K-1+R, B, *shape], [K-1+R, B]

@@ -22,15 +22,20 @@ from services.actor.environments import make_group
 from services.actor.environments.atari_exact import ExactAtariGroup
 from services.actor.environments.atari_games import rom_name
 from services.actor.environments.resize import BilinearResize
-from services.common.config.schema import Atari, Environment
+from services.common.config.schema import Environment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import EnvironmentGroup, Frame
 
 ROOT = Path(__file__).parents[2]
 
 
-def pong(**atari: Any) -> Environment:
-    return Environment(id="atari:Pong", atari=Atari(**atari))
+def pong(table9: str = "fast", **atari: Any) -> Environment:
+    return playing("Pong", table9, **atari)
+
+
+def playing(name: str, table9: str, **atari: Any) -> Environment:
+    tree = {"id": f"atari:{name}", "table9": table9, "atari": atari}
+    return Environment.model_validate(tree)
 
 
 class TestFast(GroupCompliance):
@@ -40,8 +45,8 @@ class TestFast(GroupCompliance):
     table9: Literal["fast", "exact"] = "fast"
 
     def make(self, seeds: Sequence[int]) -> EnvironmentGroup:
-        atari = Atari(table9=self.table9, max_frames_per_episode=720)
-        return make_group(Environment(id="atari:Breakout", atari=atari), len(seeds), 1, seeds)
+        breakout = playing("Breakout", self.table9, max_frames_per_episode=720)
+        return make_group(breakout, len(seeds), 1, seeds)
 
     def test_lives_are_lost_one_by_one_and_the_game_ends_with_the_last(
         self, rows: list[Frame]
@@ -121,10 +126,7 @@ def test_both_ways_agree_where_they_must(game: str) -> None:
     """
     common: dict[str, Any] = {"noop_max": 0, "height": 210, "width": 160}
     groups = [
-        make_group(
-            Environment(id=f"atari:{game}", atari=Atari(table9=table9, **common)), 2, 2, [7, 8]
-        )
-        for table9 in ("fast", "exact")
+        make_group(playing(game, table9, **common), 2, 2, [7, 8]) for table9 in ("fast", "exact")
     ]
     rows = [group.reset() for group in groups]
     random = np.random.default_rng(3)
@@ -252,7 +254,7 @@ def test_game_names(name: str, rom: str) -> None:
 
 @pytest.mark.parametrize("table9", ["fast", "exact"])
 def test_a_game_that_is_not_there_is_named_with_the_nearest(table9: str) -> None:
-    environment = Environment(id="atari:Pongg", atari=Atari(table9=table9))
+    environment = playing("Pongg", table9)
     with pytest.raises(SeedbedError, match=r"'atari:Pongg'.*did you mean pong"):
         make_group(environment, 1, 1, [0])
 
@@ -302,11 +304,11 @@ def test_environments_import_no_learner() -> None:
     code = (
         "import sys\n"
         "from services.actor.environments import make_group\n"
-        "from services.common.config.schema import Atari, Environment\n"
+        "from services.common.config.schema import Environment\n"
         "import services.actor.environments.check, services.cli.env_check\n"
         "for name in ('atari:Pong', 'CartPole-v1'):\n"
         "    for table9 in ('fast', 'exact'):\n"
-        "        make_group(Environment(id=name, atari=Atari(table9=table9)), 1, 1, [0]).reset()\n"
+        "        make_group(Environment(id=name, table9=table9), 1, 1, [0]).reset()\n"
         "heavy = {'tensorflow', 'keras', 'jax', 'cv2'} & {m.split('.')[0] for m in sys.modules}\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)\n"
     )

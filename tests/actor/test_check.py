@@ -84,7 +84,9 @@ def test_an_environment_that_never_works_fails(fault: str) -> None:
 
 def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     command = ["env", "check", "toy_environments:Counter", "--environments", "3"]
-    code = main([*command, "--seconds", "0.05", "--kwargs", "{length: 5}", "--json"])
+    code = main(
+        [*command, "--seconds", "0.05", "--set", "environment.kwargs={length: 5}", "--json"]
+    )
     printed = capsys.readouterr()
     report = json.loads(printed.out)
     assert code == ExitCode.OK
@@ -100,9 +102,9 @@ def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixt
         (["Pendulum-v1"], ExitCode.ENVIRONMENT, "only Discrete is supported"),
         (["atari:Pongg"], ExitCode.ENVIRONMENT, "did you mean pong"),
         (["CartPole-v1", "--environments", "0"], ExitCode.USAGE, "--environments 0"),
-        (["CartPole-v1", "--kwargs", "3"], ExitCode.USAGE, "must be a mapping"),
-        (["CartPole-v1", "--kwargs", "{"], ExitCode.USAGE, "is not YAML"),
-        (["atari:Pong", "--atari", "{table9: both}"], ExitCode.CONFIG, "environment.atari.table9"),
+        (["CartPole-v1", "--set", "environment.kwargs=3"], ExitCode.CONFIG, "environment.kwargs"),
+        (["CartPole-v1", "--set", "environment.kwargs={"], ExitCode.CONFIG, "not YAML"),
+        (["atari:Pong", "--set", "environment.table9=both"], ExitCode.CONFIG, "environment.table9"),
     ],
 )
 def test_what_is_wrong_is_named(

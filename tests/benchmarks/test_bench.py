@@ -18,6 +18,7 @@ from services.common.exit_codes import ExitCode, SeedbedError
 from tests.source_imports import ROOT
 
 DEADLINE_S = 110
+LEARNERS_S = 500  # many learners are started, one after the other
 
 
 def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -26,7 +27,7 @@ def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=DEADLINE_S,
+        timeout=LEARNERS_S if {"gossip", "stability"} & set(arguments) else DEADLINE_S,
     )
 
 
@@ -81,7 +82,45 @@ def check_memory(results: dict[str, Any]) -> None:
     assert growth["actors_rss_bytes"] > 0
 
 
+def check_replay(results: dict[str, Any]) -> None:
+    result = results["replay"]
+    for home in ("host", "device"):
+        for name in ("insert_of_copy", "sample_of_copy", "priorities_per_s"):
+            check_series(result["homes"][home][name])
+    kept = [(case["kept_in"], case["frame_stack"]) for case in result["service"]["cases"]]
+    assert kept == [("files", 4), ("memory", 4), ("files", 1)]
+    for case in result["service"]["cases"]:
+        check_series(case["insert_of_bare_stream"])
+        check_series(case["sample_of_bare_stream"])
+    (case,) = result["training"]["steps"]
+    assert (case["batch_size"], case["paper_percent"]) == (16, 30.54)
+    for name in ("host_ms", "prefetched_ms", "device_ms"):
+        check_series(case[name])
+    assert [case["at_a_time"] for case in result["training"]["insertion"]["cases"]] == [1, 100]
+
+
+def check_gossip(results: dict[str, Any]) -> None:
+    result = results["gossip"]
+    for case in result["exchange"].values():
+        assert 1 < case["ratio"] <= 1.02, "of the parameters' bytes, as the wire carries them"
+    cases = result["speed"]["cases"]
+    assert set(cases) == {"1 learner", "2 gossip", "2 allreduce"}
+    assert all(case["env_frames"] > 0 for case in cases.values())
+    assert cases["2 gossip"]["gossip_mixes"] > 0
+    assert result["speed"]["gossip_share_of_time"]["2 gossip"] > 0
+    assert set(result["straggler"]["kept"]) == {"gossip", "allreduce"}
+
+
+def check_stability(results: dict[str, Any]) -> None:
+    (task,) = results["stability"].values()
+    assert set(task["scores"]) == {"a2c 16", "a2c 32", "gala 32"}
+    assert all(0 <= share <= 1 for share in task["successful"].values())
+
+
 CHECKS = {
+    "gossip": check_gossip,
+    "stability": check_stability,
+    "replay": check_replay,
     "actor": check_actor,
     "wire": check_wire,
     "system": check_system,
@@ -89,6 +128,7 @@ CHECKS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("part", CHECKS)
 def test_quick(part: str, tmp_path: Path) -> None:
     file = tmp_path / "bench.json"

@@ -145,3 +145,21 @@ def test_columns_and_rows_with_something_in_them_are_shown() -> None:
     assert caption(arrays, 7, 1) == "t=7\nr=-1  a=0\nlog ρ=-0.2500"
     assert caption(arrays, 80, 3) == "t=80 TERMINATED\nr=+0  (a=0)", "that action does nothing"
     assert caption(arrays, 100, 3) == "t=100\nr=+0\n(bootstrap)"
+
+
+def test_a_sequence_from_replay(tmp_path: Path) -> None:
+    """A batch is drawn as soon as there is one."""
+    text = VECTOR.replace("learner:", "agent: r2d2\nr2d2: {burn_in: 5}\nlearner:", 1)
+    arrays = dump(tmp_path, text, "--set", "learner.unroll_length=10")
+    assert arrays["q"].shape == (16, 6, 2)
+    assert arrays["observation"].shape == (17, 6, 4)
+    assert (arrays["probability"] > 0).all()
+    assert (tmp_path / "d" / "unroll.png").stat().st_size > 1000
+
+
+def test_a_round_of_one_process(tmp_path: Path) -> None:
+    """A2C's batch is every environment; of three processes there is one here."""
+    text = VECTOR.replace("{environments: 3}", "{processes: 3, environments: 3}")
+    arrays = dump(tmp_path, text.replace("batch_size: 6", "batch_size: 18") + "agent: a2c\n")
+    assert arrays["action"].shape == (30, 6)
+    assert np.abs(arrays["log_rho"]).max() < 1e-4

@@ -119,7 +119,9 @@ def test_grpc_goes_round_over_both() -> None:
 
 
 def test_cores_name_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    findings = doctor_machine.cores(experiment("actor.processes=300", "actor.threads=4"))
+    findings = doctor_machine.cores(
+        experiment("actor.processes=300", "actor.environments=1", "actor.threads=4")
+    )
     assert "= 1200 threads" in findings[-1].message
     monkeypatch.setattr(doctor_machine, "usable_cpus", lambda: 0.5)
     (limited,) = doctor_machine.cores(None)

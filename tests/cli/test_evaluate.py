@@ -119,6 +119,29 @@ def test_one_json_object_with_exactly_the_episodes_asked_for(
     assert by_file["standard_error"] is None
 
 
+@pytest.mark.backends
+@pytest.mark.parametrize("agent", ["r2d2", "dqn"])
+def test_agents_of_action_values_are_greedy_but_for_their_epsilon(
+    agent: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Unless told otherwise. A new network leads one way; at ε = 1 the walk is random."""
+    returns = {}
+    for epsilon in (0.0, 1.0):
+        learner = {"r2d2": "lstm_units: 8, unroll_length: 10", "dqn": "unroll_length: 1"}[agent]
+        text = (
+            f"name: walk\nenvironment: {{id: '{__name__}:Walk'}}\nagent: {agent}\n"
+            f"learner: {{network: mlp, frame_stack: 1, {learner}}}\n"
+            f"{agent}: {{evaluation_epsilon: {epsilon}}}"
+        )
+        run = make_run(tmp_path / str(epsilon), text)
+        for words in ((), ("--seed", 2)):
+            result, err = call(capsys, run, "--episodes", 30, "--max-steps", 30, *words)
+            assert result["policy"] == "greedy"
+            assert "30 episodes, greedy policy: mean" in err
+            returns[epsilon, words] = sorted(set(result["returns"]))
+    assert len(returns[0.0, ()]) <= 6 < len(returns[1.0, ()])
+
+
 def test_the_video_shows_the_episode(
     walk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,25 @@ def test_what_is_missing_is_said() -> None:
     assert "name: missing" in refused("environment: {id: x}")
 
 
+DQN = ["agent=dqn", "learner.unroll_length=1"]
+A2C = ["agent=a2c", "learner.batch_size=64"]
+R2D2 = ["agent=r2d2", "learner.lstm_units=8", "learner.unroll_length=80"]
+
+
+def test_a2c_wants_as_many_environments_as_columns_where_it_starts_them() -> None:
+    parse_experiment(MINIMAL, A2C)
+    parse_experiment(MINIMAL, ["agent=a2c", "actor.processes=0"])  # others start the actors
+
+
+def test_a_replay_that_just_suffices_is_taken() -> None:
+    for more in (
+        [*R2D2, "learner.replay.sequences=5064"],
+        [*R2D2, "r2d2.burn_in=100", "learner.unroll_length=20", "learner.replay.sequences=5384"],
+        [*DQN, "dqn.n_steps=3", "learner.frame_stack=1", "learner.replay.sequences=5192"],
+    ):
+        parse_experiment(MINIMAL, more)
+
+
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
@@ -87,9 +106,59 @@ def test_what_is_missing_is_said() -> None:
         (["learner.inference.batch_environments=600"], ["600", "512", "never be full"]),
         (["learner.inference.slots=100"], ["512", "100", "never so many"]),
         (["actor.environments=600"], ["600", "512", "never fit"]),
+        (["actor.processes=33"], ["33 x actor.groups 2", "2112", "slots is 2048", "refused"]),
+        (["learner.deterministic=true", "actor.processes=0"], ["deterministic", "is 0"]),
+        (["learner.deterministic=true", "learners.count=2"], ["learners.count 2", "one thread"]),
+        (["learners.count=2", "learners.addresses=['h:1']"], ["has 1 addresses", "count is 2"]),
+        (["learners.count=2", "learners.deadline_s=900"], ["deadline_s 900", "timeout_s 300"]),
+        (
+            [
+                "learners.count=2",
+                "learners.topology=allreduce",
+                "agent=r2d2",
+                "r2d2.burn_in=0",
+                "learner.replay.home=device",
+            ],
+            ["allreduce", "home device"],
+        ),
+        (["learners.graphs=[star]"], ["learners.graphs.0", "'star'"]),
+        (["learner.network=impala"], ["learner.network: unknown: one of impala_deep", "'impala'"]),
+        (
+            ["agent=ppo"],
+            ["agent: unknown: one of a2c, dqn, r2d2, vtrace, or", "'ppo'"],
+        ),
         (["environment.kwargs={a: 1}"], ["'a'", "environment.atari"]),
         (["agent_options={a: 1}"], ["'a'", "'vtrace'"]),
         (["learner.checkpoint.keep=1"], ["learner.checkpoint.keep", "2", "given 1"]),
+        (
+            ["learner.replay.min_sequences=9", "learner.replay.sequences=8"],
+            ["9", "8", "never begin"],
+        ),
+        (["learner.replay.ahead_batches=0.9"], ["learner.replay.ahead_batches", "1", "given 0.9"]),
+        (["learner.replay.directory=x", "learner.replay.home=device"], ["'x'", "is device"]),
+        (["agent=a2c"], ["1 x actor.groups 2 x actor.environments 32 are 64", "batch_size is 32"]),
+        ([*A2C, "learner.passes=2"], ["learner.passes 2", "a2c is on-policy", "set it to 1"]),
+        (["agent=dqn"], ["learner.unroll_length 20", "set it to 1"]),
+        ([*DQN, "learner.lstm_units=8"], ["learner.lstm_units 8", "use r2d2"]),
+        ([*DQN, "learner.passes=2"], ["learner.passes 2", "learner.replay.ratio"]),
+        ([*R2D2, "learner.passes=3"], ["learner.passes 3", "learner.replay.ratio"]),
+        (["agent=r2d2"], ["r2d2.burn_in 40", "learner.lstm_units is 0"]),
+        # Two actors' groups of 32: the first block of each of 64 streams cannot be drawn.
+        ([*R2D2, "learner.replay.sequences=5063"], ["5000", "64", "5063", "never begin"]),
+        # With a burn-in of 100, 20 steps and 4 frames the first six of each.
+        (
+            [
+                *R2D2,
+                "r2d2.burn_in=100",
+                "learner.unroll_length=20",
+                "learner.replay.sequences=5383",
+            ],
+            ["5000", "6", "64", "5383", "never begin"],
+        ),
+        (
+            [*DQN, "dqn.n_steps=3", "learner.frame_stack=1", "learner.replay.sequences=5191"],
+            ["5000", "3", "64", "5191", "never begin"],
+        ),
         (["name=My Run"], ["name: ", "'My Run'"]),
         (["stop.env_frames=true"], ["stop.env_frames: must be a number, given True"]),
         (['learner.batch_size="16"'], ["learner.batch_size: must be a number, given '16'"]),

@@ -37,7 +37,7 @@ def seedbed(directory: Path, *arguments: str, timeout_s: float = 110) -> dict[st
     return json.loads(done.stdout)
 
 
-@pytest.mark.backends
+@pytest.mark.learning
 def test_the_example_learns(tmp_path: Path) -> None:
     write_example(tmp_path)
     summary = seedbed(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+from pathlib import Path
 from typing import Any
 
 import gymnasium
@@ -72,3 +73,47 @@ class Explodes(Line):
 
     def reward(self) -> float:
         return 3e38 if self.now.is_set() else 1.0
+
+
+class ExplodesOnce(Line):
+    """As `Explodes`, at the one step of any process that finds the file, which goes by it."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file = Path(file)
+
+    def reward(self) -> float:
+        try:
+            self.file.unlink()
+        except FileNotFoundError:
+            return 1.0
+        return 3e38
+
+
+class Counted(Line):
+    """Each observation says who it is, how many steps it has made, and the action that led to it;
+    the reward is a thousandth of the step.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = Box(-1, np.inf, (3,), np.float32)
+        self.who = random.SystemRandom().randrange(1, 2**20)
+        self.made = 0
+        self.action = -1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.made += 1
+        self.action = -1
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.made += 1
+        self.action = int(action)
+        return super().step(action)
+
+    def reward(self) -> float:
+        return self.made / 1000
+
+    def _see(self) -> Any:
+        return np.array([self.who, self.made, self.action], np.float32)

@@ -105,7 +105,7 @@ def null_learner(
     if may_build:
         allowed.set()
 
-    def build(_: Experiment, spec: EnvironmentSpec, __: Any) -> Built:
+    def build(_: Experiment, spec: EnvironmentSpec, *__: Any) -> Built:
         assert allowed.wait(DEADLINE_S)
         unroll = UnrollSpec(spec.observation, config.learner.unroll_length, 1, 0, {})
         trainer = SimpleNamespace(

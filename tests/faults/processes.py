@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.faults.wire import wait_for
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 START_S = 120.0  # a process loads TensorFlow first, on a machine that may be busy
@@ -58,7 +58,8 @@ class Process:
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                preexec_fn=limit,
+                # Without one there is no fork, which gRPC's threads here would not survive.
+                preexec_fn=None if file_bytes is None else limit,
             )
         self.pid = self.popen.pid
 

@@ -22,12 +22,14 @@ from services.actor.group import GroupRunner
 from services.actor.metrics import ActorMetrics
 from services.common.config import Experiment, parse_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
+from services.learner import learner as learner_module
 from services.learner.learner import Learner
 from services.learner.runs.directory import open_run_directory
 from tests.faults.environments import Explodes
 from tests.faults.null_model import null_learner
 from tests.faults.processes import EXPERIMENT, START_S
-from tests.faults.wire import stream, wait_for
+from tests.faults.wire import stream
+from tests.waiting import wait_for
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 ENVIRONMENTS = "tests.faults.environments"
@@ -125,6 +127,30 @@ def test_a_loss_that_is_infinite_ends_the_run_and_spares_the_checkpoint(tmp_path
         assert newest is not None
         assert newest.updates <= run.learner.counters.updates
         assert all(np.isfinite(array).all() for array in newest.arrays.values())
+
+
+def test_a_stop_while_the_model_is_built_ends_the_peers_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A learner that stops before it has met its peers has nobody to close their server for it."""
+    building, joining = threading.Event(), threading.Event()
+    sockets = [f"unix:{tmp_path}/{rank}.sock" for rank in range(2)]
+    join = learner_module.join
+
+    def late(*arguments: Any) -> Any:
+        building.set()
+        assert joining.wait(START_S)
+        return join(*arguments)
+
+    monkeypatch.setattr(learner_module, "join", late)
+    with running(tmp_path, "learners.count=2", f"learners.addresses={sockets}") as run:
+        wait_for(building.is_set, "the model is being built", START_S)
+        threads = run.learner.threads
+        ended = threads.join
+        monkeypatch.setattr(threads, "join", lambda s: (joining.set(), ended(s))[1])
+        run.learner.stop("the test says so")
+        run.end()
+        assert run.failure is None, run.failure
 
 
 def test_parameters_that_are_infinite_are_not_saved(tmp_path: Path) -> None:

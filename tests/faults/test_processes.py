@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import socket
+import urllib.error
+import urllib.request
 from pathlib import Path
 
 import pytest
@@ -13,7 +16,7 @@ from services.cli.status import ask_learner
 from services.common.exit_codes import HELP, ExitCode
 from services.learner.checkpoints.store import CheckpointStore
 from tests.faults.processes import START_S, Process, cluster, free_port, parent
-from tests.faults.wire import wait_for
+from tests.waiting import wait_for
 
 
 def check_end(process: Process, code: ExitCode, *words: str) -> None:
@@ -191,13 +194,105 @@ def test_an_environment_that_hangs_does_not_outlive_sigterm(tmp_path: Path) -> N
 
 
 @pytest.mark.timeout(300)
+def test_sigterm_in_the_last_evaluation_does_not_wait_for_it(tmp_path: Path) -> None:
+    with cluster(
+        tmp_path,
+        "environment.id=tests.faults.environments:Line",
+        "stop.env_frames=200",
+        "evaluation.at_end=true",
+        "evaluation.episodes=100000",
+    ) as it:
+        train = it.train()
+        wait_for(lambda: "evaluating" in train.said, f"it evaluates: {train.said}", START_S)
+        train.send(signal.SIGTERM)
+        assert train.wait(30) == 0, train.said
+        assert train.summary()["stop_reason"].startswith("stop.env_frames")
+        assert "the last evaluation was ended: a signal came" in train.said
+
+        # The same command makes up for it, and then says the same again, at no cost.
+        it.overrides = (*it.overrides, "evaluation.episodes=3")
+        once = it.train()
+        assert once.wait() == 0, once.said
+        assert once.summary()["evaluation"]["mean"] == 10
+        before = it.status()
+        twice = it.train()
+        assert twice.wait() == 0, twice.said
+        assert twice.summary() == once.summary()
+        assert it.status() == before
+
+
+def get(address: str, path: str) -> tuple[int, str]:
+    """The answer of a learner's HTTP server; 0 while there is none."""
+    try:
+        with urllib.request.urlopen(f"http://{address}{path}", timeout=5) as answer:
+            return answer.status, answer.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+    except OSError:
+        return 0, ""
+
+
+@pytest.mark.timeout(400)
+def test_a_finished_learner_stays_and_so_does_the_next_one(tmp_path: Path) -> None:
+    """In a cluster whoever ends by himself is started again, with the meter running."""
+    wire, http = (f"127.0.0.1:{free_port()}" for _ in range(2))
+    port = http.rpartition(":")[2]
+    with cluster(tmp_path, "stop.env_frames=400", f"learner.metrics_port={port}") as it:
+        arguments = ("learner", "--stay", "--listen", wire, "--run-dir", str(it.run))
+        learner = it.start(*arguments)
+        wait_for(lambda: get(http, "/readyz")[0] == 200, "it is ready and idle", START_S)
+        actor = it.start("actor", "--learner", wire, "--index", "0")
+        assert actor.wait() == 0, "the experiment is over"
+        tries = it.start("try", "--learner", wire)
+        assert tries.wait() == 0, tries.said
+        assert tries.summary()["over"].startswith("stop.env_frames")
+        # A late actor hears it from the learner that stays; so does the cost meter.
+        late = it.start("actor", "--learner", wire, "--index", "1")
+        assert late.wait() == 0
+        assert "the experiment is over: stop.env_frames" in late.said
+        status = json.loads(get(http, "/status")[1])
+        assert status["over"].startswith("stop.env_frames")
+        assert status["state"] == "finished"
+        assert get(http, "/healthz") == (200, "ok\n")
+        assert "seedbed_run_over 1.0" in get(http, "/metrics")[1]
+        learner.runs()
+        learner.send(signal.SIGTERM)
+        assert learner.wait(30) == 0
+        assert learner.summary()["stop_reason"].startswith("stop.env_frames")
+
+        again = it.start(*arguments)
+        wait_for(lambda: "staying until a signal" in again.said, "it stays", START_S)
+        wait_for(lambda: get(http, "/readyz")[0] == 200, "it is ready")
+        assert json.loads(get(http, "/status")[1])["state"] == "finished"
+        again.send(signal.SIGTERM)
+        assert again.wait(30) == 0
+
+
+@pytest.mark.timeout(300)
+def test_one_action_for_who_tries(tmp_path: Path) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    with cluster(tmp_path) as it:
+        nobody = it.start("try", "--learner", address, "--timeout-s", "1")
+        check_end(nobody, ExitCode.LEARNER_UNREACHABLE, "no action", "within 1 s")
+        learner = it.start("learner", "--listen", address, "--run-dir", str(it.run))
+        tries = it.start("try", "--learner", address)
+        assert tries.wait() == 0, tries.said
+        assert tries.summary()["action"] in (0, 1)
+        other = it.start("try", "--learner", address, "--set", "environment.id=Acrobot-v1")
+        check_end(other, ExitCode.REFUSED_BY_LEARNER, "FAILED_PRECONDITION", "Acrobot-v1")
+        learner.runs()
+
+
+@pytest.mark.timeout(300)
 def test_an_environment_that_always_raises(tmp_path: Path) -> None:
     with cluster(
         tmp_path,
         "environment.id=tests.faults.environments:RaisesAlways",
         "actor.max_environment_failures=3",
     ) as it:
-        check_end(it.train(), ExitCode.ENVIRONMENT, "actor-", ".log")
+        check_end(
+            it.train(), ExitCode.ENVIRONMENT, "last words", "does not start", "actor-", ".log"
+        )
         log = (it.run / "logs" / "actor-0.log").read_text()
         assert "3 failures of environments within ten minutes" in log
 

@@ -14,19 +14,16 @@ from typing import Any
 
 import grpc
 import grpc.aio
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
-from services.actor.group import GroupRunner
-from services.actor.metrics import ActorMetrics
 from services.common import rpc
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.common.spec import EnvironmentSpec, Frame
 from services.learner.sessions.servicer import ERROR_KEY
 from services.wire import inference_pb2 as wire
-from tests.faults.null_model import ACTIONS, NAME, OBSERVATION, NullLearner, null_learner
-from tests.faults.wire import ACT, Proxy, Refused, Stream, hello, step, stream, wait_for
+from tests.faults.echo_actor import Actor
+from tests.faults.null_model import ACTIONS, NAME, NullLearner, null_learner
+from tests.faults.wire import ACT, Proxy, Refused, Stream, hello, step, stream
+from tests.waiting import wait_for
 
 MESSAGES = 10_000
 
@@ -289,78 +286,6 @@ def test_a_client_that_does_not_read(bare: Any) -> None:
 
 
 # --- the actor's side ----------------------------------------------------------------------------
-
-
-class EchoGroup:
-    """Checks that each answer is its own; see `NullPolicy`."""
-
-    environments = 3
-    spec = EnvironmentSpec(NAME, OBSERVATION, ACTIONS, 1)
-
-    def __init__(self) -> None:
-        self.steps = self.resets = 0
-        self.stepping = threading.Event()
-        self.may_step = threading.Event()
-        self.may_step.set()
-
-    def _frame(self, first: bool) -> Frame:
-        e = self.environments
-        self._seen = (7 * self.steps + np.arange(e)) % ACTIONS
-        observation = np.zeros((e, 2), np.float32)
-        observation[:, 0] = self._seen
-        none = np.zeros(e, bool)
-        return Frame(observation, np.zeros(e, np.float32), none, none, none, none | first)
-
-    def reset(self) -> Frame:
-        self.resets += 1
-        return self._frame(True)
-
-    def step(self, action: NDArray[np.int32]) -> Frame:
-        np.testing.assert_array_equal(action, (self._seen + 1) % ACTIONS)
-        self.stepping.set()
-        assert self.may_step.wait(30)
-        self.steps += 1
-        return self._frame(False)
-
-    def close(self) -> None:
-        pass
-
-
-class Actor:
-    """A group's runner in a thread of its own, as in an actor process."""
-
-    def __init__(self, address: str, reply_timeout_s: float = 30, connect_s: float = 30) -> None:
-        self.group = EchoGroup()
-        self._address, self._timeouts = address, (reply_timeout_s, connect_s)
-        self._runner: GroupRunner | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.failure: BaseException | None = None
-        self.thread = threading.Thread(target=self._run, daemon=True)
-        self.thread.start()
-
-    def _run(self) -> None:
-        async def play() -> None:
-            self._loop = asyncio.get_running_loop()
-            self._runner = GroupRunner(
-                lambda: self.group, self._address, "test", *self._timeouts, ActorMetrics()
-            )
-            await self._runner.run()
-
-        try:
-            asyncio.run(play())
-        except BaseException as error:
-            self.failure = error
-
-    def goes_on(self) -> None:
-        before = self.group.steps
-        wait_for(lambda: self.group.steps > before + 5, f"steps: {self.failure}")
-
-    def stop(self) -> None:
-        assert self._loop is not None
-        assert self._runner is not None
-        self._loop.call_soon_threadsafe(self._runner.stop)
-        self.thread.join(30)
-        assert not self.thread.is_alive()
 
 
 def test_an_actor_leaves_a_connection_that_loses_everything(bare: Any) -> None:

@@ -6,8 +6,7 @@ import contextlib
 import queue
 import socket
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import grpc
@@ -20,19 +19,7 @@ from services.learner.unrolls.unroll import FIRST
 from services.wire import inference_pb2 as wire
 from tests.faults.null_model import ACTIONS, NAME, OBSERVATION
 
-DEADLINE_S = 30.0
 ACT = "/seedbed.v1.Inference/Act"
-
-
-def wait_for(condition: Callable[[], Any], what: str, deadline_s: float = DEADLINE_S) -> Any:
-    """Wait until `condition` gives something true, and return that. It is looked at often."""
-    end = time.monotonic() + deadline_s
-    while True:
-        value = condition()
-        if value:
-            return value
-        assert time.monotonic() < end, f"after {deadline_s:g} s still not: {what}"
-        time.sleep(0.01)
 
 
 def hello(environments: int = 2, **changes: Any) -> wire.ActorMessage:

@@ -20,10 +20,12 @@ class PatternGroup:
     counter.
     """
 
-    def __init__(self, environments: int, number: int, shape: tuple[int, ...], dtype: str) -> None:
+    def __init__(
+        self, environments: int, number: int, shape: tuple[int, ...], dtype: str, visit: int = 0
+    ) -> None:
         self.environments = environments
         self.spec = EnvironmentSpec(NAME, ArraySpec(shape, dtype), ACTIONS, action_repeat=2)
-        self._random = np.random.default_rng(number)
+        self._random = np.random.default_rng((number, visit))
         self._numbers = number + np.arange(environments)
         self._counter = np.zeros(environments, np.int64)
         self._episode = np.zeros(environments, np.int64)

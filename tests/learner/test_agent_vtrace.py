@@ -10,8 +10,9 @@ from keras import ops
 from numpy.typing import NDArray
 
 from services.common.spec import ArraySpec
+from services.learner.agents.policy import sample
 from services.learner.agents.protocol import ActInputs, ActOutputs, Unroll
-from services.learner.agents.vtrace.agent import VtraceAgent, sample
+from services.learner.agents.vtrace.agent import VtraceAgent
 from services.learner.agents.vtrace.config import Options
 from services.learner.agents.vtrace.loss import vtrace_loss
 from services.learner.backend.protocol import Backend

@@ -111,7 +111,7 @@ def make_trainer(
     for variable in model.trainable_variables:
         variable.assign(np.random.normal(size=variable.shape))
 
-    def loss(params: Any, batch: Any) -> Any:
+    def loss(params: Any, _: Any, batch: Any) -> Any:
         y, _ = model.stateless_call(params, [], batch["x"])
         error = ops.mean(ops.square(y - batch["y"]))
         return error, {"mean": ops.mean(y)}
@@ -389,7 +389,7 @@ def test_tensorflow_starts_without_greetings(
 
 
 JAX_ALONE = """
-def loss(params, batch):
+def loss(params, target, batch):
     (logits, value, _), _ = agent.model.stateless_call(params, [], *batch["arguments"])
     return logits.mean() + value.mean(), {}
 trainer = backend.trainer(agent.model, build_optimizer(experiment, 1), loss, 1.0)

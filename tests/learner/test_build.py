@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
+from services.common.config import agents, learner
 from services.common.config.load import parse_experiment
 from services.common.config.schema import Experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import ArraySpec, EnvironmentSpec
 from services.learner.agents.vtrace.agent import VtraceAgent
-from services.learner.build import build_agent, build_optimizer
+from services.learner.build import AGENTS, build_agent, build_optimizer
+from services.learner.networks.registry import NETWORKS
 
 pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
 
@@ -41,6 +43,21 @@ def experiment(text: str = "") -> Experiment:
 
 def weights(agent: Any) -> list[Any]:
     return [v.numpy() for v in agent.model.trainable_variables]
+
+
+def test_the_schema_knows_the_networks_and_agents_by_name() -> None:
+    """It refuses others before anything starts, without importing Keras."""
+    for key, names in (("learner.network", NETWORKS), ("agent", AGENTS)):
+        for name in names:
+            needed = {
+                "a2c": ["learner.batch_size=64"],
+                "dqn": ["learner.unroll_length=1"],
+                "r2d2": ["learner.lstm_units=8"],
+            }
+            settings = [f"{key}={name}", *needed.get(name, [])]
+            parse_experiment("name: a\nenvironment: {id: x}", settings)
+    assert set(learner.NETWORKS) == set(NETWORKS)
+    assert set(agents.AGENTS) == set(AGENTS)
 
 
 def test_the_seed_decides_the_weights() -> None:
@@ -73,7 +90,6 @@ def test_an_agent_of_the_users() -> None:
 @pytest.mark.parametrize(
     ("agent", "options", "says"),
     [
-        ("a3c", "{}", r"agent 'a3c' is unknown: one of \['vtrace'\]"),
         ("nowhere:Agent", "{}", r"agent 'nowhere:Agent' cannot be loaded"),
         (f"{__name__}:Absent", "{}", r"Absent"),
         (f"{__name__}:OwnAgent", "{temperature: 0}", r"agent_options.temperature: .*greater"),
@@ -105,6 +121,31 @@ def test_schedules() -> None:
     assert rates(optimizer, [0, 50, 100, 500]) == pytest.approx([0.1, 0.06, 0.02, 0.02])
     constant = experiment("learner: {network: mlp, optimizer: {learning_rate: 0.1}}")
     assert rates(build_optimizer(constant, 10), [0, 500]) == pytest.approx([0.1, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("learners", "factor"),
+    [
+        ("{}", 2.0),  # √(64 / 16)
+        ("{count: 4, topology: gossip}", 4.0),  # 256 in all
+        ("{count: 4, topology: allreduce}", 4.0),
+    ],
+)
+def test_learning_rates_grow_with_the_root_of_the_environments(
+    learners: str, factor: float
+) -> None:
+    linear = experiment(
+        "learner: {network: mlp, batch_size: 64, optimizer: {learning_rate: 0.1, schedule: linear, "
+        "final_learning_rate: 0.02, decay_env_frames: 1000, nominal_environments: 16}}\n"
+        f"learners: {learners}"
+    )
+    wanted = [0.1 * factor, 0.06 * factor, 0.02 * factor]
+    assert rates(build_optimizer(linear, 10), [0, 50, 100]) == pytest.approx(wanted)
+    constant = experiment(
+        "learner: {network: mlp, batch_size: 8, optimizer: {learning_rate: 7.0e-4, "
+        "nominal_environments: 16}}"
+    )
+    assert rates(build_optimizer(constant, 10), [0]) == pytest.approx([7e-4 / 2**0.5])
 
 
 def test_every_optimizer_setting_arrives() -> None:

@@ -26,7 +26,7 @@ from services.learner.evaluation.play import (
     human_normalised,
     statistics,
 )
-from services.learner.evaluation.table9 import with_table_9
+from services.learner.evaluation.table9 import departures, with_table_9
 from tests.learner.pattern_group import NAME, PatternGroup
 
 pytestmark = pytest.mark.backends
@@ -217,3 +217,12 @@ def test_atari_is_played_by_table_9_whatever_the_training_did() -> None:
     assert human_normalised(trained.environment, episodes) is None, "not the protocol"
     assert human_normalised(experiment.environment, [Episode(21.0, 1, True)]) is None, "cut"
     assert human_normalised(ENDLESS.environment, episodes) is None
+    small = experiment.environment.model_copy(
+        update={"atari": atari.model_copy(update={"height": 42, "frame_skip": 16})}
+    )
+    assert human_normalised(small, episodes) is None, "other pictures, another game"
+    assert departures(small) == [
+        "environment.atari.frame_skip is 16, and 4 in Table 9",
+        "environment.atari.height is 42, and 84 in Table 9",
+        "environment.atari.full_action_space is False, and True in Table 9",
+    ]

@@ -44,13 +44,22 @@ CASES = [
     ("impala_deep", "colour", 16, 2),
     ("impala_shallow", "blocks", 0, 2),
     ("nature", "image", 0, 4),
+    ("nature_shallow", "image", 0, 4),
     ("mlp", "vector", 8, 2),
     (f"{__name__}:Scaled", "vector", 0, 2),
+]
+# Action values instead of a policy: network, frame, lstm, stack, and the agent's settings.
+Q_CASES = [
+    ("nature", "image", 16, 4, ["agent=r2d2", "r2d2.dueling_units=32"]),
+    ("mlp", "vector", 8, 2, ["agent=r2d2"]),
+    ("mlp", "vector", 0, 1, ["agent=dqn", "learner.unroll_length=1"]),
 ]
 if os.environ["KERAS_BACKEND"] == "jax":
     # Op by op, JAX compiles each one, which takes minutes for the deep networks. What is exported
     # does not depend on the backend, so the smallest case with an LSTM is enough there.
     CASES = [case for case in CASES if case[0] == "mlp"]
+    Q_CASES = [case for case in Q_CASES if case[0] == "mlp"]
+ALL = [*((*case, []) for case in CASES), *Q_CASES]
 STEPS, ROWS, ACTIONS = 3, 2, 6
 
 READER = """
@@ -76,7 +85,9 @@ for directory in sys.argv[1:]:
 """
 
 
-def make_run(path: Path, network: str, frame: ArraySpec, lstm: int, stack: int) -> None:
+def make_run(
+    path: Path, network: str, frame: ArraySpec, lstm: int, stack: int, settings: list[str]
+) -> None:
     """A run with one checkpoint, of weights that are anything but what a new network has."""
     experiment = parse_experiment(
         "name: x\nenvironment: {id: CartPole-v1}",
@@ -85,6 +96,7 @@ def make_run(path: Path, network: str, frame: ArraySpec, lstm: int, stack: int) 
             f"learner.network={network}",
             f"learner.lstm_units={lstm}",
             f"learner.frame_stack={stack}",
+            *settings,
         ],
     )
     spec = EnvironmentSpec("CartPole-v1", frame, ACTIONS, 4)
@@ -113,9 +125,9 @@ def exported(tmp_path_factory: pytest.TempPathFactory, backend: Backend) -> Path
     made = []
     if backend.name == "tensorflow":
         assert {case[0] for case in CASES} >= NETWORKS.keys(), "a network without a case"
-    for i, (network, kind, lstm, stack) in enumerate(CASES):
+    for i, (network, kind, lstm, stack, settings) in enumerate(ALL):
         case = root / str(i)
-        make_run(case / "run", network, FRAMES[kind], lstm, stack)
+        make_run(case / "run", network, FRAMES[kind], lstm, stack, settings)
         run(namespace(run_dir=str(case / "run"), directory=str(case / "out"), checkpoint="newest"))
         np.savez(case / "given.npz", **given_rows(kind, lstm, stack))
         made.append(str(case))
@@ -149,10 +161,10 @@ def given_rows(kind: str, lstm: int, stack: int) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.parametrize("i", range(len(CASES)), ids=lambda i: f"{CASES[i]}")
+@pytest.mark.parametrize("i", range(len(ALL)), ids=lambda i: f"{ALL[i]}")
 def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> None:
     case = exported / str(i)
-    _, kind, lstm, stack = CASES[i]
+    _, kind, lstm, stack, settings = ALL[i]
     given = given_rows(kind, lstm, stack)
     assert given["observation"].shape[2:] == stacked_shape(FRAMES[kind].shape, stack)
     got = np.load(case / "got.npz")
@@ -174,14 +186,21 @@ def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> Non
             previous_reward=ops.convert_to_tensor(given["previous_reward"][t]),
             first=ops.zeros((ROWS,), "bool"),
             slot=ops.zeros((ROWS,), "int32"),
-            noise=ops.zeros((ROWS, 1), "float32"),
+            noise=ops.ones((ROWS, agent.noise_columns), "float32"),  # explores nowhere
         )
         outputs = agent.act(params, inputs, state, greedy=False)
         state = outputs.state
-        logits = ops.convert_to_numpy(outputs.behaviour["logits"])
-        assert np.ptp(logits) > 1e-3, "the numbers say nothing"
-        np.testing.assert_allclose(got[f"logits{t}"], logits, atol=1e-5)
-        assert got[f"value{t}"].shape == (ROWS,)
+        if settings:
+            q = got[f"q{t}"]
+            assert q.std(-1).min() > 1e-3, "the numbers say nothing"
+            np.testing.assert_allclose(q.max(-1), outputs.behaviour["best"], atol=1e-5)
+            np.testing.assert_array_equal(q.argmax(-1), ops.convert_to_numpy(outputs.action))
+            assert f"logits{t}" not in got
+        else:
+            logits = ops.convert_to_numpy(outputs.behaviour["logits"])
+            assert np.ptp(logits) > 1e-3, "the numbers say nothing"
+            np.testing.assert_allclose(got[f"logits{t}"], logits, atol=1e-5)
+            assert got[f"value{t}"].shape == (ROWS,)
         if lstm:
             np.testing.assert_allclose(got[f"state{t}"], ops.convert_to_numpy(state), atol=1e-5)
     about = json.loads((case / "out" / "policy.json").read_text())
@@ -191,7 +210,7 @@ def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> Non
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path, backend: Backend) -> None:
-    make_run(tmp_path / "run", "mlp", FRAMES["vector"], 0, 1)
+    make_run(tmp_path / "run", "mlp", FRAMES["vector"], 0, 1, [])
     with pytest.raises(SeedbedError, match="there are: 9"):
         run(namespace(run_dir=str(tmp_path / "run"), directory="x", checkpoint="8"))
 

@@ -41,24 +41,29 @@ CASES = {
     "nature-lstm-stack": ("nature", 16, 2, (36, 40), "uint8"),
     "deep-lstm": ("impala_deep", 16, 1, (24, 24), "uint8"),
 }
+# A synchronous agent's batch has every environment; one session comes and goes, and is masked.
+A2C_CASES = {name: CASES[name] for name in ("mlp-lstm-stack", "shallow-stack")}
 
 
-def experiment(network: str, lstm: int, stack: int) -> Experiment:
+def experiment(
+    network: str, lstm: int, stack: int, agent: str = "SureAgent", batch_size: int = 6
+) -> Experiment:
     return parse_experiment(
         f"""
         name: invariant
         environment: {{id: "{NAME}"}}
-        agent: tests.learner.sure_agent:SureAgent
+        agent: tests.learner.sure_agent:{agent}
         learner:
           backend: {BACKEND}
           network: {network}
           lstm_units: {lstm}
           frame_stack: {stack}
           unroll_length: 7
-          batch_size: 6
+          batch_size: {batch_size}
           queue_batches: 2
+          round_deadline_s: 0.3
           inference: {{max_wait_ms: 2, slots: 64, max_batch_environments: 16}}
-        actor: {{environments: 4}}
+        actor: {{processes: 0, environments: 4}}
         logging: {{interval_s: 1000}}
         """
     )
@@ -67,16 +72,17 @@ def experiment(network: str, lstm: int, stack: int) -> Experiment:
 async def play(address: str, shape: tuple[int, ...], dtype: str, done: threading.Event) -> None:
     """Sessions of 4, 1, 3 and 5 environments; the last one keeps leaving in mid-unroll."""
 
-    def runner(environments: int, number: int) -> GroupRunner:
+    def runner(environments: int, number: int, visit: int = 0) -> GroupRunner:
         return GroupRunner(
-            lambda: PatternGroup(environments, number, shape, dtype),
+            lambda: PatternGroup(environments, number, shape, dtype, visit),
             address, f"test/{number}", 60.0, 60.0, ActorMetrics(),
         )  # fmt: skip
 
     steady = [asyncio.create_task(runner(e, 10 * e).run()) for e in (4, 1, 3)]
-    comes_and_goes = 100
+    comes_and_goes, visit = 100, 0
     while not done.is_set():
-        restless = asyncio.create_task(runner(5, comes_and_goes).run())
+        restless = asyncio.create_task(runner(5, comes_and_goes, visit).run())
+        visit += 1
         comes_and_goes += 10 if comes_and_goes < 180 else -80
         await asyncio.wait([restless], timeout=0.7)
         restless.cancel()
@@ -145,27 +151,39 @@ def log_softmax(logits: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("case", CASES)
 def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> None:
     network, lstm, stack, shape, dtype = CASES[case]
-    built, batches, params = collect(experiment(network, lstm, stack), shape, dtype, tmp_path)
+    check(experiment(network, lstm, stack), shape, dtype, tmp_path)
+
+
+@pytest.mark.backends
+@pytest.mark.parametrize("case", A2C_CASES)
+def test_so_do_rounds_of_all_environments(case: str, tmp_path: Path) -> None:
+    network, lstm, stack, shape, dtype = A2C_CASES[case]
+    check(experiment(network, lstm, stack, "SureA2c", 4 + 1 + 3 + 5), shape, dtype, tmp_path)
+
+
+def check(config: Experiment, shape: tuple[int, ...], dtype: str, path: Path) -> None:
+    built, batches, params = collect(config, shape, dtype, path)
     cut = 0
     for batch in batches:
-        arrays = batch.arrays
-        acted = log_softmax(arrays["behaviour/logits"])  # [T, B, A]
-        trained = recompute(built, params, batch)[:-1]
+        context = config.learner.frame_stack - 1
+        there = ~((batch.arrays["flags"] & FIRST) != 0)[context:].all(axis=0)  # [B], not padding
+        assert there.any()
+        acted = log_softmax(batch.arrays["behaviour/logits"])[:, there]  # [T, B, A]
+        trained = recompute(built, params, batch)[:-1][:, there]
         # Every row, finished ones too: stricter than |log rho| at unmasked rows.
         np.testing.assert_allclose(trained, acted, atol=1e-4, rtol=0)
         assert acted.std() > 1e-3, "a policy that ignores its input proves nothing"
-        cut += check_story(arrays, stack, dtype)
+        cut += check_story(batch.arrays, there, context)
     assert cut > 0, "no episode ended: the patterns prove too little"
 
 
-def check_story(arrays: dict[str, np.ndarray], stack: int, dtype: str) -> int:
+def check_story(arrays: dict[str, np.ndarray], there: np.ndarray, context: int) -> int:
     """Rows follow from each other: actions, rewards and counters are those of their own step."""
-    context = stack - 1
     seen = arrays["observation"].reshape(*arrays["observation"].shape[:2], -1)[context:, :, :4]
     first = (arrays["flags"][context:] & FIRST) != 0
-    rows, columns = first.shape
+    rows = len(first)
     cut = 0
-    for b in range(columns):
+    for b in np.flatnonzero(there):
         for t in range(rows - 1):
             now, then = seen[t, b].astype(float), seen[t + 1, b].astype(float)
             assert then[0] == now[0], "a column is one environment"

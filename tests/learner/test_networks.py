@@ -93,6 +93,8 @@ def call(body: Body, arguments: list[Array]) -> tuple[Array, Array]:
         ("impala_deep", {"width": 2}, 256, None),
         # Mnih et al. 2015.
         ("nature", {}, 512, 257 * 32 + 513 * 64 + 577 * 64 + 3137 * 512),
+        # 32, 64 and 32 filters, and 512 units of Stooke and Abbeel 2018.
+        ("nature_shallow", {}, 512, 257 * 32 + 513 * 64 + 577 * 32 + 1569 * 512),
     ],
 )
 def test_image_networks(
@@ -276,7 +278,9 @@ def test_refusals(network: str, frame: ArraySpec, options: dict[str, Any], says:
     assert error.value.code is ExitCode.CONFIG
 
 
-@pytest.mark.parametrize(("network", "smallest"), [("impala_shallow", 20), ("nature", 36)])
+@pytest.mark.parametrize(
+    ("network", "smallest"), [("impala_shallow", 20), ("nature", 36), ("nature_shallow", 36)]
+)
 def test_the_smallest_image_works(network: str, smallest: int) -> None:
     body = body_of(network, ArraySpec((smallest, smallest), "uint8"))
     assert call(body, random_arguments(body, 1, 1))[0].shape == (1, 1, body.features)

@@ -68,14 +68,26 @@ OTHER = {
     "learner.optimizer.momentum": "0.9",
     "agent": "a.b:C",
 }
+# A section of hyperparameters binds the agent that reads it.
+AGENTS = {
+    "dqn": ["agent=dqn", "learner.unroll_length=1"],
+    "r2d2": ["agent=r2d2", "learner.lstm_units=8"],
+}
 
 
 @pytest.mark.parametrize("key", sorted(FIXED))
 def test_each_fixed_key_is_refused(key: str) -> None:
-    old = experiment("learner.optimizer.name=rmsprop")
-    new = experiment("learner.optimizer.name=rmsprop", f"{key}={OTHER.get(key, '7')}")
+    base = ["learner.optimizer.name=rmsprop", *AGENTS.get(key.partition(".")[0], [])]
+    old = experiment(*base)
+    new = experiment(*base, f"{key}={OTHER.get(key, '7')}")
     (change,) = compare(old, new)
     assert (change.key, change.allowed) == (key, False)
+
+
+def test_the_heads_of_another_agent_do_not_bind() -> None:
+    changes = compare(experiment(*AGENTS["r2d2"]),
+                      experiment(*AGENTS["r2d2"], "dqn.dueling_units=7"))  # fmt: skip
+    assert [(change.key, change.allowed) for change in changes] == [("dqn.dueling_units", True)]
 
 
 def test_momentum_binds_only_where_it_adds_or_drops_state() -> None:

@@ -9,7 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from services.common.config.schema import Checkpoint as Settings
+from services.common.config.learner import Checkpoint as Settings
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.learner.checkpoints import saving
 from services.learner.checkpoints.store import CheckpointStore, SavedCheckpoint

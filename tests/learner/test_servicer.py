@@ -23,7 +23,8 @@ from services.learner.unrolls.unroll import FIRST, TERMINATED
 from services.wire import inference_pb2 as wire
 from services.wire import inference_pb2_grpc as wire_grpc
 from tests.faults.null_model import NullLearner, null_learner
-from tests.faults.wire import Refused, Stream, hello, step, stream, wait_for
+from tests.faults.wire import Refused, Stream, hello, step, stream
+from tests.waiting import wait_for
 
 
 @pytest.fixture(params=["unix", "tcp"])

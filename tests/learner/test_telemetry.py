@@ -64,7 +64,7 @@ def test_series_exist_from_the_start() -> None:
         assert values[f"seedbed_blocked_fraction/{thread}"] == 0
     assert values["seedbed_stream_errors_total/observation"] == 0
     assert values["seedbed_sessions"] == 0
-    assert values["seedbed_cost_dollars_per_hour"] == pytest.approx(3.6)
+    assert values["seedbed_run_dollars_per_hour"] == pytest.approx(3.6)
     # There is no return and no loss yet, which is not the same as 0.
     assert math.isnan(values["seedbed_mean_return"])
     assert math.isnan(values["seedbed_loss"])
@@ -111,7 +111,7 @@ def test_prometheus_after_some_events() -> None:
         "seedbed_checkpoint_failures_total": 1,
         "seedbed_checkpoint_bytes": 1000,
         "seedbed_evaluation/mean": 7,
-        "seedbed_cost_dollars_total": 0.01,
+        "seedbed_run_dollars_total": 0.01,
     }
     assert {name: values[name] for name in wanted} == pytest.approx(wanted)
 

@@ -6,9 +6,12 @@ import json
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
+
+from tests.replay.shard_process import shards
 
 ROOT = Path(__file__).parents[2]
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
@@ -29,6 +32,28 @@ learner:
 vtrace: {entropy_cost: 0.004}
 evaluation: {at_end: false}
 stop: {mean_return: 0.8, env_frames: 500000}
+"""
+CARTPOLE_A2C = ROOT / "experiments/cartpole-a2c.yaml"
+CARTPOLE_DQN = ROOT / "experiments/cartpole-dqn.yaml"
+# The sign is seen once, ten steps before it is needed: longer ago than a sequence's burn-in.
+T_MAZE = """
+name: t-maze
+environment: {id: "tests.learning.t_maze:TMaze", kwargs: {length: 10}}
+actor: {environments: 16}
+agent: r2d2
+learner:
+  network: mlp
+  network_options: {units: [32]}
+  lstm_units: 32
+  frame_stack: 1
+  unroll_length: 10
+  batch_size: 32
+  replay: {sequences: 4000, min_sequences: 200, ratio: 4}
+  optimizer:
+    {learning_rate: 2.0e-3, schedule: linear, decay_env_frames: 32000, max_gradient_norm: 40}
+r2d2: {burn_in: 5, target_update_every: 100, dueling_units: 64, epsilon_levels: 32}
+evaluation: {episodes: 100}
+stop: {env_frames: 30000}
 """
 
 
@@ -70,3 +95,53 @@ def test_catch_is_learned_from_pixels(tmp_path: Path) -> None:
     experiment.write_text(CATCH)
     summary = train(experiment, tmp_path / "run")
     assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
+
+
+@pytest.mark.learning
+def test_a2c_learns_cartpole(tmp_path: Path) -> None:
+    """475 is what Gymnasium calls solved. Every row was on-policy."""
+    summary = train(CARTPOLE_A2C, tmp_path / "run")
+    assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
+    assert float(str(summary["mean_return"])) >= 475
+    assert summary["evaluation"]["mean"] >= 400, summary
+    assert summary["policy_lag_p50"] == 0
+
+
+@pytest.mark.learning
+def test_dqn_solves_cartpole(tmp_path: Path) -> None:
+    """475 is what Gymnasium calls solved; training itself explores."""
+    summary = train(CARTPOLE_DQN, tmp_path / "run")
+    assert summary["evaluation"]["policy"] == "greedy"
+    assert summary["evaluation"]["episodes"] == 20
+    assert summary["evaluation"]["mean"] >= 475, summary
+
+
+@pytest.fixture
+def t_maze(tmp_path: Path) -> Path:
+    experiment = tmp_path / "t-maze.yaml"
+    experiment.write_text(T_MAZE)
+    return experiment
+
+
+@pytest.mark.learning
+@pytest.mark.parametrize("home", ["host", "device", "service"])
+def test_r2d2_remembers_the_sign_of_a_t_maze(home: str, t_maze: Path, tmp_path: Path) -> None:
+    settings = [f"learner.replay.home={home}"]
+    with ExitStack() as stack:
+        if home == "device":
+            settings.append("learner.replay.update_size=160")
+        if home == "service":
+            if BACKEND == "jax":
+                pytest.skip("shards know nothing of the backend")
+            both = stack.enter_context(shards(tmp_path, 2, capacity=2000, alpha=0.9))
+            names = ", ".join(shard.address for shard in both)
+            settings.append(f"learner.replay.shards=[{names}]")
+        summary = train(t_maze, tmp_path / "run", *settings)
+    assert summary["evaluation"]["mean"] >= 0.9, summary
+
+
+@pytest.mark.learning
+def test_nobody_leaves_a_t_maze_without_memory(t_maze: Path, tmp_path: Path) -> None:
+    """Half of the turns are wrong, to four standard errors: so the other test is one of memory."""
+    summary = train(t_maze, tmp_path / "run", "learner.lstm_units=0", "r2d2.burn_in=0")
+    assert abs(summary["evaluation"]["mean"]) <= 0.4, summary

@@ -84,7 +84,7 @@ def check_environment(
         measured = measure(group, start, seconds)
         _check_rows(report, measured)
         speedup = None
-        if environment.id.startswith("atari:") and environment.atari.table9 == "fast":
+        if environment.id.startswith("atari:") and environment.table9 == "fast":
             speedup = _two_threads(report, environment, environments, seconds, measured, say)
         _add_speed(report, measured, start, memory, speedup)
     except SeedbedError as error:

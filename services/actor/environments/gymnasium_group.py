@@ -16,7 +16,7 @@ from services.actor.environments.factory import Env, make_environment, read_spac
 from services.actor.environments.watchdog import Watchdog
 from services.common.config.schema import Environment
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.common.spec import Frame
+from services.common.spec import Frame, clear
 
 STEP_DEADLINE_S = 600.0  # a reset may load a level, or start a simulator
 FAILURE_WINDOW_S = 600.0
@@ -203,9 +203,7 @@ class GymnasiumGroup:
         observation, info = self._envs[i].reset(seed=seed)
         self._put(frame, i, observation)
         # All of the row: a step that failed half way may have written some of it.
-        frame.reward[i] = 0
-        frame.terminated[i] = frame.truncated[i] = frame.life_lost[i] = False
-        frame.first[i] = True
+        clear(frame, i)
         self._lives[i] = info.get("lives")
 
     def _put(self, frame: Frame, i: int, observation: Any) -> None:

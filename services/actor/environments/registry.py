@@ -43,7 +43,7 @@ def make_group(
         from services.actor.environments.gymnasium_group import GymnasiumGroup
 
         return GymnasiumGroup(environment, environments, seeds, max_failures=max_failures)
-    if environment.atari.table9 == "exact":
+    if environment.table9 == "exact":
         from services.actor.environments.atari_exact import ExactAtariGroup
 
         return ExactAtariGroup(environment, environments, seeds)

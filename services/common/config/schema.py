@@ -8,46 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
-Positive = Annotated[int, Field(ge=1)]
-NonNegative = Annotated[float, Field(ge=0)]
-
-
-class Section(BaseModel):
-    """A part of the experiment: immutable, and refusing unknown keys, wrong types and numbers
-    that are not finite.
-    """
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _of_its_type(cls, value: Any, info: ValidationInfo) -> Any:
-        """`true` is no number, "16" neither, "yes" is no truth; but 2e8 is an integer."""
-        wanted = cls.model_fields[str(info.field_name)].annotation
-        if wanted is bool and not isinstance(value, bool):
-            raise ValueError("must be true or false")
-        if wanted in (int, float, float | None) and isinstance(value, bool | str):
-            raise ValueError("must be a number")
-        return value
+from services.common.config.agents import AGENTS, SYNCHRONOUS, A2c, Dqn, R2d2, Vtrace
+from services.common.config.learner import Learner
+from services.common.config.learners import Learners
+from services.common.config.section import NonNegative, Positive, Section, one_of, pattern
 
 
 class Atari(Section):
     """Preprocessing of `atari:` environments. The defaults are the paper's Table 9."""
 
-    table9: Literal["fast", "exact"] = Field(
-        "fast",
-        description="`fast` is the C++ vector environment: it resizes by area and draws "
-        "0..noop_max no-ops. `exact` follows Table 9 to the letter (bilinear, 1..30), slower.",
-    )
     frame_skip: Positive = Field(4, description="Action repetition: emulator frames a step.")
     noop_max: Annotated[int, Field(ge=0)] = Field(
         30, description="Most random no-op frames at an episode's start."
@@ -72,6 +43,12 @@ class Environment(Section):
     )
     kwargs: dict[str, Any] = Field(
         default_factory=dict, description="Passed to the Gymnasium id's or the factory's call."
+    )
+    table9: Literal["fast", "exact"] = Field(
+        "fast",
+        description="`atari:` ids only. `fast` is the C++ vector environment: it resizes by area "
+        "and draws 0..noop_max no-ops. `exact` follows Table 9 to the letter (bilinear, 1..30), "
+        "slower.",
     )
     atari: Atari = Field(default_factory=Atari, description="For `atari:` ids only.")
 
@@ -123,176 +100,6 @@ class Actor(Section):
     )
 
 
-class Inference(Section):
-    """How actions are computed."""
-
-    batch_environments: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Environments at which a batch is full. 0 takes half of those connected, "
-        "since the groups of an actor alternate.",
-    )
-    max_batch_environments: Positive = Field(512, description="Largest batch, in environments.")
-    max_wait_ms: NonNegative = Field(
-        5.0, description="Longest wait of the oldest request for others to join, in milliseconds."
-    )
-    slots: Positive = Field(
-        2048, description="Environments that can be connected at once: rows of the device tables."
-    )
-
-
-class Optimizer(Section):
-    """Adam or RMSProp, with a schedule and clipping."""
-
-    name: Literal["adam", "rmsprop"] = Field("adam", description="The algorithm.")
-    learning_rate: Annotated[float, Field(gt=0)] = Field(
-        4.8e-4, description="At the start of training."
-    )
-    schedule: Literal["constant", "linear"] = Field(
-        "constant", description="`linear` goes to final_learning_rate at decay_env_frames."
-    )
-    final_learning_rate: NonNegative = Field(0.0, description="Where `linear` ends.")
-    decay_env_frames: Positive = Field(
-        1_000_000_000, description="Trained emulator frames over which `linear` decays."
-    )
-    beta_1: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="Adam only.")
-    beta_2: Annotated[float, Field(ge=0, lt=1)] = Field(0.999, description="Adam only.")
-    decay: Annotated[float, Field(ge=0, lt=1)] = Field(0.99, description="RMSProp's rho.")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="RMSProp only.")
-    epsilon: Annotated[float, Field(gt=0)] = Field(
-        1e-7, description="Added to the denominator, by both."
-    )
-    max_gradient_norm: NonNegative = Field(
-        40.0, description="Global norm at which gradients are clipped; 0 does not clip."
-    )
-
-
-class Checkpoint(Section):
-    """When and where checkpoints are written."""
-
-    directory: str = Field(
-        "",
-        description="Any fsspec path, `gs://bucket/run` too. Empty: `checkpoints` in the run "
-        "directory.",
-    )
-    every_s: Annotated[float, Field(gt=0)] = Field(300.0, description="Seconds between two.")
-    keep: Annotated[int, Field(ge=2)] = Field(
-        2, description="Newest ones kept, `best` not counted. Two, because one can be damaged."
-    )
-    max_failures: Positive = Field(
-        3, description="Writes that fail in a row before the learner gives up."
-    )
-
-
-class Learner(Section):
-    """Everything that needs the model."""
-
-    backend: Literal["tensorflow", "jax"] = Field(
-        "tensorflow", description="`jax` never imports TensorFlow, and is the way to TPUs."
-    )
-    device: Literal["auto", "cpu", "gpu", "tpu"] = Field(
-        "auto", description="Anything but `auto` must be there."
-    )
-    network: str = Field(
-        "impala_shallow",
-        description="`impala_shallow`, `impala_deep`, `nature`, `mlp`, or `module:Class`.",
-    )
-    network_options: dict[str, Any] = Field(
-        default_factory=dict, description="Passed to the network, such as `width: 2`."
-    )
-    lstm_units: Annotated[int, Field(ge=0)] = Field(
-        0, description="Units of the LSTM core; 0 is a feed-forward agent."
-    )
-    frame_stack: Positive = Field(
-        4, description="Newest K frames that the network sees, stacked on the device."
-    )
-    unroll_length: Positive = Field(20, description="T: steps of an unroll.")
-    batch_size: Positive = Field(32, description="B: unrolls (columns) of a training batch.")
-    passes: Positive = Field(
-        1,
-        description="Updates made with each batch. More use each frame better and cost more "
-        "training; V-trace corrects for the policy's changes in between.",
-    )
-    queue_batches: Positive = Field(
-        1,
-        description="Training batches that may wait; then inference waits, which bounds the "
-        "policy lag.",
-    )
-    inference: Inference = Field(default_factory=Inference)
-    optimizer: Optimizer = Field(default_factory=Optimizer)
-    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
-    idle_timeout_s: Annotated[float, Field(gt=0)] = Field(
-        60.0, description="Silence after which a stream is ended and its slots are given back."
-    )
-    notice_interval_s: Annotated[float, Field(gt=0)] = Field(
-        2.0, description="A late answer is announced to the actor this often."
-    )
-    stuck_timeout_s: Annotated[float, Field(gt=0)] = Field(
-        300.0,
-        description="A thread that has had work for so long and taken none ends the process. "
-        "First compiles count as work in progress.",
-    )
-    metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        0, description="HTTP port for /metrics, /status and /healthz; 0 is none."
-    )
-    deterministic: bool = Field(
-        False,
-        description="`seedbed train` runs everything in one thread with a fixed batch composition: "
-        "slow, and the same seed gives the same actions and losses.",
-    )
-
-    @model_validator(mode="after")
-    def _fits(self) -> Learner:
-        inference = self.inference
-        if inference.batch_environments > inference.max_batch_environments:
-            raise ValueError(
-                f"inference.batch_environments {inference.batch_environments} is more than "
-                f"inference.max_batch_environments {inference.max_batch_environments}: a batch "
-                "could never be full"
-            )
-        if inference.max_batch_environments > inference.slots:
-            raise ValueError(
-                f"inference.max_batch_environments {inference.max_batch_environments} is more than "
-                f"inference.slots {inference.slots}: there are never so many environments"
-            )
-        return self
-
-
-class Vtrace(Section):
-    """Hyperparameters of V-trace (Espeholt et al. 2018), Tables 6 and 7 of the SEED paper."""
-
-    discount: Annotated[float, Field(ge=0, le=1)] = Field(0.99, description="γ.")
-    trace_lambda: Annotated[float, Field(ge=0, le=1)] = Field(1.0, description="λ.")
-    rho_bar: Annotated[float, Field(gt=0)] = Field(
-        1.0, description="Truncation of the importance weight of the temporal difference."
-    )
-    c_bar: Annotated[float, Field(gt=0)] = Field(
-        1.0, description="Truncation of the trace's importance weight."
-    )
-    rho_bar_policy: Annotated[float, Field(gt=0)] = Field(
-        1.0, description="Truncation of the policy gradient's importance weight."
-    )
-    entropy_cost: NonNegative = Field(0.01, description="Entropy coefficient.")
-    baseline_cost: NonNegative = Field(0.5, description="Value function coefficient.")
-    reward_clip: NonNegative = Field(
-        0.0, description="Rewards are clipped to ± this in the loss; 0 does not clip."
-    )
-    reward_scale: Annotated[float, Field(gt=0)] = Field(
-        1.0, description="Rewards are multiplied by this in the loss, before clipping."
-    )
-    life_loss_ends: bool = Field(
-        False, description="A lost life zeroes the discount in the loss; it resets nothing."
-    )
-
-    @model_validator(mode="after")
-    def _rho_over_c(self) -> Vtrace:
-        if self.rho_bar < self.c_bar:
-            raise ValueError(
-                f"rho_bar {self.rho_bar} is below c_bar {self.c_bar}: V-trace asks for "
-                "rho_bar >= c_bar (Espeholt et al. 2018, section 4.1)"
-            )
-        return self
-
-
 class Stop(Section):
     """When the experiment is over: the first that is met. 0 (or null) is never."""
 
@@ -315,6 +122,11 @@ class Cost(Section):
     cpus: NonNegative = Field(0, description="vCPUs charged; 0 is all that this machine has.")
     memory_gib: NonNegative = Field(0, description="GiB charged; 0 is all that this machine has.")
     accelerators: Annotated[int, Field(ge=0)] = Field(0, description="Accelerators charged.")
+    meter: str = Field(
+        "",
+        description="URL of a cost meter that prices the whole release, such as "
+        "`http://host:9092/status`; the prices here count until it answers. The chart sets it.",
+    )
 
 
 class Evaluation(Section):
@@ -325,7 +137,11 @@ class Evaluation(Section):
     )
     episodes: Positive = Field(20, description="Episodes of an evaluation during training.")
     at_end: bool = Field(True, description="A last evaluation when the run stops.")
-    policy: Literal["sample", "greedy"] = Field("sample", description="How actions are chosen.")
+    policy: Literal["agent", "sample", "greedy"] = Field(
+        "agent",
+        description="How actions are chosen. `agent` leaves it to the agent: `vtrace` and `a2c` "
+        "sample, `r2d2` and `dqn` are greedy, but for their evaluation_epsilon.",
+    )
     environments: Positive = Field(16, description="Environments that play at the same time.")
 
 
@@ -367,15 +183,28 @@ class Experiment(Section):
     environment: Environment
     actor: Actor = Field(default_factory=Actor)
     learner: Learner = Field(default_factory=Learner)
-    agent: str = Field("vtrace", description="`vtrace`, or `module:Class`.")
+    learners: Learners = Field(default_factory=Learners)
+    agent: str = Field(
+        "vtrace",
+        json_schema_extra={"pattern": pattern(AGENTS)},
+        description="`vtrace`, `a2c`, `r2d2`, `dqn`, or `module:Class`.",
+    )
     agent_options: dict[str, Any] = Field(
         default_factory=dict, description="Hyperparameters of a `module:Class` agent."
     )
     vtrace: Vtrace = Field(default_factory=Vtrace)
+    a2c: A2c = Field(default_factory=A2c)
+    r2d2: R2d2 = Field(default_factory=R2d2)
+    dqn: Dqn = Field(default_factory=Dqn)
     stop: Stop = Field(default_factory=Stop)
     cost: Cost = Field(default_factory=Cost)
     evaluation: Evaluation = Field(default_factory=Evaluation)
     logging: Logging = Field(default_factory=Logging)
+
+    @field_validator("agent")
+    @classmethod
+    def _agent_is_known(cls, agent: str) -> str:
+        return one_of(AGENTS, agent)
 
     @model_validator(mode="after")
     def _agent_options_are_read(self) -> Experiment:
@@ -390,6 +219,128 @@ class Experiment(Section):
                 f"actor.environments {group} is more than learner.inference.max_batch_environments "
                 f"{self.learner.inference.max_batch_environments}: a group is answered as a whole "
                 "and would never fit a batch"
+            )
+        if self.learner.deterministic and self.learners.count > 1:
+            raise ValueError(
+                f"learners.count {self.learners.count} are that many processes, and "
+                "learner.deterministic is one thread: set one of them back"
+            )
+        if self.learner.deterministic and not self.actor.processes:
+            raise ValueError(
+                "learner.deterministic steps the environments of actor.processes itself, and "
+                "actor.processes is 0"
+            )
+        environments = self.actor.processes * self.actor.groups * group
+        if environments > self.learner.inference.slots:
+            raise ValueError(
+                f"actor.processes {self.actor.processes} x actor.groups {self.actor.groups} x "
+                f"actor.environments {group} are {environments} environments, and "
+                f"learner.inference.slots is {self.learner.inference.slots}: the last ones would "
+                "be refused"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _agent_fits_learner(self) -> Experiment:
+        learner = self.learner
+        if self.agent == "r2d2" and self.r2d2.burn_in and not learner.lstm_units:
+            raise ValueError(
+                f"r2d2.burn_in {self.r2d2.burn_in} warms up a recurrent state, and "
+                "learner.lstm_units is 0: there is none; set one of the two"
+            )
+        if self.agent == "dqn" and learner.unroll_length != 1:
+            raise ValueError(
+                f"learner.unroll_length {learner.unroll_length}: dqn trains on single transitions, "
+                "set it to 1"
+            )
+        if self.agent == "dqn" and learner.lstm_units:
+            raise ValueError(
+                f"learner.lstm_units {learner.lstm_units}: dqn has no recurrent state, use r2d2"
+            )
+        if self.agent in ("dqn", "r2d2"):
+            if learner.passes != 1:
+                raise ValueError(
+                    f"learner.passes {learner.passes}: {self.agent} draws each batch anew, use "
+                    "learner.replay.ratio"
+                )
+            replay = learner.replay
+            if learner.deterministic and replay.home != "host":
+                raise ValueError(
+                    f"learner.deterministic runs in one thread, and learner.replay.home is "
+                    f"{replay.home}: use host"
+                )
+            connected = self.actor.processes * self.actor.groups * self.actor.environments
+            blocks = self._blocks_before()
+            if (
+                replay.home != "service"
+                and replay.min_sequences + blocks * connected > replay.sequences
+            ):
+                raise ValueError(
+                    f"learner.replay.min_sequences {replay.min_sequences} and {blocks} for the "
+                    f"start of each of {connected} environments' streams are more than "
+                    f"learner.replay.sequences {replay.sequences}: training would never begin"
+                )
+        return self
+
+    @model_validator(mode="after")
+    def _synchronous_agents_fit(self) -> Experiment:
+        if self.agent in SYNCHRONOUS:
+            self.check_rounds()
+        return self
+
+    def check_rounds(self) -> None:
+        """Whether a synchronous agent can have its rounds. For `module:Class` agents the learner
+        asks, once it has loaded them.
+
+        Raises:
+            ValueError: it cannot.
+        """
+        learner, actor = self.learner, self.actor
+        if learner.passes != 1:
+            raise ValueError(
+                f"learner.passes {learner.passes}: {self.agent} is on-policy, and after one update "
+                "with a batch that batch is not; set it to 1"
+            )
+        environments = actor.processes * actor.groups * actor.environments
+        if actor.processes and environments != learner.batch_size:
+            raise ValueError(
+                f"actor.processes {actor.processes} x actor.groups {actor.groups} x "
+                f"actor.environments {actor.environments} are {environments} environments, and "
+                f"learner.batch_size is {learner.batch_size}: a batch of {self.agent} holds every "
+                "environment once; make them equal"
+            )
+
+    def _blocks_before(self) -> int:
+        """How many blocks before its own a sequence reaches into: so many of each stream are
+        stored and cannot be drawn. As `SequenceSpec.predecessors`.
+        """
+        burn_in = self.r2d2.burn_in if self.agent == "r2d2" else 0
+        lookahead = self.dqn.n_steps - 1 if self.agent == "dqn" else 0
+        steps = self.learner.unroll_length
+        frames = self.learner.frame_stack + burn_in + steps + lookahead
+        return -(-frames // steps) - 1
+
+    @model_validator(mode="after")
+    def _learners_fit(self) -> Experiment:
+        learners, learner = self.learners, self.learner
+        if learners.count == 1:
+            return self
+        if learners.deadline_s >= learner.stuck_timeout_s:
+            raise ValueError(
+                f"learners.deadline_s {learners.deadline_s:g} is not below "
+                f"learner.stuck_timeout_s {learner.stuck_timeout_s:g}: the watchdog would end a "
+                "learner before it gives a dead peer up"
+            )
+        if self.agent in ("dqn", "r2d2") and learner.replay.home == "service":
+            raise ValueError(
+                f"learners.count {learners.count} with learner.replay.home service: shards hold "
+                "the experience of one learner; use home host or device, or one learner"
+            )
+        on_device = self.agent in ("dqn", "r2d2") and learner.replay.home == "device"
+        if learners.topology == "allreduce" and on_device:
+            raise ValueError(
+                "learners.topology allreduce makes each update of everybody's gradients, and "
+                "learner.replay.home device makes it in one compiled step: use home host, or gossip"
             )
         return self
 

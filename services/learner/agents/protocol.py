@@ -7,9 +7,11 @@ Axes: `N` rows of an inference batch, `R = T + 1` rows of an unroll, `B` columns
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import keras
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from services.common.spec import ArraySpec
@@ -55,6 +57,18 @@ class Unroll(NamedTuple):
     state: Tensor  # [B, S] float32, the recurrent state before row 0
 
 
+class Window(NamedTuple):
+    """What the host knows of E new sequences, in NumPy: a sequence's rows without its frames."""
+
+    trained: int  # T, transitions that count, after the burn-in
+    action: NDArray[np.int32]  # [R, E]
+    reward: NDArray[np.float32]  # [R, E]
+    terminated: NDArray[np.bool_]  # [R, E]
+    life_lost: NDArray[np.bool_]  # [R, E]
+    first: NDArray[np.bool_]  # [R, E]
+    behaviour: dict[str, NDArray[Any]]  # [R, E, ...] each
+
+
 class Body(Protocol):
     """The network below an agent's heads: torso, then optionally an LSTM."""
 
@@ -87,6 +101,7 @@ class Agent(Protocol):
         body: as given.
         noise_columns: how many uniform numbers a row of `act` needs.
         behaviour: what the unroll keeps of acting, by name, for one row.
+        evaluates: how it plays where `evaluation.policy` leaves it to the agent.
     """
 
     Options: type[BaseModel]
@@ -94,9 +109,41 @@ class Agent(Protocol):
     body: Body
     noise_columns: int
     behaviour: dict[str, ArraySpec]
+    evaluates: Literal["sample", "greedy"]
 
     def act(self, params: Params, inputs: ActInputs, state: Tensor, greedy: bool) -> ActOutputs:
         """Choose actions. `greedy` is fixed when the function is compiled."""
 
+
+class OnPolicyAgent(Agent, Protocol):
+    """An agent that trains on each unroll as it comes.
+
+    Attributes:
+        synchronous: every batch holds one unroll of every environment of the learner, made by the
+            newest parameters. May be absent, which is False.
+    """
+
     def loss(self, params: Params, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar loss and scalars to log."""
+
+
+class ReplayAgent(Agent, Protocol):
+    """An agent that trains on sequences drawn from replay. What has `initial_priority` is one.
+
+    Attributes:
+        burn_in: transitions of a sequence that only warm up the recurrent state.
+        lookahead: transitions after the trained ones that only complete their targets.
+        target_update_every: updates after which the target network takes the parameters over.
+    """
+
+    burn_in: int
+    lookahead: int
+    target_update_every: int
+
+    def initial_priority(self, window: Window) -> NDArray[np.float32]:
+        """Priorities [E] of new sequences, from what acting computed. NumPy, on the host."""
+
+    def loss(
+        self, params: Params, target_params: Params, unroll: Unroll, weight: Tensor
+    ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
+        """The loss of a batch with importance weights [B], scalars to log, priorities [B]."""

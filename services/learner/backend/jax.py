@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.common.machine import usable_memory_bytes
 from services.common.spec import ArraySpec
 
 # XLA's own log, before it is loaded.
@@ -21,13 +22,21 @@ import keras
 
 from services.learner.backend.clipping import clip_by_global_norm
 from services.learner.backend.protocol import (
+    DeviceTables,
     InferenceFunction,
     LossFunction,
     Params,
     Rows,
+    Tables,
     Tensor,
 )
-from services.learner.backend.state import checked, kept_in_checkpoints, named_variables
+from services.learner.backend.state import (
+    checked,
+    kept_in_checkpoints,
+    layout_of,
+    named_variables,
+)
+from services.learner.backend.target import TargetNetwork
 
 
 class JaxBackend:
@@ -54,6 +63,13 @@ class JaxBackend:
         names = [f"{device.platform}:{device.id}" for device in devices]
         return sorted(names, key=lambda name: (name.startswith("cpu"), name))
 
+    def memory_bytes(self) -> int:
+        """See the protocol."""
+        device = jax.local_devices()[0]
+        if device.platform == "cpu":
+            return usable_memory_bytes()
+        return int((device.memory_stats() or {}).get("bytes_limit", 0))
+
     def scan(
         self,
         function: Callable[[Any, Any], tuple[Any, Any]],
@@ -71,15 +87,25 @@ class JaxBackend:
         """See the protocol."""
         return JaxInference(function, tables, slots)
 
+    def tables(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> JaxTables:
+        """See the protocol."""
+        return JaxTables(specs)
+
+    def uniform(self, seed: int, counter: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """See the protocol."""
+        key = jax.random.fold_in(jax.random.key(seed), counter.reshape(()))
+        return jax.random.uniform(key, shape)
+
     def trainer(
         self,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         loss: LossFunction,
         max_gradient_norm: float,
+        target_update_every: int = 0,
     ) -> JaxTrainer:
         """See the protocol."""
-        return JaxTrainer(model, optimizer, loss, max_gradient_norm)
+        return JaxTrainer(model, optimizer, loss, max_gradient_norm, target_update_every)
 
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> Rows:
         """See the protocol. On a CPU the result may share the NumPy array's memory."""
@@ -127,6 +153,62 @@ class JaxInference:
         return np.asarray(self._tables[name][slots])
 
 
+class JaxTables:
+    """See `backend.protocol.DeviceTables`. The arrays are donated at every run."""
+
+    def __init__(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> None:
+        self.arrays: Rows = {
+            name: jnp.zeros((rows, *spec.shape), spec.dtype) for name, (rows, spec) in specs.items()
+        }
+
+    def take(self, name: str, index: Tensor) -> Tensor:
+        """See the protocol."""
+        return self.arrays[name][index]
+
+    def put(self, name: str, index: Tensor, rows: Tensor) -> None:
+        """See the protocol."""
+        raise TypeError(f"{name}: tables are changed by compiled functions only")
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """See the protocol."""
+
+        def run(arrays: Rows, *given: Any) -> tuple[Rows, Any]:
+            tables = _TracedTables(arrays)
+            outputs = function(tables, *given)
+            return tables.arrays, outputs
+
+        compiled = jax.jit(run, donate_argnums=0)
+
+        def call(*given: Any) -> Any:
+            self.arrays, outputs = compiled(self.arrays, *given)
+            return outputs
+
+        return call
+
+    def read(self) -> dict[str, NDArray[Any]]:
+        """See the protocol."""
+        return {name: np.array(array) for name, array in self.arrays.items()}
+
+    def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """See the protocol."""
+        self.arrays = {name: jnp.array(arrays[name], copy=True) for name in self.arrays}
+
+
+class _TracedTables:
+    """Tables within a compiled function: each change makes new arrays, which XLA puts in place."""
+
+    def __init__(self, arrays: Rows) -> None:
+        self.arrays = dict(arrays)
+
+    def take(self, name: str, index: Tensor) -> Tensor:
+        """See the protocol."""
+        return self.arrays[name][index]
+
+    def put(self, name: str, index: Tensor, rows: Tensor) -> None:
+        """See the protocol."""
+        self.arrays[name] = self.arrays[name].at[index].set(rows)
+
+
 class JaxTrainer:
     """See `backend.protocol.Trainer`. The optimizer's arrays are donated, the parameters never."""
 
@@ -136,6 +218,7 @@ class JaxTrainer:
         optimizer: keras.optimizers.Optimizer,
         loss: LossFunction,
         max_gradient_norm: float,
+        target_update_every: int = 0,
     ) -> None:
         optimizer.build(model.trainable_variables)
         self._names, self._slot_names = named_variables(model, optimizer)
@@ -144,21 +227,110 @@ class JaxTrainer:
         # A copy, since donated arrays are gone after a step and the optimizer keeps these.
         self._slots = [jnp.array(v.value, copy=True) for v in optimizer.variables]
 
-        def step(
-            slots: Params, params: Params, batch: Rows
-        ) -> tuple[Params, Params, dict[str, Tensor]]:
-            (value, scalars), gradients = jax.value_and_grad(loss, has_aux=True)(params, batch)
-            gradients, norm = clip_by_global_norm(gradients, max_gradient_norm)
-            params, slots = optimizer.stateless_apply(slots, gradients, params)
-            return slots, params, {**scalars, "loss": value, "gradient_norm": norm}
+        def gradients(
+            params: Params, target: Params, batch: Rows
+        ) -> tuple[dict[str, Tensor], list[Tensor]]:
+            (value, scalars), found = jax.value_and_grad(loss, has_aux=True)(params, target, batch)
+            return {**scalars, "loss": value}, found
 
+        def apply(
+            slots: Params, params: Params, found: list[Tensor]
+        ) -> tuple[Params, Params, Tensor]:
+            found, norm = clip_by_global_norm(found, max_gradient_norm)
+            params, slots = optimizer.stateless_apply(slots, found, params)
+            return slots, params, norm
+
+        def step(
+            slots: Params, params: Params, target: Params, batch: Rows
+        ) -> tuple[Params, Params, dict[str, Tensor]]:
+            outputs, found = gradients(params, target, batch)
+            slots, params, norm = apply(slots, params, found)
+            return slots, params, {**outputs, "gradient_norm": norm}
+
+        self._update = step
         self._step = jax.jit(step, donate_argnums=0)
+
+        def mix(params: Params, own: Tensor, weights: list[Tensor], others: list[Tensor]) -> Params:
+            total = sum(weight * other for weight, other in zip(weights, others, strict=True))
+            ends = np.cumsum([array.size for array in params])[:-1].tolist()
+            parts = jnp.split(total, ends)
+            return [
+                own * array + part.reshape(array.shape)
+                for array, part in zip(params, parts, strict=True)
+            ]
+
+        self._mix = jax.jit(mix)
+        self._gradients, self._apply = jax.jit(gradients), jax.jit(apply, donate_argnums=0)
+        self._target = TargetNetwork(self._names, self._params, target_update_every)
 
     def step(self, batch: Rows) -> dict[str, Tensor]:
         """See the protocol."""
         scalars: dict[str, Tensor]
-        self._slots, self._params, scalars = self._step(self._slots, self._params, batch)
+        self._slots, self._params, scalars = self._step(
+            self._slots, self._params, self._target.params, batch
+        )
+        self._target.follow(self._params)
         return scalars
+
+    def gradients(self, batch: Rows) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """See the protocol."""
+        outputs, gradients = self._gradients(self._params, self._target.params, batch)
+        return outputs, gradients
+
+    def apply(self, gradients: list[Tensor]) -> Tensor:
+        """See the protocol."""
+        self._slots, self._params, norm = self._apply(
+            self._slots, self._params, [jnp.asarray(g) for g in gradients]
+        )
+        self._target.follow(self._params)
+        return norm
+
+    def fuse(
+        self,
+        tables: DeviceTables,
+        draw: Callable[[Tables], Rows],
+        settle: Callable[[Tables, Rows, dict[str, Tensor]], None],
+    ) -> Callable[[], dict[str, Tensor]]:
+        """See the protocol."""
+
+        def step(
+            arrays: Rows, slots: Params, params: Params, target: Params
+        ) -> tuple[Rows, Params, Params, dict[str, Tensor]]:
+            traced = _TracedTables(arrays)
+            batch = draw(traced)
+            slots, params, outputs = self._update(slots, params, target, batch)
+            settle(traced, batch, outputs)
+            return traced.arrays, slots, params, outputs
+
+        compiled = jax.jit(step, donate_argnums=(0, 1))
+        assert isinstance(tables, JaxTables)
+
+        def run() -> dict[str, Tensor]:
+            outputs: dict[str, Tensor]
+            tables.arrays, self._slots, self._params, outputs = compiled(
+                tables.arrays, self._slots, self._params, self._target.params
+            )
+            self._target.follow(self._params)
+            return outputs
+
+        return run
+
+    def layout(self) -> list[tuple[str, tuple[int, ...]]]:
+        """See the protocol."""
+        return layout_of(self._names, self._params)
+
+    def set_params(self, arrays: list[NDArray[np.float32]]) -> None:
+        """See the protocol."""
+        self._params = [jnp.asarray(array) for array in arrays]
+
+    def mix(self, own: float, others: Sequence[tuple[float, NDArray[np.float32]]]) -> None:
+        """See the protocol."""
+        self._params = self._mix(
+            self._params,
+            np.float32(own),
+            [np.float32(weight) for weight, _ in others],
+            [other for _, other in others],
+        )
 
     def params(self) -> Params:
         """See the protocol."""
@@ -168,7 +340,8 @@ class JaxTrainer:
         """See the protocol."""
         arrays = dict(zip(self._names, self._params, strict=True))
         arrays |= {self._slot_names[i]: self._slots[i] for i in self._kept}
-        return {name: np.array(array) for name, array in arrays.items()}
+        state = {name: np.array(array) for name, array in arrays.items()}
+        return {**state, **self._target.state()}
 
     def load(self, state: Mapping[str, NDArray[Any]], optimizer: bool = True) -> None:
         """See the protocol."""
@@ -179,6 +352,7 @@ class JaxTrainer:
             for i, array in zip(self._kept, slots, strict=True):
                 self._slots[i] = jnp.array(array, copy=True)
         self._params = [jnp.array(array, copy=True) for array in params]
+        self._target.load(state if optimizer else {}, self._params, jnp.array)
 
 
 def _add_xla_flags(*flags: str) -> None:

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from services.learner.child_processes import process_environment
+
 NOISE = (
     "All log messages before absl::InitializeLog() is called",
     "oneDNN custom operations are on",
@@ -33,7 +35,9 @@ def without_greetings() -> Iterator[None]:
     TensorFlow writes them before it reads any of its settings.
     """
     child = subprocess.Popen(
-        [sys.executable, "-I", "-S", "-c", _FILTER, *NOISE], stdin=subprocess.PIPE
+        [sys.executable, "-I", "-S", "-c", _FILTER, *NOISE],
+        stdin=subprocess.PIPE,
+        env=process_environment(),
     )
     assert child.stdin is not None
     sys.stderr.flush()

@@ -38,6 +38,14 @@ def named_variables(
     return model_names, optimizer_names
 
 
+def layout_of(names: list[str], params: list[Any]) -> list[tuple[str, tuple[int, ...]]]:
+    """`PATH` in the model and the shape of each parameter."""
+    return [
+        (name.removeprefix("model/"), tuple(array.shape))
+        for name, array in zip(names, params, strict=True)
+    ]
+
+
 def checked(
     names: list[str], like: list[Any], state: Mapping[str, NDArray[Any]], prefix: str
 ) -> list[NDArray[Any]]:

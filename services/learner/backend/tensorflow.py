@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.common.allocator import keep_large_blocks
+from services.common.machine import usable_memory_bytes
 from services.common.spec import ArraySpec
-from services.learner.backend.memory import keep_large_blocks
 from services.learner.backend.quiet import without_greetings
 
 # All before the import: TensorFlow reads the environment when it loads, and allocates from then on.
@@ -27,13 +28,21 @@ with without_greetings():
 
 from services.learner.backend.clipping import clip_by_global_norm  # noqa: E402
 from services.learner.backend.protocol import (  # noqa: E402
+    DeviceTables,
     InferenceFunction,
     LossFunction,
     Params,
     Rows,
+    Tables,
     Tensor,
 )
-from services.learner.backend.state import checked, kept_in_checkpoints, named_variables  # noqa: E402
+from services.learner.backend.state import (  # noqa: E402
+    checked,
+    kept_in_checkpoints,
+    layout_of,
+    named_variables,
+)
+from services.learner.backend.target import TargetNetwork  # noqa: E402
 
 tf.get_logger().setLevel("ERROR")
 
@@ -64,6 +73,10 @@ class TensorFlowBackend:
         devices = [d.name for d in tf.config.list_logical_devices()]
         names = [name.removeprefix("/device:").lower() for name in devices]
         return sorted(names, key=lambda name: name.startswith("cpu"))
+
+    def memory_bytes(self) -> int:
+        """See the protocol. TensorFlow does not tell a GPU's."""
+        return usable_memory_bytes() if self.devices()[0].startswith("cpu") else 0
 
     def scan(
         self,
@@ -110,15 +123,25 @@ class TensorFlowBackend:
         """See the protocol."""
         return TensorFlowInference(function, tables, slots)
 
+    def tables(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> TensorFlowTables:
+        """See the protocol."""
+        return TensorFlowTables(specs)
+
+    def uniform(self, seed: int, counter: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """See the protocol."""
+        counter = tf.reshape(tf.cast(counter, tf.int32), [1])
+        return tf.random.stateless_uniform(shape, tf.concat([[seed], counter], 0))
+
     def trainer(
         self,
         model: keras.Model,
         optimizer: keras.optimizers.Optimizer,
         loss: LossFunction,
         max_gradient_norm: float,
+        target_update_every: int = 0,
     ) -> TensorFlowTrainer:
         """See the protocol."""
-        return TensorFlowTrainer(model, optimizer, loss, max_gradient_norm)
+        return TensorFlowTrainer(model, optimizer, loss, max_gradient_norm, target_update_every)
 
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> Rows:
         """See the protocol."""
@@ -179,6 +202,44 @@ class TensorFlowInference:
         return np.asarray(tf.gather(self._tables[name], slots))
 
 
+class TensorFlowTables:
+    """See `backend.protocol.DeviceTables`. Each is a variable."""
+
+    def __init__(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> None:
+        self._variables = {
+            name: tf.Variable(tf.zeros((rows, *spec.shape), spec.dtype), trainable=False)
+            for name, (rows, spec) in specs.items()
+        }
+
+    def take(self, name: str, index: Tensor) -> Tensor:
+        """See the protocol."""
+        return tf.gather(self._variables[name], index)
+
+    def put(self, name: str, index: Tensor, rows: Tensor) -> None:
+        """See the protocol."""
+        tf.raw_ops.ResourceScatterUpdate(
+            resource=self._variables[name].handle, indices=index, updates=rows
+        )
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """See the protocol."""
+        compiled = tf.function(lambda *arrays: function(self, *arrays))
+
+        def run(*arrays: Any) -> Any:
+            return compiled(*tf.nest.map_structure(tf.convert_to_tensor, arrays))
+
+        return run
+
+    def read(self) -> dict[str, NDArray[Any]]:
+        """See the protocol."""
+        return {name: np.array(v.numpy()) for name, v in self._variables.items()}
+
+    def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """See the protocol."""
+        for name, variable in self._variables.items():
+            variable.assign(arrays[name])
+
+
 class TensorFlowTrainer:
     """See `backend.protocol.Trainer`. The step works on variables and publishes their values.
 
@@ -192,6 +253,7 @@ class TensorFlowTrainer:
         optimizer: keras.optimizers.Optimizer,
         loss: LossFunction,
         max_gradient_norm: float,
+        target_update_every: int = 0,
     ) -> None:
         optimizer.build(model.trainable_variables)
         self._variables = [v.value for v in model.trainable_variables]
@@ -201,26 +263,124 @@ class TensorFlowTrainer:
         self._kept = [optimizer.variables[i] for i in kept]
         self._kept_names = [names[i] for i in kept]
 
-        def step(batch: Rows) -> tuple[dict[str, Tensor], Params]:
+        def gradients(target: Params, batch: Rows) -> tuple[dict[str, Tensor], list[Tensor]]:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 params = [tf.convert_to_tensor(v) for v in self._variables]
                 tape.watch(params)
-                value, scalars = loss(params, batch)
-            gradients = tape.gradient(
+                value, scalars = loss(params, target, batch)
+            found: list[Tensor] = tape.gradient(
                 value, params, unconnected_gradients=tf.UnconnectedGradients.ZERO
             )
-            gradients, norm = clip_by_global_norm(gradients, max_gradient_norm)
-            optimizer.apply(gradients, model.trainable_variables)
-            return {**scalars, "loss": value, "gradient_norm": norm}, self._copies()
+            return {**scalars, "loss": value}, found
 
+        def apply(found: list[Tensor]) -> tuple[Tensor, Params]:
+            found, norm = clip_by_global_norm(found, max_gradient_norm)
+            optimizer.apply(found, model.trainable_variables)
+            return norm, self._copies()
+
+        def step(target: Params, batch: Rows) -> tuple[dict[str, Tensor], Params]:
+            outputs, found = gradients(target, batch)
+            norm, params = apply(found)
+            return {**outputs, "gradient_norm": norm}, params
+
+        self._update = step
         self._step = tf.function(step)
+
+        def put(params: Params, others: list[Tensor], combine: Callable[..., Tensor]) -> Params:
+            mixed, start = [], 0
+            for variable, array in zip(self._variables, params, strict=True):
+                stop = start + array.shape.num_elements()
+                mixed.append(
+                    combine(array, [tf.reshape(other[start:stop], array.shape) for other in others])
+                )
+                variable.assign(mixed[-1])
+                start = stop
+            return mixed
+
+        def mix(params: Params, own: Tensor, weights: list[Tensor], others: list[Tensor]) -> Params:
+            def combine(array: Tensor, received: list[Tensor]) -> Tensor:
+                array *= own
+                for weight, message in zip(weights, received, strict=True):
+                    array += weight * message
+                return array
+
+            return put(params, others, combine)
+
+        def mean(params: Params, share: Tensor, others: list[Tensor]) -> Params:
+            """`mix` where all weigh the same: a buffer and two passes over it less."""
+
+            def combine(array: Tensor, received: list[Tensor]) -> Tensor:
+                for message in received:
+                    array += message
+                return array * share
+
+            return put(params, others, combine)
+
+        self._mix, self._mean = tf.function(mix), tf.function(mean)
+        self._gradients, self._apply = tf.function(gradients), tf.function(apply)
         self._params = self._copies()
+        self._target = TargetNetwork(self._names, self._params, target_update_every)
 
     def step(self, batch: Rows) -> dict[str, Tensor]:
         """See the protocol."""
-        scalars, self._params = self._step(batch)
+        scalars, self._params = self._step(self._target.params, batch)
+        self._target.follow(self._params)
         result: dict[str, Tensor] = scalars
         return result
+
+    def gradients(self, batch: Rows) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """See the protocol."""
+        outputs, gradients = self._gradients(self._target.params, batch)
+        return outputs, gradients
+
+    def apply(self, gradients: list[Tensor]) -> Tensor:
+        """See the protocol."""
+        norm, self._params = self._apply([tf.convert_to_tensor(g) for g in gradients])
+        self._target.follow(self._params)
+        return norm
+
+    def fuse(
+        self,
+        tables: DeviceTables,
+        draw: Callable[[Tables], Rows],
+        settle: Callable[[Tables, Rows, dict[str, Tensor]], None],
+    ) -> Callable[[], dict[str, Tensor]]:
+        """See the protocol."""
+
+        @tf.function
+        def step(target: Params) -> tuple[dict[str, Tensor], Params]:
+            batch = draw(tables)
+            outputs, params = self._update(target, batch)
+            settle(tables, batch, outputs)
+            return outputs, params
+
+        def run() -> dict[str, Tensor]:
+            outputs, self._params = step(self._target.params)
+            self._target.follow(self._params)
+            result: dict[str, Tensor] = outputs
+            return result
+
+        return run
+
+    def layout(self) -> list[tuple[str, tuple[int, ...]]]:
+        """See the protocol."""
+        return layout_of(self._names, self._params)
+
+    def set_params(self, arrays: list[NDArray[np.float32]]) -> None:
+        """See the protocol."""
+        for variable, array in zip(self._variables, arrays, strict=True):
+            variable.assign(array)
+        self._params = self._copies()
+
+    def mix(self, own: float, others: Sequence[tuple[float, NDArray[np.float32]]]) -> None:
+        """See the protocol."""
+        share = tf.constant(own, tf.float32)
+        values = [tf.convert_to_tensor(other) for _, other in others]
+        if all(abs(weight - own) < 1e-9 for weight, _ in others):
+            self._params = self._mean(self._params, share, values)
+        else:
+            weights = [tf.constant(weight, tf.float32) for weight, _ in others]
+            self._params = self._mix(self._params, share, weights, values)
 
     def params(self) -> Params:
         """See the protocol."""
@@ -230,7 +390,8 @@ class TensorFlowTrainer:
         """See the protocol."""
         arrays = [*self._params, *(v.value for v in self._kept)]
         names = [*self._names, *self._kept_names]
-        return {name: np.array(array.numpy()) for name, array in zip(names, arrays, strict=True)}
+        state = {name: np.array(array.numpy()) for name, array in zip(names, arrays, strict=True)}
+        return {**state, **self._target.state()}
 
     def load(self, state: Mapping[str, NDArray[Any]], optimizer: bool = True) -> None:
         """See the protocol."""
@@ -242,6 +403,7 @@ class TensorFlowTrainer:
         for variable, array in zip(variables, arrays, strict=True):
             variable.assign(array)
         self._params = self._copies()
+        self._target.load(state if optimizer else {}, self._params, tf.convert_to_tensor)
 
     def _copies(self) -> Params:
         return [tf.identity(variable) for variable in self._variables]

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.common.config.schema import Checkpoint as CheckpointSettings
+from services.common.config.learner import Checkpoint as CheckpointSettings
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.learner.checkpoints.store import CheckpointStore, SavedCheckpoint
 from services.learner.telemetry import Telemetry

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import json
 import logging
 import os
@@ -10,20 +9,23 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
+from contextlib import suppress
 from pathlib import Path
 from typing import IO, Any
 
 from services.common.config import Experiment
 from services.common.exit_codes import SeedbedError
+from services.common.lifecycle import end_with_parent
 from services.learner.checkpoints.saving import Saver
+from services.learner.child_processes import process_environment
 from services.learner.runs.directory import RunDirectory
 from services.learner.telemetry import Telemetry
 
 log = logging.getLogger("seedbed.learner")
 
 LAST_TIMEOUT_S = 1800.0
-_PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)
+_LOOK_S = 0.2
 
 
 class SideEvaluation:
@@ -40,6 +42,7 @@ class SideEvaluation:
         self._output: IO[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._checkpoint = ""
+        self.hurry = False  # set by a signal's handler: `last` waits no longer
         self.best: float | None = None  # mean return of the checkpoint kept as `best`
 
     def _first(self) -> int:
@@ -60,23 +63,25 @@ class SideEvaluation:
             self._wants_checkpoint = True
             saver.request()
 
-    def last(self, saver: Saver, reached: bool) -> None:
-        """At the end: wait for the one under way; when a stop condition was met, one more."""
-        if not reached or not self._settings.at_end or saver.newest is None:
+    def last(self, saver: Saver, wanted: bool) -> None:
+        """At the end: if `wanted`, wait for the one under way, and play one more."""
+        if not wanted or saver.newest is None:
             self._abandon()
             return
         self._wait(saver)
-        self._start(saver.newest)
-        self._wait(saver)
+        if not self.hurry:
+            self._start(saver.newest)
+            self._wait(saver)
 
     def _start(self, checkpoint: str) -> None:
         self._checkpoint = Path(checkpoint).name
         self._run.store.pinned = self._checkpoint
+        policy = self._settings.policy
         command = [
             sys.executable, "-m", "services.cli.main", "evaluate", str(self._run.path),
             "--checkpoint", self._checkpoint,
             "--episodes", str(self._settings.episodes),
-            "--policy", self._settings.policy,
+            *(("--policy", policy) if policy != "agent" else ()),
             # The accelerator is the learner's: some cannot be shared, others would run full.
             "--set", "learner.device=cpu",
         ]  # fmt: skip
@@ -88,6 +93,7 @@ class SideEvaluation:
             stdin=subprocess.DEVNULL,
             stdout=self._output,
             stderr=self._log,
+            env=process_environment(),
             preexec_fn=_be_second,
         )
         log.info("evaluating %s", checkpoint)
@@ -96,12 +102,15 @@ class SideEvaluation:
         if self._process is None:
             return
         self._telemetry.phase = "the last evaluation"
-        try:
-            self._process.wait(LAST_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            log.error("the last evaluation took more than %g s and was ended", LAST_TIMEOUT_S)
-            self._process.kill()
-            self._process.wait()
+        deadline = time.monotonic() + LAST_TIMEOUT_S
+        while self._process.poll() is None:
+            if self.hurry or time.monotonic() > deadline:
+                why = "a signal came" if self.hurry else f"it took more than {LAST_TIMEOUT_S:g} s"
+                log.error("the last evaluation was ended: %s", why)
+                self._abandon()
+                return
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_S)
         self._take(saver)
 
     def _abandon(self) -> None:
@@ -146,4 +155,4 @@ class SideEvaluation:
 
 def _be_second() -> None:
     os.nice(5)  # the evaluation takes what training leaves
-    _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # and ends with it, even by kill -9
+    end_with_parent(signal.SIGKILL)  # and ends with it, even by kill -9

@@ -96,8 +96,7 @@ def _filmed(experiment: Experiment) -> Experiment:
     """The experiment with environments that show what they do."""
     environment = experiment.environment
     if environment.id.startswith("atari:"):
-        atari = environment.atari.model_copy(update={"table9": "exact"})
-        environment = environment.model_copy(update={"atari": atari})
+        environment = environment.model_copy(update={"table9": "exact"})
     else:
         kwargs = {**environment.kwargs, "render_mode": "rgb_array"}
         environment = environment.model_copy(update={"kwargs": kwargs})

@@ -76,6 +76,11 @@ def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
     spec = checkpoint.spec
     model = functional_policy(agent, spec, experiment.learner.frame_stack)
     directory = Path(directory)
+    if directory.exists() and any(directory.iterdir()):
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"{directory} is not empty, and nothing is overwritten: name another DIR",
+        )
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "policy.keras"
     temporary = directory / ".tmp-policy.keras"  # Keras wants this ending
@@ -108,17 +113,19 @@ def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> 
     some of which get other names: the agent is for nothing else afterwards.
 
     In: `observation` [N, *stack of raw frames]; with an LSTM also `previous_action` [N] int32,
-    `previous_reward` [N] float32 and `state` [N, S] float32. Out: `logits` [N, A], `value` [N]
-    and, with an LSTM, `state` [N, S].
+    `previous_reward` [N] float32 and `state` [N, S] float32. Out: `logits` [N, A] and `value` [N],
+    or the action values `q` [N, A]; with an LSTM, `state` [N, S].
     """
     body: Any = agent.body
     policy: Any = getattr(agent.model, "policy", None)
     value: Any = getattr(agent.model, "value", None)
-    if policy is None or value is None or not hasattr(body, "torso"):
+    dueling: Any = getattr(agent.model, "dueling", None)
+    has_heads = dueling is not None or (policy is not None and value is not None)
+    if not has_heads or not hasattr(body, "torso"):
         raise SeedbedError(
             ExitCode.CONFIG,
-            f"export knows agents whose model has a body with a torso, and the heads `policy` and "
-            f"`value`; {type(agent).__name__} has not",
+            "export knows agents whose model has a body with a torso, and the heads `policy` and "
+            f"`value`, or `dueling`; {type(agent).__name__} has not",
         )
     frame = spec.observation
     observation = keras.Input(
@@ -134,8 +141,11 @@ def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> 
         inputs["previous_reward"] = keras.Input((), dtype="float32", name="previous_reward")
         inputs["state"] = keras.Input((body.state_size,), dtype="float32", name="state")
         x, outputs["state"] = _lstm(body, x, inputs)
-    outputs["logits"] = policy(x)
-    outputs["value"] = ops.squeeze(value(x), -1)
+    if dueling is not None:
+        outputs["q"] = dueling.call(x)  # its layers are Keras's own
+    else:
+        outputs["logits"] = policy(x)
+        outputs["value"] = ops.squeeze(value(x), -1)
     return keras.Model(inputs, outputs, name="policy")
 
 

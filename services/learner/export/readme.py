@@ -18,6 +18,7 @@ _OUTPUTS = {
     "logits": "of the {actions} actions: sample from their softmax, or take the largest",
     "value": "the expected discounted return",
     "state": "goes into the next call",
+    "q": "the value of each action",
 }
 
 
@@ -64,7 +65,7 @@ def readme(
         "outputs = policy({",
         *zeros,
         "})",
-        'action = np.argmax(outputs["logits"], axis=-1)',
+        f'action = np.argmax(outputs["{"q" if "q" in outputs else "logits"}"], axis=-1)',
         "```",
         "",
     ]

@@ -13,7 +13,7 @@ from services.common.spec import ArraySpec
 from services.learner.networks.body import Body
 from services.learner.networks.impala import ImpalaDeep, ImpalaShallow
 from services.learner.networks.mlp import Mlp
-from services.learner.networks.nature import Nature
+from services.learner.networks.nature import Nature, NatureShallow
 from services.learner.ops.frame_stack import stacked_shape
 
 NETWORKS: dict[str, type[keras.layers.Layer]] = {
@@ -21,6 +21,7 @@ NETWORKS: dict[str, type[keras.layers.Layer]] = {
     "impala_shallow": ImpalaShallow,
     "mlp": Mlp,
     "nature": Nature,
+    "nature_shallow": NatureShallow,
 }
 
 

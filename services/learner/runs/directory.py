@@ -4,16 +4,18 @@ NAME/
   seedbed.lock      marks the directory as ours; locked while a learner runs
   experiment.yaml   resolved; experiment.1.yaml ... are those before
   checkpoints/  logs/  tensorboard/  progress.csv  status.json
+  summary.json      once a stop condition was met: what the run printed at its end
 """
 
 from __future__ import annotations
 
 import json
+import logging
 import os
 import sys
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, TextIO
+from typing import Any, Literal, TextIO
 
 from services.common.config import Experiment
 from services.common.config.load import dump_experiment
@@ -21,6 +23,9 @@ from services.common.exit_codes import ExitCode, SeedbedError
 from services.learner.checkpoints.store import Checkpoint, CheckpointStore
 from services.learner.runs.lock import LOCK, acquire, socket_path
 from services.learner.runs.resume import check_resume, read_stored
+from services.learner.team.checkpoints import best, consensus, learner_directories
+
+log = logging.getLogger("seedbed")
 
 Restart = Literal["resume", "fresh", "overwrite"]
 
@@ -31,11 +36,18 @@ _OWN_FILES = (
     "progress.csv",
     "trace.csv",
     "status.json",
+    "summary.json",
+    ".summary.json.tmp",
     ".status.json.tmp",
     "wandb-run-id",
     "learner.sock",
     "evaluation*.json",
     "logs/*.log",
+    "logs/*.json",
+    "gossip/learners",
+    "gossip/events.csv",
+    "gossip/snapshot-*.npy",
+    "gossip/gradient-*.npy",
     "tensorboard/events.out.tfevents.*",
     "checkpoints/.tmp-*",
     "checkpoints/checkpoint-*.safetensors.aside",
@@ -85,6 +97,23 @@ class RunDirectory:
         """The unix socket's path; listen on `unix:` plus it. In the temporary directory where
         the run directory's own path is too long for a socket."""
         return socket_path(self.path)
+
+    def keep_summary(self, summary: dict[str, Any]) -> None:
+        """Write summary.json as a whole.
+
+        Raises:
+            OSError: when it cannot be written.
+        """
+        draft = self.path / ".summary.json.tmp"
+        draft.write_text(json.dumps(summary, indent=1) + "\n")
+        draft.replace(self.path / "summary.json")
+
+    def kept_summary(self) -> dict[str, Any] | None:
+        """What `keep_summary` wrote; None where there is none, or it is not whole."""
+        try:
+            return dict(json.loads((self.path / "summary.json").read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
 
     def last_counters(self) -> dict[str, float]:
         """The counters that the last process wrote into status.json; empty where there are none."""
@@ -190,6 +219,25 @@ def read_checkpoint(path: str | Path, name: str = "newest") -> Checkpoint:
         SeedbedError: CHECKPOINT_READ, with what there is.
     """
     text = str(path)
+    if learners := learner_directories(path):
+        if name not in ("newest", "consensus", "best"):
+            raise SeedbedError(
+                ExitCode.CHECKPOINT_READ,
+                f"{path} has {len(learners)} learners: --checkpoint is newest (the average of "
+                f"their newest) or best; for {name!r} name one of them, such as {learners[0]}",
+            )
+        stores = {directory: open_store(directory) for directory in learners}
+        having = [directory for directory, store in stores.items() if store.list()]
+        if having and len(having) < len(learners):
+            missing = ", ".join(each.name for each in learners if each not in having)
+            log.warning("%s: %s has no checkpoint yet, and is left out", path, missing)
+        learners = having or learners
+        newest = [read_checkpoint(directory) for directory in learners]
+        if name == "best":
+            chosen = learners[newest.index(best(newest))]
+            has_best = stores[chosen].has_best()
+            return read_checkpoint(chosen, "best" if has_best else "newest")
+        return consensus(newest, f"{path} (the average of {len(learners)} learners)")
     if text.endswith(".safetensors"):
         parent, _, file = text.rpartition("/")
         return CheckpointStore(parent or ".").read(file)

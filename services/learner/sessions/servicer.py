@@ -22,8 +22,7 @@ from services.learner.sessions.batcher import Batcher, Request
 from services.learner.sessions.greeting import read_hello
 from services.learner.sessions.session import Greeting, Session, SlotTable, StreamRefused
 from services.learner.telemetry import Telemetry
-from services.learner.unrolls.queue import UnrollQueue
-from services.learner.unrolls.unroll import Block
+from services.learner.unrolls.queue import Finished, UnrollQueue
 from services.wire import inference_pb2 as wire
 from services.wire import inference_pb2_grpc as wire_grpc
 
@@ -57,6 +56,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
     Args:
         model: gives the model, built for the first actor's specs; awaited with notices.
         reason: what a late answer is waiting for, in words.
+        slots: how many environments may be connected.
     """
 
     def __init__(
@@ -67,6 +67,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         telemetry: Telemetry,
         model: Model,
         reason: Callable[[], str],
+        slots: SlotTable,
     ) -> None:
         self._experiment = experiment
         self._settings = experiment.learner
@@ -75,7 +76,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._telemetry = telemetry
         self._model = model
         self._reason = reason
-        self._slots = SlotTable(experiment.learner.inference.slots)
+        self._slots = slots
         self._streams: dict[int, Stream] = {}
         self._numbers = 0
         self._incarnation = secrets.randbits(63)
@@ -216,18 +217,16 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 wire.LearnerMessage(actions=wire.Actions(sequence=step.sequence, action=action))
             )
 
-    async def _wait_for_room(self, session: Session, block: Block) -> None:
+    async def _wait_for_room(self, session: Session, block: Finished) -> None:
+        frames = block.steps * session.greeting.spec.action_repeat
         self._batcher.held(+1)
-        since = time.perf_counter()
         try:
-            await self._queue.put(block)
-        except asyncio.CancelledError:
-            frames = block.steps * session.greeting.spec.action_repeat
-            self._telemetry.on_discarded(frames, "session ended")
-            raise
+            held_up_s = await self._queue.put(
+                block, lambda reason: self._telemetry.on_discarded(frames, reason)
+            )
+            self._telemetry.on_held_up(held_up_s)
         finally:
             self._batcher.held(-1)
-            self._telemetry.on_held_up(time.perf_counter() - since)
 
     def _leave(self, stream: Stream, slots: Any) -> None:
         del self._streams[stream.number]
@@ -334,5 +333,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 stream.answer.set_result(None)
 
     async def GetStatus(self, _: Any, __: Any) -> wire.GetStatusReply:
-        """What the learner is doing, as JSON."""
-        return wire.GetStatusReply(json=json.dumps(self._telemetry.status()))
+        """What the learner is doing, as JSON: status.json, and its slots at this very moment."""
+        leaves = self._ending is not None and not self._over
+        slots = {"all": self._slots.slots, "free": 0 if leaves else self._slots.free}
+        return wire.GetStatusReply(json=json.dumps({**self._telemetry.status(), "slots": slots}))

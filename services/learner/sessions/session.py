@@ -10,14 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.common.spec import EnvironmentSpec
+from services.learner.unrolls.queue import Finished
 from services.learner.unrolls.unroll import (
     FIRST,
     TERMINATED,
     TRUNCATED,
-    Block,
     Row,
-    UnrollSpec,
-    UnrollWriter,
 )
 
 _ENDED = np.uint8(TERMINATED | TRUNCATED)
@@ -47,6 +45,12 @@ class StepMessage(Protocol):
     wait_seconds: float
 
 
+class Rollout(Protocol):
+    """Whose writer puts a session's rows together: `UnrollSpec`, or `SequencePlan` for replay."""
+
+    def writer(self, environments: int) -> Any: ...
+
+
 class Accounts(Protocol):
     """Where a session reports its steps and episodes; `Telemetry` in production."""
 
@@ -57,10 +61,15 @@ class Accounts(Protocol):
 
 
 class SlotTable:
-    """Leases rows of the device tables. There is no fixed table of actors anywhere."""
+    """Leases rows of the device tables. There is no fixed table of actors anywhere.
 
-    def __init__(self, slots: int) -> None:
-        self.slots = slots
+    Args:
+        slots: how many there are.
+        key: the setting that says so.
+    """
+
+    def __init__(self, slots: int, key: str = "learner.inference.slots") -> None:
+        self.slots, self._key = slots, key
         self._free = list(range(slots))
 
     @property
@@ -79,7 +88,7 @@ class SlotTable:
                 "slots",
                 f"at most {len(self._free)} environments ({self.slots} slots in all)",
                 f"{count} environments",
-                "raise learner.inference.slots or run fewer actors",
+                f"raise {self._key} or run fewer actors",
             )
         return np.array([heapq.heappop(self._free) for _ in range(count)], np.int32)
 
@@ -118,7 +127,7 @@ class Session:
         number: int,
         greeting: Greeting,
         slots: NDArray[np.int32],
-        unroll: UnrollSpec,
+        unroll: Rollout,
         accounts: Accounts,
     ) -> None:
         self.number = number
@@ -128,7 +137,7 @@ class Session:
         self.environments = e
         self.sequence = 0  # of the next step
         self._accounts = accounts
-        self._writer = UnrollWriter(unroll, e)
+        self._writer = unroll.writer(e)
         self._shape = (e, *greeting.spec.observation.shape)
         self._dtype = np.dtype(greeting.spec.observation.dtype)
         self._is_float = self._dtype.kind == "f"
@@ -140,7 +149,7 @@ class Session:
         self._someone_starts = True  # any of them
         self._no_flags, self._no_reward = bytes(e), bytes(4 * e)
 
-    def receive(self, step: StepMessage) -> Block | None:
+    def receive(self, step: StepMessage) -> Finished | None:
         """Check and write one step; return the block that it completes, if it does.
 
         Raises:
@@ -182,7 +191,8 @@ class Session:
             if rewarded:
                 self._returns += reward
         self.sequence += 1
-        return self._writer.add_row(observation, reward, flags)
+        block: Finished | None = self._writer.add_row(observation, reward, flags)
+        return block
 
     def _wrong_bytes(self, field: str, expected: int, received: int) -> StreamRefused:
         spec = self.greeting.spec
@@ -262,7 +272,8 @@ class Session:
     @property
     def needs_state(self) -> bool:
         """Whether `answer` wants the recurrent state before the newest row."""
-        return self._writer.needs_state
+        needs_state: bool = self._writer.needs_state
+        return needs_state
 
     def answer(
         self,

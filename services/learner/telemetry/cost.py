@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from services.common.config.schema import Cost
-from services.learner.telemetry.machine import usable_cpus, usable_memory_bytes
+from services.common.machine import usable_cpus, usable_memory_bytes
 
 
 def dollars_per_hour(

@@ -16,7 +16,8 @@ class Counters:
     """
 
     env_frames: int = 0  # arrived from actors
-    trained_frames: int = 0  # were in a training batch
+    trained_frames: int = 0  # were in a training batch; from replay, each time
+    inserted_frames: int = 0  # went into replay
     discarded_frames: int = 0  # will never be: cut blocks, and what was queued at a restart
     updates: int = 0  # of the parameters
     episodes: int = 0  # that ended

@@ -12,6 +12,8 @@ from services.learner.telemetry.numbers import FPS_WINDOWS_S, Number
 from services.learner.telemetry.recorder import THREADS, Recorder
 
 _NONE = "NaN until there is one."
+_NO_REPLAY = "NaN without a replay."
+_NO_PEERS = "NaN of a single learner."
 
 METRICS = (
     Metric(
@@ -30,6 +32,11 @@ METRICS = (
         "counter",
         "Frames discarded by this process, by reason; a reason appears with its first frame.",
         "reason",
+    ),
+    Metric(
+        "seedbed_inserted_frames_total",
+        "counter",
+        "Frames that went into replay, over all restarts; 0 for agents without one.",
     ),
     Metric("seedbed_updates_total", "counter", "Updates of the parameters, over all restarts."),
     Metric("seedbed_episodes_total", "counter", "Episodes that ended, over all restarts."),
@@ -100,6 +107,77 @@ METRICS = (
         "1 for the part that sets the pace, 0 for the others.",
         "part",
     ),
+    Metric("seedbed_replay_sequences", "gauge", f"Sequences that are stored. {_NO_REPLAY}"),
+    Metric("seedbed_replay_sampleable", "gauge", f"Those that can be drawn. {_NO_REPLAY}"),
+    Metric("seedbed_replay_capacity", "gauge", f"Sequences that fit. {_NO_REPLAY}"),
+    Metric("seedbed_replay_bytes", "gauge", f"Bytes that it takes when full. {_NO_REPLAY}"),
+    Metric(
+        "seedbed_replay_inserted_sequences_total", "counter", "Sequences inserted by this process."
+    ),
+    Metric("seedbed_replay_sampled_sequences_total", "counter", "Sequences drawn, likewise."),
+    Metric(
+        "seedbed_replay_sample_age_seconds",
+        "histogram",
+        "Seconds between a sequence's insertion and its being drawn.",
+    ),
+    Metric(
+        "seedbed_replay_stale_priorities_total",
+        "counter",
+        "Priorities that came for sequences already replaced.",
+    ),
+    Metric(
+        "seedbed_replay_waiting_seconds_total",
+        "counter",
+        "Seconds in which learner.replay.ratio held a side up: `insert` is the actors, that are "
+        "ahead of training, `sample` is training, that is ahead of the actors.",
+        "side",
+    ),
+    Metric("seedbed_replay_shards", "gauge", f"Replay shards, 0 within the learner. {_NO_REPLAY}"),
+    Metric("seedbed_replay_healthy_shards", "gauge", f"Those that answer. {_NO_REPLAY}"),
+    Metric("seedbed_gossip_peers", "gauge", f"Learners, this one included. {_NO_PEERS}"),
+    Metric("seedbed_gossip_peers_alive", "gauge", f"Those that make progress. {_NO_PEERS}"),
+    Metric(
+        "seedbed_gossip_mixes_total",
+        "counter",
+        "Mixings of peers' parameters, or of all gradients, by this process.",
+    ),
+    Metric("seedbed_gossip_sent_total", "counter", "Messages that a peer has received whole."),
+    Metric("seedbed_gossip_sent_bytes_total", "counter", "Their parameters, in bytes."),
+    Metric("seedbed_gossip_received_total", "counter", "Messages from peers."),
+    Metric("seedbed_gossip_received_bytes_total", "counter", "Their parameters, in bytes."),
+    Metric(
+        "seedbed_gossip_superseded_total",
+        "counter",
+        "Messages that a newer one of the same peer replaced before they were mixed.",
+    ),
+    Metric(
+        "seedbed_gossip_seconds_total", "counter", "Seconds of the training thread for its peers."
+    ),
+    Metric("seedbed_gossip_wait_seconds_total", "counter", "Those in which it waited for one."),
+    Metric(
+        "seedbed_gossip_update_norm",
+        "gauge",
+        f"2-norm of what the newest update added to the parameters. {_NO_PEERS}",
+    ),
+    Metric(
+        "seedbed_gossip_distance",
+        "gauge",
+        "2-norm between these parameters and the newest ones of a peer, by its rank; measured "
+        "every `learners.distance_every` mixings.",
+        "peer",
+    ),
+    Metric(
+        "seedbed_gossip_staleness_iterations",
+        "gauge",
+        "Local iterations since a message of a peer, by its rank.",
+        "peer",
+    ),
+    Metric(
+        "seedbed_gossip_bound_void",
+        "gauge",
+        "1 while the graphs among those alive are not strongly connected, so that nothing bounds "
+        f"how far they drift apart. {_NO_PEERS}",
+    ),
     Metric("seedbed_loss", "gauge", f"Loss of the newest update. {_NONE}"),
     Metric(
         "seedbed_training_scalar",
@@ -124,6 +202,7 @@ METRICS = (
     Metric("seedbed_checkpoint_seconds", "gauge", f"Time the newest one took. {_NONE}"),
     Metric("seedbed_checkpoint_bytes", "gauge", f"Size of the newest one. {_NONE}"),
     Metric("seedbed_checkpoint_age_seconds", "gauge", f"Age of the newest one. {_NONE}"),
+    Metric("seedbed_checkpoint_interval_seconds", "gauge", "`learner.checkpoint.every_s`."),
     Metric("seedbed_evaluations_total", "counter", "Evaluations ended in this process."),
     Metric(
         "seedbed_evaluation",
@@ -131,8 +210,20 @@ METRICS = (
         "Numbers of the newest evaluation; they appear with the first.",
         "statistic",
     ),
-    Metric("seedbed_cost_dollars_total", "counter", "US dollars so far, over all restarts."),
-    Metric("seedbed_cost_dollars_per_hour", "gauge", "US dollars an hour, by the section `cost`."),
+    Metric(
+        "seedbed_run_dollars_total",
+        "counter",
+        "US dollars so far, over all restarts; with a cost meter, what that has counted.",
+    ),
+    Metric(
+        "seedbed_run_dollars_per_hour",
+        "gauge",
+        "US dollars an hour, by the section `cost`; with a cost meter, what that says.",
+    ),
+    Metric(
+        "seedbed_run_budget_dollars", "gauge", "`stop.dollars`, at which the run ends; 0 is none."
+    ),
+    Metric("seedbed_run_over", "gauge", "1 once a stop condition is met."),
     Metric(
         "seedbed_telemetry_errors_total",
         "counter",
@@ -161,12 +252,17 @@ def read_metrics(
         value = numbers.get(name)
         return nothing if value is None else float(value)
 
+    replay = recorder.replay
+    kept = replay.shown()
+    gossip = recorder.gossip
+    shown = gossip.shown()
     written_at = recorder.checkpoint_at
     return {
         "seedbed_env_frames_total": counters.env_frames,
         "seedbed_trained_frames_total": counters.trained_frames,
         "seedbed_discarded_frames_total": counters.discarded_frames,
         "seedbed_discarded_frames_by_reason_total": dict(recorder.discarded_by_reason),
+        "seedbed_inserted_frames_total": counters.inserted_frames,
         "seedbed_updates_total": counters.updates,
         "seedbed_episodes_total": counters.episodes,
         "seedbed_abandoned_episodes_total": counters.abandoned_episodes,
@@ -192,6 +288,40 @@ def read_metrics(
         "seedbed_bottleneck": {
             word: float(word == numbers.get("bottleneck", "unknown")) for word in WORDS
         },
+        **{
+            f"seedbed_{name}": kept.get(name, math.nan)
+            for name in (
+                *("replay_sequences", "replay_sampleable", "replay_capacity", "replay_bytes"),
+                *("replay_shards", "replay_healthy_shards"),
+            )
+        },
+        "seedbed_replay_inserted_sequences_total": kept.get("replay_inserted", 0),
+        "seedbed_replay_sampled_sequences_total": replay.sampled,
+        "seedbed_replay_sample_age_seconds": replay.age_s,
+        "seedbed_replay_stale_priorities_total": kept.get("replay_stale_priorities", 0),
+        "seedbed_replay_waiting_seconds_total": {
+            "insert": replay.insert_waited_s,
+            "sample": replay.sample_waited_s,
+        },
+        **{
+            f"seedbed_{name}": shown.get(name, math.nan)
+            for name in (
+                *("gossip_peers", "gossip_peers_alive", "gossip_update_norm"),
+                "gossip_bound_void",
+            )
+        },
+        "seedbed_gossip_mixes_total": gossip.mixes,
+        "seedbed_gossip_sent_total": gossip.sent,
+        "seedbed_gossip_sent_bytes_total": gossip.sent_bytes,
+        "seedbed_gossip_received_total": gossip.received,
+        "seedbed_gossip_received_bytes_total": gossip.received_bytes,
+        "seedbed_gossip_superseded_total": gossip.superseded,
+        "seedbed_gossip_seconds_total": gossip.seconds,
+        "seedbed_gossip_wait_seconds_total": gossip.wait_seconds,
+        "seedbed_gossip_distance": {str(rank): x for rank, x in gossip.distance.items()},
+        "seedbed_gossip_staleness_iterations": {
+            str(rank): x for rank, x in gossip.staleness.items()
+        },
         "seedbed_loss": recorder.scalars.get("loss", math.nan),
         "seedbed_training_scalar": {
             name: value for name, value in recorder.scalars.items() if name != "loss"
@@ -208,10 +338,13 @@ def read_metrics(
         "seedbed_checkpoint_age_seconds": math.nan
         if written_at is None
         else time.monotonic() - written_at,
+        "seedbed_checkpoint_interval_seconds": recorder.checkpoint_interval_s,
         "seedbed_evaluations_total": recorder.evaluations,
         "seedbed_evaluation": _floats(recorder.evaluation),
-        "seedbed_cost_dollars_total": counters.dollars,
-        "seedbed_cost_dollars_per_hour": measured("dollars_per_hour"),
+        "seedbed_run_dollars_total": counters.dollars,
+        "seedbed_run_dollars_per_hour": measured("dollars_per_hour"),
+        "seedbed_run_budget_dollars": recorder.budget_dollars,
+        "seedbed_run_over": float(recorder.over is not None),
         "seedbed_telemetry_errors_total": {**dict.fromkeys(OUTPUTS, 0), **output_errors},
     }
 

@@ -33,8 +33,16 @@ def take_numbers(
     limit = bottleneck(load)
     fps = {f"env_fps_{window}s": history.rate("env_frames", window) for window in FPS_WINDOWS_S}
     updates_per_s = history.rate("updates", 60)
+    total = recorder.together()
+    # The others go on as this one does.
+    more = total.env_frames / counters.env_frames if counters.env_frames else 1.0
+    dearer = total.dollars / counters.dollars if counters.dollars else 1.0
     end = eta(
-        experiment.stop, counters, fps["env_fps_60s"] or None, updates_per_s, dollars_per_hour
+        experiment.stop,
+        total,
+        more * (fps["env_fps_60s"] or 0.0) or None,
+        updates_per_s,
+        dearer * dollars_per_hour,
     )
     returns = recorder.recent_returns.values(RECENT_EPISODES)
     lag = recorder.recent_lag
@@ -44,6 +52,7 @@ def take_numbers(
         "seconds": counters.seconds,
         "env_frames": counters.env_frames,
         "trained_frames": counters.trained_frames,
+        "inserted_frames": counters.inserted_frames,
         "discarded_frames": counters.discarded_frames,
         "updates": counters.updates,
         "episodes": counters.episodes,
@@ -87,6 +96,8 @@ def take_numbers(
         ),
         "eta_s": end.seconds if end else None,
         "bottleneck": limit.word,
+        **recorder.replay.shown(),
+        **recorder.gossip.shown(),
     }
     return numbers, limit, end
 

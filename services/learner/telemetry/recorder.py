@@ -5,16 +5,18 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from services.common.machine import machine_cpu_seconds
 from services.common.metrics import LATENCY_BOUNDS_S, Histogram
 from services.learner.telemetry.busy import BusyClock
 from services.learner.telemetry.counters import Counters
-from services.learner.telemetry.machine import machine_cpu_seconds
+from services.learner.telemetry.gossip import GossipNumbers
+from services.learner.telemetry.replay import ReplayNumbers
 from services.learner.telemetry.windows import RecentValues
 
 THREADS = ("inference", "prefetch", "training")
@@ -64,6 +66,11 @@ class Recorder:
         self.checkpoints = self.checkpoint_failures = 0
         self.checkpoint_s = self.checkpoint_bytes = float("nan")
         self.checkpoint_at: float | None = None  # monotonic
+        self.replay = ReplayNumbers()
+        self.gossip = GossipNumbers()
+        self.together: Callable[[], Counters] = lambda: counters  # of all learners
+        self.over: str | None = None  # the stop condition that was met
+        self.budget_dollars = self.checkpoint_interval_s = 0.0
         self.evaluations = 0
         self.evaluation: dict[str, Any] = {}
         # Totals of this process, for rates: unlike counters they never jump at a restore.

@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from services.common.machine import process_start_ticks
 from services.learner.telemetry.bottleneck import Bottleneck
 from services.learner.telemetry.busy import BusyClock
 from services.learner.telemetry.eta import Eta
-from services.learner.telemetry.machine import process_start_ticks
 
 STATUS_FILE = "status.json"
 

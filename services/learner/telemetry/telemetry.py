@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from services.common.config.schema import Experiment
+from services.common.machine import usable_cpus
 from services.common.metrics import TableCollector, registry_of
 from services.learner.telemetry.bottleneck import Bottleneck
 from services.learner.telemetry.cost import dollars_per_billion_frames, dollars_per_hour
@@ -20,7 +21,7 @@ from services.learner.telemetry.counters import Counters
 from services.learner.telemetry.eta import Eta
 from services.learner.telemetry.events import EventFile, MetricScalars
 from services.learner.telemetry.live_line import LiveLine, live_line
-from services.learner.telemetry.machine import usable_cpus
+from services.learner.telemetry.meter import Meter
 from services.learner.telemetry.metrics import METRICS, read_metrics
 from services.learner.telemetry.numbers import RECENT_EPISODES, Number, take_numbers
 from services.learner.telemetry.progress import ProgressFile
@@ -77,9 +78,13 @@ class Telemetry(Recorder):
         """
         super().__init__(counters, experiment.stop.mean_return_episodes)
         self.phase = "starting"
+        self.team: Callable[[], dict[str, Any]] = dict  # how the learners are; empty of one
         self.stop_reason: str | None = None
         self.actors_here = actors_here
         self.dollars_per_hour = dollars_per_hour(experiment.cost)
+        self.budget_dollars = experiment.stop.dollars
+        self.checkpoint_interval_s = experiment.learner.checkpoint.every_s
+        self._meter = Meter(experiment.cost.meter) if experiment.cost.meter else None
         self._experiment = experiment
         self._run_dir = run_dir
         self._now = now
@@ -113,6 +118,10 @@ class Telemetry(Recorder):
             self._accounted_at = now
             self.counters.seconds += passed
             self.counters.dollars += passed / 3600 * self.dollars_per_hour
+            reading = self._meter.reading if self._meter else None
+            if reading is not None:  # it prices the actors too, and while no learner ran
+                self.dollars_per_hour = reading.dollars_per_hour
+                self.counters.dollars = max(self.counters.dollars, reading.dollars)
 
     def tick(self) -> None:
         """Measure, and write everything that is written each `logging.interval_s`.
@@ -145,6 +154,10 @@ class Telemetry(Recorder):
             return self.phase
         if not self.sessions:
             return "no actors are connected"
+        if self.gossip.waiting:
+            return self.gossip.waiting
+        if self.replay.filling:
+            return self.replay.filling
         for name, clock in self.busy.items():
             state, for_s = clock.state
             if state == "blocked" and for_s >= _BLOCKED_S:
@@ -168,6 +181,7 @@ class Telemetry(Recorder):
             "agent": self._experiment.agent,
             "state": state,
             "waiting_for": waiting,
+            "over": self.over,
             "stop_reason": self.stop_reason,
             "time": time.time(),
             "interval_s": self._experiment.logging.interval_s,
@@ -189,6 +203,7 @@ class Telemetry(Recorder):
                 "failed": self.checkpoint_failures,
             },
             "evaluation": self.evaluation or None,
+            "learners": self.team(),
             "discarded_by_reason": dict(self.discarded_by_reason),
             "stream_errors": dict(self.stream_errors),
             "failing_outputs": sorted(self._failing),

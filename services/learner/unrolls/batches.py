@@ -18,6 +18,7 @@ class TrainingBatch:
     arrays: dict[str, NDArray[Any]]
     version: NDArray[np.float64]  # [B], mean parameter version that acted in the column
     steps: int  # real transitions, of T * B
+    keys: NDArray[np.int64] | None = None  # [B], of sequences from replay, for their priorities
 
 
 class BatchBuilder:

@@ -12,9 +12,11 @@ from numpy.typing import NDArray
 
 from services.common.config import Experiment, parse_experiment
 from services.common.config.load import dump_experiment
+from services.learner.agents.policy import PolicyModel
 from services.learner.agents.protocol import Params
-from services.learner.agents.vtrace.agent import PolicyModel
+from services.learner.agents.r2d2.agent import QModel
 from services.learner.deterministic import OneThreadLearner
+from services.learner.learner import synchronous
 from services.learner.model import Built
 from services.learner.runs.directory import open_run_directory
 from services.learner.training import unroll_of
@@ -52,6 +54,8 @@ MEANINGS = {
     "version": "[B] mean version of the parameters that acted (updates before them)",
     "logits": "[R, B, A] of the training's forward pass, with the newest parameters",
     "value": "[R, B] likewise",
+    "q": "[R, B, A] action values, likewise, from the stored state on",
+    "probability": "[B] of having been drawn from replay",
     "log_rho": "[T, B] log of the importance weight of action[t]: how the chances of the action "
     "changed since it was chosen. With --updates 0 the parameters are the same, so anything but "
     "rounding (1e-4) is a defect",
@@ -74,7 +78,11 @@ def collect(experiment: Experiment, init_from: str | None, updates: int) -> Dump
     Raises:
         SeedbedError: whatever the learner fails of.
     """
-    alone = parse_experiment(dump_experiment(experiment), _ALONE, "debug")
+    overrides = (*_ALONE, *_small_replay(experiment))
+    if synchronous(experiment):  # a batch is every environment, and here is one process of them
+        columns = experiment.actor.groups * experiment.actor.environments
+        overrides = (*overrides, f"learner.batch_size={columns}")
+    alone = parse_experiment(dump_experiment(experiment), overrides, "debug")
     taken: list[Dump] = []
     with tempfile.TemporaryDirectory(prefix="seedbed-debug-") as scratch:
         directory = open_run_directory(Path(scratch) / "run", alone, init_from=init_from)
@@ -97,6 +105,18 @@ def collect(experiment: Experiment, init_from: str | None, updates: int) -> Dump
     return taken[0]
 
 
+def _small_replay(experiment: Experiment) -> tuple[str, ...]:
+    """A replay of its own, that is filled soon."""
+    actor, batch = experiment.actor, experiment.learner.batch_size
+    streams = actor.groups * actor.environments
+    replay = (
+        f"sequences={4 * batch + 64 * streams}",
+        f"min_sequences={batch}",
+        *("home=host", "directory=''", "shards=[]"),
+    )
+    return tuple(f"learner.replay.{setting}" for setting in replay)
+
+
 def arrays_of(built: Built, params: Params, batch: TrainingBatch) -> Arrays:
     """The arrays of `MEANINGS`, as far as the agent has them, and `behaviour_*`."""
     on_device = built.backend.to_device(batch.arrays)
@@ -114,19 +134,18 @@ def arrays_of(built: Built, params: Params, batch: TrainingBatch) -> Arrays:
         "previous_reward": to_host(unroll.previous_reward),
         "state": batch.arrays["state"],
         "version": batch.version,
+        **{name: batch.arrays[name] for name in ("probability",) if name in batch.arrays},
     }
     for name, values in unroll.behaviour.items():
         arrays[f"behaviour_{name}"] = to_host(values)
-    if isinstance(built.agent.model, PolicyModel):
-        (logits, value, _), _ = built.agent.model.stateless_call(
-            params,
-            [],
-            unroll.observation,
-            unroll.previous_action,
-            unroll.previous_reward,
-            unroll.first,
-            unroll.state,
-        )
+    model = built.agent.model
+    if isinstance(model, QModel | PolicyModel):
+        rows = (unroll.observation, unroll.previous_action, unroll.previous_reward, unroll.first)
+        (*heads, _), _ = model.stateless_call(params, [], *rows, unroll.state)
+    if isinstance(model, QModel):
+        arrays["q"] = to_host(heads[0])
+    if isinstance(model, PolicyModel):
+        logits, value = heads
         arrays["logits"], arrays["value"] = to_host(logits), to_host(value)
         target, behaviour = arrays["logits"][:-1], arrays["behaviour_logits"]
         arrays["log_rho"] = _log_chance(target, arrays["action"]) - _log_chance(
@@ -161,7 +180,7 @@ def readme(dump: Dump, experiment: Experiment) -> str:
         '    unroll = np.load("unroll.npz")',
         '    unroll["reward"][:, 0]  # the first column over time',
         "",
-        f"T = {learner.unroll_length} steps of an unroll, R = T + 1 rows, "
+        f"T = {len(arrays['action'])} steps of an unroll or sequence, R = T + 1 rows, "
         f"B = {learner.batch_size} columns (environments),",
         f"K = {learner.frame_stack} frames of a stack, S = {arrays['state'].shape[-1]} numbers of "
         "recurrent state, A actions.",

@@ -5,9 +5,26 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
+import time
 from collections import deque
+from collections.abc import Callable
+from typing import Any, Protocol
 
-from services.learner.unrolls.unroll import Block
+
+class Finished(Protocol):
+    """What a session hands on: a `Block`, or a `SequenceBlock` for replay."""
+
+    @property
+    def environments(self) -> int: ...
+    @property
+    def steps(self) -> int: ...
+
+
+Lost = Callable[[str], None]  # told why a block will never be trained on, in a word or two
+
+
+def ignore(_: str) -> None:
+    """Where nobody counts what is lost."""
 
 
 class UnrollQueue:
@@ -19,7 +36,7 @@ class UnrollQueue:
 
     def __init__(self, capacity_columns: int) -> None:
         self.capacity_columns = capacity_columns
-        self._blocks: deque[Block] = deque()
+        self._blocks: deque[Finished] = deque()
         self._columns = 0
         self._changed = threading.Condition()
         self._waiters: deque[asyncio.Future[None]] = deque()
@@ -32,7 +49,7 @@ class UnrollQueue:
         """Columns that wait."""
         return self._columns
 
-    def try_put(self, block: Block) -> bool:
+    def try_put(self, block: Finished) -> bool:
         """Put a block if there is room."""
         with self._changed:
             if self._columns >= self.capacity_columns and not self._closed:
@@ -40,7 +57,7 @@ class UnrollQueue:
             self._append(block)
             return True
 
-    def _append(self, block: Block) -> None:
+    def _append(self, block: Finished) -> None:
         if self._closed:
             self._dropped_steps += block.steps
             return
@@ -48,21 +65,47 @@ class UnrollQueue:
         self._columns += block.environments
         self._changed.notify()
 
-    async def put(self, block: Block) -> None:
-        """Put a block, waiting for room. Called in one event loop only; may be cancelled."""
-        self._loop = asyncio.get_running_loop()
-        while not self.try_put(block):
-            waiter = self._loop.create_future()
-            self._waiters.append(waiter)
-            try:
-                if self.try_put(block):  # room came between the try and the registration
-                    return
-                await waiter
-            finally:
-                if waiter in self._waiters:
-                    self._waiters.remove(waiter)
+    async def put(self, block: Finished, lost: Lost = ignore) -> float:
+        """Put a block, waiting for room. Called in one event loop only; may be cancelled.
 
-    def get(self, timeout_s: float) -> Block | None:
+        Args:
+            block: what a session hands on.
+            lost: called if the block will not be trained on, but not for what `close` counts.
+
+        Returns:
+            The seconds in which training held the session up.
+        """
+        self._loop = asyncio.get_running_loop()
+        since = time.perf_counter()
+        try:
+            while not self.try_put(block):
+                await self._wait()
+        except asyncio.CancelledError:
+            lost("session ended")
+            raise
+        return time.perf_counter() - since
+
+    async def _wait(self) -> None:
+        """Until `_wake_putters`. What that tells must have been looked at in this very turn of
+        the event loop: it wakes in a later one.
+        """
+        assert self._loop is not None
+        waiter = self._loop.create_future()
+        self._waiters.append(waiter)
+        try:
+            await waiter
+        finally:
+            if waiter in self._waiters:
+                self._waiters.remove(waiter)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Whether a block is there, at the latest after `timeout_s`."""
+        with self._changed:
+            if not self._blocks and not self._closed:
+                self._changed.wait(timeout_s)
+            return bool(self._blocks)
+
+    def get(self, timeout_s: float) -> Any | None:
         """The oldest block, or None after `timeout_s` or once closed."""
         with self._changed:
             if not self._blocks and not self._closed:

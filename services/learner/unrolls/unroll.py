@@ -45,6 +45,10 @@ class UnrollSpec:
         behaviour = sum(spec.row_bytes for spec in self.behaviour.values()) * self.unroll_length
         return rows * self.observation.row_bytes + scalars + behaviour + 4 * self.state_size
 
+    def writer(self, environments: int) -> UnrollWriter:
+        """Writes the unrolls of one session."""
+        return UnrollWriter(self, environments)
+
 
 @dataclass(eq=False)
 class Block:

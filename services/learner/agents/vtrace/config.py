@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from services.common.config.schema import Vtrace as Options
+from services.common.config.agents import Vtrace as Options
 
 __all__ = ["Options"]

@@ -6,6 +6,7 @@ from typing import Any
 
 from keras import ops
 
+from services.learner.agents.policy import chosen, transitions
 from services.learner.agents.protocol import Unroll
 from services.learner.agents.vtrace.config import Options
 from services.learner.ops.masked import explained_variance, masked_mean
@@ -30,19 +31,12 @@ def vtrace_loss(
     """
     logits = ops.cast(logits, "float32")[:-1]  # [T, B, A]
     value = ops.cast(value, "float32")
-    mask = ops.cast(~unroll.first[1:], "float32")  # [T, B]
-    end = unroll.terminated[1:]
-    if options.life_loss_ends:
-        end = end | unroll.life_lost[1:]
-    discount_t = options.discount * (1.0 - ops.cast(end, "float32"))
-    reward_t = unroll.reward[1:] * options.reward_scale
-    if options.reward_clip:
-        reward_t = ops.clip(reward_t, -options.reward_clip, options.reward_clip)
+    mask, discount_t, reward_t = transitions(unroll, options)
 
     log_policy = ops.log_softmax(logits, axis=-1)
-    log_prob = _chosen(log_policy, unroll.action)  # [T, B]
+    log_prob = chosen(log_policy, unroll.action)  # [T, B]
     behaviour = ops.cast(unroll.behaviour["logits"], "float32")
-    log_rho = log_prob - _chosen(ops.log_softmax(behaviour, axis=-1), unroll.action)
+    log_rho = log_prob - chosen(ops.log_softmax(behaviour, axis=-1), unroll.action)
     returns = vtrace_returns(
         log_rho,
         discount_t,
@@ -72,9 +66,3 @@ def vtrace_loss(
         "explained_variance": explained_variance(returns.vs, value[:-1], mask),
         "unmasked": ops.mean(mask),
     }
-
-
-def _chosen(log_policy: Tensor, action: Tensor) -> Tensor:
-    """[T, B, A] and [T, B] int32 to the chosen action's [T, B]."""
-    one_hot = ops.one_hot(action, log_policy.shape[-1], dtype="float32")
-    return ops.sum(log_policy * one_hot, axis=-1)

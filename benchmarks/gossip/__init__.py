@@ -1,0 +1,1 @@
+"""Gossip against all-reduce."""

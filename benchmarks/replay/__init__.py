@@ -1,0 +1,1 @@
+"""Replay: what each home costs, and what one on the device is worth."""

@@ -1,0 +1,439 @@
+"""The chart's values, typed: `values.schema.json` and the table of `README.md` come from here.
+
+`python helm/chart_values.py` writes both; with `--check` it writes nothing and fails where a file
+is not what this says. The tree `experiment:` is the schema of experiments itself.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from services.common.config.schema import Experiment
+from services.cost.prices import Prices, Tier
+
+CHART = Path(__file__).parent / "seedbed"
+Count = Annotated[int, Field(ge=0)]
+Positive = Annotated[int, Field(ge=1)]
+Quantity = (
+    Annotated[str, Field(pattern=r"^[0-9.]+([KMGTPE]i?|m|k)?$")] | Annotated[float, Field(gt=0)]
+)
+Strings = dict[str, str]
+
+
+class _Section(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Image(_Section):
+    """Images of the release."""
+
+    learner: str = Field("localhost/seedbed-learner", description="The learner's repository.")
+    actor: str = Field(
+        "localhost/seedbed-actor",
+        description="The actors' repository; replay shards and `helm test` run from it too.",
+    )
+    cost: str = Field("localhost/seedbed-cost", description="The cost meter's repository.")
+    tag: str = Field("", description="Default: the chart's appVersion.")
+    pullPolicy: Literal["Always", "IfNotPresent", "Never"] = Field(
+        "IfNotPresent", description="As in a pod."
+    )
+    pullSecrets: list[str] = Field(default_factory=list, description="Names of secrets.")
+
+
+class Amounts(_Section):
+    """CPU and memory."""
+
+    cpu: Quantity | None = Field(None, description="Cores.")
+    memory: Quantity | None = Field(None, description="Bytes.")
+    ephemeralStorage: Quantity | None = Field(
+        None, alias="ephemeral-storage", description="Bytes of local disk."
+    )
+
+
+class Resources(_Section):
+    """What a container asks for, and its limits."""
+
+    requests: Amounts = Field(default_factory=Amounts, description="What the scheduler counts.")
+    limits: Amounts = Field(default_factory=Amounts, description="What is enforced.")
+
+
+class _Scheduled(_Section):
+    spot: bool = Field(False, description="On Spot nodes (GKE's selector and toleration).")
+    computeClass: str = Field("", description="cloud.google.com/compute-class.")
+    priorityClassName: str = Field("", description="As in a pod.")
+    nodeSelector: Strings = Field(default_factory=dict, description="As in a pod.")
+    tolerations: list[dict[str, Any]] = Field(default_factory=list, description="As in a pod.")
+    affinity: dict[str, Any] = Field(default_factory=dict, description="As in a pod.")
+    podAnnotations: Strings = Field(default_factory=dict, description="On the pods.")
+    podLabels: Strings = Field(default_factory=dict, description="On the pods.")
+    env: list[dict[str, Any]] = Field(default_factory=list, description="As in a container.")
+
+
+class AcceleratorRequest(_Section):
+    """The learner's accelerator."""
+
+    type: Literal["none", "gpu", "tpu"] = Field("none", description="The fields of GKE follow.")
+    name: str = Field("", description="nvidia-l4, nvidia-h100-80gb, tpu-v6e-slice ...")
+    count: Positive = Field(1, description="GPUs, or TPU chips of the host.")
+    topology: str = Field("", description="tpu: 1x1, 2x2, 2x4 ...", pattern=r"^(\d+(x\d+)+)?$")
+
+
+class Storage(_Section):
+    """Where the run directory with its checkpoints lies."""
+
+    kind: Literal["pvc", "gcsfuse", "none"] = Field(
+        "pvc",
+        description="A volume that outlives the release, a bucket that GKE mounts, or nothing.",
+    )
+    size: Quantity = Field("10Gi", description="pvc: its size.")
+    storageClass: str = Field("", description="pvc: default is the cluster's.")
+    bucket: str = Field("", description="gcsfuse: its name.")
+    checkpoints: str = Field(
+        "",
+        description="`gs://bucket/path`: checkpoints go there, whatever the kind.",
+        pattern=r"^(\w+://.+)?$",
+    )
+
+
+class DisruptionBudget(_Section):
+    """A PodDisruptionBudget."""
+
+    enabled: bool = Field(True, description="Whether there is one.")
+    maxUnavailable: Count = Field(1, description="0 blocks node drains for ever.")
+
+
+class ServiceAccount(_Section):
+    """The learner's service account."""
+
+    annotations: Strings = Field(
+        default_factory=dict, description="Workload identity, for `gs://`."
+    )
+
+
+class LearnerValues(_Scheduled):
+    """The learner's StatefulSet."""
+
+    replicas: Positive = Field(
+        1, description="Learners, each with a volume. `helm upgrade` changes it, not `kubectl`."
+    )
+    topology: Literal["gossip", "allreduce"] = Field(
+        "gossip", description="What several learners exchange: `learners.topology`."
+    )
+    scaleGuard: bool = Field(
+        True,
+        description="With several: refuse `kubectl scale` to another number, by a "
+        "ValidatingAdmissionPolicy (of the whole cluster).",
+    )
+    accelerator: AcceleratorRequest = Field(default_factory=AcceleratorRequest, description="")
+    resources: Resources = Field(
+        default_factory=lambda: _resources("2", "4Gi"), description="Of the container."
+    )
+    storage: Storage = Field(default_factory=Storage, description="")
+    run: str = Field(
+        "",
+        description="The run's folder on the volume, by default the release's name. Another name "
+        "begins a new run: the way out where a change cannot be resumed with.",
+        pattern=r"^[a-z0-9-]*$",
+    )
+    initFrom: str = Field(
+        "",
+        description="Begin with the parameters of another run on the volume, by its folder.",
+        pattern=r"^[a-z0-9-]*$",
+    )
+    terminationGracePeriodSeconds: Positive = Field(
+        120, description="The last checkpoint must fit in."
+    )
+    startupSeconds: Positive = Field(
+        1200, description="Longest start, restoring and the first compile included."
+    )
+    disruptionBudget: DisruptionBudget = Field(default_factory=DisruptionBudget, description="")
+    safeToEvict: bool = Field(False, description="Whether the cluster autoscaler may move it.")
+    serviceAccount: ServiceAccount = Field(default_factory=ServiceAccount, description="")
+
+
+class Autoscaling(_Section):
+    """Who chooses the number of actors."""
+
+    kind: Literal["none", "hpa", "keda"] = Field(
+        "none", description="With either of them `replicas` is left out."
+    )
+    minReplicas: Positive = Field(1, description="hpa; KEDA goes to 0.")
+    maxReplicas: Positive = Field(50, description="Both.")
+    cpuUtilization: Annotated[int, Field(ge=1, le=100)] = Field(
+        80, description="hpa: percent of the requests."
+    )
+    prometheus: str = Field(
+        "http://prometheus-operated.monitoring:9090", description="keda: where the query goes."
+    )
+    inferenceBusyFraction: Annotated[float, Field(gt=0, le=1)] = Field(
+        0.7, description="keda: how busy the learner's inference thread should be."
+    )
+
+
+class ActorValues(_Scheduled):
+    """The actors' Deployment."""
+
+    replicas: Count = Field(2, description="`kubectl scale` changes it at any moment.")
+    resources: Resources = Field(
+        default_factory=lambda: _resources("1", "1Gi"), description="Of the container."
+    )
+    terminationGracePeriodSeconds: Positive = Field(
+        15, description="Spot gives no more; the drain takes at most 10."
+    )
+    autoscaling: Autoscaling = Field(default_factory=Autoscaling, description="")
+    topologySpread: bool = Field(True, description="Over zones, as far as possible.")
+
+
+class Volume(_Section):
+    """A shard's volume. Sequences outlive pods, scaling and the release in it."""
+
+    size: Quantity = Field("64Gi", description="It is full from the start: what a shard holds.")
+    storageClass: str = Field("", description="Default is the cluster's.")
+
+
+class ReplayValues(_Scheduled):
+    """The shards of a replay service, a StatefulSet, for agents that train from replay."""
+
+    shards: Count = Field(
+        0, description="With 1 or more the experiment's `learner.replay.home` becomes `service`."
+    )
+    sequences: Positive = Field(
+        100_000,
+        description="Of each shard. With the volume as it is; `learner.replay.sequences` becomes "
+        "the sum.",
+    )
+    volume: Volume = Field(default_factory=Volume, description="")
+    resources: Resources = Field(
+        default_factory=lambda: _resources("1", "4Gi"),
+        description="Of the container. Memory beyond 1Gi keeps pages of the volume at hand.",
+    )
+    terminationGracePeriodSeconds: Positive = Field(
+        45, description="To write out what is cached; a kill -9 loses nothing either."
+    )
+    startupSeconds: Positive = Field(
+        1800, description="Longest start: the checksums of a full volume are read."
+    )
+    disruptionBudget: DisruptionBudget = Field(default_factory=DisruptionBudget, description="")
+    topologySpread: bool = Field(True, description="Over nodes, as far as possible.")
+
+
+class CostValues(_Section):
+    """The cost meter, which also ends the experiment."""
+
+    enabled: bool = Field(True, description="Without it nobody takes pods to zero at the end.")
+    readNodes: bool = Field(
+        False, description="Read nodes for their machine family and tier: a ClusterRole."
+    )
+    priceTable: Literal["us-central1-aug-2026", "sep-2019"] = Field(
+        "us-central1-aug-2026", description="The paper's Table 3 is `sep-2019`."
+    )
+    prices: Prices = Field(
+        default_factory=Prices, description="Rows of your own, over those of the table."
+    )
+    defaultFamily: str = Field("n2", description="Machine family where it is not known.")
+    defaultTier: Tier = Field("on-demand", description="Where it is not known.")
+    resources: Resources = Field(
+        default_factory=lambda: Resources.model_validate(
+            {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "192Mi"}}
+        ),
+        description="Of the container.",
+    )
+    nodeSelector: Strings = Field(default_factory=dict, description="As in a pod.")
+    tolerations: list[dict[str, Any]] = Field(default_factory=list, description="As in a pod.")
+
+
+class MetricsValues(_Section):
+    """How Prometheus finds the pods."""
+
+    kind: Literal["none", "annotations", "podMonitor", "podMonitoring"] = Field(
+        "annotations",
+        description="podMonitor: prometheus-operator; podMonitoring: Google Managed Prometheus.",
+    )
+    interval: str = Field("15s", description="Between two scrapes.", pattern=r"^\d+(s|m)$")
+    labels: Strings = Field(
+        default_factory=dict,
+        description="On the monitor: kube-prometheus-stack ignores those without `release: STACK`.",
+    )
+
+
+def _monitoring() -> list[dict[str, Any]]:
+    names = ["monitoring", "gmp-system", "gke-gmp-system"]
+    where = {"key": "kubernetes.io/metadata.name", "operator": "In", "values": names}
+    return [{"namespaceSelector": {"matchExpressions": [where]}}]
+
+
+class ApiServer(_Section):
+    """Where the API server is, for the cost meter."""
+
+    cidr: str = Field("0.0.0.0/0", description="Its addresses.")
+    ports: list[Positive] = Field(default_factory=lambda: [443, 6443], description="Its ports.")
+
+
+class NetworkPolicyValues(_Section):
+    """One policy a component, a rule an edge; everything else is closed."""
+
+    enabled: bool = Field(True, description="Whether there are policies.")
+    scrapers: list[dict[str, Any]] = Field(
+        default_factory=_monitoring,
+        description="Who may scrape: NetworkPolicy peers. `[]` is nobody, "
+        "`[{namespaceSelector: {}}]` every pod.",
+    )
+    apiServer: ApiServer = Field(default_factory=ApiServer, description="")
+    learnerEgress: list[dict[str, Any]] = Field(
+        default_factory=list, description="More egress for the learner: a bucket, W&B."
+    )
+
+
+class Issuer(_Section):
+    """An issuer of cert-manager."""
+
+    name: str = Field("", description="Default: an authority of the release's own.")
+    kind: Literal["Issuer", "ClusterIssuer"] = Field("Issuer", description="Its kind.")
+
+
+class TlsValues(_Section):
+    """mTLS on gRPC."""
+
+    enabled: bool = Field(False, description="Without a certificate nobody gets an action.")
+    certManager: bool = Field(True, description="cert-manager makes the certificates.")
+    issuer: Issuer = Field(default_factory=Issuer, description="")
+    learnerSecret: str = Field("", description="Without cert-manager: tls.crt, tls.key, ca.crt.")
+    actorSecret: str = Field("", description="Likewise.")
+    replaySecret: str = Field("", description="Likewise, with `replay.shards`.")
+
+
+class Values(_Section):
+    """All values."""
+
+    experiment: dict[str, Any] = Field(
+        default_factory=lambda: {"environment": {"id": "atari:Pong"}},
+        description="The experiment's YAML: docs/configuration.md.",
+    )
+    image: Image = Field(default_factory=Image, description="")
+    extraLabels: Strings = Field(default_factory=dict, description="On everything, pods too.")
+    queueName: str = Field("", description="Kueue: kueue.x-k8s.io/queue-name.")
+    learner: LearnerValues = Field(default_factory=LearnerValues, description="")
+    actor: ActorValues = Field(default_factory=ActorValues, description="")
+    replay: ReplayValues = Field(default_factory=ReplayValues, description="")
+    cost: CostValues = Field(default_factory=CostValues, description="")
+    metrics: MetricsValues = Field(default_factory=MetricsValues, description="")
+    networkPolicy: NetworkPolicyValues = Field(default_factory=NetworkPolicyValues, description="")
+    tls: TlsValues = Field(default_factory=TlsValues, description="")
+    global_: dict[str, Any] = Field(
+        default_factory=dict, alias="global", description="Helm's own; not read."
+    )
+
+
+def _resources(cpu: str, memory: str) -> Resources:
+    return Resources.model_validate(
+        {"requests": {"cpu": cpu, "memory": memory}, "limits": {"memory": memory}}
+    )
+
+
+def schema() -> dict[str, Any]:
+    """`values.schema.json`, in the draft that Helm 3 knows."""
+    values = Values.model_json_schema()
+    experiment = Experiment.model_json_schema()
+    # The release names it.
+    experiment["required"] = [name for name in experiment["required"] if name != "name"]
+    definitions = values.pop("$defs") | experiment.pop("$defs")
+    definitions["Experiment"] = experiment
+    values["properties"]["experiment"] = {"$ref": "#/$defs/Experiment"}
+    whole = {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        **values,
+        "$defs": definitions,
+    }
+    return _plain(whole)  # type: ignore[no-any-return]
+
+
+def _plain(node: Any, of_properties: bool = False) -> Any:
+    """Without titles and defaults: the first are noise, the second are in values.yaml."""
+    if isinstance(node, list):
+        return [_plain(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    drop = set() if of_properties else {"title", "default"}
+    return {
+        key: _plain(value, of_properties=key in ("properties", "$defs"))
+        for key, value in node.items()
+        if key not in drop
+    }
+
+
+def rows(model: type[BaseModel] = Values, prefix: str = "") -> list[tuple[str, str, str]]:
+    """Path, default and meaning of each value, in the order of values.yaml's sections."""
+    found = []
+    default = model()
+    for name, field in model.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        value = getattr(default, name)
+        if isinstance(value, BaseModel) and not isinstance(value, Resources | Prices):
+            found += rows(type(value), f"{path}.")
+            continue
+        if isinstance(value, BaseModel):
+            value = value.model_dump(exclude_none=True, by_alias=True)
+        found.append((path, json.dumps(value), field.description or ""))
+    return found
+
+
+HEAD = """\
+# seedbed
+
+One release is one experiment of Seedbed: a learner, or several (StatefulSet), actors (Deployment),
+replay shards where they are asked for (StatefulSet), a cost meter, network policies. Helm 3 and
+Helm 4, Kubernetes 1.33 and newer.
+
+    helm install pong helm/seedbed -f experiments/values/pong.yaml
+    kubectl scale deployment/pong-actor --replicas=50
+    helm test pong
+
+With kube-prometheus-stack installed as `monitoring`:
+
+    helm install pong helm/seedbed -f experiments/values/pong.yaml \\
+      --set metrics.kind=podMonitor --set metrics.labels.release=monitoring
+
+[docs/kubernetes.md](../../docs/kubernetes.md) says how an experiment lives, ends and goes on.
+
+## Values
+
+<!-- Generated by helm/chart_values.py. -->
+
+| value | default | meaning |
+|---|---|---|
+"""
+
+
+def readme() -> str:
+    """`README.md` of the chart."""
+    lines = []
+    for path, default, meaning in rows():
+        cell = default.replace("|", "\\|")
+        lines.append(f"| `{path}` | `{cell}` | {meaning.replace('|', chr(92) + '|')} |")
+    return HEAD + "\n".join(lines) + "\n"
+
+
+def main() -> int:
+    """Write, or check."""
+    wanted = {
+        CHART / "values.schema.json": json.dumps(schema(), indent=1) + "\n",
+        CHART / "README.md": readme(),
+    }
+    wrong = [path for path, text in wanted.items() if not path.exists() or path.read_text() != text]
+    if "--check" not in sys.argv[1:]:
+        for path in wrong:
+            path.write_text(wanted[path])
+        return 0
+    for path in wrong:
+        print(f"{path.name} is not what helm/chart_values.py says: run 'make docs'",
+              file=sys.stderr)  # fmt: skip
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

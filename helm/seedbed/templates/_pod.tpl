@@ -1,0 +1,160 @@
+{{/* What every pod has in common. */}}
+
+{{- define "seedbed.podSecurity" -}}
+runAsNonRoot: true
+runAsUser: 10001
+runAsGroup: 10001
+fsGroup: 10001
+fsGroupChangePolicy: OnRootMismatch
+seccompProfile: {type: RuntimeDefault}
+{{- end -}}
+
+{{- define "seedbed.containerSecurity" -}}
+allowPrivilegeEscalation: false
+readOnlyRootFilesystem: true
+capabilities: {drop: [ALL]}
+{{- end -}}
+
+{{/* Only /tmp and the run directory can be written. */}}
+{{- define "seedbed.env" -}}
+- {name: HOME, value: /tmp}
+- {name: KERAS_HOME, value: /tmp/seedbed-keras}
+- {name: MPLCONFIGDIR, value: /tmp}
+{{- end -}}
+
+{{/* What learner, actors and test mount. Volumes: call with (dict "root" $ "component" ROLE). */}}
+{{- define "seedbed.mounts" -}}
+- {name: tmp, mountPath: /tmp}
+- {name: experiment, mountPath: /etc/seedbed, readOnly: true}
+{{- if .Values.tls.enabled }}
+- {name: tls, mountPath: /etc/seedbed-tls, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{- define "seedbed.volumes" -}}
+- name: tmp
+  emptyDir: {}
+- name: experiment
+  configMap: {name: {{ include "seedbed.name" .root }}-experiment}
+{{- if .root.Values.tls.enabled }}
+- name: tls
+  secret: {secretName: {{ include "seedbed.tlsSecret" . }}, defaultMode: 0440}
+{{- end }}
+{{- end -}}
+
+{{/* Scheduling: call with (dict "root" $ "workload" VALUES). */}}
+{{- define "seedbed.nodeSelector" -}}
+{{- $selector := dict -}}
+{{- if .workload.spot }}{{ $_ := set $selector "cloud.google.com/gke-spot" "true" }}{{ end -}}
+{{- with .workload.computeClass }}{{ $_ := set $selector "cloud.google.com/compute-class" . }}{{ end -}}
+{{- with .workload.accelerator -}}
+  {{- if eq .type "gpu" }}{{ with .name }}{{ $_ := set $selector "cloud.google.com/gke-accelerator" . }}{{ end }}{{ end -}}
+  {{- if eq .type "tpu" -}}
+    {{- $_ := set $selector "cloud.google.com/gke-tpu-accelerator" .name -}}
+    {{- $_ := set $selector "cloud.google.com/gke-tpu-topology" .topology -}}
+  {{- end -}}
+{{- end -}}
+{{- $selector = merge (deepCopy .workload.nodeSelector) $selector -}}
+{{- with $selector }}
+nodeSelector:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "seedbed.tolerations" -}}
+{{- $tolerations := .workload.tolerations -}}
+{{- if .workload.spot -}}
+  {{- $tolerations = append $tolerations (dict "key" "cloud.google.com/gke-spot" "operator" "Equal" "value" "true" "effect" "NoSchedule") -}}
+{{- end -}}
+{{- with .workload.accelerator -}}
+  {{- if eq .type "gpu" }}{{ $tolerations = append $tolerations (dict "key" "nvidia.com/gpu" "operator" "Exists" "effect" "NoSchedule") }}{{ end -}}
+  {{- if eq .type "tpu" }}{{ $tolerations = append $tolerations (dict "key" "google.com/tpu" "operator" "Exists" "effect" "NoSchedule") }}{{ end -}}
+{{- end -}}
+{{- with $tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end -}}
+
+{{- define "seedbed.scheduling" -}}
+{{ include "seedbed.nodeSelector" . }}
+{{- include "seedbed.tolerations" . }}
+{{- with .workload.affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .workload.priorityClassName }}
+priorityClassName: {{ . }}
+{{- end }}
+{{- with .root.Values.image.pullSecrets }}
+imagePullSecrets:
+  {{- range . }}
+  - name: {{ . }}
+  {{- end }}
+{{- end }}
+{{- end -}}
+
+{{/* Scrape annotations: call with (dict "root" $ "port" PORT). */}}
+{{- define "seedbed.scrape" -}}
+{{- if eq .root.Values.metrics.kind "annotations" }}
+prometheus.io/scrape: "true"
+prometheus.io/port: {{ .port | quote }}
+prometheus.io/path: /metrics
+{{- end }}
+{{- end -}}
+
+{{/*
+Replicas that `kubectl scale` may change at any moment. While the chart's own number (kept in the
+annotation) stays what it was, what is there stays too: Helm 3 would reset it without a word, and
+Helm 4's server-side apply would fail with a conflict over .spec.replicas.
+Call with (dict "root" $ "kind" KIND "name" NAME "wanted" NUMBER).
+*/}}
+{{- define "seedbed.replicas" -}}
+{{- $live := lookup "apps/v1" .kind .root.Release.Namespace .name -}}
+{{- $replicas := .wanted -}}
+{{- if $live -}}
+  {{- $annotations := $live.metadata.annotations | default dict -}}
+  {{- if eq (toString .wanted) (get $annotations "seedbed/replicas") -}}
+    {{- $replicas = $live.spec.replicas -}}
+  {{- end -}}
+{{- end -}}
+{{ int $replicas }}
+{{- end -}}
+
+{{/* What the cost meter reads. */}}
+{{- define "seedbed.prices" -}}
+{{ pick .Values.cost "priceTable" "prices" "defaultFamily" "defaultTier" "readNodes" | toYaml }}
+{{- end -}}
+
+{{/* The experiment with its name, its replay shards and its learners, as the pods read it. */}}
+{{- define "seedbed.experiment" -}}
+{{- $experiment := deepCopy .Values.experiment -}}
+{{- if not $experiment.name }}{{ $_ := set $experiment "name" (include "seedbed.name" .) }}{{ end -}}
+{{- with .Values.replay -}}
+  {{- if .shards -}}
+    {{- $home := dict "home" "service" "sequences" (mul .shards .sequences) "shards" (include "seedbed.replayAddresses" $ | fromJsonArray) -}}
+    {{- $experiment = mergeOverwrite $experiment (dict "learner" (dict "replay" $home)) -}}
+  {{- end -}}
+{{- end -}}
+{{- if include "seedbed.several" . -}}
+  {{- $learners := dict "count" (int .Values.learner.replicas) "topology" .Values.learner.topology "addresses" (include "seedbed.peers" . | fromJsonArray) -}}
+  {{- $experiment = mergeOverwrite $experiment (dict "learners" $learners) -}}
+{{- end -}}
+{{ toYaml $experiment }}
+{{- end -}}
+
+{{/* The shards' exponent must be the learner's. */}}
+{{- define "seedbed.priorityExponent" -}}
+{{ dig "learner" "replay" "priority_exponent" 0.9 .Values.experiment }}
+{{- end -}}
+
+{{/* What of it an actor's process depends on: a new learning rate restarts no actor. */}}
+{{- define "seedbed.actorExperiment" -}}
+{{ pick .Values.experiment "seed" "environment" "actor" | toYaml }}
+{{- end -}}
+
+{{- define "seedbed.tlsSecret" -}}
+{{- $given := get .root.Values.tls (printf "%sSecret" .component) -}}
+{{- $made := printf "%s-%s-tls" (include "seedbed.name" .root) .component -}}
+{{ .root.Values.tls.certManager | ternary $made $given }}
+{{- end -}}

@@ -1,0 +1,413 @@
+"""The dashboard, as code: `python k8s/grafana/dashboard.py` writes `seedbed.json` beside it.
+
+One dashboard for all experiments. With `--check` it writes nothing and fails where the committed
+file is not what this says. Every series has the labels `namespace` and `experiment`, from the
+chart's monitors or the relabelings in `k8s/prometheus.yaml`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+FILE = Path(__file__).with_name("seedbed.json")
+WHICH = 'namespace=~"$namespace",experiment=~"$experiment"'
+SOURCE = {"type": "prometheus", "uid": "${datasource}"}
+WIDTH = 24
+
+
+def metric(name: str, more: str = "") -> str:
+    """A selector of the chosen experiments' series."""
+    return f"{name}{{{WHICH}{',' + more if more else ''}}}"
+
+
+def by_experiment(function: str, name: str, more: str = "", also: str = "") -> str:
+    """Series of one experiment joined."""
+    return f"{function} by (experiment{', ' + also if also else ''}) ({metric(name, more)})"
+
+
+def percentile(q: float, name: str) -> str:
+    """Of a histogram, an experiment."""
+    rate = f"rate({metric(name + '_bucket')}[$__rate_interval])"
+    return f"histogram_quantile({q}, sum by (experiment, le) ({rate}))"
+
+
+def mean(name: str) -> str:
+    """Of a histogram, an experiment."""
+    parts = [
+        f"sum by (experiment) (rate({metric(name + end)}[$__rate_interval]))"
+        for end in ("_sum", "_count")
+    ]
+    return " / ".join(parts)
+
+
+def panel(
+    kind: str,
+    title: str,
+    queries: dict[str, str],
+    unit: str,
+    width: int,
+    height: int,
+    description: str = "",
+    **options: Any,
+) -> dict[str, Any]:
+    """A panel; `queries` are from legends to PromQL."""
+    targets = [
+        {
+            "datasource": SOURCE, "refId": chr(ord("A") + i), "expr": expression,
+            "legendFormat": legend,
+            **({"instant": True, "range": False} if kind in ("stat", "table") else {}),
+        }
+        for i, (legend, expression) in enumerate(queries.items())
+    ]  # fmt: skip
+    return {
+        "type": kind, "title": title, "description": description, "datasource": SOURCE,
+        "gridPos": {"w": width, "h": height}, "targets": targets,
+        "fieldConfig": {
+            "defaults": {"unit": unit, **options.pop("defaults", {})}, "overrides": [],
+        },
+        "options": options,
+    }  # fmt: skip
+
+
+def stat(title: str, query: str, unit: str, description: str = "", **more: Any) -> dict[str, Any]:
+    """One number an experiment."""
+    options = {"textMode": "value_and_name", "colorMode": "none", "graphMode": "none", **more}
+    return panel("stat", title, {"{{experiment}}": query}, unit, 4, 4, description, **options)
+
+
+def named(title: str, query: str, legend: str, description: str = "") -> dict[str, Any]:
+    """The names of the series that are 1."""
+    return panel(
+        "stat", title, {legend: query}, "none", 8, 4, description,
+        textMode="name", colorMode="none", graphMode="none",
+    )  # fmt: skip
+
+
+def graph(
+    title: str, queries: dict[str, str], unit: str, description: str = "", stack: bool = False
+) -> dict[str, Any]:
+    """Lines over time."""
+    custom: dict[str, Any] = {"fillOpacity": 30 if stack else 0, "lineWidth": 1}
+    if stack:
+        custom["stacking"] = {"mode": "normal"}
+    return panel(
+        "timeseries", title, queries, unit, 8, 8, description,
+        defaults={"custom": custom}, legend={"displayMode": "list", "placement": "bottom"},
+        tooltip={"mode": "multi"},
+    )  # fmt: skip
+
+
+def gossip() -> list[dict[str, Any]]:
+    """What several learners exchange, by the pod that says it. Those that are alone are left out,
+    which say NaN or nothing.
+    """
+    several = f"{by_experiment('max', 'seedbed_gossip_peers')} > 1"
+
+    def now(name: str, also: str = "pod", function: str = "max") -> str:
+        return by_experiment(function, f"seedbed_gossip_{name}", "", also)
+
+    def rate(name: str) -> str:
+        return (
+            f"sum by (experiment, pod) (rate({metric('seedbed_gossip_' + name)}[$__rate_interval]))"
+        )
+
+    panels = [
+        graph("Gossip: distance to peers", {
+            "{{experiment}} {{pod}} to {{peer}}": now("distance", "pod, peer"),
+            "{{experiment}} {{pod}} update": now("update_norm"),
+        }, "short", "2-norm between a learner's parameters and the newest ones of a peer; and of "
+           "what one update adds."),
+        graph("Gossip: mixes a second", {
+            "{{experiment}} {{pod}}": rate("mixes_total"),
+            "{{experiment}} {{pod}} superseded": rate("superseded_total"),
+        }, "short", "Superseded messages were replaced by a newer one of the same peer."),
+        graph("Gossip: staleness", {
+            "{{experiment}} {{pod}} of {{peer}}": now("staleness_iterations", "pod, peer"),
+        }, "short", "Local iterations since a message of a peer."),
+        graph("Gossip: learners alive", {
+            "{{experiment}}": now("peers_alive", "", "min"),
+            "{{experiment}} of": now("peers", ""),
+            "{{experiment}} bound void": now("bound_void", ""),
+        }, "short", "The graph closes around one that makes no progress, and takes it in again. "
+           "Bound void: those alive are not connected, so they drift apart."),
+        graph("Gossip: share of training", {
+            "{{experiment}} {{pod}}": rate("seconds_total"),
+            "{{experiment}} {{pod}} waiting": rate("wait_seconds_total"),
+        }, "percentunit", "Of the training thread's time, for peers; and in it, waiting for one."),
+        graph("Gossip: bytes a second", {
+            "{{experiment}} {{pod}} sent": rate("sent_bytes_total"),
+            "{{experiment}} {{pod}} received": rate("received_bytes_total"),
+        }, "Bps", "Parameters only."),
+    ]  # fmt: skip
+    for item in panels:
+        item["fieldConfig"]["defaults"]["noValue"] = "One learner"
+        for target in item["targets"]:
+            target["expr"] = f"({target['expr']}) and on (experiment) {several}"
+    return panels
+
+
+def replay_graph(
+    title: str, queries: dict[str, str], unit: str, description: str
+) -> dict[str, Any]:
+    """As `graph`; the learners without a replay, which say NaN or nothing, are left out."""
+    has_one = f"{by_experiment('max', 'seedbed_replay_shards')} > 0"
+    found = graph(
+        title,
+        {
+            legend: f"({query}) and on (experiment) {has_one}" if "shard_" not in query else query
+            for legend, query in queries.items()
+        },
+        unit,
+        description,
+    )
+    found["fieldConfig"]["defaults"]["noValue"] = "No replay"
+    return found
+
+
+def replay() -> list[dict[str, Any]]:
+    """The replay, as its learner sees it in any home, and each shard of a replay service."""
+
+    def each(name: str) -> str:
+        return by_experiment("max", f"seedbed_replay_shard_{name}", "", "pod")
+
+    def each_rate(*names: str) -> str:
+        parts = (f"rate({metric('seedbed_replay_shard_' + n)}[$__rate_interval])" for n in names)
+        return " + ".join(f"sum by (experiment, pod) ({part})" for part in parts)
+
+    def rate(name: str, also: str = "") -> str:
+        by = f"experiment{also and ', ' + also}"
+        return f"sum by ({by}) (rate({metric('seedbed_replay_' + name)}[$__rate_interval]))"
+
+    return [
+        replay_graph("Replay: sequences", {
+            "{{experiment}}": by_experiment("max", "seedbed_replay_sequences"),
+            "{{experiment}} can be drawn": by_experiment("max", "seedbed_replay_sampleable"),
+            "{{experiment}} capacity": by_experiment("max", "seedbed_replay_capacity"),
+        }, "short", "Of the shards that answer, or in the learner."),
+        replay_graph("Replay: bytes", {
+            "{{experiment}}": by_experiment("max", "seedbed_replay_bytes"),
+        }, "bytes", "That it takes when it is full."),
+        replay_graph("Replay: sequences a second", {
+            "{{experiment}} inserted": rate("inserted_sequences_total"),
+            "{{experiment}} drawn": rate("sampled_sequences_total"),
+        }, "short", "A sequence is drawn as often as learner.replay.ratio says."),
+        replay_graph("Replay: age of samples", {
+            "{{experiment}} p50": percentile(0.5, "seedbed_replay_sample_age_seconds"),
+            "{{experiment}} p99": percentile(0.99, "seedbed_replay_sample_age_seconds"),
+        }, "s", "From the insertion of a sequence to its being drawn."),
+        replay_graph("Replay: stale priorities a second", {
+            "{{experiment}}": rate("stale_priorities_total"),
+        }, "short", "For sequences that had been replaced, or whose shard was away."),
+        replay_graph("Replay: waiting for the ratio", {
+            "{{experiment}} {{side}}": rate("waiting_seconds_total", "side"),
+        }, "percentunit", "`insert`: the actors wait for training. `sample`: training waits for "
+           "them. The faster side always waits; the slower one is the bottleneck."),
+        replay_graph("Shards", {
+            "{{experiment}}": by_experiment("max", "seedbed_replay_shards"),
+            "{{experiment}} healthy": by_experiment("max", "seedbed_replay_healthy_shards"),
+        }, "short", "A dead shard is left out, and comes back."),
+        replay_graph("Shards: sequences", {"{{experiment}} {{pod}}": each("size")}, "short",
+                     "That each of them holds."),
+        replay_graph("Shards: inserts a second", {
+            "{{experiment}} {{pod}}": each_rate("inserts_total"),
+        }, "short", "Each gets its share of the environments."),
+        replay_graph("Shards: samples a second", {
+            "{{experiment}} {{pod}}": each_rate("samples_total"),
+        }, "short", "In proportion to their masses."),
+        replay_graph("Shards: blocks wait", {
+            "{{experiment}} {{pod}}": each_rate("insert_blocked_seconds_total"),
+        }, "percentunit", "Of the time, in which a block that has come waits for the shard: near 1 "
+           "the shard is the bottleneck."),
+        replay_graph("Shards: damaged and refused", {
+            "{{experiment}} {{pod}} damaged sequences": each("damaged_total"),
+            "{{experiment}} {{pod}} refused streams": each("refused_total"),
+        }, "short", "Since each began."),
+    ]  # fmt: skip
+
+
+def rows() -> dict[str, list[dict[str, Any]]]:
+    """Titles of rows, and their panels."""
+    fps = by_experiment("sum", "seedbed_env_fps", 'window="60s"')
+    rate = by_experiment("sum", "seedbed_cost_dollars_per_hour")
+    return {
+        "Now": [
+            stat("Frames a second", fps, "short", "Emulator frames, over the last minute."),
+            stat("Frames", by_experiment("sum", "seedbed_env_frames_total"), "short"),
+            stat("Mean return", by_experiment("max", "seedbed_mean_return"), "short",
+                 "Of the last 100 episodes."),
+            stat("Dollars an hour", rate, "currencyUSD"),
+            stat("Dollars", by_experiment("max", "seedbed_cost_dollars_total"), "currencyUSD"),
+            stat("Dollars a billion frames",
+                 by_experiment("max", "seedbed_cost_dollars_per_billion_frames"), "currencyUSD",
+                 "At the bill and the frames so far."),
+            named("Bottleneck", f"{metric('seedbed_bottleneck')} == 1",
+                  "{{experiment}}: {{part}}", "The part that sets the pace."),
+            named("Finished", f"{metric('seedbed_experiment_finished')}",
+                  "{{experiment}}: {{reason}}",
+                  "The stop condition that was met; empty while the experiment goes on."),
+            named("Prices", f"{metric('seedbed_cost_price_table')} == 1",
+                  "{{experiment}}: {{table}} of {{date}}", "The price table and its date."),
+        ],
+        "Learning": [
+            graph("Return", {"{{experiment}}": by_experiment("max", "seedbed_mean_return")},
+                  "short", "Mean of the last 100 episodes."),
+            graph("Return against frames: evaluation", {
+                "{{experiment}}": by_experiment("max", "seedbed_evaluation", 'statistic="mean"'),
+            }, "short", "Mean of the newest evaluation on the side."),
+            graph("Loss", {"{{experiment}}": by_experiment("max", "seedbed_loss")}, "short"),
+            graph("Training", {
+                "{{experiment}} {{name}}": by_experiment("max", "seedbed_training_scalar", "",
+                                                         "name"),
+            }, "short", "Entropy, explained variance, gradient norm and what else the agent says."),
+            graph("Policy lag", {
+                "{{experiment}} p50": percentile(0.5, "seedbed_policy_lag_updates"),
+                "{{experiment}} p99": percentile(0.99, "seedbed_policy_lag_updates"),
+            }, "short", "Updates between acting and training."),
+            graph("Episode length", {"{{experiment}}": mean("seedbed_episode_length")}, "short",
+                  "Steps."),
+        ],
+        "Speed": [
+            graph("Frames a second", {
+                "{{experiment}} {{window}}": by_experiment("sum", "seedbed_env_fps", "", "window"),
+            }, "short"),
+            graph("Updates a second", {
+                "{{experiment}}": by_experiment("sum", "seedbed_updates_per_second"),
+            }, "short"),
+            graph("Actors", {
+                "{{experiment}} environments": by_experiment("sum", "seedbed_environments"),
+                "{{experiment}} streams": by_experiment("sum", "seedbed_sessions"),
+                "{{experiment}} pods": by_experiment("sum", "seedbed_cost_pods",
+                                                     'component="actor"'),
+            }, "short"),
+            graph("Inference latency", {
+                "{{experiment}} p50": percentile(0.5, "seedbed_inference_latency_seconds"),
+                "{{experiment}} p95": percentile(0.95, "seedbed_inference_latency_seconds"),
+                "{{experiment}} p99": percentile(0.99, "seedbed_inference_latency_seconds"),
+            }, "s", "From a request's arrival at the learner until its actions are ready."),
+            graph("Inference batch", {"{{experiment}}": mean("seedbed_inference_batch_size")},
+                  "short", "Environments."),
+            graph("Queues", {
+                "{{experiment}} inference": by_experiment("sum", "seedbed_inference_queue_depth"),
+                "{{experiment}} unrolls": by_experiment("sum", "seedbed_unroll_queue_depth"),
+                "{{experiment}} unrolls, full": by_experiment("sum",
+                                                              "seedbed_unroll_queue_capacity"),
+            }, "short", "Requests that wait for inference; columns that wait for training."),
+            graph("Busy", {
+                "{{experiment}} {{thread}}": by_experiment("max", "seedbed_busy_fraction", "",
+                                                           "thread"),
+                "{{experiment}} environments": by_experiment(
+                    "max", "seedbed_actor_stepping_fraction"),
+            }, "percentunit", "What each thread of the learner, and the actors, do of their time."),
+            graph("Blocked", {
+                "{{experiment}} {{thread}}": by_experiment("max", "seedbed_blocked_fraction", "",
+                                                           "thread"),
+            }, "percentunit", "A thread that cannot go on because of its neighbour."),
+            graph("Training step", {"{{experiment}}": mean("seedbed_train_step_seconds")}, "s"),
+        ],
+        "Gossip": gossip(),
+        "Replay": replay(),
+        "Money": [
+            graph("Dollars an hour", {
+                "{{experiment}} {{component}} {{tier}}": by_experiment(
+                    "sum", "seedbed_cost_dollars_per_hour", "", "component, tier"),
+            }, "currencyUSD", "What the pods ask for, at the table's prices.", stack=True),
+            graph("Dollars and budget", {
+                "{{experiment}}": by_experiment("max", "seedbed_cost_dollars_total"),
+                "{{experiment}} budget": by_experiment("max", "seedbed_cost_budget_dollars")
+                + " > 0 or " + by_experiment("max", "seedbed_cost_dollars_total"),
+            }, "currencyUSD"),
+            graph("Frames a dollar", {
+                "{{experiment}}": f"{fps} * 3600 / ({rate} > 0)",
+            }, "short", "At the present speed and price."),
+            graph("Dollars a billion frames", {
+                "{{experiment}} now": f"1e9 * {rate} / 3600 / ({fps} > 0)",
+                "{{experiment}} so far": by_experiment(
+                    "max", "seedbed_cost_dollars_per_billion_frames"),
+            }, "currencyUSD"),
+        ],
+        "Health": [
+            graph("Age of the newest checkpoint", {
+                "{{experiment}}": by_experiment("max", "seedbed_checkpoint_age_seconds"),
+                "{{experiment}} interval": by_experiment("max",
+                                                         "seedbed_checkpoint_interval_seconds"),
+            }, "s"),
+            graph("Restarts", {
+                "{{experiment}} {{component}}": by_experiment("max", "seedbed_cost_pod_restarts",
+                                                              "", "component"),
+            }, "short", "Of the containers that are there."),
+            graph("Errors", {
+                "{{experiment}} streams": by_experiment("sum", "seedbed_stream_errors_total"),
+                "{{experiment}} checkpoints": by_experiment("sum",
+                                                            "seedbed_checkpoint_failures_total"),
+                "{{experiment}} environments": by_experiment(
+                    "sum", "seedbed_actor_environment_failures_total"),
+                "{{experiment}} meter": by_experiment("sum", "seedbed_cost_errors_total"),
+            }, "short", "Since each process began."),
+            graph("Discarded frames", {
+                "{{experiment}}": by_experiment("sum", "seedbed_discarded_frames_total"),
+            }, "short", "Never trained on: queued or half rolled at a restart."),
+        ],
+    }  # fmt: skip
+
+
+def variables() -> list[dict[str, Any]]:
+    """Data source, namespace, experiment."""
+
+    def labels(name: str, query: str) -> dict[str, Any]:
+        return {
+            "name": name, "type": "query", "datasource": SOURCE, "query": query, "refresh": 2,
+            "includeAll": True, "multi": True, "allValue": ".+", "sort": 1,
+            "current": {"text": "All", "value": "$__all"},
+        }  # fmt: skip
+
+    return [
+        {"name": "datasource", "type": "datasource", "query": "prometheus"},
+        labels("namespace", "label_values(seedbed_env_frames_total, namespace)"),
+        labels(
+            "experiment",
+            'label_values(seedbed_env_frames_total{namespace=~"$namespace"}, experiment)',
+        ),
+    ]
+
+
+def dashboard() -> dict[str, Any]:
+    """The whole, laid out from left to right."""
+    panels: list[dict[str, Any]] = []
+    y = 0
+    for title, items in rows().items():
+        panels.append({"type": "row", "title": title, "gridPos": {"x": 0, "y": y, "w": 24, "h": 1}})
+        x, y, height = 0, y + 1, 0
+        for item in items:
+            place = item["gridPos"]
+            if x + place["w"] > WIDTH:
+                x, y, height = 0, y + height, 0
+            place["x"], place["y"] = x, y
+            x, height = x + place["w"], max(height, place["h"])
+            panels.append(item)
+        y += height
+    for number, item in enumerate(panels, 1):
+        item["id"] = number
+    return {
+        "uid": "seedbed", "title": "Seedbed", "tags": ["seedbed"], "schemaVersion": 41,
+        "editable": False, "refresh": "10s", "time": {"from": "now-30m", "to": "now"},
+        "templating": {"list": variables()}, "panels": panels,
+    }  # fmt: skip
+
+
+def main() -> int:
+    """Write, or check."""
+    text = json.dumps(dashboard(), indent=1) + "\n"
+    if "--check" not in sys.argv[1:]:
+        FILE.write_text(text)
+        return 0
+    if FILE.exists() and FILE.read_text() == text:
+        return 0
+    print(f"{FILE.name} is not what dashboard.py says: run 'make docs'", file=sys.stderr)
+    return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

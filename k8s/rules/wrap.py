@@ -1,0 +1,52 @@
+"""Wrap `seedbed.yaml` for prometheus-operator and Google Managed Prometheus.
+
+`python k8s/rules/wrap.py` writes both files; with `--check` it fails where one is not what
+`seedbed.yaml` says.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import yaml
+
+HERE = Path(__file__).parent
+KINDS = {
+    "prometheus-rule.yaml": ("monitoring.coreos.com/v1", "PrometheusRule"),
+    "gmp-rules.yaml": ("monitoring.googleapis.com/v1", "ClusterRules"),
+}
+HEAD = (
+    "# Generated from seedbed.yaml by wrap.py. kube-prometheus-stack wants its release's label.\n"
+)
+
+
+def wrapped(api_version: str, kind: str) -> str:
+    """The rules as an object of Kubernetes."""
+    rules = yaml.safe_load((HERE / "seedbed.yaml").read_text())
+    labels = {"app.kubernetes.io/name": "seedbed", "app.kubernetes.io/part-of": "seedbed"}
+    thing = {
+        "apiVersion": api_version,
+        "kind": kind,
+        "metadata": {"name": "seedbed", "labels": labels},
+        "spec": rules,
+    }
+    return HEAD + yaml.safe_dump(thing, sort_keys=False, width=200)
+
+
+def main() -> int:
+    """Write, or check."""
+    wrong = []
+    for name, of in KINDS.items():
+        path, text = HERE / name, wrapped(*of)
+        if "--check" not in sys.argv[1:]:
+            path.write_text(text)
+        elif not path.exists() or path.read_text() != text:
+            wrong.append(name)
+    for name in wrong:
+        print(f"{name} is not what seedbed.yaml says: run 'make docs'", file=sys.stderr)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""The few calls to the Kubernetes API that the meter makes, each with a deadline."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from kubernetes import client, config
+from kubernetes.client.exceptions import ApiException
+
+from services.common.exit_codes import ExitCode, SeedbedError
+
+log = logging.getLogger("seedbed.cost")
+
+TIMEOUT_S = 10.0
+
+
+class Cluster:
+    """The API server, as the service account of this pod (or the KUBECONFIG of a person).
+
+    Args:
+        replay: whether the release has replay shards.
+
+    Raises:
+        SeedbedError: CONFIG, when there is neither.
+    """
+
+    def __init__(self, release: str, namespace: str, read_nodes: bool, replay: bool) -> None:
+        try:
+            config.load_incluster_config()
+        except config.ConfigException:
+            try:
+                config.load_kube_config()
+            except config.ConfigException as error:
+                raise SeedbedError(
+                    ExitCode.CONFIG, f"neither a pod's service account nor a KUBECONFIG: {error}"
+                ) from error
+        self._core, self._apps = client.CoreV1Api(), client.AppsV1Api()
+        self._release, self._namespace, self._replay = release, namespace, replay
+        self.nodes_readable = read_nodes
+        self._nodes: dict[str, Any] = {}
+
+    def pods(self) -> list[Any]:
+        """The release's `V1Pod`s."""
+        selector = f"app.kubernetes.io/name=seedbed,app.kubernetes.io/instance={self._release}"
+        pods: list[Any] = self._core.list_namespaced_pod(
+            self._namespace, label_selector=selector, _request_timeout=TIMEOUT_S
+        ).items
+        return pods
+
+    def node(self, name: str) -> Any | None:
+        """A `V1Node`, read once; None where nodes may not be read, which is said once."""
+        if name in self._nodes:
+            return self._nodes[name]
+        if not self.nodes_readable:
+            return None
+        try:
+            self._nodes[name] = self._core.read_node(name, _request_timeout=TIMEOUT_S)
+        except ApiException as error:
+            if error.status in (401, 403):
+                log.warning(
+                    "nodes may not be read (%s): what pods ask for and the default tier and family "
+                    "decide; cost.readNodes gives the right", error.reason,
+                )  # fmt: skip
+                self.nodes_readable = False
+                return None
+            if error.status != 404:  # it has gone meanwhile
+                raise
+            return None
+        return self._nodes[name]
+
+    def state(self) -> dict[str, str]:
+        """The data of the release's state."""
+        found = self._core.read_namespaced_config_map(
+            f"{self._release}-state", self._namespace, _request_timeout=TIMEOUT_S
+        )
+        return dict(found.data or {})
+
+    def keep(self, state: dict[str, str | None]) -> None:
+        """Change keys of the release's state; None removes one."""
+        self._core.patch_namespaced_config_map(
+            f"{self._release}-state",
+            self._namespace,
+            {"data": state},
+            _request_timeout=TIMEOUT_S,
+        )
+
+    def actors_to_zero(self) -> None:
+        """Scale the actors' Deployment."""
+        self._apps.patch_namespaced_deployment_scale(
+            f"{self._release}-actor",
+            self._namespace,
+            {"spec": {"replicas": 0}},
+            _request_timeout=TIMEOUT_S,
+        )
+
+    def replay_to_zero(self) -> None:
+        """Scale the shards' StatefulSet, where there is one."""
+        if self._replay:
+            self._stateful_set_to_zero("replay")
+
+    def learner_to_zero(self) -> None:
+        """Scale the learner's StatefulSet."""
+        self._stateful_set_to_zero("learner")
+
+    def _stateful_set_to_zero(self, component: str) -> None:
+        self._apps.patch_namespaced_stateful_set_scale(
+            f"{self._release}-{component}",
+            self._namespace,
+            {"spec": {"replicas": 0}},
+            _request_timeout=TIMEOUT_S,
+        )

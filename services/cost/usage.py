@@ -1,0 +1,84 @@
+"""What a pod has asked for, and where it runs: read from the Kubernetes API's objects."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from kubernetes.utils import parse_quantity
+
+COMPONENT = "app.kubernetes.io/component"
+GPU, TPU = "nvidia.com/gpu", "google.com/tpu"
+# On a node, and in a pod's nodeSelector.
+SPOT_LABELS = {
+    "cloud.google.com/gke-spot": "true",
+    "cloud.google.com/gke-preemptible": "true",
+    "karpenter.sh/capacity-type": "spot",
+    "eks.amazonaws.com/capacityType": "SPOT",
+}
+ACCELERATOR_LABELS = ("cloud.google.com/gke-accelerator", "cloud.google.com/gke-tpu-accelerator")
+FAMILY_LABEL, TYPE_LABEL = "cloud.google.com/machine-family", "node.kubernetes.io/instance-type"
+
+
+@dataclass(frozen=True)
+class Usage:
+    """The requests of one pod."""
+
+    component: str  # learner, actor, replay, cost
+    cpus: float
+    memory_gib: float
+    accelerators: float = 0.0
+    is_tpu: bool = False
+    accelerator: str = ""  # its name, "" where neither node nor pod says
+    family: str = ""  # of the machine, likewise
+    spot: bool | None = None  # None: unknown
+
+
+def occupies(pod: Any) -> bool:
+    """Whether a pod (a `V1Pod`) is on a node: from being bound until its containers have ended."""
+    return bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
+
+
+def usage_of(pod: Any, node: Any | None) -> Usage:
+    """A pod's requests; `node` is its `V1Node` where nodes may be read.
+
+    An init container runs before the others, so a pod occupies the larger of the two.
+    """
+    asked = dict.fromkeys(("cpu", "memory", GPU, TPU), 0.0)
+    for container in pod.spec.containers:
+        for name, amount in _requests(container).items():
+            asked[name] += amount
+    for container in pod.spec.init_containers or []:
+        for name, amount in _requests(container).items():
+            asked[name] = max(asked[name], amount)
+    selector = pod.spec.node_selector or {}
+    labels = (node.metadata.labels or {}) if node is not None else {}
+    where = selector | labels
+    accelerator = next((where[name] for name in ACCELERATOR_LABELS if name in where), "")
+    family = where.get(FAMILY_LABEL) or where.get(TYPE_LABEL, "").partition("-")[0]
+    spot: bool | None = any(where.get(name) == value for name, value in SPOT_LABELS.items())
+    if node is None and not spot:
+        spot = None
+    return Usage(
+        component=(pod.metadata.labels or {}).get(COMPONENT, "other"),
+        cpus=asked["cpu"],
+        memory_gib=asked["memory"] / 2**30,
+        accelerators=asked[TPU] or asked[GPU],
+        is_tpu=asked[TPU] > 0,
+        accelerator=accelerator,
+        family=family,
+        spot=spot,
+    )
+
+
+def _requests(container: Any) -> dict[str, float]:
+    """Requests of a container; where there are none a limit counts, as for Kubernetes."""
+    resources = container.resources
+    limits = (resources.limits or {}) if resources else {}
+    requests = (resources.requests or {}) if resources else {}
+    merged = limits | requests
+    return {
+        name: float(parse_quantity(merged[name]))
+        for name in ("cpu", "memory", GPU, TPU)
+        if name in merged
+    }

@@ -1,0 +1,1 @@
+"""Learners that exchange parameters or gradients with each other."""

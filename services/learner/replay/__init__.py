@@ -1,0 +1,1 @@
+"""Where the learner keeps its experience, and how training draws from it."""

@@ -1,0 +1,41 @@
+"""The server that actors connect to."""
+
+from __future__ import annotations
+
+import asyncio
+
+import grpc.aio
+
+from services.common.lifecycle import Threads
+from services.common.serving import ServerThread
+from services.common.tls import Tls
+from services.learner.sessions.servicer import InferenceServicer
+from services.wire import inference_pb2_grpc as wire_grpc
+
+
+class WireServer(ServerThread):
+    """Serves a servicer until `close`; see `ServerThread`."""
+
+    def __init__(
+        self, servicer: InferenceServicer, listen: str, threads: Threads, tls: Tls | None = None
+    ) -> None:
+        super().__init__(listen, threads, tls)
+        self._servicer = servicer
+        self._housekeeping: asyncio.Task[None] | None = None
+
+    def end_streams(self, reason: str, over: bool) -> None:
+        """End every stream, now and later: the experiment is `over`, or only this learner is."""
+        if self._loop is not None:
+            self._loop.call_soon_threadsafe(self._servicer.finish, reason, over)
+
+    def _add(self, server: grpc.aio.Server) -> None:
+        wire_grpc.add_InferenceServicer_to_server(self._servicer, server)
+
+    async def _begin(self) -> None:
+        self._housekeeping = asyncio.create_task(self._servicer.housekeeping())
+        self._housekeeping.add_done_callback(self._housekeeping_ended)
+
+    def _housekeeping_ended(self, task: asyncio.Task[None]) -> None:
+        # Until the loop's end: late answers are announced while streams are being ended, too.
+        if not task.cancelled() and task.exception() is not None:
+            self._threads.fail("wire", task.exception() or RuntimeError())

@@ -1,0 +1,1 @@
+"""Several learners on this machine, seen as one run."""

@@ -1,0 +1,25 @@
+"""The server that learners connect to."""
+
+from __future__ import annotations
+
+import grpc.aio
+
+from services.common.lifecycle import Threads
+from services.common.serving import ServerThread
+from services.common.tls import Tls
+from services.replay.servicer import ReplayServicer
+from services.replay.shard import Shard
+
+
+class ReplayServer(ServerThread):
+    """Serves a shard until `close`, which stores what is under way; see `ServerThread`."""
+
+    def __init__(self, shard: Shard, listen: str, threads: Threads, tls: Tls | None = None) -> None:
+        super().__init__(listen, threads, tls)
+        self._servicer = ReplayServicer(shard)
+
+    def _add(self, server: grpc.aio.Server) -> None:
+        server.add_generic_rpc_handlers((self._servicer.handler(),))
+
+    async def _finish(self) -> None:
+        self._servicer.finish()

@@ -1,0 +1,214 @@
+"""One shard: the buffer, and the one thread that works on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.common.metrics import Histogram, TableCollector, Value, registry_of
+from services.replay.buffer import SequenceBuffer, buffer_bytes
+from services.replay.files import FileBuffer, describe, files_bytes, open_buffer, words
+from services.replay.incarnations import Incarnations
+from services.replay.messages import block_of, sample_reply
+from services.replay.metrics import AGE_BOUNDS_S, METRICS
+from services.replay.sequence import SequenceSpec
+from services.replay.sizes import check_memory, estimate
+from services.wire import replay_pb2 as wire
+
+log = logging.getLogger("seedbed.replay")
+
+_T = TypeVar("_T")
+
+
+class SpecRefused(Exception):
+    """A learner wants what this shard does not hold. The message has both sides."""
+
+
+class Shard:
+    """A buffer whose spec comes with its files, or with its first learner.
+
+    Methods that are not async run in the shard's thread, through `call`.
+
+    Args:
+        directory: where its files are; None keeps it in memory, to be lost with the process.
+        memory: bytes that may be used; None: what the machine gives.
+    """
+
+    def __init__(
+        self, capacity: int, exponent: float, directory: Path | None, memory: int | None = None
+    ) -> None:
+        self.capacity, self.exponent = capacity, exponent
+        self._directory, self._memory = directory, memory
+        self._thread = ThreadPoolExecutor(1, "buffer")
+        self._buffer: SequenceBuffer | None = None
+        self._incarnations = Incarnations((), 0)
+        self._bytes = 0
+        self.serving = True
+        self.learners = 0
+        self.refused = 0
+        self._sampled = 0
+        self._blocked_s = 0.0
+        self._age = Histogram(AGE_BOUNDS_S)
+        self.registry = registry_of(TableCollector(METRICS, self._read))
+
+    async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Run a method in the shard's thread."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+
+    def open(self) -> None:
+        """Take over the files, where there are some.
+
+        Raises:
+            SeedbedError: they cannot be used, or do not fit.
+        """
+        found = None if self._directory is None else describe(self._directory)
+        if found is not None and found.complete:
+            self._make(found.spec)
+
+    def greet(self, spec: SequenceSpec, exponent: float) -> None:
+        """A learner comes. The first one says what the shard holds.
+
+        Raises:
+            SpecRefused: the shard holds something else.
+            SeedbedError: what the first one wants does not fit.
+        """
+        if exponent != self.exponent:
+            raise SpecRefused(
+                f"this shard has priority exponent {self.exponent:g}, and the learner wants "
+                f"{exponent:g}"
+            )
+        if self._buffer is None:
+            self._make(spec)
+        elif self._buffer.spec != spec:
+            raise SpecRefused(
+                f"this shard holds {words(self._buffer.spec)}, and the learner wants "
+                f"{words(spec)}: two learners with different specs need shards of their own, and a "
+                "shard that is to hold something else another directory"
+            )
+
+    def _make(self, spec: SequenceSpec) -> None:
+        check_memory(spec, self.capacity, self._directory, self._memory)
+        log.info("this shard holds %s", estimate(spec, self.capacity, self._directory))
+        if self._directory is None:
+            self._buffer = SequenceBuffer(spec, self.capacity, self.exponent)
+            self._bytes = buffer_bytes(spec, self.capacity)
+        else:
+            files = open_buffer(self._directory, spec, self.capacity, self.exponent)
+            self._buffer, self._incarnations = files, files.incarnations
+            self._bytes = files_bytes(spec, self.capacity)
+
+    @property
+    def buffer(self) -> SequenceBuffer:
+        """The buffer of a shard that has greeted somebody."""
+        assert self._buffer is not None, "nobody was greeted"
+        return self._buffer
+
+    def insert(self, message: wire.InsertRequest, payload: memoryview, came: float) -> bytes:
+        """Store a block. Returns the answer.
+
+        Raises:
+            ValueError: it does not fit; nothing has changed.
+        """
+        self._blocked_s += time.perf_counter() - came
+        self.buffer.add(block_of(self.buffer.spec, message, payload))
+        reply = wire.InsertReply(
+            sequence=message.sequence, sampleable=self.buffer.sampleable, mass=self.buffer.mass
+        )
+        return bytes(reply.SerializeToString())
+
+    def sample(self, request: int, first: int, uniform: NDArray[np.float64]) -> tuple[bytes, int]:
+        """Draw as many sequences as one message takes. Returns the message, and how many."""
+        buffer = self.buffer
+        reply = wire.SampleReply(
+            request=request, first=first, mass=buffer.mass, sampleable=buffer.sampleable
+        )
+        if not reply.mass > 0:
+            return bytes(reply.SerializeToString()), 0
+        items = buffer.draw(uniform)
+        if isinstance(buffer, FileBuffer):
+            buffer.prefault(items)
+        fields = {**buffer.fields(items), "weight": buffer.weights(items)}
+        reply.sequences = len(items)
+        self._sampled += len(items)
+        self._age.observe_many(fields["age"])
+        pieces = buffer.frame_pieces(items)
+        return sample_reply(buffer.spec, reply, fields, pieces), len(items)
+
+    def prioritize(self, message: wire.PrioritizeRequest) -> bytes:
+        """Set priorities. Returns the answer.
+
+        Raises:
+            ValueError: one cannot be; nothing has changed.
+        """
+        if len(message.key) % 8 or len(message.priority) % 4:
+            raise ValueError("keys of 8 bytes and priorities of 4 are expected")
+        keys = np.frombuffer(message.key, np.int64)
+        priority = np.frombuffer(message.priority, np.float32)
+        limit = self._incarnations.limit(message.incarnation)
+        if limit is not None:  # of an earlier life: this key may be another sequence's now
+            keys = np.where(keys < limit, keys, -1)
+        stale = self.buffer.update_priorities(keys, priority)
+        reply = wire.PrioritizeReply(sequence=message.sequence, stale=stale, mass=self.buffer.mass)
+        return bytes(reply.SerializeToString())
+
+    def state(self) -> wire.ShardState:
+        """How it is."""
+        state = wire.ShardState(
+            incarnation=self._incarnations.now,
+            capacity=self.capacity,
+            bytes=self._bytes,
+            sampled=self._sampled,
+            serving=self.serving,
+        )
+        buffer = self._buffer
+        if buffer is not None:
+            state.size, state.sampleable = buffer.ring.size, buffer.sampleable
+            state.mass, state.inserted = buffer.mass, buffer.inserted
+            state.stale_updates = buffer.stale_updates
+            state.damaged = buffer.damaged if isinstance(buffer, FileBuffer) else 0
+        return state
+
+    def status(self) -> dict[str, Any]:
+        """For people and scripts. Any thread."""
+        state = self.state()
+        names = [field.name for field in state.DESCRIPTOR.fields]
+        return {
+            **{name: getattr(state, name) for name in names},
+            "incarnation": f"{state.incarnation:x}",
+            "exponent": self.exponent,
+            "learners": self.learners,
+            "spec": None if self._buffer is None else self._buffer.spec.to_json(),
+        }
+
+    def close(self) -> None:
+        """Finish what is under way, and have everything on the disk."""
+        self._thread.shutdown(wait=True, cancel_futures=True)
+        if isinstance(self._buffer, FileBuffer):
+            self._buffer.close()
+
+    def _read(self) -> dict[str, Value]:
+        state = self.state()
+        prefix = "seedbed_replay_shard_"
+        return {
+            f"{prefix}capacity": state.capacity,
+            f"{prefix}size": state.size,
+            f"{prefix}sampleable": state.sampleable,
+            f"{prefix}mass": state.mass,
+            f"{prefix}bytes": state.bytes,
+            f"{prefix}inserts_total": state.inserted,
+            f"{prefix}samples_total": state.sampled,
+            f"{prefix}sample_age_seconds": self._age,
+            f"{prefix}stale_updates_total": state.stale_updates,
+            f"{prefix}damaged_total": state.damaged,
+            f"{prefix}insert_blocked_seconds_total": self._blocked_s,
+            f"{prefix}learners": self.learners,
+            f"{prefix}refused_total": self.refused,
+        }

@@ -1,0 +1,86 @@
+"""A sum tree: draw items in proportion to their weights, and change weights, many at a time.
+
+Schaul et al. 2016, "Prioritized Experience Replay", appendix B.2.1. A complete binary tree in one
+array: the root at 1, the children of i at 2i and 2i + 1, the leaves at the end. Sums are float64
+and are always added anew from both children, so that a billion updates leave no drift behind.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+
+class SumTree:
+    """Weights of items 0 .. capacity-1, all 0 at first. Not thread-safe."""
+
+    def __init__(self, capacity: int) -> None:
+        """Make room for `capacity` items.
+
+        Raises:
+            ValueError: `capacity` is below 1.
+        """
+        if capacity < 1:
+            raise ValueError(f"capacity {capacity} must be at least 1")
+        self.capacity = capacity
+        self._depth = (capacity - 1).bit_length()
+        self._leaves = 1 << self._depth
+        self._sums: NDArray[np.float64] = np.zeros(2 * self._leaves, np.float64)
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights."""
+        return float(self._sums[1])
+
+    def weights(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
+        """The weights [N] float64 of items [N]."""
+        return self._sums[self._leaves + self._checked(items)]
+
+    def set(self, items: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
+        """Give items [N] the weights [N]. Of an item that is named twice the last weight counts.
+
+        Raises:
+            ValueError: a weight is negative, NaN or infinite; nothing has changed then.
+            IndexError: there is no such item; likewise.
+        """
+        items, weights = self._checked(items), np.asarray(weights, np.float64)
+        wrong = ~(np.isfinite(weights) & (weights >= 0))
+        if wrong.any():
+            place = int(np.flatnonzero(wrong)[0])
+            raise ValueError(
+                f"weight {weights[place]} of item {items[place]} must be finite and not negative"
+            )
+        if not items.size:
+            return
+        self._sums[self._leaves + items] = weights
+        nodes = np.unique(self._leaves + items)
+        for _ in range(self._depth):
+            nodes = np.unique(nodes >> 1)
+            self._sums[nodes] = self._sums[2 * nodes] + self._sums[2 * nodes + 1]
+
+    def draw(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
+        """Items [N], each with probability weight / total, for numbers [N] uniform in [0, 1).
+
+        Raises:
+            ValueError: all weights are 0.
+        """
+        if not self._sums[1] > 0:
+            raise ValueError("nothing can be drawn: the sum of all weights is 0")
+        mass = np.asarray(uniform, np.float64) * self._sums[1]
+        nodes = np.ones(mass.shape, np.int64)
+        for _ in range(self._depth):
+            left = self._sums[2 * nodes]
+            # Rounding may leave a mass at the very end: an empty subtree is never entered.
+            right = (mass >= left) & (self._sums[2 * nodes + 1] > 0)
+            mass = np.where(right, mass - left, mass)
+            nodes = 2 * nodes + right
+        return nodes - self._leaves
+
+    def _checked(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
+        items = np.asarray(items, np.int64)
+        if items.size and not (items.min() >= 0 and items.max() < self.capacity):
+            raise IndexError(
+                f"items {items.min()} to {items.max()} of a tree with items 0 to "
+                f"{self.capacity - 1}"
+            )
+        return items

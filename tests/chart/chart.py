@@ -1,0 +1,90 @@
+"""Rendering the chart with a real Helm."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from copy import deepcopy
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm" / "seedbed"
+CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
+
+
+def helm() -> str:
+    """The machine's own, or the one that `make setup` installs."""
+    found = os.environ.get("HELM") or shutil.which("helm")
+    ours = ROOT / ".venv" / "kube" / "helm"
+    assert found or ours.exists(), "no helm: run scripts/kube_tools.sh"
+    return found or str(ours)
+
+
+def run(*arguments: str, values: dict[str, Any] | None = None) -> subprocess.CompletedProcess[str]:
+    """A helm command, with values on standard input."""
+    more = ["-f", "-"] if values is not None else []
+    return subprocess.run(
+        [helm(), *arguments, *more],
+        input=json.dumps(values or {}),
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+class Rendered:
+    """The objects of a release."""
+
+    def __init__(self, text: str) -> None:
+        self.all: list[dict[str, Any]] = [x for x in yaml.safe_load_all(text) if x]
+
+    def of(self, kind: str) -> list[dict[str, Any]]:
+        return [item for item in self.all if item["kind"] == kind]
+
+    def one(self, kind: str, name: str) -> dict[str, Any]:
+        (found,) = (x for x in self.of(kind) if x["metadata"]["name"] == name)
+        return found
+
+    def pods(self) -> dict[str, dict[str, Any]]:
+        """Templates by their owner, with metadata and spec; the test's pod too."""
+        found = {
+            item["metadata"]["name"]: item["spec"]["template"]
+            for kind in ("StatefulSet", "Deployment")
+            for item in self.of(kind)
+        }
+        return found | {item["metadata"]["name"]: item for item in self.of("Pod")}
+
+
+def render(values: dict[str, Any] | None = None, release: str = "pong") -> Rendered:
+    """As `helm template`, with `values` over the defaults."""
+    return _render(json.dumps(values or {}), release)
+
+
+@cache
+def _render(values: str, release: str) -> Rendered:
+    answer = run("template", release, str(CHART), "--namespace", "rl", values=json.loads(values))
+    assert answer.returncode == 0, answer.stderr
+    return Rendered(answer.stdout)
+
+
+def refused(values: dict[str, Any], release: str = "pong") -> str:
+    """What Helm says of values that do not fit."""
+    answer = run("template", release, str(CHART), values=values)
+    assert answer.returncode != 0, "it was rendered"
+    return answer.stderr
+
+
+def merged(base: dict[str, Any], more: dict[str, Any]) -> dict[str, Any]:
+    """`more` over `base`, section by section."""
+    out = deepcopy(base)
+    for key, value in more.items():
+        old = out.get(key)
+        both = isinstance(old, dict) and isinstance(value, dict)
+        out[key] = merged(old, value) if both else value  # type: ignore[arg-type]
+    return out

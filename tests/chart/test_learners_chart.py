@@ -1,0 +1,194 @@
+"""Several learners in the chart: ranks, peers, who reaches whom, what is refused."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import pytest
+import yaml
+
+from services.cli.actor import add_parser as add_actor
+from services.cli.cost import add_parser as add_cost
+from services.common.config import parse_experiment
+from tests.chart.chart import CHART, Rendered, merged, refused, render
+
+THREE: dict[str, Any] = {"learner": {"replicas": 3}}
+
+
+def values_of(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((CHART / "ci" / f"{name}-values.yaml").read_text())
+    return found
+
+
+def learner_of(rendered: Rendered) -> dict[str, Any]:
+    (container,) = rendered.pods()["pong-learner"]["spec"]["containers"]
+    return dict(container)
+
+
+def names(port: int, count: int = 3) -> list[str]:
+    return [f"pong-learner-{rank}.pong-learner.rl.svc:{port}" for rank in range(count)]
+
+
+def test_what_learners_know_of_each_other() -> None:
+    values = merged(THREE, {"experiment": {"learners": {"graphs": ["complete"]}}})
+    text = render(values).one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
+    learners = parse_experiment(text).learners
+    assert (learners.count, learners.topology) == (3, "gossip")
+    assert learners.addresses == names(8490)
+    assert learners.graphs == ["complete"], "what the experiment says stays"
+    both = merged(THREE, {"learner": {"topology": "allreduce"}})
+    text = render(both).one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
+    assert parse_experiment(text).learners.topology == "allreduce"
+    alone = render().one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
+    assert "learners" not in alone
+
+
+def test_ranks_volumes_and_names() -> None:
+    rendered = render(THREE)
+    spec = rendered.one("StatefulSet", "pong-learner")["spec"]
+    assert spec["replicas"] == 3
+    assert spec["podManagementPolicy"] == "Parallel"
+    assert spec["volumeClaimTemplates"][0]["metadata"]["name"] == "runs"
+    container = learner_of(rendered)
+    assert "--rank=$(SEEDBED_RANK)" in container["args"]
+    assert "--run-dir=/runs/pong" in container["args"], "each has a volume of its own"
+    (rank,) = (item for item in container["env"] if item["name"] == "SEEDBED_RANK")
+    assert rank["valueFrom"]["fieldRef"]["fieldPath"] == (
+        "metadata.labels['apps.kubernetes.io/pod-index']"
+    )
+    assert {"name": "peers", "containerPort": 8490} in container["ports"]
+    # Pods have names in this Service only: it is the StatefulSet's own.
+    service = rendered.one("Service", spec["serviceName"])["spec"]
+    assert service["clusterIP"] == "None"
+    assert service["publishNotReadyAddresses"] is True
+    assert {port["port"] for port in service["ports"]} == {8470, 8490, 9090}
+    assert rendered.one("PodDisruptionBudget", "pong-learner")["spec"]["maxUnavailable"] == 1
+
+
+def test_learners_that_share_a_bucket_have_folders_of_their_own() -> None:
+    arguments = learner_of(render(values_of("allreduce")))["args"]
+    assert "--run-dir=/runs/pong/learner-$(SEEDBED_RANK)" in arguments
+    bucket = {"learner": {"storage": {"checkpoints": "gs://b/p"}, "run": "two", "initFrom": "one"}}
+    arguments = learner_of(render(merged(THREE, bucket)))["args"]
+    assert "--set=learner.checkpoint.directory=gs://b/p/learner-$(SEEDBED_RANK)" in arguments
+    assert {"--run-dir=/runs/two", "--init-from=/runs/one"} <= set(arguments)
+    shared = merged(values_of("allreduce"), {"learner": {"initFrom": "one"}})
+    assert "--init-from=/runs/one/learner-$(SEEDBED_RANK)" in learner_of(render(shared))["args"]
+
+
+def test_everybody_knows_all_learners() -> None:
+    rendered = render(THREE)
+    parser = argparse.ArgumentParser()
+    commands = parser.add_subparsers()
+    add_actor(commands)
+    add_cost(commands)
+    (actor,) = rendered.pods()["pong-actor"]["spec"]["containers"]
+    assert parser.parse_args(["actor", *actor["args"]]).learner == ",".join(names(8470))
+    (cost,) = rendered.pods()["pong-cost"]["spec"]["containers"]
+    assert parser.parse_args(["cost", *cost["args"]]).learner == [
+        f"http://pong-learner-{rank}.pong-learner:9090/status" for rank in range(3)
+    ]
+    test = rendered.pods()["pong-test"]["spec"]["containers"]
+    assert [f"--learner={name}" for name in names(8470)] == [c["args"][1] for c in test]
+    assert len({c["name"] for c in test}) == 3
+    (scaler,) = render(values_of("allreduce")).of("ScaledObject")
+    query = scaler["spec"]["triggers"][0]["metadata"]["query"]
+    assert query.count('pod=~"pong-learner-.*"') == 2
+
+
+def test_only_learners_of_the_release_reach_their_peers_port() -> None:
+    policy = render(THREE).one("NetworkPolicy", "pong-learner")["spec"]
+    for direction, side in (("ingress", "from"), ("egress", "to")):
+        (rule,) = (
+            rule
+            for rule in policy[direction]
+            if {"protocol": "TCP", "port": "peers"} in rule["ports"]
+        )
+        (peer,) = rule[side]
+        labels = peer["podSelector"]["matchLabels"]
+        assert labels["app.kubernetes.io/component"] == "learner"
+        assert labels["app.kubernetes.io/instance"] == "pong"
+        assert len(rule["ports"]) == 1
+
+
+def test_their_certificate_is_for_all_of_their_names() -> None:
+    rendered = render(values_of("gossip"))
+    text = rendered.one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
+    certificate = rendered.one("Certificate", "pong-learner")["spec"]
+    assert set(certificate["usages"]) == {"server auth", "client auth"}
+    addresses = parse_experiment(text).learners.addresses
+    assert len(addresses) == 4
+    for address in addresses:
+        host = address.partition(":")[0]
+        assert f"*.{host.partition('.')[2]}" in certificate["dnsNames"]
+
+
+def test_kubectl_scale_is_refused_but_to_nothing_and_all() -> None:
+    rendered = render(THREE)
+    (policy,) = rendered.of("ValidatingAdmissionPolicy")
+    assert policy["metadata"]["name"] == "rl-pong-learner", "two releases may not share it"
+    where = policy["spec"]["matchConstraints"]
+    assert where["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "rl"}
+    (rule,) = where["resourceRules"]
+    assert (rule["resources"], rule["resourceNames"]) == (
+        ["statefulsets/scale"], ["pong-learner"],
+    )  # fmt: skip
+    (validation,) = policy["spec"]["validations"]
+    assert validation["expression"].endswith("in [0, 3]")
+    (binding,) = rendered.of("ValidatingAdmissionPolicyBinding")
+    assert binding["spec"] == {"policyName": "rl-pong-learner", "validationActions": ["Deny"]}
+    for values in ({}, merged(THREE, {"learner": {"scaleGuard": False}})):
+        assert not [x for x in render(values).all if "Admission" in x["kind"]]
+
+
+@pytest.mark.parametrize(
+    ("values", "restarts"),
+    [
+        ({"learner": {"replicas": 4}}, {"pong-learner", "pong-actor", "pong-cost"}),
+        ({"learner": {"topology": "allreduce"}}, {"pong-learner"}),
+        ({"learner": {"scaleGuard": False}}, set()),
+        ({"experiment": {"learners": {"staleness": 4}}}, {"pong-learner"}),
+    ],
+)
+def test_what_an_upgrade_restarts(values: dict[str, Any], restarts: set[str]) -> None:
+    a, b = render(THREE).pods(), render(merged(THREE, values)).pods()
+    assert {name for name in a if a[name] != b[name]} - {"pong-test"} == restarts
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"learner": {"replicas": 0}}, ["replicas"]),
+        ({"learner": {"topology": "star"}}, ["topology"]),
+        (
+            {"experiment": {"learners": {"count": 4}}},
+            ["learner.replicas is 3", "experiment.learners.count is 4", "learner.replicas: 4"],
+        ),
+        (
+            {"learner": {"replicas": 1}, "experiment": {"learners": {"count": 2}}},
+            ["learner.replicas is 1", "experiment.learners.count is 2"],
+        ),
+        (
+            {"experiment": {"learners": {"topology": "allreduce"}}},
+            ["learner.topology is gossip", "experiment.learners.topology is allreduce"],
+        ),
+        (
+            {"experiment": {"learners": {"addresses": ["a:1", "b:2"]}}},
+            ["names 2 addresses", "learner.replicas is 3"],
+        ),
+        (
+            {"experiment": {"agent": "dqn"}, "replay": {"shards": 2}},
+            ["replay.shards is 2", "learner.replicas is 3"],
+        ),
+    ],
+)
+def test_what_does_not_fit_is_refused(values: dict[str, Any], words: list[str]) -> None:
+    said = refused(merged(THREE, values))
+    for word in words:
+        assert word in said
+
+
+def test_the_same_numbers_in_both_places_are_no_contradiction() -> None:
+    same = {"experiment": {"learners": {"count": 3, "topology": "gossip"}}}
+    assert render(merged(THREE, same)).one("StatefulSet", "pong-learner")["spec"]["replicas"] == 3

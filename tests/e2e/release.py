@@ -1,0 +1,278 @@
+"""A Helm release on the cluster that KUBECONFIG names, and waiting for what it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+import trustme
+
+from tests.chart.chart import merged
+from tests.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+CHART = ROOT / "helm" / "seedbed"
+LONG_S = 300.0  # images are there, but a learner loads TensorFlow on a small node
+MINIMUM = 2_000  # sequences before training begins: 20 s at the rate that the ratio allows
+_T = TypeVar("_T")
+
+
+def command(*arguments: str, check: bool = True, timeout_s: float = 120) -> str:
+    """Standard output of a command; a failure shows what it said."""
+    answer = subprocess.run(arguments, capture_output=True, text=True, timeout=timeout_s)
+    if check and answer.returncode != 0:
+        raise AssertionError(f"{' '.join(arguments)}: {answer.stdout}{answer.stderr}")
+    return answer.stdout if check else answer.stdout + answer.stderr
+
+
+def until(look: Callable[[], _T], what: str, within_s: float = LONG_S) -> _T:
+    """What `look` gives once it gives something; no event of a cluster tells all of this."""
+    return wait_for(look, what, within_s, every_s=1.0)
+
+
+def values(**more: Any) -> dict[str, Any]:
+    """A small experiment that does not end by itself, for a small node."""
+    tag = os.environ.get("SEEDBED_E2E_TAG", "dev")
+    small = {"requests": {"cpu": "50m", "memory": "128Mi"}, "limits": {"memory": "512Mi"}}
+    base: dict[str, Any] = {
+        "experiment": {
+            "environment": {"id": "CartPole-v1"},
+            "actor": {"environments": 4, "groups": 2},
+            "learner": {
+                "network": "mlp",
+                "frame_stack": 1,
+                "unroll_length": 10,
+                "batch_size": 8,
+                "checkpoint": {"every_s": 5},
+            },
+            "logging": {"interval_s": 1},
+        },
+        "image": {"tag": tag},
+        "learner": {
+            "resources": {
+                "requests": {"cpu": "100m", "memory": "512Mi"},
+                "limits": {"memory": "2Gi"},
+            },
+            "storage": {"size": "200Mi"},
+            "terminationGracePeriodSeconds": 60,
+        },
+        "actor": {"replicas": 1, "resources": small},
+    }
+    return merged(base, more)
+
+
+def with_shards(shards: int, **more: Any) -> dict[str, Any]:
+    """DQN that trains 32 transitions for each new one, so that filling anew would show."""
+    learner = {
+        "unroll_length": 1,
+        "batch_size": 64,
+        "replay": {"min_sequences": MINIMUM, "ratio": 32, "priority_exponent": 0.6},
+    }
+    replay = {
+        "shards": shards,
+        "sequences": 50_000,
+        "volume": {"size": "50Mi"},
+        "resources": {
+            "requests": {"cpu": "50m", "memory": "128Mi"},
+            "limits": {"memory": "512Mi"},
+        },
+    }
+    experiment = {"agent": "dqn", "learner": learner, **more.pop("experiment", {})}
+    return values(experiment=experiment, replay=replay, **more)
+
+
+class Release:
+    """One release in a namespace of the test's own."""
+
+    def __init__(self, name: str, namespace: str, folder: Path, helm: str = "helm") -> None:
+        self.name, self.namespace, self.folder, self.helm = name, namespace, folder, helm
+
+    def install(self, given: dict[str, Any]) -> str:
+        return self._apply("install", given)
+
+    def upgrade(self, given: dict[str, Any], *options: str) -> str:
+        return self._apply("upgrade", given, *options)
+
+    def _apply(self, verb: str, given: dict[str, Any], *options: str) -> str:
+        file = self.folder / f"{self.name}.json"
+        file.write_text(json.dumps(given))
+        return command(
+            self.helm, verb, self.name, str(CHART), "-n", self.namespace, "-f", str(file), *options
+        )
+
+    def uninstall(self) -> None:
+        command(self.helm, "uninstall", self.name, "-n", self.namespace, "--wait")
+
+    def kubectl(self, *arguments: str, check: bool = True, timeout_s: float = 120) -> str:
+        return command(
+            "kubectl", "-n", self.namespace, *arguments, check=check, timeout_s=timeout_s
+        )
+
+    def get(self, *arguments: str) -> Any:
+        return json.loads(self.kubectl("get", *arguments, "-o", "json"))
+
+    def scale(self, what: str, replicas: int) -> None:
+        self.kubectl("scale", what, f"--replicas={replicas}")
+
+    def replicas(self, what: str) -> int:
+        return int(self.get(what)["spec"]["replicas"])
+
+    def certificates(self) -> dict[str, Any]:
+        """Secrets as cert-manager would write them; the values of `tls` that name them."""
+        authority = trustme.CA()
+        given: dict[str, Any] = {"enabled": True, "certManager": False}
+        for role in ("learner", "actor", "replay"):
+            made = authority.issue_cert(f"*.{self.name}-{role}.{self.namespace}.svc")
+            contents = {
+                "tls.key": made.private_key_pem.bytes(),
+                "tls.crt": b"".join(pem.bytes() for pem in made.cert_chain_pems),
+                "ca.crt": authority.cert_pem.bytes(),
+            }
+            files = []
+            for name, content in contents.items():
+                (self.folder / name).write_bytes(content)
+                files.append(f"--from-file={self.folder / name}")
+            self.kubectl("create", "secret", "generic", f"{self.name}-{role}-tls", *files)
+            given[f"{role}Secret"] = f"{self.name}-{role}-tls"
+        return given
+
+    def pods(self, component: str) -> list[dict[str, Any]]:
+        labels = f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component={component}"
+        return list(self.get("pods", "-l", labels)["items"])
+
+    def ready(self, component: str) -> bool:
+        """Whether the component has pods and all of them are ready."""
+        pods = self.pods(component)
+        return bool(pods) and all(
+            any(
+                c["type"] == "Ready" and c["status"] == "True"
+                for c in p["status"].get("conditions", [])
+            )
+            for p in pods
+        )
+
+    def http(self, pod: str, port: int, page: str) -> str | None:
+        """A page of a pod, through the API server's proxy; None while there is none."""
+        path = f"/api/v1/namespaces/{self.namespace}/pods/{self.name}-{pod}:{port}/proxy/{page}"
+        answer = subprocess.run(
+            ["kubectl", "get", "--raw", path], capture_output=True, text=True, timeout=60
+        )
+        return answer.stdout if answer.returncode == 0 else None
+
+    def status(self) -> dict[str, Any] | None:
+        """The learner's own word."""
+        text = self.http("learner-0", 9090, "status")
+        return None if text is None else json.loads(text)
+
+    def shard(self, number: int) -> dict[str, Any] | None:
+        """A replay shard's own word."""
+        text = self.http(f"replay-{number}", 9093, "status")
+        return None if text is None else json.loads(text)
+
+    def frames(self) -> int:
+        return self.counter("env_frames")
+
+    def counter(self, name: str) -> int:
+        """One of the learner's, -1 while it does not answer."""
+        status = self.status()
+        return int(status["counters"][name]) if status else -1
+
+    def number(self, name: str) -> float | None:
+        """One of the numbers of the learner's newest second, None while there is none."""
+        status = self.status()
+        return status["numbers"].get(name) if status else None
+
+    def sessions(self, wanted: int) -> bool:
+        status = self.status()
+        return bool(status) and status["numbers"].get("sessions") == wanted  # type: ignore[index]
+
+    def trains(self, beyond: int = 0) -> int:
+        """Wait until frames grow, from above `beyond`; give them."""
+        first = self.until(lambda: max(0, self.frames() - beyond), f"frames beyond {beyond}")
+        self.until(lambda: self.frames() > beyond + first, "frames grow")
+        return self.frames()
+
+    def until(self, look: Callable[[], _T], what: str) -> _T:
+        """As the function, with the state of the namespace where it fails."""
+        try:
+            return until(look, what)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.describe()}") from None
+
+    def state(self) -> dict[str, str]:
+        return dict(self.get("configmap", f"{self.name}-state").get("data") or {})
+
+    def describe(self) -> str:
+        """What a person would look at."""
+        logs = [
+            self.kubectl("logs", f"--selector=app.kubernetes.io/component={role}", "--tail=5",
+                         check=False)
+            for role in ("learner", "actor", "replay", "cost")
+        ]  # fmt: skip
+        pods = self.kubectl("get", "pods,events", check=False)
+        return "\n".join((pods[-4000:], *logs))
+
+
+def connects(release: Release, labels: dict[str, str], port: int, to: str = "learner") -> bool:
+    """Whether a pod with these labels opens a connection to the first pod of a component."""
+    image = release.pods("actor")[0]["spec"]["containers"][0]["image"]
+    host = f"{release.name}-{to}-0.{release.name}-{to}"
+    program = (
+        "import socket, sys\n"
+        f"address = socket.gethostbyname('{host}')\n"
+        "try: socket.create_connection((address, %d), 5)\n"
+        "except OSError: sys.exit(7)" % port
+    )
+    security = {
+        "runAsNonRoot": True,
+        "runAsUser": 10001,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"},
+    }
+    pod = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "stranger", "labels": labels},
+        "spec": {
+            "restartPolicy": "Never",
+            "containers": [
+                {
+                    "name": "c",
+                    "image": image,
+                    "imagePullPolicy": "IfNotPresent",
+                    "command": ["python", "-c", program],
+                    "securityContext": security,
+                }
+            ],
+        },
+    }
+    file = release.folder / "stranger.json"
+    file.write_text(json.dumps(pod))
+    release.kubectl("apply", "-f", str(file))
+
+    def ended() -> Any:
+        status = release.get("pod", "stranger")["status"]
+        return status["phase"] in ("Succeeded", "Failed") and status
+
+    status = until(ended, "the stranger has tried")
+    release.kubectl("delete", "pod", "stranger", "--grace-period=0", "--force")
+    code = status["containerStatuses"][0]["state"]["terminated"]["exitCode"]
+    assert code in (0, 7), status
+    return bool(code == 0)
+
+
+@pytest.fixture(scope="module")
+def namespace(request: pytest.FixtureRequest) -> Any:
+    """A namespace whose Pod Security is `restricted`, deleted afterwards."""
+    module = request.module.__name__.rpartition("test_")[2]
+    name = f"seedbed-e2e-{os.getpid()}-{module}"
+    command("kubectl", "create", "namespace", name)
+    command("kubectl", "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
+    yield name
+    command("kubectl", "delete", "namespace", name, "--wait=false", check=False)

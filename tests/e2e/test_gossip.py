@@ -1,0 +1,236 @@
+"""Several learners on a real cluster: spread, killed, scaled, ended. `make e2e`."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.chart.chart import merged
+from tests.e2e.release import CHART, Release, command, connects, values
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+
+RANKS = range(3)
+LABELS = {"app.kubernetes.io/name": "seedbed", "app.kubernetes.io/instance": "trio"}
+
+
+def three(**more: Any) -> dict[str, Any]:
+    """Three learners that gossip, and an actor of two groups for each of them."""
+    small = {"learner": {"replicas": 3}, "actor": {"replicas": 3}}
+    return merged(merged(values(), small), more)
+
+
+def told(release: Release, rank: int) -> dict[str, Any] | None:
+    """A learner's own word."""
+    text = release.http(f"learner-{rank}", 9090, "status")
+    return None if text is None else json.loads(text)
+
+
+def counter(release: Release, rank: int, name: str) -> int:
+    """One of a learner's, -1 while it does not answer."""
+    status = told(release, rank)
+    return int(status["counters"][name]) if status else -1
+
+
+def metric(release: Release, rank: int, name: str) -> dict[str, float]:
+    """A learner's samples of a metric, by peer where it has peers; {} while it does not answer."""
+    text = release.http(f"learner-{rank}", 9090, "metrics") or ""
+    return {
+        sample.labels.get("peer", ""): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+        if sample.name == name
+    }
+
+
+def total(release: Release, rank: int, name: str) -> float:
+    """The sum of those, -1 while there are none."""
+    found = metric(release, rank, name)
+    return sum(found.values()) if found else -1
+
+
+def streams(release: Release) -> list[float]:
+    return [total(release, rank, "seedbed_sessions") for rank in RANKS]
+
+
+def grow(release: Release, ranks: range | list[int], look: Callable[[int], float]) -> None:
+    """Wait until a number of each of these learners is larger than it is now."""
+    release.until(lambda: all(look(rank) >= 0 for rank in ranks), f"{list(ranks)} answer")
+    before = {rank: look(rank) for rank in ranks}
+    release.until(lambda: all(look(rank) > before[rank] for rank in ranks), f"{before} grow")
+
+
+@pytest.fixture
+def trio(namespace: str, tmp_path: Path) -> Release:
+    return Release("trio", namespace, tmp_path)
+
+
+def test_three_learners_gossip_one_is_killed_and_all_end(trio: Release) -> None:
+    tls = trio.certificates()
+    assert "Learners: 3, topology gossip" in trio.install(three(tls=tls))
+    trio.until(lambda: trio.ready("learner"), "all are ready")
+    trio.until(lambda: streams(trio) == [2, 2, 2], "the actors are spread evenly")
+    grow(trio, RANKS, lambda rank: counter(trio, rank, "updates"))
+    grow(trio, RANKS, lambda rank: total(trio, rank, "seedbed_gossip_mixes_total"))
+    for rank in RANKS:
+        assert total(trio, rank, "seedbed_gossip_peers") == 3
+        assert total(trio, rank, "seedbed_gossip_peers_alive") == 3
+        trio.until(lambda rank=rank: metric(trio, rank, "seedbed_gossip_distance"), "a distance")
+    command("helm", "test", "trio", "-n", trio.namespace, "--timeout", "3m", timeout_s=240)
+
+    # Only learners of the release reach each other; they are all priced.
+    for labels, reaches in (
+        ({}, False),
+        ({**LABELS, "app.kubernetes.io/component": "actor"}, False),
+        ({**LABELS, "app.kubernetes.io/component": "learner"}, True),
+    ):
+        assert connects(trio, labels, 8490) is reaches, labels
+    cost = trio.pods("cost")[0]["metadata"]["name"].removeprefix("trio-")
+    assert 'seedbed_cost_pods{component="learner"} 3.0' in (trio.http(cost, 9092, "metrics") or "")
+
+    # Their number is the graph's.
+    said = trio.kubectl("scale", "statefulset/trio-learner", "--replicas=5", check=False)
+    assert "5 learners were asked for, and the topology of trio has 3" in said
+    assert trio.replicas("statefulset/trio-learner") == 3
+
+    # One is killed: the others go on without it, and it comes back and takes part again.
+    old = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in trio.pods("learner")}
+    frames = counter(trio, 1, "env_frames")
+    trio.kubectl("delete", "pod", "trio-learner-1", "--grace-period=0", "--force")
+    grow(trio, [0, 2], lambda rank: counter(trio, rank, "updates"))
+    trio.until(lambda: counter(trio, 1, "updates") > 0, "it has resumed")
+    new = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in trio.pods("learner")}
+    assert {name for name in old if old[name] != new[name]} == {"trio-learner-1"}
+    assert counter(trio, 1, "env_frames") > frames / 4, "from its own volume"
+    trio.until(lambda: streams(trio) == [2, 2, 2], "the actors are spread evenly again")
+    grow(trio, RANKS, lambda rank: counter(trio, rank, "updates"))
+    grow(trio, RANKS, lambda rank: total(trio, rank, "seedbed_gossip_mixes_total"))
+    for rank in RANKS:
+        assert total(trio, rank, "seedbed_gossip_peers_alive") == 3
+
+    # All of them are killed: each resumes from its own volume, and they find each other again.
+    each = [counter(trio, rank, "env_frames") for rank in RANKS]
+    trio.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=learner", "--grace-period=0",
+                 "--force")  # fmt: skip
+    trio.until(lambda: all(counter(trio, rank, "updates") > 0 for rank in RANKS), "they resume")
+    assert all(counter(trio, rank, "env_frames") > each[rank] / 4 for rank in RANKS)
+    trio.until(lambda: streams(trio) == [2, 2, 2], "the actors are spread evenly once more")
+    grow(trio, RANKS, lambda rank: counter(trio, rank, "updates"))
+    grow(trio, RANKS, lambda rank: total(trio, rank, "seedbed_gossip_mixes_total"))
+
+    # All end for one reason, which counts all of them, and the meter takes them to zero.
+    frames = sum(counter(trio, rank, "env_frames") for rank in RANKS)
+    over = {"stop": {"env_frames": frames + 5_000}, "evaluation": {"episodes": 2}}
+    ending = three(experiment=over, tls=tls)
+    trio.upgrade(ending)
+    trio.until(lambda: trio.state().get("finished"), "it is finished")
+    assert "stop.env_frames" in trio.state()["finished"]
+    trio.until(lambda: trio.replicas("statefulset/trio-learner") == 0, "the learners at zero")
+    trio.until(lambda: not trio.pods("learner") and not trio.pods("actor"), "their pods are gone")
+    assert "statefulset/trio-learner --replicas=3" in trio.upgrade(ending)
+    assert trio.replicas("statefulset/trio-learner") == 0, "an upgrade starts nothing"
+    # A restart respects it: they say so, and leave again.
+    trio.scale("statefulset/trio-learner", 3)
+    trio.until(lambda: trio.replicas("statefulset/trio-learner") == 0, "they leave again")
+    trio.uninstall()
+    trio.until(lambda: not trio.pods("learner"), "no pods")
+    volumes = {item["metadata"]["name"] for item in trio.get("pvc")["items"]}
+    assert volumes == {f"runs-trio-learner-{rank}" for rank in RANKS}
+
+
+def test_learners_that_all_reduce_meet_again(namespace: str, tmp_path: Path) -> None:
+    """Nobody goes on alone: the one that is left gives up, and both begin at the same update."""
+    pair = Release("pair", namespace, tmp_path)
+    more = {
+        "experiment": {
+            "agent": "a2c",
+            "learner": {"unroll_length": 5},
+            "learners": {"deadline_s": 5},
+        },
+        "learner": {"replicas": 2, "topology": "allreduce"},
+        "actor": {"replicas": 2},
+    }
+    assert "Learners: 2, topology allreduce" in pair.install(merged(values(), more))
+    ranks = [0, 1]
+
+    def together() -> bool:
+        """Whether learner 1 is between two looks at learner 0."""
+        found = [counter(pair, rank, "updates") for rank in (0, 1, 0)]
+        return found[0] - 1 <= found[1] <= found[2] + 1
+
+    grow(pair, ranks, lambda rank: counter(pair, rank, "updates"))
+    pair.until(together, "they are at the same update")
+    pair.kubectl("delete", "pod", "pair-learner-1", "--grace-period=0", "--force")
+    pair.until(
+        lambda: any(
+            status["restartCount"]
+            for pod in pair.pods("learner")
+            for status in pod["status"].get("containerStatuses", [])
+        ),
+        "the other one has given up",
+    )
+    grow(pair, ranks, lambda rank: counter(pair, rank, "updates"))
+    pair.until(together, "they are at the same update")
+    pair.uninstall()
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_the_number_of_learners_is_changed_by_helm(
+    helm: str, namespace: str, tmp_path: Path
+) -> None:
+    if shutil.which(helm) is None:
+        pytest.skip(f"no {helm} here")
+    release = Release(f"number-{helm}", namespace, tmp_path, helm)
+    # Nobody is scheduled: the number is what counts.
+    nowhere: dict[str, Any] = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
+    learner = f"statefulset/{release.name}-learner"
+
+    def given(replicas: int) -> dict[str, Any]:
+        return values(learner={**nowhere, "replicas": replicas}, actor=nowhere, cost=nowhere)
+
+    def asked(replicas: int) -> str:
+        return release.kubectl("scale", learner, f"--replicas={replicas}", check=False)
+
+    release.install(given(1))
+    assert asked(2).endswith("scaled\n"), "one learner has no topology"
+    asked(1)
+    release.upgrade(given(3), *(["--force-conflicts"] if helm == "helm4" else []))
+    assert release.replicas(learner) == 3
+    # The API server takes a moment to know a new policy.
+    release.until(lambda: "were asked for" in asked(5), "the policy is known")
+    release.scale(learner, 3)
+    said = asked(2)
+    assert f"2 learners were asked for, and the topology of {release.name} has 3" in said
+    assert "--set learner.replicas=2" in said
+    assert release.replicas(learner) == 3
+    # As at the end of an experiment, and when it goes on.
+    for number in (0, 3):
+        release.scale(learner, number)
+        release.upgrade(given(3))
+        assert release.replicas(learner) == number
+    # Another release, or another namespace, is none of its business.
+    other = Release(f"other-{helm}", namespace, tmp_path, helm)
+    other.install(given(1))
+    other.scale(f"statefulset/{other.name}-learner", 2)
+    other.uninstall()
+    # Helm 4 asks to be told that it may change what was scaled.
+    release.upgrade(given(4), *(["--force-conflicts"] if helm == "helm4" else []))
+    assert release.replicas(learner) == 4
+    # 2 is refused before as well: a number that were taken meanwhile would be kubectl's.
+    release.until(lambda: f"topology of {release.name} has 4" in asked(2), "it knows the number")
+    answer = command(helm, "upgrade", release.name, str(CHART), "-n", namespace, "--reuse-values",
+                     "--set", "experiment.learners.count=3", check=False)  # fmt: skip
+    assert "learner.replicas is 4, and experiment.learners.count is 3" in answer
+    release.upgrade(given(1))
+    release.until(lambda: asked(2).endswith("scaled\n"), "the policy has gone")
+    release.uninstall()
+    both = "validatingadmissionpolicies,validatingadmissionpolicybindings"
+    assert f"{namespace}-{release.name}-learner" not in command(
+        "kubectl", "get", both, "-o", "name"
+    )

@@ -1,0 +1,194 @@
+"""One release on a real cluster, from install to uninstall. `make e2e`."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.release import CHART, Release, command, connects, until, values, with_shards
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+
+
+@pytest.fixture
+def pong(namespace: str, tmp_path: Path) -> Release:
+    return Release("pong", namespace, tmp_path)
+
+
+def test_install_scale_kill_upgrade_uninstall(pong: Release) -> None:
+    notes = pong.install(values())
+    assert "kubectl -n" in notes
+    pong.until(lambda: pong.ready("learner"), "the learner is ready")
+    pong.trains()
+
+    # Actors 1 -> 4 -> 0 -> 2; frames follow.
+    pong.scale("deployment/pong-actor", 4)
+    pong.until(lambda: pong.sessions(8), "four actors with two groups")
+    pong.scale("deployment/pong-actor", 0)
+    pong.until(lambda: pong.sessions(0), "no actors")
+    idle = pong.frames()
+    assert pong.ready("learner"), "live, ready and idle"
+    status = pong.status()
+    assert status is not None
+    assert status["waiting_for"] == "no actors are connected"
+    assert pong.frames() == idle
+    pong.scale("deployment/pong-actor", 2)
+    pong.until(lambda: pong.sessions(4), "two actors")
+    pong.trains(beyond=idle)
+
+    # A real inference call, by our own image.
+    command("helm", "test", "pong", "-n", pong.namespace, "--timeout", "3m", timeout_s=240)
+
+    # An unrelated value restarts nothing, and the scaled number stays.
+    before = {p["metadata"]["uid"] for p in (*pong.pods("learner"), *pong.pods("actor"))}
+    pong.upgrade(values(queueName="", metrics={"interval": "30s"}))
+    assert pong.replicas("deployment/pong-actor") == 2
+    assert {p["metadata"]["uid"] for p in (*pong.pods("learner"), *pong.pods("actor"))} == before
+
+    # The learner's pod is deleted: it resumes, and frames never go back past the last checkpoint.
+    pong.trains()
+    saved = checkpoint_frames(pong)
+    pong.kubectl("delete", "pod", "pong-learner-0", "--grace-period=0", "--force")
+    pong.until(lambda: pong.frames() >= 0, "another learner")
+    assert pong.frames() >= saved
+    pong.trains(beyond=saved)
+    # Actors are deleted: others come.
+    old = {p["metadata"]["uid"] for p in pong.pods("actor")}
+    pong.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=actor", "--wait=false")
+    pong.until(
+        lambda: pong.sessions(4) and not old & {p["metadata"]["uid"] for p in pong.pods("actor")},
+        "other actors",
+    )
+    pong.trains(beyond=pong.frames())
+
+    # The cost meter sees them.
+    until(lambda: float(pong.state().get("dollars", 0)) > 0, "the bill is kept")
+
+    pong.uninstall()
+    pong.until(lambda: not pong.get("pods")["items"], "no pods")
+    left = pong.get("all,configmap,secret,role,rolebinding,serviceaccount,networkpolicy,pdb,pvc")
+    names = {(item["kind"], item["metadata"]["name"]) for item in left["items"]}
+    ours = {(kind, name) for kind, name in names if "pong" in name}
+    assert ours == {("PersistentVolumeClaim", "runs-pong-learner-0")}
+
+
+def checkpoint_frames(release: Release) -> int:
+    """Frames of the newest checkpoint, as the log of the next learner will say."""
+    text = release.kubectl(
+        "exec", f"{release.name}-learner-0", "--", "python", "-c",
+        "from services.learner.checkpoints.store import CheckpointStore as Store\n"
+        f"found = Store('/runs/{release.name}/checkpoints').newest()\n"
+        "print(found.meta['counters']['env_frames'])",
+    )  # fmt: skip
+    return int(text)
+
+
+@pytest.mark.parametrize("helm", ["helm3", "helm4"])
+def test_a_scaled_number_survives_upgrades(helm: str, namespace: str, tmp_path: Path) -> None:
+    if shutil.which(helm) is None:
+        pytest.skip(f"no {helm} here")
+    release = Release(f"scaled-{helm}", namespace, tmp_path, helm)
+    # Without a cluster's worth of pods: nobody is scheduled, and the number is what counts.
+    nowhere: dict[str, Any] = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
+    given = values(learner=nowhere, actor={**nowhere, "replicas": 3}, cost=nowhere)
+    deployment = f"deployment/{release.name}-actor"
+    release.install(given)
+    assert release.replicas(deployment) == 3
+    for number in (5, 0, 7):
+        release.scale(deployment, number)
+        release.upgrade({**given, "queueName": f"q{number}"})
+        assert release.replicas(deployment) == number, "a later upgrade keeps the scaled number"
+    # The learner that was taken to zero at the end stays there too.
+    release.scale(f"statefulset/{release.name}-learner", 0)
+    release.upgrade(given)
+    assert release.replicas(f"statefulset/{release.name}-learner") == 0
+    answer = command(helm, "upgrade", release.name, str(CHART), "-n", namespace, "--reuse-values",
+                     "--set", "learner.storage.size=2Gi", check=False)  # fmt: skip
+    assert "learner.storage cannot change in a release" in answer
+    # Another number in the values is meant: Helm 4 asks to be told that it is.
+    changed = {**given, "actor": {**given["actor"], "replicas": 4}}
+    release.upgrade(changed, *(["--force-conflicts"] if helm == "helm4" else []))
+    assert release.replicas(deployment) == 4
+    release.uninstall()
+
+
+def test_the_end_gives_everything_back(namespace: str, tmp_path: Path) -> None:
+    ends = Release("ends", namespace, tmp_path)
+    given = values(experiment={"stop": {"env_frames": 20_000}, "evaluation": {"episodes": 4}})
+    ends.install(given)
+    ends.until(lambda: ends.state().get("finished"), "it is finished")
+    assert ends.state()["finished"].startswith("stop.env_frames")
+    ends.until(lambda: ends.replicas("deployment/ends-actor") == 0, "actors at zero")
+    ends.until(lambda: ends.replicas("statefulset/ends-learner") == 0, "the learner at zero")
+    ends.until(lambda: not ends.pods("learner") and not ends.pods("actor"), "their pods are gone")
+    # NOTES say so, and an upgrade starts nothing.
+    assert "FINISHED: stop.env_frames" in ends.upgrade(given)
+    assert ends.replicas("statefulset/ends-learner") == 0
+    # A restart respects it: the learner says that it is over, and leaves again.
+    ends.scale("statefulset/ends-learner", 1)
+    ends.until(lambda: ends.replicas("statefulset/ends-learner") == 0, "it leaves again")
+    ends.until(lambda: not ends.pods("learner"), "its pod is gone")
+    # With another condition it goes on where it was.
+    more = values(experiment={"stop": {"env_frames": 10_000_000}, "evaluation": {"episodes": 4}})
+    ends.upgrade(more)
+    ends.scale("statefulset/ends-learner", 1)
+    ends.scale("deployment/ends-actor", 1)
+    assert ends.trains(beyond=20_000) > 20_000
+    until(lambda: "finished" not in ends.state(), "it is not finished any more")
+    ends.uninstall()
+
+
+def test_a_budget_stops_the_run(namespace: str, tmp_path: Path) -> None:
+    dear = {"families": {"n2": {"cpu": 3600.0, "memory_gib": 0.0, "spot": 1.0}}}
+    capped = Release("capped", namespace, tmp_path)
+    # 0.1 + 0.05 + 0.02 vCPU at a dollar a second each: 20 dollars are two minutes.
+    capped.install(values(experiment={"stop": {"dollars": 20}}, cost={"prices": dear}))
+    capped.until(lambda: capped.state().get("finished"), "the budget is spent")
+    assert capped.state()["finished"].startswith("stop.dollars")
+    spent = float(capped.state()["dollars"])
+    assert 20 <= spent < 25
+    capped.until(
+        lambda: not capped.pods("learner") and not capped.pods("actor"), "the pods are gone"
+    )
+    capped.uninstall()
+
+
+def test_two_releases_and_a_stranger(namespace: str, tmp_path: Path) -> None:
+    one, two = Release("one", namespace, tmp_path), Release("two", namespace, tmp_path)
+    scraper = {"podSelector": {"matchLabels": {"scraper": "yes"}}}
+    one.install(values(networkPolicy={"scrapers": [scraper]}))
+    two.install(values())
+    one.trains()
+    two.trains()
+    for labels, port, reaches in (
+        ({}, 8470, False),
+        ({}, 9090, False),
+        ({"scraper": "yes"}, 8470, False),
+        ({"scraper": "yes"}, 9090, True),
+        ({"app.kubernetes.io/instance": "two", "app.kubernetes.io/component": "actor",
+          "app.kubernetes.io/name": "seedbed"}, 8470, False),
+    ):  # fmt: skip
+        assert connects(one, labels, port) is reaches, (labels, port)
+    one.uninstall()
+    assert two.frames() > 0, "the other one goes on"
+    two.uninstall()
+
+
+def test_mtls_with_given_secrets(namespace: str, tmp_path: Path) -> None:
+    """Certificates as cert-manager would write them; who has none gets no action."""
+    secret = Release("secret", namespace, tmp_path)
+    secret.install(with_shards(1, tls=secret.certificates()))
+    secret.trains()
+    secret.until(lambda: secret.counter("updates") > 0, "it trains from its shard")
+    command("helm", "test", "secret", "-n", namespace, "--timeout", "3m", timeout_s=240)
+    # From an actor's pod, which the network policy lets through, but without its certificate.
+    said = secret.kubectl(
+        "exec", "deployment/secret-actor", "--", "seedbed", "try", "/etc/seedbed/experiment.yaml",
+        f"--learner=secret-learner-0.secret-learner.{namespace}.svc:8470", "--timeout-s=5",
+        check=False,
+    )  # fmt: skip
+    assert "no action from" in said
+    secret.uninstall()

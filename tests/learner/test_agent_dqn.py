@@ -1,0 +1,76 @@
+"""DQN: the network and settings of "Deep In-GPU Experience Replay", and single transitions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from keras import ops
+
+from services.common.config import load_experiment
+from services.common.spec import ArraySpec, EnvironmentSpec
+from services.learner.agents.dqn.agent import DqnAgent
+from services.learner.agents.dqn.config import Options
+from services.learner.build import build_agent
+from services.learner.networks.registry import make_body
+from tests.learner.test_agent_r2d2 import (
+    A,
+    B,
+    params_of,
+    priorities,
+    random_unroll,
+    reference,
+    tensors,
+)
+
+pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
+
+CARTPOLE = Path(__file__).parents[2] / "experiments/cartpole-dqn.yaml"
+
+
+def test_the_defaults_are_the_papers() -> None:
+    """Section 4.2; double Q-learning and n steps are options."""
+    options = Options()
+    assert (options.target_update_every, options.dueling_units) == (10_000, 512)
+    assert (options.n_steps, options.double_q, options.value_rescaling_epsilon) == (1, False, 0)
+
+
+def test_the_experiment_that_ships_has_the_papers_network() -> None:
+    """128 shared units, 2 x 512, without recurrence; drawn uniformly."""
+    experiment = load_experiment(CARTPOLE)
+    spec = EnvironmentSpec("CartPole-v1", ArraySpec((4,), "float32"), 2, 1)
+    agent: Any = build_agent(experiment, spec)
+    shapes = [tuple(v.shape) for v in agent.model.trainable_variables]
+    assert sorted(s for s in shapes if len(s) == 2) == sorted(
+        [(4, 128), (128, 512), (512, 1), (128, 512), (512, 2)]
+    )
+    assert agent.model.count_params() == 5 * 128 + 2 * 129 * 512 + 513 * (1 + 2)
+    assert (agent.body.state_size, agent.burn_in) == (0, 0)
+    replay = experiment.learner.replay
+    assert (replay.priority_exponent, replay.importance_exponent) == (0, 0)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_a_sequence_trains_one_transition(n: int) -> None:
+    """The rows after it only complete its window."""
+    np.random.seed(0)
+    body = make_body("mlp", {"units": [16]}, ArraySpec((5,), "float32"), A, 1, 0)
+    agent = DqnAgent(Options(n_steps=n, dueling_units=16), body, A)
+    assert agent.lookahead == n - 1
+    unroll = random_unroll(4, rows=1 + n)
+    params, target = params_of(agent), params_of(agent, 0.8)
+    weight = np.linspace(0.1, 1, B).astype(np.float32)
+    loss, _, priority = agent.loss(params, target, tensors(unroll), ops.convert_to_tensor(weight))
+    rows = [ops.convert_to_tensor(getattr(unroll, name)) for name in
+            ("observation", "previous_action", "previous_reward", "first", "state")]  # fmt: skip
+    q, target_q = (
+        ops.convert_to_numpy(agent.model.stateless_call(p, [], *rows)[0][0])
+        for p in (params, target)
+    )
+    errors, real = reference(q, target_q, unroll, agent.options)
+    np.testing.assert_allclose(float(loss), (weight * 0.5 * errors[0] ** 2).mean(), rtol=1e-4)
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(priority), priorities(errors[:1], real[:1], 0.9), rtol=1e-4
+    )

@@ -1,0 +1,265 @@
+"""Every query of the dashboard, asked of a real Prometheus that scraped two real short runs: one
+of `vtrace` by two learners that gossip, and one of `dqn` with its replay on two shards.
+
+Only the API server behind the cost meter is a fake one; `make e2e` has a real one.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import subprocess
+import threading
+import urllib.parse
+import urllib.request
+from collections.abc import Iterator
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+import pytest
+import yaml
+
+from services.common.metrics_http import MetricsServer
+from services.cost.meter import CostMeter, ask_learner
+from services.cost.prices import PriceList, Settings
+from tests.cost.test_meter import FakeCluster
+from tests.faults.processes import Process, free_port
+from tests.replay.shard_process import ALPHA, ShardProcess
+from tests.source_imports import ROOT
+from tests.waiting import wait_for
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed"),
+    pytest.mark.timeout(300),
+]
+DASHBOARD = json.loads((ROOT / "k8s" / "grafana" / "seedbed.json").read_text())
+QUERIES = {
+    f"{panel['title']} / {target['legendFormat']}": target["expr"]
+    for panel in DASHBOARD["panels"]
+    for target in panel.get("targets", [])
+}
+LABELS = {"namespace": "rl", "experiment": "short"}
+KEPT = {"namespace": "rl", "experiment": "kept"}
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, list[Any]]]:
+    """A run with replay shards, and what is to be scraped of it."""
+    folder = tmp_path_factory.mktemp("kept")
+    port, *metrics = (free_port() for _ in range(3))
+    made = [ShardProcess(folder / f"shard{i}", 5_000) for i in range(2)]
+    try:
+        for shard, its in zip(made, metrics, strict=True):
+            shard.metrics_port = its
+            shard.start()
+        (folder / "experiment.yaml").write_text(
+            "name: kept\nenvironment: {id: CartPole-v1}\nagent: dqn\nactor: {environments: 4}\n"
+            f"learner: {{network: mlp, frame_stack: 1, unroll_length: 1, batch_size: 8, "
+            f"metrics_port: {port}, replay: {{home: service, min_sequences: 50, ratio: 1, "
+            f"priority_exponent: {ALPHA}, shards: {[shard.address for shard in made]}}}}}\n"
+            "logging: {interval_s: 0.5}\n"
+        )
+        train = Process(folder / "train", "train", str(folder / "experiment.yaml"),
+                        "--run-dir", str(folder / "run"))  # fmt: skip
+        targets = [
+            {"targets": [f"127.0.0.1:{port}"], "labels": {**KEPT, "role": "learner"}},
+            *(
+                {"targets": [f"127.0.0.1:{its}"],
+                 "labels": {**KEPT, "role": "replay", "pod": f"kept-replay-{i}"}}
+                for i, its in enumerate(metrics)
+            ),
+        ]  # fmt: skip
+        try:
+            yield train, targets
+        finally:
+            train.popen.terminate()
+            train.wait()
+    finally:
+        for shard in made:
+            shard.end()
+
+
+@pytest.fixture(scope="module")
+def prometheus(
+    tmp_path_factory: pytest.TempPathFactory, kept: tuple[Process, list[Any]]
+) -> Iterator[str]:
+    """Its address, once it has scraped runs with actors, updates, episodes and an evaluation."""
+    folder = tmp_path_factory.mktemp("prometheus")
+    learner, actor, cost, own = free_port_pair(), free_port_pair(), free_port(), free_port()
+    (folder / "experiment.yaml").write_text(
+        "name: short\nenvironment: {id: CartPole-v1}\n"
+        f"actor: {{environments: 4, metrics_port: {actor}}}\n"
+        f"learner: {{network: mlp, frame_stack: 1, unroll_length: 8, batch_size: 8, metrics_port: "
+        f"{learner}, checkpoint: {{every_s: 1}}}}\n"
+        "learners: {distance_every: 10}\n"
+        "stop: {dollars: 1000}\n"
+        "evaluation: {every_frames: 2000, episodes: 2, at_end: false}\n"
+        "logging: {interval_s: 0.5}\n"
+    )
+    train = Process(
+        folder / "train", "train", str(folder / "experiment.yaml"), "--learners", "2",
+        "--run-dir", str(folder / "run"),
+    )  # fmt: skip
+    meter = CostMeter(
+        FakeCluster(),
+        PriceList(Settings()),
+        [partial(ask_learner, f"http://127.0.0.1:{learner + i}/status") for i in range(2)],
+        budget=1000.0,
+    )
+    stopping = threading.Event()
+    looking = threading.Thread(target=meter.run, args=(stopping,))
+    looking.start()
+    http = MetricsServer(cost, meter.registry)
+    config = {
+        "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
+        "rule_files": [str(ROOT / "k8s" / "rules" / "seedbed.yaml")],
+        "scrape_configs": [
+            {
+                "job_name": role,
+                "static_configs": [
+                    {
+                        "targets": [f"127.0.0.1:{port + i}"],
+                        "labels": {**LABELS, "role": role, "pod": f"short-{role}-{i}"},
+                    }
+                    for i in range(count)
+                ],
+            }
+            for role, port, count in (
+                ("learner", learner, 2),
+                ("actor", actor, 2),
+                ("cost", cost, 1),
+            )
+        ]
+        + [{"job_name": "kept", "static_configs": kept[1]}],
+    }
+    (folder / "prometheus.yml").write_text(yaml.safe_dump(config))
+    address = f"http://127.0.0.1:{own}"
+    with (folder / "prometheus.log").open("wb") as log:
+        server = subprocess.Popen(
+            [
+                "prometheus",
+                f"--config.file={folder / 'prometheus.yml'}",
+                f"--storage.tsdb.path={folder / 'data'}",
+                f"--web.listen-address=127.0.0.1:{own}",
+            ],
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        _wait(lambda: ask(address, "seedbed_evaluations_total > 0"), train, "an evaluation")
+        _wait(lambda: ask(address, "increase(seedbed_env_frames_total[5s]) > 0"), train, "frames")
+        distances = "count(seedbed_gossip_distance) == 2"
+        _wait(lambda: ask(address, distances), train, "distances")
+        drawn = "min(increase(seedbed_replay_shard_samples_total[5s])) > 0"
+        _wait(lambda: ask(address, drawn), kept[0], "both shards are drawn from")
+        yield address
+    finally:
+        stopping.set()
+        looking.join()
+        http.close()
+        server.terminate()
+        server.wait()
+        train.popen.terminate()
+        train.wait()
+
+
+def free_port_pair() -> int:
+    """A free port whose next one is free too: the learners of a run take one after the other."""
+    while True:
+        port = free_port()
+        with suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
+            return port
+
+
+def _wait(look: Any, train: Process, what: str) -> None:
+    def seen() -> Any:
+        train.runs()
+        with suppress(OSError):  # Prometheus is not up yet
+            return look()
+
+    try:
+        wait_for(seen, what, 180, every_s=0.5)
+    except AssertionError as error:
+        raise AssertionError(f"{error}: {train.said[-2000:]}") from None
+
+
+def ask(address: str, query: str) -> list[Any]:
+    """The samples of a query, now."""
+    text = urllib.parse.urlencode({"query": query})
+    with urllib.request.urlopen(f"{address}/api/v1/query?{text}", timeout=10) as answer:
+        found: list[Any] = json.load(answer)["data"]["result"]
+    return found
+
+
+def as_grafana(query: str) -> str:
+    """With the variables' values for All."""
+    for name, value in (("$namespace", ".+"), ("$experiment", ".+"), ("$__rate_interval", "10s")):
+        query = query.replace(name, value)
+    assert "$" not in query, query
+    return query
+
+
+def test_every_query_returns_data(prometheus: str) -> None:
+    empty = [title for title, query in QUERIES.items() if not ask(prometheus, as_grafana(query))]
+    assert not empty
+    assert len(QUERIES) > 40
+
+
+def test_recording_rules_have_values_and_no_alert_fires(prometheus: str) -> None:
+    groups = yaml.safe_load((ROOT / "k8s" / "rules" / "seedbed.yaml").read_text())["groups"]
+    records = [rule["record"] for group in groups for rule in group["rules"] if "record" in rule]
+    # They are evaluated every `interval` of their group, at a moment of Prometheus's own.
+    for name in records:
+        wait_for(lambda name=name: ask(prometheus, name), f"a value of {name}", 60, every_s=0.5)
+    assert ask(prometheus, 'ALERTS{alertstate="firing"}') == []
+
+
+def test_variables_find_the_experiment(prometheus: str) -> None:
+    for labels in (LABELS, KEPT):
+        query = f'seedbed_env_frames_total{{experiment="{labels["experiment"]}"}}'
+        for found in ask(prometheus, query):
+            assert found["metric"].items() >= labels.items()
+
+
+def test_a_run_without_replay_leaves_those_panels_empty(prometheus: str) -> None:
+    """No NaN and no 0 that means nothing; the panel says "No replay"."""
+    panels = [p for p in DASHBOARD["panels"] if p["title"].startswith(("Replay: ", "Shards"))]
+    assert len(panels) == 12
+    for panel in panels:
+        assert panel["fieldConfig"]["defaults"]["noValue"] == "No replay"
+        for target in panel["targets"]:
+            found = ask(prometheus, as_grafana(target["expr"]))
+            assert {item["metric"]["experiment"] for item in found} == {"kept"}, panel["title"]
+            if "damaged" not in target["expr"]:
+                assert not [item for item in found if item["value"][1] == "NaN"], panel["title"]
+
+
+def test_a_learner_that_is_alone_leaves_those_panels_empty(prometheus: str) -> None:
+    panels = [p for p in DASHBOARD["panels"] if p["title"].startswith("Gossip: ")]
+    assert len(panels) == 6
+    for panel in panels:
+        assert panel["fieldConfig"]["defaults"]["noValue"] == "One learner"
+        for target in panel["targets"]:
+            found = ask(prometheus, as_grafana(target["expr"]))
+            assert {item["metric"]["experiment"] for item in found} == {"short"}, panel["title"]
+            assert not [item for item in found if item["value"][1] == "NaN"], panel["title"]
+    (peers,) = ask(prometheus, 'max by (experiment) (seedbed_gossip_peers{experiment="short"})')
+    assert peers["value"][1] == "2"
+
+
+def test_panels_do_not_overlap_and_say_where_data_comes_from() -> None:
+    taken: set[tuple[int, int]] = set()
+    for panel in DASHBOARD["panels"]:
+        place = panel["gridPos"]
+        cells = {
+            (place["x"] + dx, place["y"] + dy)
+            for dx in range(place["w"])
+            for dy in range(place["h"])
+        }
+        assert not cells & taken, panel["title"]
+        assert place["x"] + place["w"] <= 24
+        taken |= cells
+        for target in panel.get("targets", []):
+            assert target["datasource"]["uid"] == "${datasource}"

@@ -1,0 +1,83 @@
+"""The rate limiter: the ratio holds, and nobody waits for somebody who waits."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from services.replay.rate_limiter import RateLimiter, updates_per_second
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_two_sides_never_both_wait_and_the_ratio_holds(seed: int) -> None:
+    """Blocks of any size, also larger than a batch, and training whenever it may."""
+    random = np.random.default_rng(seed)
+    ratio = float(random.choice([0.01, 0.75, 1.0, 16.0, 128.0]))
+    batch_steps = int(random.integers(1, 5000))
+    ahead = float(random.choice([1.0, 1.5, 4.0]))
+    limiter = RateLimiter(ratio, batch_steps, minimum=10, ahead=ahead)
+    since, trained, largest = 0, 0, 0
+    for turn in range(2000):
+        greedy = random.random() < 0.9  # else one side is away for a while
+        assert limiter.may_insert() or limiter.may_train()
+        if limiter.may_insert() and (greedy or random.random() < 0.5):
+            steps = int(random.integers(1, 4000))
+            since += steps if limiter.filled else 0
+            largest = max(largest, steps)
+            limiter.inserted(steps, sampleable=turn)
+        while greedy and limiter.may_train():
+            limiter.trained()
+            trained += batch_steps
+        assert limiter.filled == (turn >= 10) or not trained
+        # Behind by less than a batch (the first comes for nothing), ahead by what may wait.
+        over = ratio * since - (trained - batch_steps)
+        assert over > -1e-6 * batch_steps - 1e-6 or not trained
+        assert over <= ahead * batch_steps + ratio * largest + 1e-6 * (1 + ratio * since)
+        if greedy and trained:
+            assert over < batch_steps + 1e-6 * (1 + ratio * since)
+    assert trained
+
+
+def test_nothing_is_trained_before_the_minimum_and_then_at_once() -> None:
+    limiter = RateLimiter(0.75, 100, minimum=8, ahead=4)
+    for sampleable in (0, 3, 7):
+        limiter.inserted(10_000, sampleable)
+        assert limiter.may_insert()
+        assert not limiter.may_train()
+    limiter.inserted(10_000, 8)
+    assert limiter.may_train()
+    limiter.trained()
+    assert not limiter.may_train(), "the steps before the minimum are not made up for"
+
+
+def test_actors_wait_while_training_is_behind() -> None:
+    limiter = RateLimiter(0.5, 100, minimum=1, ahead=2)
+    limiter.inserted(1, 1)  # credit for the first batch: 100
+    limiter.inserted(200, 2)
+    assert limiter.may_insert()
+    assert limiter.credit == 200
+    limiter.inserted(2, 2)
+    assert not limiter.may_insert()
+    limiter.trained()
+    assert limiter.may_insert()
+
+
+@pytest.mark.parametrize("ahead", [0.99, 0, -1])
+def test_a_setting_that_deadlocks_is_refused(ahead: float) -> None:
+    with pytest.raises(ValueError, match=rf"ahead {ahead} must be at least 1"):
+        RateLimiter(0.75, 100, 1, ahead)
+
+
+def test_the_papers_rate_of_updates() -> None:
+    """Section 4.3 of the SEED paper: at 260 K frames/s 9.5 updates of 64 x 80 steps a second."""
+    rate = updates_per_second(260_000, action_repeat=4, ratio=0.75, batch_size=64, steps=80)
+    assert rate == pytest.approx(9.52, abs=0.005)
+    # The limiter gives as many: ten seconds of 65,000 steps each, in blocks of 32 x 80.
+    limiter, updates = RateLimiter(0.75, 64 * 80, minimum=1, ahead=4), 0
+    limiter.inserted(0, 1)
+    for _ in range(10 * 65_000 // (32 * 80)):
+        limiter.inserted(32 * 80, 1)
+        while limiter.may_train():
+            limiter.trained()
+            updates += 1
+    assert updates == pytest.approx(10 * rate, abs=1)
