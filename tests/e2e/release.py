@@ -169,6 +169,12 @@ class Release:
         text = self.http("learner-0", 9090, "status")
         return None if text is None else json.loads(text)
 
+    def priced(self, component: str, pods: int) -> bool:
+        """Whether the meter's newest look at the release found this many pods of a component."""
+        meter = self.pods("cost")[0]["metadata"]["name"].removeprefix(f"{self.name}-")
+        found = f'seedbed_cost_pods{{component="{component}"}} {pods:.1f}\n'
+        return found in (self.http(meter, 9092, "metrics") or "")
+
     def shard(self, number: int) -> dict[str, Any] | None:
         """A replay shard's own word."""
         text = self.http(f"replay-{number}", 9093, "status")

@@ -49,7 +49,7 @@ def test_shards_are_killed_left_behind_scaled_and_ended(kept: Release) -> None:
     assert sorted(uids(kept)) == ["kept-replay-0", "kept-replay-1"]
     kept.until(lambda: kept.counter("updates") > 100, "training from the shards")
     kept.until(lambda: min(held(kept, 0), held(kept, 1)) > MINIMUM / 4, "both have something")
-    assert healthy(kept) == 2
+    kept.until(lambda: healthy(kept) == 2, "both are healthy")
 
     # A shard's pod is killed: the learner leaves it out, and training goes on. How long it is away
     # is the cluster's affair, and may be less than a look of ours takes.
@@ -97,9 +97,7 @@ def test_shards_are_killed_left_behind_scaled_and_ended(kept: Release) -> None:
 
     # The meter prices them; an unrelated upgrade restarts none of them, and one more comes by
     # `helm upgrade`, which leaves the others what they have.
-    cost = kept.pods("cost")[0]["metadata"]["name"].removeprefix("kept-")
-    prices = kept.http(cost, 9092, "metrics") or ""
-    assert 'seedbed_cost_pods{component="replay"} 2.0' in prices
+    kept.until(lambda: kept.priced("replay", 2), "both are priced")
     pods, sizes = uids(kept), [held(kept, shard) for shard in (0, 1)]
     kept.upgrade(with_shards(3, metrics={"interval": "30s"}))
     kept.until(lambda: healthy(kept) == 3 and held(kept, 2) > 0, "a third shard fills")
