@@ -24,12 +24,12 @@ import numpy as np
 from services.actor.learners import Learners, NoRoom
 from services.actor.metrics import ActorMetrics
 from services.common import rpc
+from services.common.act_codec import Actions, Step, act
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import EnvironmentGroup, Frame
 from services.common.tls import Tls
 from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from services.wire import inference_pb2 as wire
-from services.wire import inference_pb2_grpc as wire_grpc
 
 log = logging.getLogger("seedbed.actor")
 
@@ -74,17 +74,15 @@ def hello_of(
     )
 
 
-def step_of(
-    frame: Frame, sequence: int, environment_s: float = 0.0, wait_s: float = 0.0
-) -> wire.Step:
+def step_of(frame: Frame, sequence: int, environment_s: float = 0.0, wait_s: float = 0.0) -> Step:
     """A frame as the stream's message number `sequence`."""
-    return wire.Step(
-        sequence=sequence,
-        observation=frame.observation.tobytes(),
-        reward=frame.reward.tobytes(),
-        flags=pack_flags(frame),
-        environment_seconds=environment_s,
-        wait_seconds=wait_s,
+    return Step(
+        sequence,
+        np.ascontiguousarray(frame.observation).data,
+        frame.reward.tobytes(),
+        pack_flags(frame),
+        environment_s,
+        wait_s,
     )
 
 
@@ -150,7 +148,7 @@ class GroupRunner:
             try:
                 self._address = await learners.choose(group.environments)
                 async with rpc.aio_channel(self._address, self._tls) as channel:
-                    await self._play(group, wire_grpc.InferenceStub(channel))
+                    await self._play(group, act(channel))
                 if self._stopping.is_set():
                     return
                 cause = f"it leaves {self._address} for an emptier learner"
@@ -197,10 +195,10 @@ class GroupRunner:
         except TimeoutError:
             return
 
-    async def _play(self, group: EnvironmentGroup, stub: Any) -> None:
+    async def _play(self, group: EnvironmentGroup, method: Any) -> None:
         """One stream. Its episodes start anew: the learner dropped the last stream's unroll."""
         loop = asyncio.get_running_loop()
-        call = stub.Act()
+        call = method()
         better = loop.create_task(self._learners.wait_for_better(self._address, group.environments))
         try:
             welcome = await self._greet(call, group)
@@ -210,8 +208,7 @@ class GroupRunner:
             environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
             while True:
                 sent = time.perf_counter()
-                step = step_of(frame, sequence, environment_s, wait_s)
-                await self._write(call, wire.ActorMessage(step=step))
+                await self._write(call, step_of(frame, sequence, environment_s, wait_s))
                 actions = await self._answer(call, sequence, reply_timeout_s)
                 got = time.perf_counter()
                 action = np.frombuffer(actions.action, np.int32)
@@ -235,6 +232,8 @@ class GroupRunner:
         hello = hello_of(group, self._name, self._protocol_version)
         await self._write(call, wire.ActorMessage(hello=hello))
         message = await self._read(call, self._reply_timeout_s)
+        if isinstance(message, Actions):
+            raise LearnerSilent(f"expected welcome for {hello.incarnation}, received actions")
         kind = message.WhichOneof("message")
         if kind == "finished":
             raise Finished(message.finished.reason)
@@ -242,12 +241,17 @@ class GroupRunner:
             raise LearnerSilent(f"expected welcome for {hello.incarnation}, received {kind}")
         return message.welcome
 
-    async def _answer(self, call: Any, sequence: int, timeout_s: float) -> wire.Actions:
+    async def _answer(self, call: Any, sequence: int, timeout_s: float) -> Actions:
         while True:
             message = await self._read(call, timeout_s)
+            if isinstance(message, Actions):
+                if message.sequence != sequence:
+                    raise LearnerSilent(
+                        f"expected actions for step {sequence}, received those for "
+                        f"{message.sequence}"
+                    )
+                return message
             kind = message.WhichOneof("message")
-            if kind == "actions" and message.actions.sequence == sequence:
-                return message.actions
             if kind == "finished":
                 raise Finished(message.finished.reason)
             if kind != "notice":
@@ -255,12 +259,12 @@ class GroupRunner:
             log.info("%s: the learner is late by %.0f s: %s", self._name,
                      message.notice.waited_seconds, message.notice.reason)  # fmt: skip
 
-    async def _write(self, call: Any, message: wire.ActorMessage) -> None:
+    async def _write(self, call: Any, message: Step | wire.ActorMessage) -> None:
         # The stream may have ended while the environments stepped: the next read says how.
         with contextlib.suppress(asyncio.InvalidStateError):
             await call.write(message)
 
-    async def _read(self, call: Any, timeout_s: float) -> wire.LearnerMessage:
+    async def _read(self, call: Any, timeout_s: float) -> Actions | wire.LearnerMessage:
         try:
             async with asyncio.timeout(timeout_s):
                 message: Any = await call.read()
@@ -271,7 +275,7 @@ class GroupRunner:
         if message is grpc.aio.EOF:
             # The stream ended without an error: the learner is going down.
             raise LearnerSilent(f"{self._address} ended the stream")
-        received: wire.LearnerMessage = message
+        received: Actions | wire.LearnerMessage = message
         return received
 
 

@@ -15,11 +15,11 @@ from services.actor.environments import make_group
 from services.actor.group import FATAL, hello_of, step_of
 from services.cli.arguments import Subparsers, add_experiment, add_tls, tls_of
 from services.common import rpc
+from services.common.act_codec import Actions, Step, act, kind_of
 from services.common.config import load_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.spec import EnvironmentGroup
 from services.wire import inference_pb2 as wire
-from services.wire import inference_pb2_grpc as wire_grpc
 
 SEED = 1
 
@@ -55,10 +55,8 @@ def run(args: argparse.Namespace) -> int:
     started = time.perf_counter()
     try:
         with rpc.channel(args.learner, tls_of(args)) as channel:
-            call = wire_grpc.InferenceStub(channel).Act(
-                _conversation(group), timeout=args.timeout_s, wait_for_ready=True
-            )
-            answers = [message for message in call if message.WhichOneof("message") != "notice"]
+            call = act(channel)(_conversation(group), timeout=args.timeout_s, wait_for_ready=True)
+            answers = [message for message in call if kind_of(message) != "notice"]
     except grpc.RpcError as error:
         said = f"{error.code().name}: {error.details()}"
         if error.code() in FATAL:
@@ -73,7 +71,7 @@ def run(args: argparse.Namespace) -> int:
     finally:
         group.close()
     seconds = round(time.perf_counter() - started, 3)
-    if answers and answers[0].WhichOneof("message") == "finished":
+    if answers and kind_of(answers[0]) == "finished":
         reason = answers[0].finished.reason
         print(f"try: the experiment is over: {reason}", file=sys.stderr)
         print(json.dumps({"action": None, "over": reason, "seconds": seconds}))
@@ -84,15 +82,15 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _conversation(group: EnvironmentGroup) -> Iterator[wire.ActorMessage]:
+def _conversation(group: EnvironmentGroup) -> Iterator[Step | wire.ActorMessage]:
     yield wire.ActorMessage(hello=hello_of(group, "seedbed try"))
-    yield wire.ActorMessage(step=step_of(group.reset(), 0))
+    yield step_of(group.reset(), 0)
 
 
-def _action(answers: list[wire.LearnerMessage], actions: int, learner: str) -> int:
-    kinds = [message.WhichOneof("message") for message in answers]
-    if kinds == ["welcome", "actions"]:
-        chosen = np.frombuffer(answers[1].actions.action, np.int32)
+def _action(answers: list[Actions | wire.LearnerMessage], actions: int, learner: str) -> int:
+    kinds = [kind_of(message) for message in answers]
+    if kinds == ["welcome", "actions"] and isinstance(answers[1], Actions):
+        chosen = np.frombuffer(answers[1].action, np.int32)
         if chosen.shape == (1,) and 0 <= chosen[0] < actions:
             return int(chosen[0])
         said = f"action {chosen.tolist()} of {actions}"

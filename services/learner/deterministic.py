@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from services.actor.environments import make_actor_group
-from services.actor.group import actor_name, pack_flags
+from services.actor.group import actor_name, step_of
 from services.common.config import Experiment
 from services.common.exit_codes import ExitCode, SeedbedError
 from services.common.lifecycle import on_stop_signals
@@ -32,7 +32,6 @@ from services.learner.sessions.batcher import Request
 from services.learner.sessions.session import Greeting, Session, SlotTable
 from services.learner.threads import answer_requests
 from services.learner.unrolls.batches import TrainingBatch
-from services.wire import inference_pb2 as wire
 
 
 def run_deterministic(experiment: Experiment, directory: RunDirectory) -> dict[str, Any]:
@@ -138,16 +137,9 @@ class OneThreadLearner(Learner):
 
     def _receive(self, built: Built, seats: list[_Seat]) -> None:
         """Send what the groups have seen, then train on the batches that it fills."""
-        blocks = []
-        for seat in seats:
-            frame = seat.frame
-            message = wire.Step(
-                sequence=seat.session.sequence,
-                observation=frame.observation.tobytes(),
-                reward=frame.reward.tobytes(),
-                flags=pack_flags(frame),
-            )
-            blocks.append(seat.session.receive(message))
+        blocks = [
+            seat.session.receive(step_of(seat.frame, seat.session.sequence)) for seat in seats
+        ]
         for block in blocks:
             if block is not None:
                 for batch, arrays in self.prefetch.build(built, block):

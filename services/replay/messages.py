@@ -15,6 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from services.common.spec import ArraySpec
+from services.common.varint import read_varint, write_varint
 from services.replay.sequence import SequenceBlock, SequenceSpec
 from services.wire import inference_pb2
 from services.wire import replay_pb2 as wire
@@ -35,7 +36,7 @@ def pack(message: Message, payload: Iterable[Buffer]) -> bytes:
     pieces = [piece for piece in payload if len(piece)]
     size = sum(memoryview(piece).nbytes for piece in pieces)
     tag = PAYLOAD << 3 | _LENGTH_DELIMITED
-    return b"".join((message.SerializeToString(), _varint(tag), _varint(size), *pieces))
+    return b"".join((message.SerializeToString(), write_varint(tag), write_varint(size), *pieces))
 
 
 def unpack(kind: type[_M], data: bytes) -> tuple[_M, memoryview]:
@@ -47,12 +48,12 @@ def unpack(kind: type[_M], data: bytes) -> tuple[_M, memoryview]:
     view, rest, payload = memoryview(data), [], memoryview(b"")
     place = 0
     while place < len(view):
-        tag, after = _read_varint(view, place)
+        tag, after = read_varint(view, place)
         end = _after_field(view, tag & 7, after)
         if end > len(view):
             raise DecodeError("a field is longer than its message")
         if tag >> 3 == PAYLOAD and tag & 7 == _LENGTH_DELIMITED:
-            payload = view[_read_varint(view, after)[1] : end]
+            payload = view[read_varint(view, after)[1] : end]
         else:
             rest.append(view[place:end])
         place = end
@@ -61,34 +62,11 @@ def unpack(kind: type[_M], data: bytes) -> tuple[_M, memoryview]:
     return message, payload
 
 
-def _varint(value: int) -> bytes:
-    out = bytearray()
-    while value > 0x7F:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _read_varint(view: memoryview, place: int) -> tuple[int, int]:
-    """A number, and the place after it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        if place >= len(view):
-            break
-        byte = view[place]
-        place += 1
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, place
-    raise DecodeError("a number has no end")
-
-
 def _after_field(view: memoryview, wire_type: int, place: int) -> int:
     if wire_type == 0:
-        return _read_varint(view, place)[1]
+        return read_varint(view, place)[1]
     if wire_type == _LENGTH_DELIMITED:
-        size, place = _read_varint(view, place)
+        size, place = read_varint(view, place)
         return place + size
     if wire_type in (1, 5):
         return place + (8 if wire_type == 1 else 4)

@@ -6,11 +6,11 @@ import asyncio
 
 import grpc.aio
 
+from services.common.act_codec import inference_handlers
 from services.common.lifecycle import Threads
 from services.common.serving import ServerThread
 from services.common.tls import Tls
 from services.learner.sessions.servicer import InferenceServicer
-from services.wire import inference_pb2_grpc as wire_grpc
 
 
 class WireServer(ServerThread):
@@ -29,7 +29,7 @@ class WireServer(ServerThread):
             self._loop.call_soon_threadsafe(self._servicer.finish, reason, over)
 
     def _add(self, server: grpc.aio.Server) -> None:
-        wire_grpc.add_InferenceServicer_to_server(self._servicer, server)
+        server.add_generic_rpc_handlers((inference_handlers(self._servicer),))
 
     async def _begin(self) -> None:
         self._housekeeping = asyncio.create_task(self._servicer.housekeeping())

@@ -16,6 +16,7 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from services.common.act_codec import Actions, Step, kind_of
 from services.common.config import Experiment
 from services.learner.model import Model
 from services.learner.sessions.batcher import Batcher, Request
@@ -149,7 +150,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             raise StreamRefused(
                 "hello", f"Hello within {HELLO_TIMEOUT_S:g} s", "nothing", "say Hello first"
             ) from None
-        kind = None if message is grpc.aio.EOF else message.WhichOneof("message")
+        kind = None if message is grpc.aio.EOF else kind_of(message)
         if kind != "hello":
             raise StreamRefused("message", "hello first", kind or "nothing", "say Hello first")
         greeting = read_hello(
@@ -182,19 +183,18 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             if message is grpc.aio.EOF:
                 return
             stream.heard = stream.owes_since = time.perf_counter()
-            kind = message.WhichOneof("message")
-            if kind == "goodbye":
+            if not isinstance(message, Step):
+                kind = kind_of(message)
+                if kind != "goodbye":
+                    raise StreamRefused("message", "step or goodbye", kind or "nothing", "see Act")
                 log.info("session %d: %s leaves: %s", stream.number, greeting.actor,
                          message.goodbye.reason)  # fmt: skip
                 return
-            if kind != "step":
-                raise StreamRefused("message", "step or goodbye", kind or "nothing", "see Act")
-            step = message.step
             if stream.session is None:
                 unroll = await self._model.ready()
                 stream.session = Session(stream.number, greeting, slots, unroll, self._telemetry)
             session = stream.session
-            block = session.receive(step)
+            block = session.receive(message)
             if block is not None and not self._queue.try_put(block):
                 await self._wait_for_room(session, block)
             if self._ending is not None:
@@ -213,9 +213,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             if action is None:
                 await self._say_farewell(context)
                 return
-            await write(
-                wire.LearnerMessage(actions=wire.Actions(sequence=step.sequence, action=action))
-            )
+            await write(Actions(message.sequence, action))
 
     async def _wait_for_room(self, session: Session, block: Finished) -> None:
         frames = block.steps * session.greeting.spec.action_repeat

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from services.common.act_codec import Step
 from services.common.spec import EnvironmentSpec
 from services.learner.unrolls.queue import Finished
 from services.learner.unrolls.unroll import (
@@ -32,17 +33,6 @@ class StreamRefused(Exception):
         self.expected = str(expected)
         self.received = str(received)
         self.advice = advice
-
-
-class StepMessage(Protocol):
-    """The wire's Step."""
-
-    sequence: int
-    observation: bytes
-    reward: bytes
-    flags: bytes
-    environment_seconds: float
-    wait_seconds: float
 
 
 class Rollout(Protocol):
@@ -109,7 +99,7 @@ class Greeting:
     spec: EnvironmentSpec
 
 
-def _wrong_seconds(step: StepMessage) -> StreamRefused:
+def _wrong_seconds(step: Step) -> StreamRefused:
     field, seconds = "environment_seconds", step.environment_seconds
     if 0 <= seconds <= _LONGEST_S:
         field, seconds = "wait_seconds", step.wait_seconds
@@ -149,7 +139,7 @@ class Session:
         self._someone_starts = True  # any of them
         self._no_flags, self._no_reward = bytes(e), bytes(4 * e)
 
-    def receive(self, step: StepMessage) -> Finished | None:
+    def receive(self, step: Step) -> Finished | None:
         """Check and write one step; return the block that it completes, if it does.
 
         Raises:

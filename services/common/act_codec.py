@@ -1,0 +1,207 @@
+"""The two messages of every step, Step and Actions, read and written without protobuf objects.
+
+The bytes are the same, those of `inference.proto`. A group of 32 Atari frames is a message of
+226 KB, which protobuf copies twice more on either side; and its Python runtime gives the heap's
+free memory back (`malloc_trim`) after every 10,000 blocks that messages have freed, so that a
+learner with many streams pays for each unroll in page faults (docs/performance.md). Every other
+message, and whatever is not in exactly the order in which it is written here, protobuf reads.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from services.common.varint import read_varint, write_varint
+from services.wire import inference_pb2 as wire
+from services.wire import inference_pb2_grpc as wire_grpc
+
+_SERVICE = "seedbed.v1.Inference"
+# A field's tag: its number and how it is encoded.
+_VARINT_1, _BYTES_2, _BYTES_3, _BYTES_4 = 0x08, 0x12, 0x1A, 0x22
+_FLOAT_5, _FLOAT_6 = 0x2D, 0x35
+_FLOAT = struct.Struct("<f")
+
+
+class Step(NamedTuple):
+    """As `Step` of the proto. `observation` is C-contiguous; one that was read is no copy."""
+
+    sequence: int
+    observation: bytes | memoryview
+    reward: bytes
+    flags: bytes
+    environment_seconds: float = 0.0
+    wait_seconds: float = 0.0
+
+
+class Actions(NamedTuple):
+    """As `Actions` of the proto."""
+
+    sequence: int
+    action: bytes
+
+
+def act(channel: grpc.Channel | grpc.aio.Channel) -> Any:
+    """What the stub's `Act` is, for these messages."""
+    return channel.stream_stream(
+        f"/{_SERVICE}/Act",
+        request_serializer=write_actor_message,
+        response_deserializer=read_learner_message,
+    )
+
+
+def inference_handlers(servicer: wire_grpc.InferenceServicer) -> Any:
+    """As the generated `add_InferenceServicer_to_server`, with `Act` for these messages."""
+    act_handler = grpc.stream_stream_rpc_method_handler(
+        servicer.Act,
+        request_deserializer=read_actor_message,
+        response_serializer=write_learner_message,
+    )
+    status_handler = grpc.unary_unary_rpc_method_handler(
+        servicer.GetStatus,
+        request_deserializer=wire.GetStatusRequest.FromString,
+        response_serializer=wire.GetStatusReply.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(
+        _SERVICE, {"Act": act_handler, "GetStatus": status_handler}
+    )
+
+
+def kind_of(message: Step | Actions | wire.ActorMessage | wire.LearnerMessage) -> str | None:
+    """The name of what a message is; None if it is empty."""
+    if isinstance(message, Step):
+        return "step"
+    if isinstance(message, Actions):
+        return "actions"
+    kind: str | None = message.WhichOneof("message")
+    return kind
+
+
+def write_actor_message(message: Step | wire.ActorMessage) -> bytes:
+    """The bytes of an ActorMessage."""
+    if not isinstance(message, Step):
+        return message.SerializeToString()
+    sequence, observation, reward, flags, environment_s, wait_s = message
+    observation_bytes = memoryview(observation).nbytes
+    head = b"".join((_number(sequence), b"\x12", write_varint(observation_bytes)))
+    tail = b"".join(
+        (
+            b"\x1a", write_varint(len(reward)), reward,
+            b"\x22", write_varint(len(flags)), flags,
+            _float(_FLOAT_5, environment_s), _float(_FLOAT_6, wait_s),
+        )
+    )  # fmt: skip
+    size = len(head) + observation_bytes + len(tail)
+    return b"".join((b"\x12", write_varint(size), head, observation, tail))
+
+
+def read_actor_message(data: bytes) -> Step | wire.ActorMessage:
+    """An ActorMessage, which is a `Step` where it is one.
+
+    Raises:
+        google.protobuf.message.DecodeError: it is none.
+    """
+    try:
+        step = _read_step(data)
+    except (IndexError, DecodeError):  # it ends in the middle of something
+        step = None
+    if step is not None:
+        return step
+    message = wire.ActorMessage.FromString(data)
+    if message.WhichOneof("message") != "step":
+        return message
+    other = message.step
+    return Step(
+        other.sequence, other.observation, other.reward, other.flags,
+        other.environment_seconds, other.wait_seconds,
+    )  # fmt: skip
+
+
+def write_learner_message(message: Actions | wire.LearnerMessage) -> bytes:
+    """The bytes of a LearnerMessage."""
+    if not isinstance(message, Actions):
+        return message.SerializeToString()
+    sequence, action = message
+    inner = b"".join((_number(sequence), b"\x12", write_varint(len(action)), action))
+    return b"".join((b"\x12", write_varint(len(inner)), inner))
+
+
+def read_learner_message(data: bytes) -> Actions | wire.LearnerMessage:
+    """A LearnerMessage, which is `Actions` where it is one.
+
+    Raises:
+        google.protobuf.message.DecodeError: it is none.
+    """
+    try:
+        actions = _read_actions(data)
+    except (IndexError, DecodeError):
+        actions = None
+    if actions is not None:
+        return actions
+    message = wire.LearnerMessage.FromString(data)
+    if message.WhichOneof("message") != "actions":
+        return message
+    return Actions(message.actions.sequence, message.actions.action)
+
+
+def _number(sequence: int) -> bytes:
+    return b"\x08" + write_varint(sequence) if sequence else b""  # zero is not sent
+
+
+def _float(tag: int, value: float) -> bytes:
+    return bytes((tag,)) + _FLOAT.pack(value) if value else b""
+
+
+def _open(data: bytes) -> tuple[int, int] | None:
+    """Enter field 2, which is all of the message: its `sequence`, and where the rest begins."""
+    if data[0] != _BYTES_2:
+        return None
+    size, at = read_varint(data, 1)
+    if at + size != len(data):
+        return None
+    if data[at] == _VARINT_1:
+        return read_varint(data, at + 1)
+    return 0, at
+
+
+def _bytes(data: bytes, at: int, tag: int) -> tuple[int, int]:
+    """Where the bytes of the field at `at` begin and end. Another field there: IndexError."""
+    if data[at] != tag:
+        raise IndexError
+    size, start = read_varint(data, at + 1)
+    if start + size > len(data):
+        raise IndexError
+    return start, start + size
+
+
+def _read_step(data: bytes) -> Step | None:
+    opened = _open(data)
+    if opened is None:
+        return None
+    sequence, at = opened
+    begin, end = _bytes(data, at, _BYTES_2)
+    observation = memoryview(data)[begin:end]
+    begin, end = _bytes(data, end, _BYTES_3)
+    reward = data[begin:end]
+    begin, at = _bytes(data, end, _BYTES_4)
+    flags = data[begin:at]
+    environment_s = wait_s = 0.0
+    if len(data) >= at + 5 and data[at] == _FLOAT_5:
+        environment_s, at = _FLOAT.unpack_from(data, at + 1)[0], at + 5
+    if len(data) >= at + 5 and data[at] == _FLOAT_6:
+        wait_s, at = _FLOAT.unpack_from(data, at + 1)[0], at + 5
+    if at != len(data):
+        return None
+    return Step(sequence, observation, reward, flags, environment_s, wait_s)
+
+
+def _read_actions(data: bytes) -> Actions | None:
+    opened = _open(data)
+    if opened is None:
+        return None
+    sequence, at = opened
+    begin, end = _bytes(data, at, _BYTES_2)
+    return Actions(sequence, data[begin:end]) if end == len(data) else None

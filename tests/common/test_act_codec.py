@@ -1,0 +1,135 @@
+"""Step and Actions by hand: protobuf is the reference, for what it writes and for what it reads."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+from google.protobuf.message import DecodeError
+
+from services.common import act_codec
+from services.common.act_codec import Actions, Step
+from services.wire import inference_pb2 as wire
+
+SEQUENCES = (0, 1, 127, 128, 300, 2**32, 2**63 - 1, 2**64 - 1)
+SECONDS = (0.0, 0.25, 1e-12, float("inf"))
+
+
+def step(sequence: int = 5, frames: int = 3, seconds: tuple[float, float] = (0.5, 0.25)) -> Step:
+    pixels = np.random.default_rng(sequence % 97).integers(0, 256, (frames, 7, 7, 1), np.uint8)
+    return Step(sequence, pixels.data, bytes(4 * frames), b"\x08" * frames, *seconds)
+
+
+def by_protobuf(message: Step) -> bytes:
+    sequence, observation, *rest, environment_s, wait_s = message
+    return wire.ActorMessage(
+        step=wire.Step(
+            sequence=sequence,
+            observation=bytes(observation),
+            reward=rest[0],
+            flags=rest[1],
+            environment_seconds=environment_s,
+            wait_seconds=wait_s,
+        )
+    ).SerializeToString()
+
+
+def told(message: Any) -> Any:
+    """Something that can be compared: what is in a message, whatever it is made of."""
+    if isinstance(message, wire.ActorMessage) and message.WhichOneof("message") == "step":
+        message = message.step
+    if isinstance(message, wire.LearnerMessage) and message.WhichOneof("message") == "actions":
+        message = message.actions
+    if isinstance(message, Actions | wire.Actions):
+        return message.sequence, message.action
+    if isinstance(message, Step | wire.Step):
+        # NaN is not equal to itself.
+        seconds = np.array([message.environment_seconds, message.wait_seconds], np.float32)
+        return (message.sequence, bytes(message.observation), message.reward, message.flags,
+                seconds.tobytes())  # fmt: skip
+    # In whatever order its parts came.
+    return message.SerializeToString(deterministic=True)
+
+
+def outcome(read: Any, data: bytes) -> Any:
+    try:
+        return told(read(data))
+    except DecodeError:
+        return "no message"
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+@pytest.mark.parametrize("frames", [1, 2, 3, 400])
+def test_a_step_is_written_and_read_as_by_protobuf(sequence: int, frames: int) -> None:
+    for environment_s in SECONDS:
+        for wait_s in SECONDS:
+            message = step(sequence, frames, (environment_s, wait_s))
+            data = act_codec.write_actor_message(message)
+            assert data == by_protobuf(message)
+            assert told(act_codec.read_actor_message(data)) == told(message)
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_actions_are_written_and_read_as_by_protobuf(sequence: int) -> None:
+    for count in (1, 31, 32, 5000):
+        message = Actions(sequence, np.arange(count, dtype=np.int32).tobytes())
+        data = act_codec.write_learner_message(message)
+        reference = wire.LearnerMessage(
+            actions=wire.Actions(sequence=sequence, action=message.action)
+        )
+        assert data == reference.SerializeToString()
+        assert act_codec.read_learner_message(data) == message
+
+
+def test_the_frames_of_what_was_read_are_the_messages_own_bytes() -> None:
+    data = act_codec.write_actor_message(step(frames=32))
+    message = act_codec.read_actor_message(data)
+    assert isinstance(message, Step)
+    assert isinstance(message.observation, memoryview)
+    assert message.observation.obj is data
+
+
+def test_every_other_message_goes_through_protobuf() -> None:
+    hello = wire.ActorMessage(hello=wire.Hello(actor="me", environments=3))
+    assert act_codec.read_actor_message(act_codec.write_actor_message(hello)) == hello
+    notice = wire.LearnerMessage(notice=wire.Notice(sequence=3, reason="compiling"))
+    assert act_codec.read_learner_message(act_codec.write_learner_message(notice)) == notice
+    assert act_codec.read_actor_message(b"") == wire.ActorMessage()
+    assert act_codec.read_learner_message(b"") == wire.LearnerMessage()
+
+
+def test_another_order_and_fields_of_a_later_version_are_read_by_protobuf() -> None:
+    parts = [b"\x08\x05", b"\x12\x02ab", b"\x1a\x01c", b"\x22\x01d", b"\x2d\0\0\0\x3f"]
+    parts += [b"\x35\0\0\x80\x3e", b"\x3a\x03new", b"\x12\x02xy"]
+    draw = random.Random(1)
+    for _ in range(500):
+        inner = b"".join(draw.sample(parts, draw.randrange(len(parts) + 1)))
+        data = b"\x12" + bytes([len(inner)]) + inner
+        for outer in (data, data + data, data + b"\x1a\0", b"\x1a\0" + data):
+            assert outcome(act_codec.read_actor_message, outer) == outcome(
+                wire.ActorMessage.FromString, outer
+            )
+            assert outcome(act_codec.read_learner_message, outer) == outcome(
+                wire.LearnerMessage.FromString, outer
+            )
+
+
+def test_damaged_messages_are_what_they_are_to_protobuf() -> None:
+    draw = random.Random(2)
+    steps = [act_codec.write_actor_message(step(n, n % 3)) for n in (0, 4, 130)]
+    actions = [act_codec.write_learner_message(Actions(n, bytes(4 * n))) for n in (0, 3, 40)]
+    for _ in range(20_000):
+        data = bytearray(draw.choice(steps + actions))
+        for _ in range(draw.randrange(4)):
+            data[draw.randrange(min(len(data), 12 if draw.random() < 0.7 else 999))] = (
+                draw.randrange(256)
+            )
+        damaged = bytes(data[: draw.randrange(len(data) + 1)] if draw.random() < 0.3 else data)
+        assert outcome(act_codec.read_actor_message, damaged) == outcome(
+            wire.ActorMessage.FromString, damaged
+        ), damaged
+        assert outcome(act_codec.read_learner_message, damaged) == outcome(
+            wire.LearnerMessage.FromString, damaged
+        ), damaged
