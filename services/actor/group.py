@@ -78,7 +78,7 @@ def step_of(frame: Frame, sequence: int, environment_s: float = 0.0, wait_s: flo
     """A frame as the stream's message number `sequence`."""
     return Step(
         sequence,
-        np.ascontiguousarray(frame.observation).data,
+        np.ascontiguousarray(frame.observation).reshape(-1).view(np.uint8).data,
         frame.reward.tobytes(),
         pack_flags(frame),
         environment_s,

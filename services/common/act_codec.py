@@ -27,7 +27,7 @@ _FLOAT = struct.Struct("<f")
 
 
 class Step(NamedTuple):
-    """As `Step` of the proto. `observation` is C-contiguous; one that was read is no copy."""
+    """As `Step` of the proto; a `memoryview` is one of bytes, and one that was read is no copy."""
 
     sequence: int
     observation: bytes | memoryview
@@ -85,8 +85,7 @@ def write_actor_message(message: Step | wire.ActorMessage) -> bytes:
     if not isinstance(message, Step):
         return message.SerializeToString()
     sequence, observation, reward, flags, environment_s, wait_s = message
-    observation_bytes = memoryview(observation).nbytes
-    head = b"".join((_number(sequence), b"\x12", write_varint(observation_bytes)))
+    head = b"".join((_number(sequence), b"\x12", write_varint(len(observation))))
     tail = b"".join(
         (
             b"\x1a", write_varint(len(reward)), reward,
@@ -94,7 +93,7 @@ def write_actor_message(message: Step | wire.ActorMessage) -> bytes:
             _float(_FLOAT_5, environment_s), _float(_FLOAT_6, wait_s),
         )
     )  # fmt: skip
-    size = len(head) + observation_bytes + len(tail)
+    size = len(head) + len(observation) + len(tail)
     return b"".join((b"\x12", write_varint(size), head, observation, tail))
 
 

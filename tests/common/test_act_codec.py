@@ -19,7 +19,7 @@ SECONDS = (0.0, 0.25, 1e-12, float("inf"))
 
 def step(sequence: int = 5, frames: int = 3, seconds: tuple[float, float] = (0.5, 0.25)) -> Step:
     pixels = np.random.default_rng(sequence % 97).integers(0, 256, (frames, 7, 7, 1), np.uint8)
-    return Step(sequence, pixels.data, bytes(4 * frames), b"\x08" * frames, *seconds)
+    return Step(sequence, pixels.reshape(-1).data, bytes(4 * frames), b"\x08" * frames, *seconds)
 
 
 def by_protobuf(message: Step) -> bytes:
