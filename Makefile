@@ -7,6 +7,8 @@ ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
+# Files side by side, a process for each of two cores. More of them would time out on each other.
+PARALLEL := -n 2 --dist loadfile
 # Wheels only, and each with a known hash: nothing is built, nothing unpinned is fetched.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 INSTALL_LOCKED := $(INSTALL) --require-hashes --only-binary :all: -r
@@ -74,10 +76,10 @@ kind-up: images ## Make a cluster in Docker, with the images in it.
 # --- Checking -------------------------------------------------------------------------------------
 
 test: $(INSTALLED_DEV) ## Run the tests, the numerical ones on both backends.
-	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST)
-	SEEDBED_TEST_BACKEND=jax $(PYTEST) -m 'backends and not learning and not slow'
+	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL)
+	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) -m 'backends and not learning and not slow'
 
-test-learning: $(INSTALLED_DEV) ## Train small things until they have learned (up to 25 minutes).
+test-learning: $(INSTALLED_DEV) ## What takes long: learn small things, kill whole runs (up to 25 minutes).
 	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) -m 'learning or slow' --timeout 900
 	SEEDBED_TEST_BACKEND=jax $(PYTEST) -m learning --timeout 900
 

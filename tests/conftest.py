@@ -12,6 +12,12 @@ from services.learner.backend.protocol import Backend
 NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 # Test files import Keras at their top, before any fixture runs.
 os.environ["KERAS_BACKEND"] = NAME
+if NAME == "jax":
+    # Most of the time of these tests is XLA's compiler, and what it compiles runs for moments.
+    os.environ.setdefault(
+        "XLA_FLAGS",
+        "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+    )
 
 
 @pytest.fixture(scope="session")

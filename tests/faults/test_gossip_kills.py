@@ -51,6 +51,7 @@ def events(it: Cluster, rank: int) -> list[list[str]]:
     return [line.split(",") for line in text.splitlines()[1:]]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
     with cluster(tmp_path, *SMALL) as it:
@@ -112,6 +113,7 @@ def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
         assert second.wait() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_one_that_diverged_is_started_again_once(tmp_path: Path) -> None:
     """With a peer's parameters. The other one does not stop for it."""
@@ -146,6 +148,7 @@ def test_one_that_diverged_is_started_again_once(tmp_path: Path) -> None:
         assert run.wait() == 42
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_all_reduce_meets_again_after_a_kill(tmp_path: Path) -> None:
     """Nobody goes on alone: all are started again, and whoever is behind catches up."""

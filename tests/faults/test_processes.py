@@ -96,6 +96,7 @@ def test_a_run_that_is_killed_damaged_resumed_and_finished(tmp_path: Path) -> No
         assert not (it.run / "logs" / "evaluation.log").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_learner_and_actors_come_and_go(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
@@ -193,6 +194,7 @@ def test_an_environment_that_hangs_does_not_outlive_sigterm(tmp_path: Path) -> N
         learner.runs()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_sigterm_in_the_last_evaluation_does_not_wait_for_it(tmp_path: Path) -> None:
     with cluster(
@@ -297,6 +299,7 @@ def test_an_environment_that_always_raises(tmp_path: Path) -> None:
         assert "3 failures of environments within ten minutes" in log
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_full_disk(tmp_path: Path) -> None:
     """Checkpoints are of 2 MB; no file may be."""

@@ -28,6 +28,7 @@ CAPACITY = 600
 FIRST = 8
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_shards_and_learner_are_killed(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"

@@ -201,12 +201,14 @@ def as_grafana(query: str) -> str:
     return query
 
 
+@pytest.mark.slow
 def test_every_query_returns_data(prometheus: str) -> None:
     empty = [title for title, query in QUERIES.items() if not ask(prometheus, as_grafana(query))]
     assert not empty
     assert len(QUERIES) > 40
 
 
+@pytest.mark.slow
 def test_recording_rules_have_values_and_no_alert_fires(prometheus: str) -> None:
     groups = yaml.safe_load((ROOT / "k8s" / "rules" / "seedbed.yaml").read_text())["groups"]
     records = [rule["record"] for group in groups for rule in group["rules"] if "record" in rule]
@@ -216,6 +218,7 @@ def test_recording_rules_have_values_and_no_alert_fires(prometheus: str) -> None
     assert ask(prometheus, 'ALERTS{alertstate="firing"}') == []
 
 
+@pytest.mark.slow
 def test_variables_find_the_experiment(prometheus: str) -> None:
     for labels in (LABELS, KEPT):
         query = f'seedbed_env_frames_total{{experiment="{labels["experiment"]}"}}'
@@ -223,6 +226,7 @@ def test_variables_find_the_experiment(prometheus: str) -> None:
             assert found["metric"].items() >= labels.items()
 
 
+@pytest.mark.slow
 def test_a_run_without_replay_leaves_those_panels_empty(prometheus: str) -> None:
     """No NaN and no 0 that means nothing; the panel says "No replay"."""
     panels = [p for p in DASHBOARD["panels"] if p["title"].startswith(("Replay: ", "Shards"))]
@@ -236,6 +240,7 @@ def test_a_run_without_replay_leaves_those_panels_empty(prometheus: str) -> None
                 assert not [item for item in found if item["value"][1] == "NaN"], panel["title"]
 
 
+@pytest.mark.slow
 def test_a_learner_that_is_alone_leaves_those_panels_empty(prometheus: str) -> None:
     panels = [p for p in DASHBOARD["panels"] if p["title"].startswith("Gossip: ")]
     assert len(panels) == 6
