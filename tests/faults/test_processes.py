@@ -156,6 +156,7 @@ def test_learner_and_actors_come_and_go(tmp_path: Path) -> None:
         assert stays.wait(20) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_an_environment_that_raises_now_and_then_and_sigterm(tmp_path: Path) -> None:
     with cluster(
@@ -234,6 +235,7 @@ def get(address: str, path: str) -> tuple[int, str]:
         return 0, ""
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(400)
 def test_a_finished_learner_stays_and_so_does_the_next_one(tmp_path: Path) -> None:
     """In a cluster whoever ends by himself is started again, with the meter running."""

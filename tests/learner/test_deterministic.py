@@ -59,7 +59,10 @@ for seed in "12":
 """
 
 
-@pytest.fixture(scope="module", params=AGENTS)
+@pytest.fixture(
+    scope="module",
+    params=["vtrace", *(pytest.param(name, marks=pytest.mark.slow) for name in ("a2c", "r2d2"))],
+)
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two processes' folders, each with the runs `1` and `2` of these seeds."""
     text = EXPERIMENT.replace("learner:\n", "learner:\n" + R2D2_REPLAY) + AGENTS[request.param]

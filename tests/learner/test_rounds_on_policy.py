@@ -206,7 +206,7 @@ def test_every_batch_is_on_policy_whoever_comes_and_goes(tmp_path: Path) -> None
         learner.queue._deadline_s = 0.2
         actors.leave(leaves)
         watch.wait(*b, *c, *d)
-        assert learner.counters.updates > updates
+        wait_for(lambda: learner.counters.updates > updates, "an update without it")
         assert 0 < late["session ended"] <= 2 * 2 * len(a), "two steps of two frames each"
         learner.queue._deadline_s = 30.0
 
