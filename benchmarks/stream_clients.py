@@ -1,7 +1,7 @@
-"""Child: lock-step streams that send the bytes of ready-made steps, to whichever server.
+"""Child: lock-step streams that send the same frames in every step, to whichever server.
 
-Client code and bytes are the same for the learner and for the bare server. Nothing is built or
-parsed here but the step's number, so that the client costs little of the machine that it shares.
+Client code and bytes are the same for the learner and for the bare server. Nothing is parsed here,
+and a step is put together by one copy, so that the client costs little of what both share.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from benchmarks.bare_stream import METHOD, SERVICE
 from benchmarks.child import serve
 from benchmarks.null_learner import pong_spec
 from services.common import rpc
+from services.common.act_codec import Step, write_actor_message
 from services.common.config import load_experiment
 from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from services.learner.unrolls.unroll import FIRST
@@ -49,13 +50,7 @@ class Clients:
             0, 256, environments * spec.observation.row_bytes, np.uint8
         )
         self._first, self._other = (
-            wire.ActorMessage(
-                step=wire.Step(
-                    observation=rows.tobytes(),
-                    reward=bytes(4 * environments),
-                    flags=bytes([flag] * environments),
-                )
-            ).SerializeToString()
+            Step(0, rows.data, bytes(4 * environments), bytes([flag] * environments))
             for flag in (FIRST, 0)
         )
         self._address = address
@@ -78,9 +73,8 @@ class Clients:
 
     async def _step(self, stream: int) -> None:
         sequence = self._sequences[stream]
-        # A message that follows another one is merged into it: this only adds the number.
-        tail = wire.ActorMessage(step=wire.Step(sequence=sequence)).SerializeToString()
-        await self._calls[stream].write((self._other if sequence else self._first) + tail)
+        step = self._other._replace(sequence=sequence) if sequence else self._first
+        await self._calls[stream].write(write_actor_message(step))
         if await self._calls[stream].read() is grpc.aio.EOF:
             raise ConnectionError(f"{self._address} ended stream {stream} at step {sequence}")
         self._sequences[stream] += 1

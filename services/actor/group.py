@@ -75,7 +75,7 @@ def hello_of(
 
 
 def step_of(frame: Frame, sequence: int, environment_s: float = 0.0, wait_s: float = 0.0) -> Step:
-    """A frame as the stream's message number `sequence`."""
+    """A frame as the stream's message number `sequence`: no copy, so write it before the next."""
     return Step(
         sequence,
         np.ascontiguousarray(frame.observation).reshape(-1).view(np.uint8).data,
@@ -196,7 +196,10 @@ class GroupRunner:
             return
 
     async def _play(self, group: EnvironmentGroup, method: Any) -> None:
-        """One stream. Its episodes start anew: the learner dropped the last stream's unroll."""
+        """One stream of `act`.
+
+        Its episodes start anew: the learner dropped the last stream's unroll.
+        """
         loop = asyncio.get_running_loop()
         call = method()
         better = loop.create_task(self._learners.wait_for_better(self._address, group.environments))

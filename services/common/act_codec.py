@@ -1,10 +1,11 @@
-"""The two messages of every step, Step and Actions, read and written without protobuf objects.
+"""ActorMessage and LearnerMessage, whose Step and Actions make no protobuf objects.
 
-The bytes are the same, those of `inference.proto`. A group of 32 Atari frames is a message of
-226 KB, which protobuf copies twice more on either side; and its Python runtime gives the heap's
-free memory back (`malloc_trim`) after every 10,000 blocks that messages have freed, so that a
-learner with many streams pays for each unroll in page faults (docs/performance.md). Every other
-message, and whatever is not in exactly the order in which it is written here, protobuf reads.
+They are the two messages of every step. The bytes are those of `inference.proto`. A group of 32
+Atari frames is a message of 226 KB, which protobuf copies twice more on either side; and its Python
+runtime gives the heap's free memory back (`malloc_trim`) after every 10,000 blocks that messages
+have freed, so that a learner with many streams pays for each unroll in page faults
+(docs/performance.md). Every other message, and whatever is not exactly in the form in which it is
+written here, protobuf reads.
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ from services.wire import inference_pb2 as wire
 from services.wire import inference_pb2_grpc as wire_grpc
 
 _SERVICE = "seedbed.v1.Inference"
-# A field's tag: its number and how it is encoded.
+# A field's tag: number << 3 | wire type.
 _VARINT_1, _BYTES_2, _BYTES_3, _BYTES_4 = 0x08, 0x12, 0x1A, 0x22
 _FLOAT_5, _FLOAT_6 = 0x2D, 0x35
 _FLOAT = struct.Struct("<f")
+_LONGEST_SIZE = 5  # bytes of a length; numbers may have ten
 
 
 class Step(NamedTuple):
-    """As `Step` of the proto; a `memoryview` is one of bytes, and one that was read is no copy."""
+    """As `Step` of the proto.
+
+    A `memoryview` is flat and of bytes. One that was read looks into the message, and keeps it.
+    """
 
     sequence: int
     observation: bytes | memoryview
@@ -54,7 +59,7 @@ def act(channel: grpc.Channel | grpc.aio.Channel) -> Any:
 
 
 def inference_handlers(servicer: wire_grpc.InferenceServicer) -> Any:
-    """As the generated `add_InferenceServicer_to_server`, with `Act` for these messages."""
+    """A server's generic handler for all methods of the service, with `Act` for these messages."""
     act_handler = grpc.stream_stream_rpc_method_handler(
         servicer.Act,
         request_deserializer=read_actor_message,
@@ -85,16 +90,17 @@ def write_actor_message(message: Step | wire.ActorMessage) -> bytes:
     if not isinstance(message, Step):
         return message.SerializeToString()
     sequence, observation, reward, flags, environment_s, wait_s = message
-    head = b"".join((_number(sequence), b"\x12", write_varint(len(observation))))
+    observation = memoryview(observation).cast("B")  # its length is to be that of its bytes
+    head = _number(sequence) + _sized(_BYTES_2, len(observation))
     tail = b"".join(
         (
-            b"\x1a", write_varint(len(reward)), reward,
-            b"\x22", write_varint(len(flags)), flags,
+            _sized(_BYTES_3, len(reward)), reward,
+            _sized(_BYTES_4, len(flags)), flags,
             _float(_FLOAT_5, environment_s), _float(_FLOAT_6, wait_s),
         )
     )  # fmt: skip
     size = len(head) + len(observation) + len(tail)
-    return b"".join((b"\x12", write_varint(size), head, observation, tail))
+    return b"".join((_sized(_BYTES_2, size), head, observation, tail))
 
 
 def read_actor_message(data: bytes) -> Step | wire.ActorMessage:
@@ -104,11 +110,9 @@ def read_actor_message(data: bytes) -> Step | wire.ActorMessage:
         google.protobuf.message.DecodeError: it is none.
     """
     try:
-        step = _read_step(data)
-    except (IndexError, DecodeError):  # it ends in the middle of something
-        step = None
-    if step is not None:
-        return step
+        return _read_step(data)
+    except (IndexError, DecodeError):  # in another form, cut, or no message: protobuf decides
+        pass
     message = wire.ActorMessage.FromString(data)
     if message.WhichOneof("message") != "step":
         return message
@@ -124,8 +128,8 @@ def write_learner_message(message: Actions | wire.LearnerMessage) -> bytes:
     if not isinstance(message, Actions):
         return message.SerializeToString()
     sequence, action = message
-    inner = b"".join((_number(sequence), b"\x12", write_varint(len(action)), action))
-    return b"".join((b"\x12", write_varint(len(inner)), inner))
+    inner = b"".join((_number(sequence), _sized(_BYTES_2, len(action)), action))
+    return _sized(_BYTES_2, len(inner)) + inner
 
 
 def read_learner_message(data: bytes) -> Actions | wire.LearnerMessage:
@@ -135,11 +139,9 @@ def read_learner_message(data: bytes) -> Actions | wire.LearnerMessage:
         google.protobuf.message.DecodeError: it is none.
     """
     try:
-        actions = _read_actions(data)
+        return _read_actions(data)
     except (IndexError, DecodeError):
-        actions = None
-    if actions is not None:
-        return actions
+        pass
     message = wire.LearnerMessage.FromString(data)
     if message.WhichOneof("message") != "actions":
         return message
@@ -147,45 +149,53 @@ def read_learner_message(data: bytes) -> Actions | wire.LearnerMessage:
 
 
 def _number(sequence: int) -> bytes:
-    return b"\x08" + write_varint(sequence) if sequence else b""  # zero is not sent
+    return bytes((_VARINT_1,)) + write_varint(sequence) if sequence else b""  # zero is not sent
+
+
+def _sized(tag: int, size: int) -> bytes:
+    return bytes((tag,)) + write_varint(size)
 
 
 def _float(tag: int, value: float) -> bytes:
     return bytes((tag,)) + _FLOAT.pack(value) if value else b""
 
 
-def _open(data: bytes) -> tuple[int, int] | None:
-    """Enter field 2, which is all of the message: its `sequence`, and where the rest begins."""
+def _read_size(data: bytes, at: int) -> tuple[int, int]:
+    """The length of a field, and where its content begins."""
+    size, begin = read_varint(data, at)
+    if begin - at > _LONGEST_SIZE or begin + size > len(data):
+        raise DecodeError
+    return size, begin
+
+
+def _open(data: bytes) -> tuple[int, int]:
+    """Enter field 2, which must be all of the message: its sequence, and where the rest begins."""
     if data[0] != _BYTES_2:
-        return None
-    size, at = read_varint(data, 1)
+        raise DecodeError
+    size, at = _read_size(data, 1)
     if at + size != len(data):
-        return None
-    if data[at] == _VARINT_1:
-        return read_varint(data, at + 1)
-    return 0, at
+        raise DecodeError
+    if data[at] != _VARINT_1:
+        return 0, at
+    return read_varint(data, at + 1)
 
 
-def _bytes(data: bytes, at: int, tag: int) -> tuple[int, int]:
-    """Where the bytes of the field at `at` begin and end. Another field there: IndexError."""
+def _read_bytes(data: bytes, at: int, tag: int) -> tuple[int, int]:
+    """Where the content of the field at `at`, which must have this tag, begins and ends."""
     if data[at] != tag:
-        raise IndexError
-    size, start = read_varint(data, at + 1)
-    if start + size > len(data):
-        raise IndexError
-    return start, start + size
+        raise DecodeError
+    size, begin = _read_size(data, at + 1)
+    return begin, begin + size
 
 
-def _read_step(data: bytes) -> Step | None:
-    opened = _open(data)
-    if opened is None:
-        return None
-    sequence, at = opened
-    begin, end = _bytes(data, at, _BYTES_2)
+def _read_step(data: bytes) -> Step:
+    """Raises DecodeError or IndexError where protobuf is to decide."""
+    sequence, at = _open(data)
+    begin, end = _read_bytes(data, at, _BYTES_2)
     observation = memoryview(data)[begin:end]
-    begin, end = _bytes(data, end, _BYTES_3)
+    begin, end = _read_bytes(data, end, _BYTES_3)
     reward = data[begin:end]
-    begin, at = _bytes(data, end, _BYTES_4)
+    begin, at = _read_bytes(data, end, _BYTES_4)
     flags = data[begin:at]
     environment_s = wait_s = 0.0
     if len(data) >= at + 5 and data[at] == _FLOAT_5:
@@ -193,14 +203,14 @@ def _read_step(data: bytes) -> Step | None:
     if len(data) >= at + 5 and data[at] == _FLOAT_6:
         wait_s, at = _FLOAT.unpack_from(data, at + 1)[0], at + 5
     if at != len(data):
-        return None
+        raise DecodeError
     return Step(sequence, observation, reward, flags, environment_s, wait_s)
 
 
-def _read_actions(data: bytes) -> Actions | None:
-    opened = _open(data)
-    if opened is None:
-        return None
-    sequence, at = opened
-    begin, end = _bytes(data, at, _BYTES_2)
-    return Actions(sequence, data[begin:end]) if end == len(data) else None
+def _read_actions(data: bytes) -> Actions:
+    """Raises DecodeError or IndexError where protobuf is to decide."""
+    sequence, at = _open(data)
+    begin, end = _read_bytes(data, at, _BYTES_2)
+    if end != len(data):
+        raise DecodeError
+    return Actions(sequence, data[begin:end])

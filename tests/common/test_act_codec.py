@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import namedtuple
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from google.protobuf.message import DecodeError
 from services.common import act_codec
 from services.common.act_codec import Actions, Step
 from services.wire import inference_pb2 as wire
+from services.wire.inference_pb2_grpc import InferenceServicer as Inference
 
 SEQUENCES = (0, 1, 127, 128, 300, 2**32, 2**63 - 1, 2**64 - 1)
+HandlerCallDetails = namedtuple("HandlerCallDetails", "method invocation_metadata")
 SECONDS = (0.0, 0.25, 1e-12, float("inf"))
 
 
@@ -114,6 +117,36 @@ def test_another_order_and_fields_of_a_later_version_are_read_by_protobuf() -> N
             assert outcome(act_codec.read_learner_message, outer) == outcome(
                 wire.LearnerMessage.FromString, outer
             )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        "12 8c 80 80 80 80 00 08 05 12 02 61 62 1a 01 63 22 01 64",  # all of it
+        "12 11 08 05 12 82 80 80 80 80 00 61 62 1a 01 63 22 01 64",  # the frames
+        "12 11 08 05 12 02 61 62 1a 81 80 80 80 80 00 63 22 01 64",  # the rewards
+        "12 86 80 80 80 80 00 08 05 12 02 61 62",
+        "12 0b 08 05 12 82 80 80 80 80 00 61 62",
+    ],
+)
+def test_lengths_have_five_bytes_at_most(data: str) -> None:
+    for read in (act_codec.read_actor_message, act_codec.read_learner_message):
+        with pytest.raises(DecodeError):
+            read(bytes.fromhex(data))
+
+
+def test_frames_that_are_no_bytes_have_the_length_of_their_bytes() -> None:
+    frames = np.arange(6, dtype=np.float32).reshape(2, 3)
+    data = act_codec.write_actor_message(Step(0, frames.data, bytes(8), bytes(2)))
+    message = wire.ActorMessage.FromString(data)
+    np.testing.assert_array_equal(np.frombuffer(message.step.observation, np.float32), range(6))
+
+
+def test_every_method_of_the_service_is_served() -> None:
+    handler = act_codec.inference_handlers(Inference())
+    for method in wire.DESCRIPTOR.services_by_name["Inference"].methods:
+        details = HandlerCallDetails(f"/seedbed.v1.Inference/{method.name}", ())
+        assert handler.service(details) is not None, method.name
 
 
 def test_damaged_messages_are_what_they_are_to_protobuf() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from services.common.act_codec import Step, read_actor_message, write_actor_message
 from services.common.config import parse_experiment
 from services.common.rpc import MAX_MESSAGE_BYTES
 from services.common.spec import ArraySpec, EnvironmentSpec
@@ -43,21 +44,26 @@ def make_session(
     return Session(1, greeting, slots, unroll, telemetry or make_telemetry())
 
 
-def step(sequence: int, flags: Any, reward: Any = 0.0) -> wire.Step:
+def step(sequence: int, flags: Any, reward: Any = 0.0) -> Step:
+    """As it comes off the wire: the frames look into the message, wherever they lie in it."""
     e = len(flags)
-    return wire.Step(
-        sequence=sequence,
-        observation=bytes(12 * e),
-        reward=np.broadcast_to(np.float32(reward), (e,)).tobytes(),
-        flags=bytes(flags),
+    message = Step(
+        sequence,
+        bytes(12 * e),
+        np.broadcast_to(np.float32(reward), (e,)).tobytes(),
+        bytes(flags),
     )
+    read = read_actor_message(write_actor_message(message))
+    assert isinstance(read, Step)
+    assert isinstance(read.observation, memoryview)
+    return read
 
 
 def answer(session: Session) -> None:
     session.answer(np.zeros(session.environments, np.int32), {}, 0, None)
 
 
-def play(session: Session, *steps: wire.Step) -> list[Block]:
+def play(session: Session, *steps: Step) -> list[Block]:
     blocks = []
     for item in steps:
         block = session.receive(item)
@@ -68,12 +74,6 @@ def play(session: Session, *steps: wire.Step) -> list[Block]:
 
 
 # --- refusals --------------------------------------------------------------------------------
-
-
-def changed(message: wire.Step, **changes: Any) -> wire.Step:
-    for name, value in changes.items():
-        setattr(message, name, value)
-    return message
 
 
 def float32(*values: float) -> bytes:
@@ -118,7 +118,7 @@ def test_a_refused_step_names_both_sides_and_leaves_nothing(case: str) -> None:
     play(session, step(0, [FIRST, FIRST]), step(1, [0, 0]))
     before = telemetry.counters.to_json()
     with pytest.raises(StreamRefused) as refusal:
-        session.receive(changed(step(2, [0, 0]), **changes))
+        session.receive(step(2, [0, 0])._replace(**changes))
     assert refusal.value.field == field
     assert expected in refusal.value.expected
     assert received in refusal.value.received
