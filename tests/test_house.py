@@ -65,7 +65,7 @@ def test_actor_and_command_line_load_no_model_library() -> None:
         f"print(json.dumps([name for name in {MODELS!r} if name in sys.modules]))"
     )
     answer = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
     )
     assert answer.returncode == 0, answer.stderr
     assert json.loads(answer.stdout.splitlines()[-1]) == []
@@ -137,7 +137,6 @@ def tracked() -> list[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
     )
     return [name for name in answer.stdout.split("\0") if name and (ROOT / name).is_file()]
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-DEADLINE_S = 30.0
+DEADLINE_S = 60.0  # what hangs is found, what is only slow on a busy machine passes
 _T = TypeVar("_T")
 
 

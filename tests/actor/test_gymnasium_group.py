@@ -263,7 +263,6 @@ def test_an_environment_that_hangs_ends_the_process() -> None:
         env={"PYTHONPATH": path},
         capture_output=True,
         text=True,
-        timeout=60,
     )
     assert done.returncode == ExitCode.ENVIRONMENT
     assert "toy_environments:Stuck with 1 environments has not come back" in done.stderr

@@ -34,7 +34,6 @@ def run(*arguments: str, values: dict[str, Any] | None = None) -> subprocess.Com
         input=json.dumps(values or {}),
         capture_output=True,
         text=True,
-        timeout=60,
     )
 
 

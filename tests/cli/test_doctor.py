@@ -32,9 +32,7 @@ def test_a_whole_examination_imports_no_backend(tmp_path: Path) -> None:
         "assert not heavy, heavy\n"
         "sys.exit(code)"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=110
-    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     report = json.loads(done.stdout)
     assert done.returncode == 0, report
     assert report["ok"]

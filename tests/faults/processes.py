@@ -17,7 +17,7 @@ from typing import Any
 from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
-START_S = 120.0  # a process loads TensorFlow first, on a machine that may be busy
+START_S = 240.0  # a process loads TensorFlow first, on a machine that may be busy
 
 EXPERIMENT = """
 name: bad-days

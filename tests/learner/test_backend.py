@@ -304,7 +304,7 @@ def run_python(code: str, *arguments: str) -> dict[str, Any]:
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        capture_output=True, text=True, timeout=110, env=environment,
+        capture_output=True, text=True, env=environment,
         cwd=Path(__file__).parents[2], check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

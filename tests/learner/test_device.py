@@ -25,7 +25,7 @@ except SeedbedError as error:
 def test_what_is_named_is_used_or_refused(device: str, said: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, BACKEND, device],
-        capture_output=True, text=True, timeout=100,
+        capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(said)

@@ -136,7 +136,6 @@ def exported(tmp_path_factory: pytest.TempPathFactory, backend: Backend) -> Path
         cwd=root,
         capture_output=True,
         text=True,
-        timeout=100,
         env={**os.environ, "KERAS_BACKEND": backend.name, "TF_CPP_MIN_LOG_LEVEL": "3"},
     )
     assert done.returncode == 0, done.stderr[-3000:]

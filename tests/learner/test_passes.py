@@ -25,7 +25,7 @@ def test_two_passes_make_two_updates_a_batch(tmp_path: Path) -> None:
         "stop.updates=12", "evaluation.at_end=false",
     ):  # fmt: skip
         command += ["--set", setting]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=200)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     summary = json.loads(done.stdout)
     assert summary["updates"] == 12

@@ -65,7 +65,7 @@ def train(experiment: Path, run_dir: Path, *settings: str) -> dict[str, object]:
     ]  # fmt: skip
     for setting in settings:
         command += ["--set", setting]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 

@@ -221,7 +221,7 @@ def test_a_volume_that_fills_up_meanwhile(tmp_path: Path) -> None:
 
     answer = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, timeout=60, preexec_fn=limit,
+        cwd=ROOT, capture_output=True, text=True, preexec_fn=limit,
     )  # fmt: skip
     assert answer.stdout.startswith(f"SeedbedError {tmp_path} has no room for"), answer
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock"]
