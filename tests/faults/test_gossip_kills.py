@@ -52,7 +52,6 @@ def events(it: Cluster, rank: int) -> list[list[str]]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
     with cluster(tmp_path, *SMALL) as it:
         run = it.train("--learners", "3")
@@ -114,7 +113,6 @@ def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_one_that_diverged_is_started_again_once(tmp_path: Path) -> None:
     """With a peer's parameters. The other one does not stop for it."""
     poison = tmp_path / "poison"
@@ -149,7 +147,6 @@ def test_one_that_diverged_is_started_again_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_all_reduce_meets_again_after_a_kill(tmp_path: Path) -> None:
     """Nobody goes on alone: all are started again, and whoever is behind catches up."""
     with cluster(tmp_path, *SMALL, "learners.topology=allreduce", "agent=a2c",
@@ -168,7 +165,6 @@ def test_all_reduce_meets_again_after_a_kill(tmp_path: Path) -> None:
         assert abs(found[0] - found[1]) <= 1, "they are at the same update"
 
 
-@pytest.mark.timeout(300)
 def test_a_rank_that_there_is_not_is_refused(tmp_path: Path) -> None:
     with cluster(tmp_path, "learners.count=2", "learners.addresses=['h0:1','h1:1']") as it:
         refused = it.start("learner", "--rank", "2", "--run-dir", str(it.run))
@@ -176,7 +172,6 @@ def test_a_rank_that_there_is_not_is_refused(tmp_path: Path) -> None:
         assert "rank 2: learners.count is 2, so the ranks are 0 to 1" in refused.said
 
 
-@pytest.mark.timeout(300)
 def test_a_wrong_graph_is_refused_before_anything_starts(tmp_path: Path) -> None:
     with cluster(tmp_path, "learners.graphs=[[[0,1]]]") as it:
         refused = it.train("--learners", "2")

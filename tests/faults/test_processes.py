@@ -29,7 +29,7 @@ def check_end(process: Process, code: ExitCode, *words: str) -> None:
     assert "Traceback" not in process.said
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(600)  # seedbed starts many times
 def test_a_run_that_is_killed_damaged_resumed_and_finished(tmp_path: Path) -> None:
     with cluster(tmp_path) as it:
         first = it.train()
@@ -97,7 +97,6 @@ def test_a_run_that_is_killed_damaged_resumed_and_finished(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_learner_and_actors_come_and_go(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     learner_arguments = ("--listen", address, "--run-dir", str(tmp_path / "run"))
@@ -157,7 +156,6 @@ def test_learner_and_actors_come_and_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_an_environment_that_raises_now_and_then_and_sigterm(tmp_path: Path) -> None:
     with cluster(
         tmp_path,
@@ -181,7 +179,6 @@ def test_an_environment_that_raises_now_and_then_and_sigterm(tmp_path: Path) -> 
         assert it.checkpoints()
 
 
-@pytest.mark.timeout(300)
 def test_an_environment_that_hangs_does_not_outlive_sigterm(tmp_path: Path) -> None:
     """Spot leaves 15 seconds."""
     address = f"127.0.0.1:{free_port()}"
@@ -196,7 +193,6 @@ def test_an_environment_that_hangs_does_not_outlive_sigterm(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_sigterm_in_the_last_evaluation_does_not_wait_for_it(tmp_path: Path) -> None:
     with cluster(
         tmp_path,
@@ -236,7 +232,6 @@ def get(address: str, path: str) -> tuple[int, str]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_a_finished_learner_stays_and_so_does_the_next_one(tmp_path: Path) -> None:
     """In a cluster whoever ends by himself is started again, with the meter running."""
     wire, http = (f"127.0.0.1:{free_port()}" for _ in range(2))
@@ -272,7 +267,6 @@ def test_a_finished_learner_stays_and_so_does_the_next_one(tmp_path: Path) -> No
         assert again.wait(30) == 0
 
 
-@pytest.mark.timeout(300)
 def test_one_action_for_who_tries(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     with cluster(tmp_path) as it:
@@ -287,7 +281,6 @@ def test_one_action_for_who_tries(tmp_path: Path) -> None:
         learner.runs()
 
 
-@pytest.mark.timeout(300)
 def test_an_environment_that_always_raises(tmp_path: Path) -> None:
     with cluster(
         tmp_path,
@@ -302,7 +295,6 @@ def test_an_environment_that_always_raises(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_full_disk(tmp_path: Path) -> None:
     """Checkpoints are of 2 MB; no file may be."""
     with cluster(
@@ -320,7 +312,6 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert it.status()["checkpoint"]["failed"] >= 3
 
 
-@pytest.mark.timeout(120)
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, cluster(tmp_path) as it:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

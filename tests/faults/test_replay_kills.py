@@ -29,7 +29,6 @@ FIRST = 8
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 def test_shards_and_learner_are_killed(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     with shards(tmp_path, 2, capacity=CAPACITY, alpha=0.9) as both:
@@ -92,7 +91,6 @@ def test_shards_and_learner_are_killed(tmp_path: Path) -> None:
             assert seen > 100, "too little was kept to prove much"
 
 
-@pytest.mark.timeout(200)
 def test_without_a_shard_the_actors_wait(tmp_path: Path) -> None:
     """Nothing is taken in that would be stored nowhere, and a signal is heard all the same."""
     with cluster(

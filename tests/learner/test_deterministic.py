@@ -15,7 +15,7 @@ from services.common.config import load_experiment
 from services.learner.checkpoints.store import Checkpoint
 from services.learner.runs.directory import read_checkpoint
 
-pytestmark = [pytest.mark.backends, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.backends
 
 ROOT = Path(__file__).parents[2]
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")

@@ -30,10 +30,9 @@ from tests.replay.shard_process import ALPHA, ShardProcess
 from tests.source_imports import ROOT
 from tests.waiting import wait_for
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("prometheus") is None, reason="prometheus is not installed"),
-    pytest.mark.timeout(300),
-]
+pytestmark = pytest.mark.skipif(
+    shutil.which("prometheus") is None, reason="prometheus is not installed"
+)
 DASHBOARD = json.loads((ROOT / "k8s" / "grafana" / "seedbed.json").read_text())
 QUERIES = {
     f"{panel['title']} / {target['legendFormat']}": target["expr"]
