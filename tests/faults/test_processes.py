@@ -179,6 +179,7 @@ def test_an_environment_that_raises_now_and_then_and_sigterm(tmp_path: Path) -> 
         assert it.checkpoints()
 
 
+@pytest.mark.slow
 def test_an_environment_that_hangs_does_not_outlive_sigterm(tmp_path: Path) -> None:
     """Spot leaves 15 seconds."""
     address = f"127.0.0.1:{free_port()}"
@@ -281,6 +282,7 @@ def test_one_action_for_who_tries(tmp_path: Path) -> None:
         learner.runs()
 
 
+@pytest.mark.slow
 def test_an_environment_that_always_raises(tmp_path: Path) -> None:
     with cluster(
         tmp_path,

@@ -91,6 +91,7 @@ def test_shards_and_learner_are_killed(tmp_path: Path) -> None:
             assert seen > 100, "too little was kept to prove much"
 
 
+@pytest.mark.slow
 def test_without_a_shard_the_actors_wait(tmp_path: Path) -> None:
     """Nothing is taken in that would be stored nowhere, and a signal is heard all the same."""
     with cluster(

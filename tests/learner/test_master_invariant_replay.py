@@ -104,6 +104,7 @@ def test_on_the_device_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.backends
+@pytest.mark.slow
 def test_from_shards_that_are_killed(tmp_path: Path) -> None:
     """Two shards; each is killed in mid-run, with -9, and comes back with what it held."""
     network, lstm, stack, shape, dtype = CASES["mlp-lstm-stack"]
