@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,21 +13,7 @@ from benchmarks import main
 from benchmarks.arithmetic import mflop_a_step
 from benchmarks.figures import ratio, series, slope
 from services.common.exit_codes import ExitCode, SeedbedError
-from tests.source_imports import ROOT
-
-
-def bench(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "services.cli.main", "bench", *arguments],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-
-
-def check_series(figures: dict[str, Any], runs: int = 1) -> None:
-    assert len(figures["values"]) == runs
-    assert 0 < figures["min"] <= figures["median"] <= figures["max"]
+from tests.benchmarks.quick import bench, check_series, quick
 
 
 def check_actor(results: dict[str, Any]) -> None:
@@ -95,27 +79,7 @@ def check_replay(results: dict[str, Any]) -> None:
     assert [case["at_a_time"] for case in result["training"]["insertion"]["cases"]] == [1, 100]
 
 
-def check_gossip(results: dict[str, Any]) -> None:
-    result = results["gossip"]
-    for case in result["exchange"].values():
-        assert 1 < case["ratio"] <= 1.02, "of the parameters' bytes, as the wire carries them"
-    cases = result["speed"]["cases"]
-    assert set(cases) == {"1 learner", "2 gossip", "2 allreduce"}
-    assert all(case["env_frames"] > 0 for case in cases.values())
-    assert cases["2 gossip"]["gossip_mixes"] > 0
-    assert result["speed"]["gossip_share_of_time"]["2 gossip"] > 0
-    assert set(result["straggler"]["kept"]) == {"gossip", "allreduce"}
-
-
-def check_stability(results: dict[str, Any]) -> None:
-    (task,) = results["stability"].values()
-    assert set(task["scores"]) == {"a2c 16", "a2c 32", "gala 32"}
-    assert all(0 <= share <= 1 for share in task["successful"].values())
-
-
 CHECKS = {
-    "gossip": check_gossip,
-    "stability": check_stability,
     "replay": check_replay,
     "actor": check_actor,
     "wire": check_wire,
@@ -127,18 +91,7 @@ CHECKS = {
 @pytest.mark.slow
 @pytest.mark.parametrize("part", CHECKS)
 def test_quick(part: str, tmp_path: Path) -> None:
-    file = tmp_path / "bench.json"
-    answer = bench(part, "--quick", "--json", str(file))
-    assert answer.returncode == 0, answer.stderr
-    results = json.loads(file.read_text())
-    CHECKS[part](results)
-    assert results["machine"]["cores"] > 0
-    assert results["machine"]["gemm_gflops"] > 0
-    assert results["command"].startswith("seedbed bench")
-    assert set(results["revision"]) == {"commit", "changed"}
-    again = bench("--markdown", str(file))
-    assert again.returncode == 0, again.stderr
-    assert again.stdout.strip() in answer.stderr, "the table of the run, again from its JSON"
+    CHECKS[part](quick(part, tmp_path))
 
 
 def test_unknown_part_is_refused_by_name() -> None:
