@@ -13,11 +13,14 @@ from services.common.config import load_experiment
 from services.common.spec import ArraySpec, EnvironmentSpec
 from services.learner.agents.dqn.agent import DqnAgent
 from services.learner.agents.dqn.config import Options
+from services.learner.agents.r2d2.agent import R2d2Agent
+from services.learner.backend.protocol import Backend
 from services.learner.build import build_agent
 from services.learner.networks.registry import make_body
 from tests.learner.test_agent_r2d2 import (
     A,
     B,
+    gradient,
     params_of,
     priorities,
     random_unroll,
@@ -52,14 +55,19 @@ def test_the_experiment_that_ships_has_the_papers_network() -> None:
     assert (replay.priority_exponent, replay.importance_exponent) == (0, 0)
 
 
-@pytest.mark.parametrize("n", [1, 3])
-def test_a_sequence_trains_one_transition(n: int) -> None:
-    """The rows after it only complete its window."""
+def make_agent(n: int, **options: Any) -> DqnAgent:
     np.random.seed(0)
     body = make_body("mlp", {"units": [16]}, ArraySpec((5,), "float32"), A, 1, 0)
-    agent = DqnAgent(Options(n_steps=n, dueling_units=16), body, A)
+    return DqnAgent(Options(n_steps=n, dueling_units=16, **options), body, A)
+
+
+@pytest.mark.parametrize("double_q", [False, True])
+@pytest.mark.parametrize(("n", "seed"), [(1, 4), (3, 4), (10, 4), (10, 5)])
+def test_a_sequence_trains_one_transition(n: int, seed: int, double_q: bool) -> None:
+    """The rows after it only complete its window."""
+    agent = make_agent(n, double_q=double_q)
     assert agent.lookahead == n - 1
-    unroll = random_unroll(4, rows=1 + n)
+    unroll = random_unroll(seed, rows=1 + n)
     params, target = params_of(agent), params_of(agent, 0.8)
     weight = np.linspace(0.1, 1, B).astype(np.float32)
     loss, _, priority = agent.loss(params, target, tensors(unroll), ops.convert_to_tensor(weight))
@@ -74,3 +82,22 @@ def test_a_sequence_trains_one_transition(n: int) -> None:
     np.testing.assert_allclose(
         ops.convert_to_numpy(priority), priorities(errors[:1], real[:1], 0.9), rtol=1e-4
     )
+
+
+@pytest.mark.parametrize("n", [1, 5])
+def test_the_gradient_is_that_of_all_rows(backend: Backend, n: int) -> None:
+    """As R2D2's loss gives it, which runs both networks over every row of the window."""
+    agent = make_agent(n, double_q=True)
+    unroll, target = tensors(random_unroll(6, rows=1 + n)), params_of(agent, 0.8)
+    weight = ops.convert_to_tensor(np.linspace(0.1, 1, B).astype(np.float32))
+    of_two_rows, of_all = (
+        gradient(
+            backend,
+            lambda params, loss=loss: loss(agent, params, target, unroll, weight)[0],
+            params_of(agent),
+        )
+        for loss in (DqnAgent.loss, R2d2Agent.loss)
+    )
+    assert any(array.any() for array in of_all)
+    for mine, all_rows in zip(of_two_rows, of_all, strict=True):
+        np.testing.assert_allclose(mine, all_rows, rtol=1e-4, atol=1e-6)

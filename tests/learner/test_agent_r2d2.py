@@ -376,22 +376,24 @@ def act(agent: R2d2Agent, unroll: Unroll, t: int, state: Any, seed: int = 0) -> 
         (8, {"burn_in": 3, "double_q": False, "value_rescaling_epsilon": 0.0}),
         (0, {}),
         (0, {"n_steps": 3}),
+        (0, {"n_steps": 9, "double_q": True}),
     ],
 )
 def test_first_priorities_are_those_of_the_loss(units: int, options: dict[str, Any]) -> None:
     """When both networks are the one that acted, over any ends of episodes."""
     agent = make_agent(units, epsilon_levels=2, **options)
-    unroll = random_unroll(5, state=agent.body.state_size)
+    rows = 2 + agent.lookahead if isinstance(agent, DqnAgent) else R
+    unroll = random_unroll(5, rows, agent.body.state_size)
     state: Any = unroll.state
     outputs = []
-    for t in range(R):
+    for t in range(rows):
         outputs.append(act(agent, unroll, t, state))
         state = outputs[-1].state
-        if t < R - 1:  # what was chosen is the next row's previous action
+        if t < rows - 1:  # what was chosen is the next row's previous action
             action = ops.convert_to_numpy(outputs[-1].action)
             unroll.action[t] = action
             unroll.previous_action[t + 1] = np.where(unroll.first[t + 1], -1, action)
-    trained = R - 1 - agent.burn_in - agent.lookahead
+    trained = rows - 1 - agent.burn_in - agent.lookahead
     window = Window(
         trained=trained,
         action=np.stack([ops.convert_to_numpy(o.action) for o in outputs]),
