@@ -22,7 +22,8 @@ from services.replay.buffer import check_block, check_priorities
 from services.replay.ring import Ring
 from services.replay.sequence import Sample, SequenceBlock, SequenceSpec
 
-WIDTH = 512  # items whose weights are summed: a draw chooses among sums, then among items
+# Items whose weights are summed. A draw looks for a sum by halving, then at all items of that sum.
+WIDTH = 128
 
 _TIMED = ("frames", "flags", "reward", "action")
 _PLAIN = ("previous_action", "state")
@@ -267,7 +268,7 @@ class DeviceHome:
     def _sample_function(self, tables: Tables, uniform: Tensor) -> Rows:
         """A batch of sequences, for numbers [B, 2] uniform in [0, 1)."""
         mass = tables.take("mass", ops.arange(self._rows["mass"][0]))
-        group = _choose(ops.expand_dims(mass, 0), uniform[:, 0])
+        group = _choose_of(mass, uniform[:, 0])
         weights = self._weights(tables, group)
         items = group * WIDTH + _choose(weights, uniform[:, 1])
         batch = {
@@ -308,12 +309,21 @@ class DeviceHome:
         outputs["version"], outputs["time"] = batch["version"], batch["time"]
 
 
-def _choose(weights: Tensor, uniform: Tensor) -> Tensor:
-    """Columns [B] int32, each with probability weight / sum, of weights [B or 1, N].
+def _choose_of(weights: Tensor, uniform: Tensor) -> Tensor:
+    """Indices [B] int32, each with probability weight / sum, of weights [N] that all share.
 
-    A column of weight 0 is never chosen, whatever rounding does to the sums: it would be a
-    sequence whose frames are gone.
+    One of weight 0 is never chosen, whatever rounding does to the sums: it would be a group of
+    sequences whose frames are gone.
     """
+    cumulative = ops.cumsum(weights)
+    chosen = ops.searchsorted(cumulative, uniform * cumulative[-1], side="right")
+    last = weights.shape[0] - 1 - ops.argmax(ops.cast(ops.flip(weights > 0), "int32"))
+    chosen = ops.minimum(ops.cast(chosen, "int32"), ops.cast(last, "int32"))
+    return ops.where(ops.take(weights, chosen) > 0, chosen, ops.cast(last, "int32"))
+
+
+def _choose(weights: Tensor, uniform: Tensor) -> Tensor:
+    """Columns [B] int32 of weights [B, N], one of each row; otherwise as `_choose_of`."""
     cumulative = ops.cumsum(weights, axis=-1)
     point = ops.expand_dims(uniform, -1) * cumulative[:, -1:]
     real = weights > 0
