@@ -10,6 +10,7 @@ from services.learner import backend as backends
 from services.learner.backend.protocol import Backend
 
 NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
+os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"  # no fork: see evaluation/video.py
 # Test files import Keras at their top, before any fixture runs.
 os.environ["KERAS_BACKEND"] = NAME
 if NAME == "jax":

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import os
-import signal
 import socket
 
 from services.actor.actor import Actor
 from services.actor.environments.registry import ACTORS
-from services.cli.arguments import Subparsers, add_experiment, add_tls, tls_of
+from services.cli.arguments import (
+    Subparsers,
+    add_experiment,
+    add_parent,
+    add_tls,
+    follow_parent,
+    tls_of,
+)
 from services.common.allocator import keep_large_blocks
 from services.common.config import load_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.common.lifecycle import end_on_sigterm, end_with_parent
+from services.common.lifecycle import end_on_sigterm
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -35,22 +40,15 @@ def add_parser(subparsers: Subparsers) -> None:
         help="which actor of the run this is, for its seeds (default: from the host's name, so "
         "that pods differ)",
     )
-    parser.add_argument(
-        "--die-with-parent",
-        type=int,
-        metavar="PID",
-        help="end when the process that started this one, PID, ends, even by kill -9",
-    )
+    add_parent(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Play until the experiment is over or SIGTERM."""
     end_on_sigterm()
     keep_large_blocks()
-    if args.die_with_parent is not None:
-        end_with_parent(signal.SIGTERM)
-        if os.getppid() != args.die_with_parent:  # it ended before the request
-            return 0
+    if not follow_parent(args):
+        return ExitCode.OK
     index = args.index
     if index is None:
         digest = hashlib.sha256(socket.gethostname().encode()).digest()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import os
+import signal
 from typing import TypeAlias
 
+from services.common.lifecycle import end_with_parent
 from services.common.tls import Tls
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
@@ -26,6 +29,32 @@ def tls_of(args: argparse.Namespace) -> Tls | None:
         SeedbedError: a file is missing there.
     """
     return Tls(args.tls) if args.tls else None
+
+
+def add_parent(parser: argparse.ArgumentParser) -> None:
+    """The process that starts this one, where it is Seedbed's too."""
+    parser.add_argument(
+        "--die-with-parent",
+        type=int,
+        metavar="PID",
+        help="end when the process that started this one, PID, ends, even by kill -9",
+    )
+
+
+def follow_parent(
+    args: argparse.Namespace, number: signal.Signals = signal.SIGTERM, nice: int = 0
+) -> bool:
+    """Do as `--die-with-parent` says, by signal `number`; False when the parent has ended already.
+
+    With a parent this process takes `nice` steps back from the cores. It does both by itself: a
+    parent with gRPC's threads must not fork, as `preexec_fn` would.
+    """
+    if args.die_with_parent is None:
+        return True
+    os.nice(nice)
+    end_with_parent(number)
+    there: bool = os.getppid() == args.die_with_parent
+    return there
 
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:

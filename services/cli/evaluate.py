@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from services.cli.arguments import Subparsers
+from services.cli.arguments import Subparsers, add_parent, follow_parent
 from services.common.config import Experiment, parse_experiment
 from services.common.config.load import dump_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
@@ -72,6 +73,7 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="a.b=c",
         help="override a key of the experiment, and of Table 9 (repeatable)",
     )
+    add_parent(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -80,6 +82,9 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         SeedbedError: no such checkpoint, or the environment cannot be played here.
     """
+    # A training run evaluates on the side, by what it leaves of the cores, and for itself alone.
+    if not follow_parent(args, signal.SIGKILL, nice=5):
+        return ExitCode.OK
     checkpoint = _checkpoint(args.run_dir, args.checkpoint)
     trained = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
     experiment, changed = with_table_9(trained)

@@ -5,14 +5,12 @@ from __future__ import annotations
 import argparse
 import json
 import logging
-import os
-import signal
 from pathlib import Path
 
-from services.cli.arguments import Subparsers, add_experiment
+from services.cli.arguments import Subparsers, add_experiment, add_parent, follow_parent
 from services.common.config import Experiment, load_experiment
 from services.common.exit_codes import ExitCode, SeedbedError
-from services.common.lifecycle import end_on_sigterm, end_with_parent, on_stop_signals
+from services.common.lifecycle import end_on_sigterm, on_stop_signals
 from services.learner.actor_processes import ActorProcesses
 from services.learner.runs.directory import RunDirectory, open_run_directory
 
@@ -37,7 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "what learners.topology says (default: learners.count)",
     )
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)  # one of them
-    parser.add_argument("--die-with-parent", type=int, metavar="PID", help=argparse.SUPPRESS)
+    add_parent(parser)
 
 
 def add_run_directory(parser: argparse.ArgumentParser) -> None:
@@ -70,10 +68,8 @@ def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
 def run(args: argparse.Namespace) -> int:
     """Train until a stop condition or a signal."""
     end_on_sigterm()
-    if args.die_with_parent is not None:
-        end_with_parent(signal.SIGTERM)
-        if os.getppid() != args.die_with_parent:  # it ended before the request
-            return 0
+    if not follow_parent(args):
+        return ExitCode.OK
     counted = [] if args.learners is None else [f"learners.count={args.learners}"]
     experiment = load_experiment(args.experiment, [*args.set, *counted])
     with open_run(args, experiment) as directory:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import signal
 import socket
 import subprocess
@@ -46,20 +45,16 @@ class Process:
         folder.mkdir(parents=True, exist_ok=True)
         self._stdout, self._stderr = folder / "stdout", folder / "stderr"
 
-        def limit() -> None:
-            if file_bytes is not None:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
-
+        # By a program, not by `preexec_fn`: gRPC's threads here would not survive its fork.
+        limit = [] if file_bytes is None else ["prlimit", f"--fsize={file_bytes}"]
         with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
             self.popen = subprocess.Popen(
-                [sys.executable, "-m", "services.cli.main", *arguments],
+                [*limit, sys.executable, "-m", "services.cli.main", *arguments],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,
-                # Without one there is no fork, which gRPC's threads here would not survive.
-                preexec_fn=None if file_bytes is None else limit,
             )
         self.pid = self.popen.pid
 

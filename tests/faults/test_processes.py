@@ -221,6 +221,30 @@ def test_sigterm_in_the_last_evaluation_does_not_wait_for_it(tmp_path: Path) -> 
         assert it.status() == before
 
 
+@pytest.mark.slow
+def test_an_evaluation_on_the_side_gives_way_and_ends_with_its_learner(tmp_path: Path) -> None:
+    with cluster(
+        tmp_path,
+        "environment.id=tests.faults.environments:Line",
+        "evaluation.every_frames=200",
+        "evaluation.episodes=100000",
+    ) as it:
+        train = it.train()
+        wait_for(lambda: "evaluating" in train.said, f"it evaluates: {train.said}", START_S)
+
+        def evaluations() -> list[int]:
+            return [
+                pid
+                for pid in train.children()
+                if b"evaluate" in Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+            ]
+
+        (pid,) = wait_for(evaluations, "its process")
+        wait_for(lambda: os.getpriority(os.PRIO_PROCESS, pid) == 5, "it gives way")
+        train.send(signal.SIGKILL)
+        wait_for(lambda: parent(pid) is None, "it ends with the learner")
+
+
 def get(address: str, path: str) -> tuple[int, str]:
     """The answer of a learner's HTTP server; 0 while there is none."""
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import subprocess
 import sys
 import time
@@ -211,17 +210,14 @@ def test_a_volume_that_fills_up_meanwhile(tmp_path: Path) -> None:
     """A real failure of posix_fallocate: no file of this process may become so large."""
     program = (
         "import sys; from pathlib import Path; from services.replay.files import open_buffer\n"
+        "from resource import RLIMIT_FSIZE, setrlimit; setrlimit(RLIMIT_FSIZE, (65536, 65536))\n"
         "from tests.replay.content import SPEC\n"
         "try: open_buffer(Path(sys.argv[1]), SPEC, 1000, 0.7)\n"
         "except Exception as error: print(type(error).__name__, error)"
     )
-
-    def limit() -> None:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (65536, 65536))
-
     answer = subprocess.run(
         [sys.executable, "-c", program, str(tmp_path)],
-        cwd=ROOT, capture_output=True, text=True, preexec_fn=limit,
+        cwd=ROOT, capture_output=True, text=True,
     )  # fmt: skip
     assert answer.stdout.startswith(f"SeedbedError {tmp_path} has no room for"), answer
     assert sorted(path.name for path in tmp_path.iterdir()) == ["lock"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import tempfile
@@ -16,7 +15,6 @@ from typing import IO, Any
 
 from services.common.config import Experiment
 from services.common.exit_codes import SeedbedError
-from services.common.lifecycle import end_with_parent
 from services.learner.checkpoints.saving import Saver
 from services.learner.child_processes import process_environment
 from services.learner.runs.directory import RunDirectory
@@ -84,6 +82,7 @@ class SideEvaluation:
             *(("--policy", policy) if policy != "agent" else ()),
             # The accelerator is the learner's: some cannot be shared, others would run full.
             "--set", "learner.device=cpu",
+            "--die-with-parent", str(os.getpid()),
         ]  # fmt: skip
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
         self._run.logs.mkdir(parents=True, exist_ok=True)
@@ -94,7 +93,6 @@ class SideEvaluation:
             stdout=self._output,
             stderr=self._log,
             env=process_environment(),
-            preexec_fn=_be_second,
         )
         log.info("evaluating %s", checkpoint)
 
@@ -151,8 +149,3 @@ class SideEvaluation:
                 return
             self.best = mean
             log.info("%s is the best so far", self._checkpoint)
-
-
-def _be_second() -> None:
-    os.nice(5)  # the evaluation takes what training leaves
-    end_with_parent(signal.SIGKILL)  # and ends with it, even by kill -9

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,8 @@ def film(policy: Policy, experiment: Experiment, settings: Settings, file: Path)
         file.parent.mkdir(parents=True, exist_ok=True)
         temporary = file.with_name(f".{file.stem}.tmp.mp4")
         picture = enlarge(screen())
+        # It would set a process group by fork, in which threads of gRPC and of the backend break.
+        os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"
         writer = imageio_ffmpeg.write_frames(
             str(temporary),
             (picture.shape[1], picture.shape[0]),
