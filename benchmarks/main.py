@@ -39,7 +39,7 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "gossip": gossip,
     "stability": stability,
 }
-BY_NAME_ONLY = ("stability",)  # an hour
+BY_NAME_ONLY = ("gossip", "stability")  # 20 minutes, an hour
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 
 
@@ -104,6 +104,8 @@ def run(args: argparse.Namespace) -> int:
         args.json.write_text(text + "\n")
     else:
         print(text)
+    if "interrupted" in results["failed"].values():
+        raise KeyboardInterrupt
     if results["failed"]:
         raise SeedbedError(
             ExitCode.INTERNAL, f"not measured: {', '.join(results['failed'])}; see the log above"
@@ -149,6 +151,10 @@ def _measure(plan: Plan, parts: list[str], is_quick: bool) -> dict[str, Any]:
         except SeedbedError as error:  # minutes of measuring must not go with it
             log.error("%s was not measured: %s", part, error)
             results["failed"][part] = str(error)
+        except KeyboardInterrupt:  # nor with a Ctrl-C
+            log.error("%s was interrupted: what was measured before it is kept", part)
+            results["failed"] |= dict.fromkeys(parts[parts.index(part) :], "interrupted")
+            break
         results["seconds"][part] = round(time.monotonic() - started, 1)
     if "system_efficiency" in results:
         results["env_fps"] = {

@@ -11,6 +11,8 @@ from services.learner.backend.protocol import Backend
 
 NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"  # no fork: see evaluation/video.py
+pytest.register_assert_rewrite("tests.benchmarks.quick")
+LONG_S = 900  # may a test take that is slow or learns
 # Test files import Keras at their top, before any fixture runs.
 os.environ["KERAS_BACKEND"] = NAME
 if NAME == "jax":
@@ -19,6 +21,13 @@ if NAME == "jax":
         "XLA_FLAGS",
         "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
     )
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Give tests that take long their time."""
+    for item in items:
+        if item.get_closest_marker("slow") or item.get_closest_marker("learning"):
+            item.add_marker(pytest.mark.timeout(LONG_S))
 
 
 @pytest.fixture(scope="session")

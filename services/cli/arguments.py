@@ -31,27 +31,25 @@ def tls_of(args: argparse.Namespace) -> Tls | None:
     return Tls(args.tls) if args.tls else None
 
 
-def add_parent(parser: argparse.ArgumentParser) -> None:
+def add_parent(parser: argparse.ArgumentParser, hidden: bool = False) -> None:
     """The process that starts this one, where it is Seedbed's too."""
+    text = "end when the process that started this one, PID, ends, even by kill -9"
     parser.add_argument(
         "--die-with-parent",
         type=int,
         metavar="PID",
-        help="end when the process that started this one, PID, ends, even by kill -9",
+        help=argparse.SUPPRESS if hidden else text,
     )
 
 
-def follow_parent(
-    args: argparse.Namespace, number: signal.Signals = signal.SIGTERM, nice: int = 0
-) -> bool:
+def follow_parent(args: argparse.Namespace, number: signal.Signals = signal.SIGTERM) -> bool:
     """Do as `--die-with-parent` says, by signal `number`; False when the parent has ended already.
 
-    With a parent this process takes `nice` steps back from the cores. It does both by itself: a
-    parent with gRPC's threads must not fork, as `preexec_fn` would.
+    The process asks for it by itself: a parent with gRPC's threads must not fork, as it would for
+    a `preexec_fn`.
     """
     if args.die_with_parent is None:
         return True
-    os.nice(nice)
     end_with_parent(number)
     there: bool = os.getppid() == args.die_with_parent
     return there

@@ -73,7 +73,7 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="a.b=c",
         help="override a key of the experiment, and of Table 9 (repeatable)",
     )
-    add_parent(parser)
+    add_parent(parser, hidden=True)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -82,8 +82,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         SeedbedError: no such checkpoint, or the environment cannot be played here.
     """
-    # A training run evaluates on the side, by what it leaves of the cores, and for itself alone.
-    if not follow_parent(args, signal.SIGKILL, nice=5):
+    if not follow_parent(args, signal.SIGKILL):  # nobody else wants the result
         return ExitCode.OK
     checkpoint = _checkpoint(args.run_dir, args.checkpoint)
     trained = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)

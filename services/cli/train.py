@@ -35,7 +35,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "what learners.topology says (default: learners.count)",
     )
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)  # one of them
-    add_parent(parser)
+    add_parent(parser, hidden=True)
 
 
 def add_run_directory(parser: argparse.ArgumentParser) -> None:

@@ -16,7 +16,7 @@ from services.common.exit_codes import ExitCode, SeedbedError
 log = logging.getLogger("seedbed")
 
 _PR_SET_PDEATHSIG = 1
-_libc = ctypes.CDLL(None)  # here, not in a child between fork and exec
+_libc = ctypes.CDLL(None)
 
 
 class Threads:

@@ -138,3 +138,21 @@ def test_a_part_that_fails_loses_no_other(tmp_path: Path, monkeypatch: pytest.Mo
     results = json.loads((tmp_path / "out.json").read_text())
     assert results["memory"] == {"measured": 7}
     assert results["failed"] == {"wire": "the machine said no"}
+
+
+def test_an_interrupt_loses_nothing_that_was_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(_: Any) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    parts = {"memory": lambda _: {"measured": 7}, "wire": interrupted, "actor": interrupted}
+    monkeypatch.setattr(main, "PARTS", parts)
+    monkeypatch.setattr(main, "table", lambda _: "")
+    parser = argparse.ArgumentParser()
+    main.add_parser(parser.add_subparsers())
+    with pytest.raises(KeyboardInterrupt):
+        main.run(parser.parse_args(["bench", "--quick", "--json", str(tmp_path / "out.json")]))
+    results = json.loads((tmp_path / "out.json").read_text())
+    assert results["memory"] == {"measured": 7}
+    assert results["failed"] == {"wire": "interrupted", "actor": "interrupted"}

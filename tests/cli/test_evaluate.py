@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -143,10 +144,25 @@ def test_agents_of_action_values_are_greedy_but_for_their_epsilon(
 
 
 def test_the_video_shows_the_episode(
-    walk: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    walk: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("IMAGEIO_FFMPEG_NO_PREVENT_SIGINT")
+    forks: list[bool] = []
+    start = subprocess.Popen
+
+    def popen(*words: Any, **options: Any) -> Any:
+        forks.append(options.get("preexec_fn") is not None)
+        return start(*words, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", popen)
     file = tmp_path / "new" / "walk.mp4"
     result, _ = call(capsys, walk, "--episodes", 1, "--max-steps", 40, "--video", file)
+    assert forks
+    assert not any(forks), "gRPC's threads would not survive a fork"
+    monkeypatch.undo()
     assert [path.name for path in file.parent.iterdir()] == ["walk.mp4"]
     with imageio.get_reader(file) as reader:
         pictures = [np.asarray(picture) for picture in reader]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.users_environment import users_environment
+
 ROOT = Path(__file__).parents[2]
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 
@@ -27,12 +29,10 @@ def write_example(directory: Path) -> None:
         path.write_text(body)
 
 
-def seedbed(directory: Path, *arguments: str, timeout_s: float = 110) -> dict[str, object]:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{directory}"}
+def seedbed(directory: Path, *arguments: str) -> dict[str, object]:
+    environment = {**users_environment(), "PYTHONPATH": f"{ROOT}:{directory}"}
     command = [sys.executable, "-m", "services.cli.main", *arguments]
-    done = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=timeout_s
-    )
+    done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 

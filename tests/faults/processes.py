@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
 import socket
 import subprocess
@@ -45,11 +46,9 @@ class Process:
         folder.mkdir(parents=True, exist_ok=True)
         self._stdout, self._stderr = folder / "stdout", folder / "stderr"
 
-        # By a program, not by `preexec_fn`: gRPC's threads here would not survive its fork.
-        limit = [] if file_bytes is None else ["prlimit", f"--fsize={file_bytes}"]
         with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
             self.popen = subprocess.Popen(
-                [*limit, sys.executable, "-m", "services.cli.main", *arguments],
+                [sys.executable, "-m", "services.cli.main", *arguments],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=out,
@@ -57,6 +56,8 @@ class Process:
                 start_new_session=True,
             )
         self.pid = self.popen.pid
+        if file_bytes is not None:  # from here: gRPC's threads would not survive a fork
+            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
     @property
     def said(self) -> str:

@@ -240,7 +240,9 @@ def test_an_evaluation_on_the_side_gives_way_and_ends_with_its_learner(tmp_path:
             ]
 
         (pid,) = wait_for(evaluations, "its process")
-        wait_for(lambda: os.getpriority(os.PRIO_PROCESS, pid) == 5, "it gives way")
+        threads = Path(f"/proc/{pid}/task")
+        wait_for(lambda: len(list(threads.iterdir())) > 1, "it has more threads than one")
+        assert {os.getpriority(os.PRIO_PROCESS, int(at.name)) for at in threads.iterdir()} == {5}
         train.send(signal.SIGKILL)
         wait_for(lambda: parent(pid) is None, "it ends with the learner")
 

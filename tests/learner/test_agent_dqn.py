@@ -67,22 +67,28 @@ def other_params(agent: DqnAgent) -> list[Any]:
     return [p + rng.normal(size=p.shape).astype(np.float32) for p in params_of(agent)]
 
 
+@pytest.mark.parametrize("life_loss_ends", [False, True])
 @pytest.mark.parametrize("double_q", [False, True])
 @pytest.mark.parametrize(("n", "seed"), [(1, 4), (3, 4), (10, 4), (10, 5)])
-def test_a_sequence_trains_one_transition(n: int, seed: int, double_q: bool) -> None:
+def test_a_sequence_trains_one_transition(
+    n: int, seed: int, double_q: bool, life_loss_ends: bool
+) -> None:
     """The rows after it only complete its window."""
-    agent = make_agent(n, double_q=double_q)
+    agent = make_agent(n, double_q=double_q, life_loss_ends=life_loss_ends)
     assert agent.lookahead == n - 1
     unroll = random_unroll(seed, rows=1 + n)
     params, target = params_of(agent), other_params(agent)
     weight = np.linspace(0.1, 1, B).astype(np.float32)
-    loss, _, priority = agent.loss(params, target, tensors(unroll), ops.convert_to_tensor(weight))
+    loss, scalars, priority = agent.loss(
+        params, target, tensors(unroll), ops.convert_to_tensor(weight)
+    )
     rows = [ops.convert_to_tensor(getattr(unroll, name)) for name in
             ("observation", "previous_action", "previous_reward", "first", "state")]  # fmt: skip
     q, target_q = (
         ops.convert_to_numpy(agent.model.stateless_call(p, [], *rows)[0][0])
         for p in (params, target)
     )
+    assert float(scalars["q_max"]) == pytest.approx(q[0].max(), rel=1e-4)
     errors, real = reference(q, target_q, unroll, agent.options)
     np.testing.assert_allclose(float(loss), (weight * 0.5 * errors[0] ** 2).mean(), rtol=1e-4)
     np.testing.assert_allclose(
@@ -90,10 +96,11 @@ def test_a_sequence_trains_one_transition(n: int, seed: int, double_q: bool) -> 
     )
 
 
+@pytest.mark.parametrize("double_q", [False, True])
 @pytest.mark.parametrize("n", [1, 5])
-def test_the_gradient_is_that_of_all_rows(backend: Backend, n: int) -> None:
+def test_the_gradient_is_that_of_all_rows(backend: Backend, n: int, double_q: bool) -> None:
     """As R2D2's loss gives it, which runs both networks over every row of the window."""
-    agent = make_agent(n, double_q=True)
+    agent = make_agent(n, double_q=double_q)
     unroll, target = tensors(random_unroll(6, rows=1 + n)), other_params(agent)
     weight = ops.convert_to_tensor(np.linspace(0.1, 1, B).astype(np.float32))
     of_two_rows, of_all = (

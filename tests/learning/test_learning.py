@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.replay.shard_process import shards
+from tests.users_environment import users_environment
 
 ROOT = Path(__file__).parents[2]
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
@@ -65,9 +66,9 @@ def train(experiment: Path, run_dir: Path, *settings: str) -> dict[str, object]:
     ]  # fmt: skip
     for setting in settings:
         command += ["--set", setting]
-    # As a user runs it: tests/conftest.py has XLA compile fast, and what it compiles is slow.
-    env = {name: value for name, value in os.environ.items() if name != "XLA_FLAGS"}
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=env)
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, env=users_environment()
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)
 

@@ -24,6 +24,7 @@ log = logging.getLogger("seedbed.learner")
 
 LAST_TIMEOUT_S = 1800.0
 _LOOK_S = 0.2
+_NICE = 5
 
 
 class SideEvaluation:
@@ -94,6 +95,10 @@ class SideEvaluation:
             stderr=self._log,
             env=process_environment(),
         )
+        # It takes what training leaves. From here, while it has but one thread to be told.
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        with suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, min(19, own + _NICE))
         log.info("evaluating %s", checkpoint)
 
     def _wait(self, saver: Saver) -> None:

@@ -77,7 +77,8 @@ def q_loss(
     """Half the squared errors, summed over a sequence, weighted, and averaged over the batch.
 
     Args:
-        q: [R, B, A] float32, by the parameters that are trained.
+        q: [R, B, A] float32, by the parameters that are trained. Rows from `trained` on only say
+            which action is best.
         target_q: [R, B, A] float32, by the target network.
         unroll: the same R rows.
         trained: T, transitions that count, from row 0 on. Further rows only complete windows.
@@ -106,7 +107,7 @@ def q_loss(
             "td_error_mean": masked_mean(size, mask),
             "td_error_max": ops.max(size),
             "q_mean": masked_mean(chosen, mask),
-            "q_max": ops.max(q),
+            "q_max": ops.max(q[:trained]),
             "priority_mean": ops.mean(priority),
             "importance_weight_min": ops.min(weight),
             "unmasked": ops.mean(mask),
