@@ -46,6 +46,7 @@ agent: r2d2
 r2d2: {burn_in: 3, target_update_every: 5, epsilon_levels: 4}
 """,
 }
+QUICK = ("vtrace",) if BACKEND == "tensorflow" else ()
 R2D2_REPLAY = "  replay: {sequences: 60, min_sequences: 8, ratio: 0.5}\n"
 
 # Two seeds, one after the other, by the command that users have.
@@ -61,7 +62,7 @@ for seed in "12":
 
 @pytest.fixture(
     scope="module",
-    params=["vtrace", *(pytest.param(name, marks=pytest.mark.slow) for name in ("a2c", "r2d2"))],
+    params=[pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in AGENTS],
 )
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two processes' folders, each with the runs `1` and `2` of these seeds."""
