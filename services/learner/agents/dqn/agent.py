@@ -43,8 +43,8 @@ class DqnAgent(R2d2Agent):
         inputs = (
             unroll.observation, unroll.previous_action, unroll.previous_reward, unroll.first,
         )  # fmt: skip
-        first, end = (x[:1] for x in inputs), [pick(x)[None] for x in inputs]
-        q = self._q(params, first, unroll.state)
+        start, end = [x[:1] for x in inputs], [pick(x)[None] for x in inputs]
+        q = self._q(params, start, unroll.state)
         target_end = ops.stop_gradient(self._q(target_params, end, unroll.state))
         double_q = self.options.double_q
         end_q = ops.stop_gradient(self._q(params, end, unroll.state)) if double_q else target_end
