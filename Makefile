@@ -82,8 +82,8 @@ test: $(INSTALLED_DEV) ## Run the tests, the numerical ones on both backends.
 test-learning: $(INSTALLED_DEV) ## What takes long: learn small things, kill whole runs (up to 25 minutes).
 	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL) -m 'slow and not learning'
 	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) -m 'slow and backends and not learning'
-	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) -n 2 --dist load -m learning
-	SEEDBED_TEST_BACKEND=jax $(PYTEST) -n 2 --dist load -m learning
+	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL) --dist load -m learning
+	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) --dist load -m learning
 
 e2e: $(INSTALLED_DEV) ## Run the chart on the cluster of KUBECONFIG, which has the images (:dev).
 	PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) -m e2e --timeout 1500 tests/e2e $(ARGS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -124,35 +125,41 @@ def test_slope_of_a_noisy_line() -> None:
     assert slope(x, [1.0, -1.0, -1.0, 1.0]) == pytest.approx(0)
 
 
-def test_a_part_that_fails_loses_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Runs `seedbed bench` with other parts, which ends by an exception; its results."""
+
+    def run(parts: dict[str, Any], ends: type[BaseException], said: str = "") -> dict[str, Any]:
+        monkeypatch.setattr(main, "PARTS", parts)
+        monkeypatch.setattr(main, "table", lambda _: "")
+        parser = argparse.ArgumentParser()
+        main.add_parser(parser.add_subparsers())
+        file = tmp_path / "out.json"
+        with pytest.raises(ends, match=said):
+            main.run(parser.parse_args(["bench", "--quick", "--json", str(file)]))
+        results: dict[str, Any] = json.loads(file.read_text())
+        return results
+
+    return run
+
+
+def test_a_part_that_fails_loses_no_other(measure: Callable[..., dict[str, Any]]) -> None:
     def fails(_: Any) -> dict[str, Any]:
         raise SeedbedError(ExitCode.THREAD_FAILED, "the machine said no")
 
-    monkeypatch.setattr(main, "PARTS", {"wire": fails, "memory": lambda _: {"measured": 7}})
-    monkeypatch.setattr(main, "table", lambda _: "")
-    parser = argparse.ArgumentParser()
-    main.add_parser(parser.add_subparsers())
-    arguments = parser.parse_args(["bench", "--quick", "--json", str(tmp_path / "out.json")])
-    with pytest.raises(SeedbedError, match=r"not measured: wire"):
-        main.run(arguments)
-    results = json.loads((tmp_path / "out.json").read_text())
+    parts = {"wire": fails, "memory": lambda _: {"measured": 7}}
+    results = measure(parts, SeedbedError, r"not measured: wire")
     assert results["memory"] == {"measured": 7}
     assert results["failed"] == {"wire": "the machine said no"}
 
 
 def test_an_interrupt_loses_nothing_that_was_measured(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    measure: Callable[..., dict[str, Any]],
 ) -> None:
     def interrupted(_: Any) -> dict[str, Any]:
         raise KeyboardInterrupt
 
     parts = {"memory": lambda _: {"measured": 7}, "wire": interrupted, "actor": interrupted}
-    monkeypatch.setattr(main, "PARTS", parts)
-    monkeypatch.setattr(main, "table", lambda _: "")
-    parser = argparse.ArgumentParser()
-    main.add_parser(parser.add_subparsers())
-    with pytest.raises(KeyboardInterrupt):
-        main.run(parser.parse_args(["bench", "--quick", "--json", str(tmp_path / "out.json")]))
-    results = json.loads((tmp_path / "out.json").read_text())
+    results = measure(parts, KeyboardInterrupt)
     assert results["memory"] == {"measured": 7}
     assert results["failed"] == {"wire": "interrupted", "actor": "interrupted"}

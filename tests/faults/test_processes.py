@@ -29,7 +29,6 @@ def check_end(process: Process, code: ExitCode, *words: str) -> None:
     assert "Traceback" not in process.said
 
 
-@pytest.mark.timeout(600)  # seedbed starts many times
 def test_a_run_that_is_killed_damaged_resumed_and_finished(tmp_path: Path) -> None:
     with cluster(tmp_path) as it:
         first = it.train()

@@ -317,9 +317,9 @@ def _choose_of(weights: Tensor, uniform: Tensor) -> Tensor:
     """
     cumulative = ops.cumsum(weights)
     chosen = ops.searchsorted(cumulative, uniform * cumulative[-1], side="right")
-    last = weights.shape[0] - 1 - ops.argmax(ops.cast(ops.flip(weights > 0), "int32"))
-    chosen = ops.minimum(ops.cast(chosen, "int32"), ops.cast(last, "int32"))
-    return ops.where(ops.take(weights, chosen) > 0, chosen, ops.cast(last, "int32"))
+    last = _last(weights > 0)
+    chosen = ops.minimum(ops.cast(chosen, "int32"), last)
+    return ops.where(ops.take(weights, chosen) > 0, chosen, last)
 
 
 def _choose(weights: Tensor, uniform: Tensor) -> Tensor:
@@ -329,10 +329,13 @@ def _choose(weights: Tensor, uniform: Tensor) -> Tensor:
     real = weights > 0
     beyond = ops.logical_and(cumulative > point, real)
     first = ops.argmax(ops.cast(beyond, "int32"), axis=-1)
-    count = weights.shape[-1]
-    last = count - 1 - ops.argmax(ops.cast(ops.flip(real, axis=-1), "int32"), axis=-1)
-    chosen = ops.where(ops.any(beyond, axis=-1), first, last)
-    return ops.cast(chosen, "int32")
+    return ops.where(ops.any(beyond, axis=-1), ops.cast(first, "int32"), _last(real))
+
+
+def _last(real: Tensor) -> Tensor:
+    """Where the last true value of [..., N] bool is, [...] int32."""
+    back = ops.argmax(ops.cast(ops.flip(real, axis=-1), "int32"), axis=-1)
+    return ops.cast(real.shape[-1] - 1 - back, "int32")
 
 
 def _padded(count: int, usual: int) -> int:

@@ -40,24 +40,19 @@ class DqnAgent(R2d2Agent):
         def pick(x: Tensor) -> Tensor:
             return ops.take(ops.reshape(x, (rows * columns, *x.shape[2:])), at, axis=0)
 
-        inputs = (
-            unroll.observation, unroll.previous_action, unroll.previous_reward, unroll.first,
-        )  # fmt: skip
-        start, end = [x[:1] for x in inputs], [pick(x)[None] for x in inputs]
-        q = self._q(params, start, unroll.state)
-        target_end = ops.stop_gradient(self._q(target_params, end, unroll.state))
+        seen = ("observation", "previous_action", "previous_reward", "first")
+        start = unroll._replace(**{name: getattr(unroll, name)[:1] for name in seen})
+        end = unroll._replace(**{name: pick(getattr(unroll, name))[None] for name in seen})
+        q = self._values(params, start)
+        target_end = ops.stop_gradient(self._values(target_params, end))
         double_q = self.options.double_q
-        end_q = ops.stop_gradient(self._q(params, end, unroll.state)) if double_q else target_end
+        end_q = ops.stop_gradient(self._values(params, end)) if double_q else target_end
         # Every row after the first as if it were the end: row 0's window reads no other one.
         return q_loss(
             ops.concatenate([q, *[end_q] * (rows - 1)], axis=0),
             ops.concatenate([target_end] * rows, axis=0),
             unroll, 1, weight, self.options,
         )  # fmt: skip
-
-    def _q(self, params: Params, inputs: Any, state: Tensor) -> Tensor:
-        (q, _), _ = self.model.stateless_call(params, [], *inputs, state)
-        return ops.cast(q, "float32")  # [1, B, A]
 
 
 def window_end(first: Tensor) -> Tensor:
