@@ -113,7 +113,7 @@ format: $(INSTALLED_DEV) ## Format the code, and mend what can be mended.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-proto: $(INSTALLED_DEV) ## Generate services/wire from proto/.
+proto: $(INSTALLED_DEV) ## Generate seedbed/v1 from proto/.
 	scripts/generate_wire.sh
 
 docs: $(INSTALLED_DEV) ## Generate references, the chart's schema, dashboard and rules.
@@ -124,4 +124,4 @@ lock: $(INSTALLED_DEV) ## Write requirements/*.lock from pyproject.toml (UPGRADE
 
 clean: ## Remove .venv and caches; runs/ stays.
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
-	find services benchmarks tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+	find seedbed services bench tools tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

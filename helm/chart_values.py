@@ -13,8 +13,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.common.config.schema import Experiment
-from services.cost.prices import Prices, Tier
+from seedbed.config.schema import Experiment
+from seedbed.services.cost.prices import Prices, Tier
 
 CHART = Path(__file__).parent / "seedbed"
 Count = Annotated[int, Field(ge=0)]

@@ -23,8 +23,8 @@ page() { # FILE MODULE ARGUMENT...
 
 check=0
 [[ ${1-} == --check ]] && check=1
-page docs/configuration.md services.cli.main config reference
-page docs/metrics.md services.cli.metrics_reference
+page docs/configuration.md seedbed.cli.main config reference
+page docs/metrics.md tools.metrics_reference
 for program in helm/chart_values.py k8s/grafana/dashboard.py k8s/rules/wrap.py; do
   "$python" "$program" "$@"
 done

@@ -1,1 +1,4 @@
-"""Seedbed: SEED RL for Kubernetes. One folder a service; `docs/architecture.md` is the map."""
+"""One folder a process: the learner, the actor, the replay shard and the cost meter."""
+
+if __name__ == "services":
+    raise ImportError("import seedbed.services: a bare `services` is not a package")

@@ -6,12 +6,12 @@ import os
 
 import pytest
 
-from services.learner import backend as backends
-from services.learner.backend.protocol import Backend
+from seedbed import backends
+from seedbed.backends.protocol import Backend
 
 NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"  # no fork: see evaluation/video.py
-pytest.register_assert_rewrite("tests.benchmarks.quick")
+pytest.register_assert_rewrite("tests.bench.quick")
 LONG_S = 900  # may a test take that is slow or learns
 # Test files import Keras at their top, before any fixture runs.
 os.environ["KERAS_BACKEND"] = NAME

@@ -7,58 +7,157 @@ import json
 import re
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 
 import pytest
 
-from services.common.exit_codes import HELP, ExitCode
-from tests.source_imports import ROOT, imports, sources, tree, within
+from seedbed.runtime.exit_codes import HELP, ExitCode
+from tests.support.source_imports import (
+    ROOT,
+    file_imports,
+    imports,
+    product_imports,
+    product_sources,
+    sources,
+    tree,
+    within,
+)
 
 MODELS = ("keras", "tensorflow", "jax", "jaxlib")
-SERVICES = tuple(f"services.{room}" for room in ("actor", "cli", "cost", "learner", "replay"))
-
-# A room, and what it must not know about. The table is docs/architecture.md's.
-ROOMS = {
-    "services/actor": (*MODELS, *(room for room in SERVICES if room != "services.actor")),
-    "services/cost": (*MODELS, *(room for room in SERVICES if room != "services.cost")),
-    "services/replay": (*MODELS, *(room for room in SERVICES if room != "services.replay")),
-    "services/common": (*MODELS, *SERVICES),
-    "services/learner/agents": ("grpc", "threading", "asyncio", "pathlib", "os", "fsspec"),
-    "services/learner/networks": ("grpc", "threading", "asyncio", "services.learner.agents"),
-    "services/learner/ops": ("grpc", "threading", "asyncio", "services.common.config"),
-    "services/learner/ball": (*MODELS, "grpc", "threading", "asyncio", "services.wire"),
-    "services/learner/backend": ("grpc", "services.learner.agents", "services.wire"),
+WORDS = {
+    "models": MODELS,
+    "threads": ("threading", "asyncio", "concurrent"),
+    "services": ("seedbed.services",),
 }
+PRODUCT = ("seedbed", "services")
+
+
+def read_rooms() -> dict[str, tuple[str, ...]]:
+    """Return the table of docs/architecture.md: a room's path, and the modules that it must not
+    import.
+    """
+    page = (ROOT / "docs/architecture.md").read_text()
+    rooms = {}
+    for path, banned in re.findall(r"^\| `([\w/.]+)` \|[^|]*\|([^|]*)\|$", page, re.MULTILINE):
+        words = [word.strip() for word in banned.split(",") if word.strip()]
+        rooms[path.rstrip("/")] = tuple(
+            module
+            for word in words
+            for module in ([word.strip("`")] if word.startswith("`") else WORDS[word])
+        )
+    return rooms
+
+
+ROOMS = read_rooms()
+SERVICES_FROM = ("seedbed/cli", "seedbed/launch")  # and only inside a function
+
+
+def files_of(room: str) -> list[str]:
+    path = ROOT / room
+    return [str(file.relative_to(ROOT)) for file in ([path] if path.is_file() else sources(room))]
 
 
 @pytest.mark.parametrize("room", ROOMS)
-def test_room_does_not_know(room: str) -> None:
-    assert sources(room)
-    wrong = [str(item) for item in imports(room) if within(item.module, ROOMS[room])]
+def test_room_does_not_import(room: str) -> None:
+    files = files_of(room)
+    assert files or room == "seedbed/v1"
+    below = [other for other in ROOMS if other != room and other.startswith(f"{room}/")]
+    wrong = [
+        str(item)
+        for file in files
+        if not any(file.startswith(f"{other}/") for other in below)
+        for item in file_imports(file)
+        if within(item.module, ROOMS[room])
+    ]
     assert not wrong
 
 
-def test_every_room_has_a_rule() -> None:
-    rooms = {f"services/{path.parent.name}" for path in (ROOT / "services").glob("*/__init__.py")}
-    # The command line is where everything meets; the learner has a rule for each part.
-    assert rooms - {"services/cli", "services/learner", "services/wire"} <= ROOMS.keys()
+def test_every_folder_is_a_room() -> None:
+    found = {
+        str(folder.relative_to(ROOT))
+        for top in PRODUCT
+        for folder in (ROOT / top).iterdir()
+        if folder.is_dir() and not folder.is_symlink() and folder.name != "__pycache__"
+    }
+    files = {f"seedbed/{path.name}" for path in (ROOT / "seedbed").glob("*.py")}
+    assert found | files - {"seedbed/__init__.py"} == {
+        room for room in ROOMS if room.count("/") == 1
+    }
+    parts = {
+        str(folder.relative_to(ROOT))
+        for folder in (ROOT / "services/learner").iterdir()
+        if folder.is_dir() and folder.name != "__pycache__"
+    }
+    assert parts == {room for room in ROOMS if room.startswith("services/learner/")}
+
+
+def test_the_library_imports_no_service() -> None:
+    wrong = [
+        str(item)
+        for item in imports("seedbed")
+        if within(item.module, ("seedbed.services",))
+        and not (item.lazy and item.path.startswith(SERVICES_FROM))
+    ]
+    assert not wrong
+
+
+def test_only_tests_and_benchmarks_reach_into_everything() -> None:
+    wrong = [
+        str(item)
+        for top in PRODUCT
+        for item in imports(top)
+        if within(item.module, ("tests", "bench", "tools"))
+    ]
+    assert not wrong
+
+
+def module_of(path: str) -> str:
+    name = path.removesuffix(".py").replace("/", ".").removesuffix(".__init__")
+    return f"seedbed.{name}" if name.startswith("services") else name
+
+
+def test_no_circle() -> None:
+    """Imports at the top of modules form no circle, and neither do rooms by any import."""
+    modules = {module_of(file) for top in PRODUCT for file in files_of(top)}
+    by_module: dict[str, set[str]] = {name: set() for name in modules}
+    by_room: dict[str, set[str]] = {}
+    for top in PRODUCT:
+        for item in imports(top):
+            target = item.module if item.module in modules else item.module.rpartition(".")[0]
+            if target not in modules:
+                continue
+            source = module_of(item.path)
+            if not item.lazy and not item.typing and source != target:
+                by_module[source].add(target)
+            here, there = room_of(source), room_of(target)
+            if here != there:
+                by_room.setdefault(here, set()).add(there)
+    for graph in (by_module, by_room):
+        try:
+            TopologicalSorter(graph).prepare()
+        except CycleError as error:
+            pytest.fail(" -> ".join(error.args[1]))
+
+
+def room_of(module: str) -> str:
+    parts = module.split(".")
+    return ".".join(parts[: 3 if parts[1:2] == ["services"] else 2])
 
 
 @pytest.mark.parametrize(
     ("backend", "packages"), [("tensorflow", ("tensorflow",)), ("jax", ("jax", "jaxlib"))]
 )
 def test_one_file_imports_the_backend(backend: str, packages: tuple[str, ...]) -> None:
-    home = f"services/learner/backend/{backend}.py"
-    users = {item.path for item in imports("services") if within(item.module, packages)}
+    home = f"seedbed/backends/{backend}.py"
+    users = {item.path for top in PRODUCT for item in imports(top) if within(item.module, packages)}
     assert users == {home}
 
 
 def test_actor_and_command_line_load_no_model_library() -> None:
     """The same at run time, through everything that they import."""
-    modules = [
-        ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-        for folder in ("actor", "cli", "common", "cost", "replay")
-        for path in sources(f"services/{folder}")
-    ]
+    light = ("seedbed/cli", "seedbed/rpc", "seedbed/runtime", "seedbed/config", "seedbed/envs",
+             "services/actor", "services/cost", "services/replay")  # fmt: skip
+    modules = [module_of(file) for room in light for file in files_of(room)]
     program = (
         "import importlib, json, sys\n"
         f"for name in {modules!r}: importlib.import_module(name)\n"
@@ -71,6 +170,15 @@ def test_actor_and_command_line_load_no_model_library() -> None:
     assert json.loads(answer.stdout.splitlines()[-1]) == []
 
 
+def test_one_import_name() -> None:
+    """A bare `services` would be a second copy of every module."""
+    answer = subprocess.run(
+        [sys.executable, "-c", "import services"], cwd=ROOT, capture_output=True, text=True
+    )
+    assert answer.returncode == 1
+    assert "import seedbed.services" in answer.stderr
+
+
 # Each of these can run what a file or a peer sent.
 UNSAFE_MODULES = ("pickle", "_pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve")
 UNSAFE_CALLS = {"eval", "exec", "yaml.full_load", "yaml.unsafe_load"}
@@ -78,8 +186,8 @@ UNSAFE_OPTIONS = {("allow_pickle", True), ("safe_mode", False)}
 
 
 def test_nothing_runs_what_was_sent() -> None:
-    wrong = [str(item) for item in imports("services") if within(item.module, UNSAFE_MODULES)]
-    for path in sources("services"):
+    wrong = [str(item) for item in product_imports() if within(item.module, UNSAFE_MODULES)]
+    for path in product_sources():
         safe_loaders = {"yaml.SafeLoader"} | {
             node.name
             for node in ast.walk(tree(path))
@@ -109,7 +217,7 @@ def test_every_process_is_given_its_environment_and_none_is_forked() -> None:
     """
     calls = [
         (path, node, {item.arg for item in node.keywords})
-        for path in sources("services")
+        for path in product_sources()
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in {"subprocess.Popen", "subprocess.run"}
@@ -127,7 +235,7 @@ def test_every_exit_code_has_help_and_a_use() -> None:
     assert set(HELP) == set(ExitCode)
     used = {
         node.attr
-        for path in sources("services")
+        for path in product_sources()
         if path.name != "exit_codes.py"
         for node in ast.walk(tree(path))
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "ExitCode"

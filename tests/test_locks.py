@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from tests.source_imports import ROOT, imports
+from tests.support.source_imports import ROOT, imports
 
 LOCKS = ("dev", "run", "build", "actor", "cost", "learner-tensorflow", "learner-jax")
 RUN = ("actor", "learner-tensorflow", "pictures", "video", "build")
@@ -24,6 +24,10 @@ EXTRAS = {
     "learner-jax": ("learner-jax", "gcs"),
     "dev": (*RUN, "learner-jax", "kubernetes", "gcs", "dev"),
 }
+
+# What each image runs. The rooms of the learner are all but what other images are for.
+LIGHT = ("seedbed/cli", "seedbed/config", "seedbed/rpc", "seedbed/runtime")
+LEARNER = ("services/learner", "services/replay", "services/actor", "seedbed")
 
 
 @cache
@@ -91,10 +95,10 @@ def test_images_hold_no_other_backend() -> None:
 @pytest.mark.parametrize(
     ("name", "rooms", "other_backend"),
     [
-        ("actor", ("actor", "cli", "common"), None),
-        ("cost", ("cost", "cli", "common"), None),
-        ("learner-tensorflow", ("learner", "actor", "cli", "common"), "backend/jax.py"),
-        ("learner-jax", ("learner", "actor", "cli", "common"), "backend/tensorflow.py"),
+        ("actor", ("services/actor", *LIGHT, "seedbed/envs"), None),
+        ("cost", ("services/cost", *LIGHT), None),
+        ("learner-tensorflow", LEARNER, "backends/jax.py"),
+        ("learner-jax", LEARNER, "backends/tensorflow.py"),
     ],
 )
 def test_image_holds_what_its_rooms_import(
@@ -104,9 +108,9 @@ def test_image_holds_what_its_rooms_import(
     distributions = packages_distributions()
     wrong = []
     for room in rooms:
-        for item in imports(f"services/{room}"):
+        for item in imports(room):
             top = item.module.partition(".")[0]
-            if item.lazy or top in {"services", *sys.stdlib_module_names}:
+            if item.lazy or top in {"seedbed", *sys.stdlib_module_names}:
                 continue
             if other_backend and item.path.endswith(other_backend):
                 continue

@@ -8,15 +8,15 @@ import os
 import threading
 from functools import partial
 
-from services.actor.environments import make_actor_group
-from services.actor.group import GroupRunner, actor_name
-from services.actor.metrics import ActorMetrics
-from services.common import rpc
-from services.common.config import Experiment
-from services.common.exit_codes import ExitCode
-from services.common.lifecycle import on_stop_signals
-from services.common.metrics_http import start_metrics_server
-from services.common.tls import Tls
+from seedbed.config import Experiment
+from seedbed.envs import make_actor_group
+from seedbed.rpc import channels
+from seedbed.rpc.tls import Tls
+from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.http import start_metrics_server
+from seedbed.runtime.lifecycle import on_stop_signals
+from seedbed.services.actor.group import GroupRunner, actor_name
+from seedbed.services.actor.metrics import ActorMetrics
 
 log = logging.getLogger("seedbed.actor")
 
@@ -91,7 +91,7 @@ class Actor:
         """
         http = start_metrics_server(self._experiment.actor.metrics_port, self.metrics.registry)
         try:
-            rpc.run(self._run())
+            channels.run(self._run())
         finally:
             if http is not None:
                 http.close()

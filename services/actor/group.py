@@ -21,15 +21,15 @@ import grpc
 import grpc.aio
 import numpy as np
 
-from services.actor.learners import Learners, NoRoom
-from services.actor.metrics import ActorMetrics
-from services.common import rpc
-from services.common.act_codec import Actions, Step, act
-from services.common.exit_codes import ExitCode, SeedbedError
-from services.common.spec import EnvironmentGroup, Frame
-from services.common.tls import Tls
-from services.common.version import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from services.wire import inference_pb2 as wire
+from seedbed.rpc import channels
+from seedbed.rpc.step_codec import Actions, Step, act
+from seedbed.rpc.tls import Tls
+from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.services.actor.learner_selection import Learners, NoRoom
+from seedbed.services.actor.metrics import ActorMetrics
+from seedbed.spec import EnvironmentGroup, Frame
+from seedbed.v1 import inference_pb2 as wire
 
 log = logging.getLogger("seedbed.actor")
 
@@ -147,7 +147,7 @@ class GroupRunner:
             self._answered = failed = False
             try:
                 self._address = await learners.choose(group.environments)
-                async with rpc.aio_channel(self._address, self._tls) as channel:
+                async with channels.aio_channel(self._address, self._tls) as channel:
                     await self._play(group, act(channel))
                 if self._stopping.is_set():
                     return

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Mapping
 
-from services.common.metrics import (
+from seedbed.runtime.metrics import (
     LATENCY_BOUNDS_S,
     Histogram,
     Metric,

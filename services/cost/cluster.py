@@ -8,7 +8,7 @@ from typing import Any
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
-from services.common.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 log = logging.getLogger("seedbed.cost")
 

@@ -14,11 +14,11 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from services.common.metrics import TableCollector, Value, registry_of
-from services.cost.account import Account
-from services.cost.metrics import METRICS
-from services.cost.prices import PriceList
-from services.cost.usage import occupies, usage_of
+from seedbed.runtime.metrics import TableCollector, Value, registry_of
+from seedbed.services.cost.account import Account
+from seedbed.services.cost.metrics import METRICS
+from seedbed.services.cost.prices import PriceList
+from seedbed.services.cost.usage import occupies, usage_of
 
 log = logging.getLogger("seedbed.cost")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.common.metrics import Metric
+from seedbed.runtime.metrics import Metric
 
 METRICS = (
     Metric(

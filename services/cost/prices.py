@@ -9,8 +9,8 @@ from typing import Annotated, Literal, TypeAlias
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from services.common.exit_codes import ExitCode, SeedbedError
-from services.cost.usage import Usage
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.services.cost.usage import Usage
 
 Tier: TypeAlias = Literal["on-demand", "spot"]
 Dollars = Annotated[float, Field(ge=0)]
@@ -64,7 +64,7 @@ class Settings(_Row):
 
 def tables() -> dict[str, Table]:
     """The tables that ship, by name."""
-    text = resources.files("services.cost").joinpath("prices.yaml").read_text()
+    text = resources.files("seedbed.services.cost").joinpath("prices.yaml").read_text()
     return {name: Table.model_validate(table) for name, table in yaml.safe_load(text).items()}
 
 

@@ -6,35 +6,38 @@ import logging
 import time
 from typing import Any
 
-from services.common.config import Experiment
-from services.common.config.agents import SYNCHRONOUS
-from services.common.config.load import dump_experiment
-from services.common.exit_codes import ExitCode, SeedbedError
-from services.common.lifecycle import Threads
-from services.common.metrics_http import MetricsServer, start_metrics_server
-from services.common.spec import EnvironmentSpec
-from services.common.tls import Tls
-from services.learner import backend as backends
-from services.learner.backend.protocol import Backend
-from services.learner.checkpoints.saving import Saver
-from services.learner.checkpoints.store import Checkpoint
-from services.learner.evaluation.side import SideEvaluation
-from services.learner.gossip.exchange import Exchange, Stopped
-from services.learner.gossip.join import join, make_members
-from services.learner.gossip.members import Members
-from services.learner.model import Built, Model, ParameterStore, build, spec_from_json, spec_to_json
-from services.learner.profiling import Profiler
-from services.learner.runs.directory import RunDirectory
-from services.learner.sessions.batcher import Batcher
-from services.learner.sessions.server import WireServer
-from services.learner.sessions.servicer import InferenceServicer
-from services.learner.sessions.session import SlotTable
-from services.learner.stop import Reached, peer_reached, stop_reached
-from services.learner.stuck import Stuck
-from services.learner.telemetry import Counters, Telemetry
-from services.learner.threads import POLL_S, InferenceThread, PrefetchThread, TrainingThread
-from services.learner.unrolls.queue import UnrollQueue
-from services.learner.unrolls.rounds import RoundQueue
+from seedbed import backends
+from seedbed.backends.protocol import Backend
+from seedbed.checkpoints.store import Checkpoint
+from seedbed.config import Experiment
+from seedbed.config.agents import SYNCHRONOUS
+from seedbed.config.load import dump_experiment
+from seedbed.gossip.exchange import Exchange, Stopped
+from seedbed.gossip.members import Members
+from seedbed.rpc.tls import Tls
+from seedbed.runs.directory import RunDirectory
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.http import MetricsServer, start_metrics_server
+from seedbed.runtime.lifecycle import Threads
+from seedbed.services.learner.background_evaluation import SideEvaluation
+from seedbed.services.learner.checkpointer import Saver
+from seedbed.services.learner.components import Built, Model, ParameterStore, build
+from seedbed.services.learner.exchange_factory import join, make_members
+from seedbed.services.learner.inference.poll import POLL_S
+from seedbed.services.learner.inference.thread import InferenceThread
+from seedbed.services.learner.profiling import Profiler
+from seedbed.services.learner.sessions.batcher import Batcher
+from seedbed.services.learner.sessions.server import WireServer
+from seedbed.services.learner.sessions.servicer import InferenceServicer
+from seedbed.services.learner.sessions.session import SlotTable
+from seedbed.services.learner.stop import Reached, peer_reached, stop_reached
+from seedbed.services.learner.training.prefetch import PrefetchThread
+from seedbed.services.learner.training.thread import TrainingThread
+from seedbed.services.learner.unrolls.queue import UnrollQueue
+from seedbed.services.learner.unrolls.synchronous_queue import RoundQueue
+from seedbed.services.learner.watchdog import Stuck
+from seedbed.spec import EnvironmentSpec
+from seedbed.telemetry import Counters, Telemetry
 
 log = logging.getLogger("seedbed.learner")
 
@@ -54,7 +57,7 @@ def synchronous(experiment: Experiment) -> bool:
         return experiment.agent in SYNCHRONOUS
     learner = experiment.learner
     backends.use(learner.backend, learner.deterministic, learner.device)
-    from services.learner.build import agent_and_options
+    from seedbed.agents.factory import agent_and_options
 
     if not getattr(agent_and_options(experiment)[0], "synchronous", False):
         return False
@@ -96,7 +99,7 @@ class Learner:
         self.threads = Threads()
         learner = experiment.learner
         checkpoint = run.resume_from or run.start_from
-        spec = spec_from_json(checkpoint.meta["spec"]) if checkpoint else None
+        spec = EnvironmentSpec.from_json(checkpoint.meta["spec"]) if checkpoint else None
         if self.members is not None:
             self._share(self.members)
         self.evaluation = SideEvaluation(experiment, run, self.telemetry)
@@ -458,7 +461,7 @@ class Learner:
         return {
             "counters": self.counters.to_json(),
             "telemetry": self.telemetry.extra_state(),
-            "spec": spec_to_json(built.spec),
+            "spec": built.spec.to_json(),
             "peers": self.members.to_json() if self.members is not None else {},
             "random": built.inference.random.bit_generator.state,
             "experiment": dump_experiment(self.experiment),

@@ -8,8 +8,8 @@ import threading
 from pathlib import Path
 from types import FrameType
 
-from services.common.metrics_http import Refused
-from services.learner import backend as backends
+from seedbed import backends
+from seedbed.runtime.http import Refused
 
 log = logging.getLogger("seedbed.learner")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from services.common.config.schema import Stop
-from services.learner.telemetry import Counters
+from seedbed.config.schema import Stop
+from seedbed.telemetry import Counters
 
 
 class Reached(NamedTuple):

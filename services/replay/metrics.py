@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.common.metrics import Metric
+from seedbed.runtime.metrics import Metric
 
 AGE_BOUNDS_S = (1, 3, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import grpc.aio
 
-from services.common.lifecycle import Threads
-from services.common.serving import ServerThread
-from services.common.tls import Tls
-from services.replay.servicer import ReplayServicer
-from services.replay.shard import Shard
+from seedbed.rpc.server import ServerThread
+from seedbed.rpc.tls import Tls
+from seedbed.runtime.lifecycle import Threads
+from seedbed.services.replay.servicer import ReplayServicer
+from seedbed.services.replay.shard import Shard
 
 
 class ReplayServer(ServerThread):

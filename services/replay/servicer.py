@@ -18,11 +18,11 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from services.common.exit_codes import SeedbedError
-from services.common.version import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
-from services.replay.messages import sequences_a_message, spec_of, unpack
-from services.replay.shard import Shard, SpecRefused
-from services.wire import replay_pb2 as wire
+from seedbed.replay.codec import sequences_a_message, spec_of, unpack
+from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
+from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.services.replay.shard import Shard, SpecRefused
+from seedbed.v1 import replay_pb2 as wire
 
 log = logging.getLogger("seedbed.replay")
 

@@ -13,15 +13,15 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from services.common.metrics import Histogram, TableCollector, Value, registry_of
-from services.replay.buffer import SequenceBuffer, buffer_bytes
-from services.replay.files import FileBuffer, describe, files_bytes, open_buffer, words
-from services.replay.incarnations import Incarnations
-from services.replay.messages import block_of, sample_reply
-from services.replay.metrics import AGE_BOUNDS_S, METRICS
-from services.replay.sequence import SequenceSpec
-from services.replay.sizes import check_memory, estimate
-from services.wire import replay_pb2 as wire
+from seedbed.replay.buffer import SequenceBuffer, buffer_bytes
+from seedbed.replay.codec import block_of, sample_reply
+from seedbed.replay.incarnations import Incarnations
+from seedbed.replay.mapped_files import FileBuffer, describe, files_bytes, open_buffer, words
+from seedbed.replay.sequence import SequenceSpec
+from seedbed.replay.sizes import check_memory, estimate
+from seedbed.runtime.metrics import Histogram, TableCollector, Value, registry_of
+from seedbed.services.replay.metrics import AGE_BOUNDS_S, METRICS
+from seedbed.v1 import replay_pb2 as wire
 
 log = logging.getLogger("seedbed.replay")
 

@@ -10,11 +10,11 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from services.cli.replay import add_parser
-from services.common.config import load_experiment, parse_experiment
-from services.common.config.learner import Replay
-from services.cost.prices import tables
-from tests.chart.chart import CHART, CI_VALUES, ROOT, Rendered, merged, refused, render, run
+from seedbed.cli.replay import add_parser
+from seedbed.config import load_experiment, parse_experiment
+from seedbed.config.learner import Replay
+from seedbed.services.cost.prices import tables
+from tests.support.chart import CHART, CI_VALUES, ROOT, Rendered, merged, refused, render, run
 
 # CRDs, whose schemas are not Kubernetes' own.
 FOREIGN = ("PodMonitor", "PodMonitoring", "ScaledObject", "Certificate", "Issuer")

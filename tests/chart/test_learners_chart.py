@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import yaml
 
-from services.cli.actor import add_parser as add_actor
-from services.cli.cost import add_parser as add_cost
-from services.common.config import parse_experiment
-from tests.chart.chart import CHART, Rendered, merged, refused, render
+from seedbed.cli.actor import add_parser as add_actor
+from seedbed.cli.cost import add_parser as add_cost
+from seedbed.config import parse_experiment
+from tests.support.chart import CHART, Rendered, merged, refused, render
 
 THREE: dict[str, Any] = {"learner": {"replicas": 3}}
 

@@ -10,19 +10,20 @@ from pathlib import Path
 import pytest
 import yaml
 
-from services.cli import config
-from services.common.config import Experiment, parse_experiment
-from services.common.exit_codes import SeedbedError
-from services.common.reference import keys
-from services.learner.runs.resume import FIXED
+from seedbed.cli import config
+from seedbed.config import Experiment, parse_experiment
+from seedbed.config.reference import keys
+from seedbed.runs.resume import FIXED
+from seedbed.runtime.exit_codes import SeedbedError
+from tests.support.source_imports import product_sources
 
 ROOT = Path(__file__).parents[2]
 
 # Files that name keys without acting on them.
 NOT_READERS = (
-    "services/common/config/schema.py",
-    "services/learner/runs/resume.py",
-    "services/cli/doctor.py",
+    "seedbed/config/schema.py",
+    "seedbed/runs/resume.py",
+    "seedbed/cli/doctor.py",
 )
 
 # What a key is called where it is read, if not by its own name.
@@ -94,7 +95,7 @@ def test_every_key_is_read_somewhere() -> None:
     """Settings that nobody reads are a known disease. This finds names, not uses: a floor."""
     texts = [
         file.read_text()
-        for file in (ROOT / "services").rglob("*.py")
+        for file in product_sources()
         if file.relative_to(ROOT).as_posix() not in NOT_READERS
     ]
     code = "\n".join(texts)

@@ -10,10 +10,10 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
-from services.cli.main import main
-from services.learner.backend.protocol import Backend
-from services.learner.runs.directory import open_store
-from services.learner.unrolls.pictures import caption, eventful_columns, shown_rows
+from seedbed.backends.protocol import Backend
+from seedbed.cli.main import main
+from seedbed.runs.directory import open_store
+from seedbed.services.learner.inspection.pictures import caption, eventful_columns, shown_rows
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from services.cli import doctor, doctor_machine, doctor_parts
-from services.cli.doctor_finding import Finding
-from services.common.config import Experiment, parse_experiment
-from services.common.exit_codes import ExitCode
+from seedbed.cli import doctor, doctor_machine, doctor_parts
+from seedbed.cli.doctor_finding import Finding
+from seedbed.config import Experiment, parse_experiment
+from seedbed.runtime.exit_codes import ExitCode
 
 ROOT = Path(__file__).parents[2]
 GIB = 1 << 30
@@ -26,7 +26,7 @@ def experiment(*overrides: str) -> Experiment:
 def test_a_whole_examination_imports_no_backend(tmp_path: Path) -> None:
     code = (
         "import sys\n"
-        "from services.cli.main import main\n"
+        "from seedbed.cli.main import main\n"
         f"code = main(['doctor', '--json', '--run-dir', {str(tmp_path / 'runs')!r}])\n"
         "heavy = {'tensorflow', 'jax', 'keras', 'gymnasium', 'ale_py'} & sys.modules.keys()\n"
         "assert not heavy, heavy\n"

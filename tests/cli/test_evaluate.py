@@ -16,15 +16,14 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from keras import ops
 
-from services.actor.environments import make_group
-from services.cli.main import main
-from services.common.config import parse_experiment
-from services.common.config.load import dump_experiment
-from services.common.exit_codes import ExitCode
-from services.learner.backend.state import named_variables
-from services.learner.build import build_agent, build_optimizer
-from services.learner.model import spec_to_json
-from services.learner.runs.directory import open_run_directory
+from seedbed.agents.factory import build_agent, build_optimizer
+from seedbed.backends.state import named_variables
+from seedbed.cli.main import main
+from seedbed.config import parse_experiment
+from seedbed.config.load import dump_experiment
+from seedbed.envs import make_group
+from seedbed.runs.directory import open_run_directory
+from seedbed.runtime.exit_codes import ExitCode
 
 NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 
@@ -72,7 +71,7 @@ def make_run(path: Path, yaml: str) -> Path:
     }
     meta = {
         "experiment": dump_experiment(experiment),
-        "spec": spec_to_json(spec),
+        "spec": spec.to_json(),
         "counters": {"updates": 9, "env_frames": 1234},
     }
     with open_run_directory(path, experiment) as directory:

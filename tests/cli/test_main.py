@@ -11,7 +11,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)  # as after `| head`
     done = subprocess.run(
-        [sys.executable, "-m", "services.cli.main", "config", "schema"],
+        [sys.executable, "-m", "seedbed.cli.main", "config", "schema"],
         stdout=writing, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
     os.close(writing)
@@ -20,7 +20,7 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 
 def test_an_unknown_command_is_a_usage_error() -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "services.cli.main", "trian"],
+        [sys.executable, "-m", "seedbed.cli.main", "trian"],
         capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 2

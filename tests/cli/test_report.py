@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.cli.main import main
-from services.common.config import parse_experiment
-from services.common.config.load import dump_experiment
-from services.common.exit_codes import ExitCode
-from services.learner.ball.events import events_file
-from tests.learner.gossip_files import Gossip, ring
+from seedbed.analysis.events import events_file
+from seedbed.cli.main import main
+from seedbed.config import parse_experiment
+from seedbed.config.load import dump_experiment
+from seedbed.runtime.exit_codes import ExitCode
+from tests.support.gossip_files import Gossip, ring
 
 
 def write_experiment(run_dir: Path, **learners: Any) -> None:

@@ -14,11 +14,11 @@ from pathlib import Path
 import grpc
 import pytest
 
-from services.cli import status
-from services.common.exit_codes import ExitCode, SeedbedError
-from services.learner.telemetry import Telemetry
-from services.wire import inference_pb2, inference_pb2_grpc
-from tests.learner.telemetry_runs import Clock, make, some_events
+from seedbed.cli import status
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.telemetry import Telemetry
+from seedbed.v1 import inference_pb2, inference_pb2_grpc
+from tests.support.telemetry_runs import Clock, make, some_events
 
 
 def seedbed(*words: str) -> int:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.users_environment import users_environment
+from tests.support.users_environment import users_environment
 
 ROOT = Path(__file__).parents[2]
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
@@ -31,7 +31,7 @@ def write_example(directory: Path) -> None:
 
 def seedbed(directory: Path, *arguments: str) -> dict[str, object]:
     environment = {**users_environment(), "PYTHONPATH": f"{ROOT}:{directory}"}
-    command = [sys.executable, "-m", "services.cli.main", *arguments]
+    command = [sys.executable, "-m", "seedbed.cli.main", *arguments]
     done = subprocess.run(command, cwd=directory, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout)

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import pytest
 import trustme
 
-from tests.chart.chart import merged
-from tests.waiting import wait_for
+from tests.support.chart import merged
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "seedbed"

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.chart.chart import merged
 from tests.e2e.release import CHART, Release, command, connects, values
+from tests.support.chart import merged
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 

@@ -80,7 +80,7 @@ def checkpoint_frames(release: Release) -> int:
     """Frames of the newest checkpoint, as the log of the next learner will say."""
     text = release.kubectl(
         "exec", f"{release.name}-learner-0", "--", "python", "-c",
-        "from services.learner.checkpoints.store import CheckpointStore as Store\n"
+        "from seedbed.checkpoints.store import CheckpointStore as Store\n"
         f"found = Store('/runs/{release.name}/checkpoints').newest()\n"
         "print(found.meta['counters']['env_frames'])",
     )  # fmt: skip

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from tests.faults.processes import START_S, Cluster, Process, cluster, parent
-from tests.waiting import wait_for
+from tests.support.processes import START_S, Cluster, Process, cluster, parent
+from tests.support.waiting import wait_for
 
 SMALL = (
     *("actor.processes=1", "actor.groups=1", "actor.environments=2", "learner.batch_size=2"),
@@ -117,7 +117,7 @@ def test_one_that_diverged_is_started_again_once(tmp_path: Path) -> None:
     """With a peer's parameters. The other one does not stop for it."""
     poison = tmp_path / "poison"
     with cluster(tmp_path, *SMALL, "agent=a2c", "learner.unroll_length=5",
-                 "environment.id=tests.faults.environments:ExplodesOnce",
+                 "environment.id=tests.support.faulty_environments:ExplodesOnce",
                  f"environment.kwargs={{file: {poison}}}") as it:  # fmt: skip
         run = it.train("--learners", "2")
         goes_on(it, run, 0, 1)

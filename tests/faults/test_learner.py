@@ -17,22 +17,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from services.actor.environments import make_group
-from services.actor.group import GroupRunner
-from services.actor.metrics import ActorMetrics
-from services.common.config import Experiment, parse_experiment
-from services.common.exit_codes import ExitCode, SeedbedError
-from services.learner import learner as learner_module
-from services.learner.learner import Learner
-from services.learner.runs.directory import open_run_directory
-from tests.faults.environments import Explodes
-from tests.faults.null_model import null_learner
-from tests.faults.processes import EXPERIMENT, START_S
-from tests.faults.wire import stream
-from tests.waiting import wait_for
+from seedbed.config import Experiment, parse_experiment
+from seedbed.envs import make_group
+from seedbed.runs.directory import open_run_directory
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.services.actor.group import GroupRunner
+from seedbed.services.actor.metrics import ActorMetrics
+from seedbed.services.learner import learner as learner_module
+from seedbed.services.learner.learner import Learner
+from tests.support.faulty_environments import Explodes
+from tests.support.null_model import null_learner
+from tests.support.processes import EXPERIMENT, START_S
+from tests.support.raw_wire import stream
+from tests.support.waiting import wait_for
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
-ENVIRONMENTS = "tests.faults.environments"
+ENVIRONMENTS = "tests.support.faulty_environments"
 
 
 def experiment(*overrides: str) -> Experiment:

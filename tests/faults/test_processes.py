@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from services.cli.status import ask_learner
-from services.common.exit_codes import HELP, ExitCode
-from services.learner.checkpoints.store import CheckpointStore
-from tests.faults.processes import START_S, Process, cluster, free_port, parent
-from tests.waiting import wait_for
+from seedbed.checkpoints.store import CheckpointStore
+from seedbed.cli.status import ask_learner
+from seedbed.runtime.exit_codes import HELP, ExitCode
+from tests.support.processes import START_S, Process, cluster, free_port, parent
+from tests.support.waiting import wait_for
 
 
 def check_end(process: Process, code: ExitCode, *words: str) -> None:
@@ -158,7 +158,7 @@ def test_learner_and_actors_come_and_go(tmp_path: Path) -> None:
 def test_an_environment_that_raises_now_and_then_and_sigterm(tmp_path: Path) -> None:
     with cluster(
         tmp_path,
-        "environment.id=tests.faults.environments:RaisesNowAndThen",
+        "environment.id=tests.support.faulty_environments:RaisesNowAndThen",
         "actor.max_environment_failures=1000",
         "actor.processes=1",
     ) as it:
@@ -182,7 +182,7 @@ def test_an_environment_that_raises_now_and_then_and_sigterm(tmp_path: Path) -> 
 def test_an_environment_that_hangs_does_not_outlive_sigterm(tmp_path: Path) -> None:
     """Spot leaves 15 seconds."""
     address = f"127.0.0.1:{free_port()}"
-    with cluster(tmp_path, "environment.id=tests.faults.environments:Hangs") as it:
+    with cluster(tmp_path, "environment.id=tests.support.faulty_environments:Hangs") as it:
         learner = it.start("learner", "--listen", address, "--run-dir", str(it.run))
         actor = it.start("actor", "--learner", address, "--index", "0")
         wait_for(lambda: "now it hangs" in actor.said, f"it hangs: {learner.said}", START_S)
@@ -196,7 +196,7 @@ def test_an_environment_that_hangs_does_not_outlive_sigterm(tmp_path: Path) -> N
 def test_sigterm_in_the_last_evaluation_does_not_wait_for_it(tmp_path: Path) -> None:
     with cluster(
         tmp_path,
-        "environment.id=tests.faults.environments:Line",
+        "environment.id=tests.support.faulty_environments:Line",
         "stop.env_frames=200",
         "evaluation.at_end=true",
         "evaluation.episodes=100000",
@@ -224,7 +224,7 @@ def test_sigterm_in_the_last_evaluation_does_not_wait_for_it(tmp_path: Path) -> 
 def test_an_evaluation_on_the_side_gives_way_and_ends_with_its_learner(tmp_path: Path) -> None:
     with cluster(
         tmp_path,
-        "environment.id=tests.faults.environments:Line",
+        "environment.id=tests.support.faulty_environments:Line",
         "evaluation.every_frames=200",
         "evaluation.episodes=100000",
     ) as it:
@@ -311,7 +311,7 @@ def test_one_action_for_who_tries(tmp_path: Path) -> None:
 def test_an_environment_that_always_raises(tmp_path: Path) -> None:
     with cluster(
         tmp_path,
-        "environment.id=tests.faults.environments:RaisesAlways",
+        "environment.id=tests.support.faulty_environments:RaisesAlways",
         "actor.max_environment_failures=3",
     ) as it:
         check_end(

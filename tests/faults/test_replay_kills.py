@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from services.common.spec import ArraySpec
-from services.replay.files import open_buffer
-from services.replay.sequence import Sample, SequenceSpec
-from tests.faults.processes import START_S, Process, cluster, free_port
-from tests.replay.shard_process import ShardProcess, shards
-from tests.waiting import wait_for
+from seedbed.replay.mapped_files import open_buffer
+from seedbed.replay.sequence import Sample, SequenceSpec
+from seedbed.spec import ArraySpec
+from tests.support.processes import START_S, Process, cluster, free_port
+from tests.support.shard_process import ShardProcess, shards
+from tests.support.waiting import wait_for
 
-ENVIRONMENT = "tests.faults.environments:Counted"
+ENVIRONMENT = "tests.support.faulty_environments:Counted"
 SPEC = SequenceSpec(
     ArraySpec((3,), "float32"),
     steps=8,

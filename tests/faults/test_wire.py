@@ -16,14 +16,14 @@ import grpc
 import grpc.aio
 import pytest
 
-from services.common import rpc
-from services.common.exit_codes import ExitCode, SeedbedError
-from services.learner.sessions.servicer import ERROR_KEY
-from services.wire import inference_pb2 as wire
-from tests.faults.echo_actor import Actor
-from tests.faults.null_model import ACTIONS, NAME, NullLearner, null_learner
-from tests.faults.wire import ACT, Proxy, Refused, Stream, hello, step, stream
-from tests.waiting import wait_for
+from seedbed.rpc import channels
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.services.learner.sessions.servicer import ERROR_KEY
+from seedbed.v1 import inference_pb2 as wire
+from tests.support.echo_actor import Actor
+from tests.support.null_model import ACTIONS, NAME, NullLearner, null_learner
+from tests.support.raw_wire import ACT, Proxy, Refused, Stream, hello, step, stream
+from tests.support.waiting import wait_for
 
 MESSAGES = 10_000
 
@@ -166,7 +166,7 @@ async def speak(address: str, conversations: list[list[bytes]]) -> dict[str, int
             end = await one(act, words)
             ends[end] = ends.get(end, 0) + 1
 
-    async with rpc.aio_channel(address) as channel:
+    async with channels.aio_channel(address) as channel:
         await asyncio.gather(*(some(channel) for _ in range(16)))
     return ends
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.replay.shard_process import shards
-from tests.users_environment import users_environment
+from tests.support.shard_process import shards
+from tests.support.users_environment import users_environment
 
 ROOT = Path(__file__).parents[2]
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
@@ -22,7 +22,7 @@ CARTPOLE = ROOT / "experiments/cartpole-vtrace.yaml"
 # The networks and the agent of Pong, which takes too long for a test.
 CATCH = """
 name: catch
-environment: {id: "tests.learning.catch:Catch"}
+environment: {id: "tests.support.catch:Catch"}
 actor: {environments: 32}
 learner:
   network: impala_shallow
@@ -39,7 +39,7 @@ CARTPOLE_DQN = ROOT / "experiments/cartpole-dqn.yaml"
 # The sign is seen once, ten steps before it is needed: longer ago than a sequence's burn-in.
 T_MAZE = """
 name: t-maze
-environment: {id: "tests.learning.t_maze:TMaze", kwargs: {length: 10}}
+environment: {id: "tests.support.t_maze:TMaze", kwargs: {length: 10}}
 actor: {environments: 16}
 agent: r2d2
 learner:
@@ -60,7 +60,7 @@ stop: {env_frames: 30000}
 
 def train(experiment: Path, run_dir: Path, *settings: str) -> dict[str, object]:
     command = [
-        sys.executable, "-m", "services.cli.main", "train", str(experiment),
+        sys.executable, "-m", "seedbed.cli.main", "train", str(experiment),
         "--run-dir", str(run_dir),
         "--set", f"learner.backend={BACKEND}",
     ]  # fmt: skip

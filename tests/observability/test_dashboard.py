@@ -21,14 +21,14 @@ from typing import Any
 import pytest
 import yaml
 
-from services.common.metrics_http import MetricsServer
-from services.cost.meter import CostMeter, ask_learner
-from services.cost.prices import PriceList, Settings
-from tests.cost.test_meter import FakeCluster
-from tests.faults.processes import Process, free_port
-from tests.replay.shard_process import ALPHA, ShardProcess
-from tests.source_imports import ROOT
-from tests.waiting import wait_for
+from seedbed.runtime.http import MetricsServer
+from seedbed.services.cost.meter import CostMeter, ask_learner
+from seedbed.services.cost.prices import PriceList, Settings
+from tests.services.cost.test_meter import FakeCluster
+from tests.support.processes import Process, free_port
+from tests.support.shard_process import ALPHA, ShardProcess
+from tests.support.source_imports import ROOT
+from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is not installed"

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 import yaml
 
-from tests.source_imports import ROOT
+from tests.support.source_imports import ROOT
 
 RULES = ROOT / "k8s" / "rules"
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")

@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.common.spec import ArraySpec
-from services.replay.buffer import SequenceBuffer, buffer_bytes, stored_arrays
-from services.replay.sequence import Sample, SequenceBlock, SequenceSpec
-from tests.replay.streams import SPECS, Reference, Stream, Traffic
+from seedbed.replay.buffer import SequenceBuffer, buffer_bytes, stored_arrays
+from seedbed.replay.sequence import Sample, SequenceBlock, SequenceSpec
+from seedbed.spec import ArraySpec
+from tests.support.shard_streams import SPECS, Reference, Stream, Traffic
 
 # Table 8 of the SEED paper, and Table 9's frames.
 PAPER = SequenceSpec(ArraySpec((84, 84), "uint8"), steps=80, burn_in=40, frame_stack=4,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from services.replay.incarnations import Incarnations
+from seedbed.replay.incarnations import Incarnations
 
 
 def test_a_key_counts_while_no_later_life_began_below_it() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.replay.rate_limiter import RateLimiter, updates_per_second
+from seedbed.replay.rate_limiter import RateLimiter, updates_per_second
 
 
 @pytest.mark.parametrize("seed", range(20))

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from services.replay.ring import Ring
-from tests.replay.streams import SPECS, Reference, Traffic
+from seedbed.replay.ring import Ring
+from tests.support.shard_streams import SPECS, Reference, Traffic
 
 
 @pytest.mark.parametrize("name", SPECS)

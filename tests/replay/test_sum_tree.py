@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from services.replay.sum_tree import SumTree
+from seedbed.replay.sum_tree import SumTree
 
 
 def tree_of(weights: list[float]) -> SumTree:

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from services.learner.sessions.session import Session
+from seedbed.services.learner.sessions.session import Session
 
 
 @dataclass(eq=False)

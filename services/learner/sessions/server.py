@@ -6,11 +6,11 @@ import asyncio
 
 import grpc.aio
 
-from services.common.act_codec import inference_handlers
-from services.common.lifecycle import Threads
-from services.common.serving import ServerThread
-from services.common.tls import Tls
-from services.learner.sessions.servicer import InferenceServicer
+from seedbed.rpc.server import ServerThread
+from seedbed.rpc.step_codec import inference_handlers
+from seedbed.rpc.tls import Tls
+from seedbed.runtime.lifecycle import Threads
+from seedbed.services.learner.sessions.servicer import InferenceServicer
 
 
 class WireServer(ServerThread):

@@ -16,16 +16,16 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
-from services.common.act_codec import Actions, Step, kind_of
-from services.common.config import Experiment
-from services.learner.model import Model
-from services.learner.sessions.batcher import Batcher, Request
-from services.learner.sessions.greeting import read_hello
-from services.learner.sessions.session import Greeting, Session, SlotTable, StreamRefused
-from services.learner.telemetry import Telemetry
-from services.learner.unrolls.queue import Finished, UnrollQueue
-from services.wire import inference_pb2 as wire
-from services.wire import inference_pb2_grpc as wire_grpc
+from seedbed.config import Experiment
+from seedbed.rpc.step_codec import Actions, Step, kind_of
+from seedbed.services.learner.components import Model
+from seedbed.services.learner.sessions.batcher import Batcher, Request
+from seedbed.services.learner.sessions.handshake import read_hello
+from seedbed.services.learner.sessions.session import Greeting, Session, SlotTable, StreamRefused
+from seedbed.services.learner.unrolls.queue import Finished, UnrollQueue
+from seedbed.telemetry import Telemetry
+from seedbed.v1 import inference_pb2 as wire
+from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
 log = logging.getLogger("seedbed.wire")
 

@@ -9,15 +9,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.common.act_codec import Step
-from services.common.spec import EnvironmentSpec
-from services.learner.unrolls.queue import Finished
-from services.learner.unrolls.unroll import (
-    FIRST,
-    TERMINATED,
-    TRUNCATED,
-    Row,
-)
+from seedbed.rpc.step_codec import Step
+from seedbed.services.learner.unrolls.queue import Finished
+from seedbed.spec import FIRST, TERMINATED, TRUNCATED, EnvironmentSpec, StepInputs
 
 _ENDED = np.uint8(TERMINATED | TRUNCATED)
 _ALL_FLAGS = 15
@@ -252,10 +246,10 @@ class Session:
         if self._someone_starts:
             self._accounts.on_episodes(self._returns[ended], self._lengths[ended])
 
-    def row(self) -> Row:
+    def row(self) -> StepInputs:
         """What the newest step brings to an inference batch."""
         writer = self._writer
-        return Row(
+        return StepInputs(
             self.slots, writer.observation, writer.flags, writer.reward, writer.previous_action
         )
 

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.learner.unrolls.unroll import FIRST, Block
+from seedbed.services.learner.unrolls.unroll import Block
+from seedbed.spec import FIRST
 
 
 @dataclass

@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.common.spec import ArraySpec
-from services.learner.agents.protocol import Window
-from services.learner.unrolls.unroll import FIRST, LIFE_LOST, TERMINATED
-from services.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.agents.protocol import Window
+from seedbed.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, ArraySpec
 
 
 @dataclass(frozen=True)

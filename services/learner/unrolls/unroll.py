@@ -7,24 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.common.spec import ArraySpec
-
-TERMINATED, TRUNCATED, LIFE_LOST, FIRST = 1, 2, 4, 8  # StepFlag of the wire
-
-
-class Row(NamedTuple):
-    """What one session brings to a batch: its newest row, E environments."""
-
-    slots: NDArray[np.int32]  # [E]
-    observation: NDArray[Any]  # [E, *shape]
-    flags: NDArray[np.uint8]  # [E]
-    reward: NDArray[np.float32]  # [E]
-    previous_action: NDArray[np.int32]  # [E]
+from seedbed.spec import FIRST, ArraySpec
 
 
 @dataclass(frozen=True)

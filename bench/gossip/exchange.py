@@ -1,0 +1,126 @@
+"""What an exchange costs: bytes on the wire against those of the parameters."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+
+from bench.plan import Plan
+from seedbed.config import parse_experiment
+from seedbed.gossip.layout import Layout
+from seedbed.gossip.mailbox import Message
+from seedbed.gossip.members import Member, Members
+from seedbed.gossip.peers import Peers
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.lifecycle import Threads
+
+# impala_shallow on Pong (620 thousand parameters), and the small network of CartPole.
+LONGEST_S = 60.0
+SIZES = {"impala_shallow, Pong": 620_550, "mlp, CartPole": 4_675}
+
+
+class Relay:
+    """Passes TCP connections on and counts their bytes, in both directions."""
+
+    def __init__(self, to: int) -> None:
+        self._to, self.bytes = to, 0
+        self._lock = threading.Lock()
+        self._server = socket.create_server(("127.0.0.1", 0))
+        self.port = int(self._server.getsockname()[1])
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                one, _ = self._server.accept()
+            except OSError:
+                return  # closed
+            try:
+                other = socket.create_connection(("127.0.0.1", self._to))
+            except OSError:
+                one.close()  # it does not listen yet: whoever wanted it tries again
+                continue
+            for source, target in ((one, other), (other, one)):
+                threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+
+    def _pass(self, source: socket.socket, target: socket.socket) -> None:
+        try:
+            while data := source.recv(1 << 16):
+                with self._lock:
+                    self.bytes += len(data)
+                target.sendall(data)
+        except OSError:
+            pass
+        finally:
+            target.close()
+
+    def close(self) -> None:
+        self._server.close()
+
+
+def exchange(plan: Plan) -> dict[str, Any]:
+    """Two peers over TCP, through a relay that counts."""
+    return {name: _wire(size, plan.gossip_messages) for name, size in SIZES.items()}
+
+
+def _wire(size: int, messages: int) -> dict[str, float]:
+    ports = [_free_port() for _ in range(2)]
+    relay = Relay(ports[1])
+    heard = [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}"]
+    sees = [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{relay.port}"]
+    threads = [Threads(), Threads()]
+    layout = Layout(("parameters",), ((size,),))
+    peers = []
+    for rank, addresses in enumerate((sees, heard)):
+        own = [*addresses]
+        own[rank] = heard[rank]
+        config = parse_experiment(
+            "name: bench\nenvironment: {id: CartPole-v1}\n"
+            f"learners: {{count: 2, addresses: {own}}}"
+        )
+        members = Members(rank, 2, 1000.0)
+        peers.append(Peers(config, members, layout, threads[rank], None, Member, Future))
+    try:
+        for one in peers:
+            one.start()
+        link = peers[0].links[1]
+        _until(lambda: link.up)
+        values = np.random.default_rng(0).normal(size=size).astype(np.float32)
+        before = relay.bytes
+        for number in range(messages):
+            _until(lambda: not link.busy)
+            peers[0].broadcast(Message(0, number, values), [1])
+            _until(lambda n=number: link.sent == n + 1)
+        sent = relay.bytes - before
+    finally:
+        for one, thread in zip(peers, threads, strict=True):
+            thread.stopping.set()
+            one.close()
+        for thread in threads:
+            thread.join(10)
+        relay.close()
+    return {
+        "parameters_bytes": values.nbytes,
+        "wire_bytes": sent / messages,
+        "ratio": sent / messages / values.nbytes,
+    }
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
+
+
+def _until(condition: Any) -> None:
+    deadline = time.monotonic() + LONGEST_S
+    while not condition():
+        if time.monotonic() > deadline:
+            raise SeedbedError(
+                ExitCode.INTERNAL, f"gossip: a peer did not answer within {LONGEST_S:g} s"
+            )
+        time.sleep(0.0005)

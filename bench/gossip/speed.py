@@ -1,0 +1,122 @@
+"""Frames a second of learners that gossip, against A2C by all-reduce with as many simulators."""
+
+from __future__ import annotations
+
+import logging
+import statistics
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.gossip.team import ROOT, Team
+from bench.plan import Plan
+
+log = logging.getLogger("seedbed.bench")
+
+SIMULATORS = 16  # of a learner
+SLOW_S = 0.01  # that the straggler's steps take longer
+
+
+def pong_a2c() -> dict[str, Any]:
+    """experiments/pong-a2c.yaml without its end."""
+    tree: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / "pong-a2c.yaml").read_text())
+    tree.pop("stop")
+    return tree
+
+
+def speed(plan: Plan) -> dict[str, Any]:
+    """Pong. Each case is run `plan.runs` times, in turn with the others; medians."""
+    cases: dict[str, tuple[int, int, str]] = {"1 learner": (1, SIMULATORS, "gossip")}
+    for count in plan.gossip_learners:
+        cases[f"{count} gossip"] = (count, SIMULATORS, "gossip")
+        cases[f"{count} allreduce"] = (count, SIMULATORS, "allreduce")
+    rates: dict[str, list[dict[str, float]]] = {name: [] for name in cases}
+    for run in range(plan.runs):
+        for number, (name, case) in enumerate(cases.items()):
+            log.info("gossip: speed, run %d: %s", run + 1, name)
+            rates[name].append(_run(plan, plan.folder / f"speed-{run}-{number}", *case))
+    medians = {name: _median(found) for name, found in rates.items()}
+    return {
+        "environment": "atari:Pong",
+        "simulators": SIMULATORS,
+        "cases": medians,
+        # Of the learner's time, and of its training step: what the training thread does for peers.
+        "gossip_share_of_time": {
+            name: rate["gossip_seconds"] / rate["learners"] for name, rate in medians.items()
+        },
+        "gossip_share_of_steps": {
+            name: rate["gossip_seconds"] / rate["training_s"] for name, rate in medians.items()
+        },
+        "ratios": {
+            f"{count} gossip / {other}": medians[f"{count} gossip"]["env_frames"]
+            / medians[other]["env_frames"]
+            for count in plan.gossip_learners
+            for other in ("1 learner", f"{count} allreduce")
+        },
+    }
+
+
+def straggler(plan: Plan) -> dict[str, Any]:
+    """CartPole, where the environments of one learner's first group are slow."""
+    count, rates = max(plan.gossip_learners), dict[str, list[dict[str, float]]]()
+    for run in range(plan.runs):
+        for topology in ("gossip", "allreduce"):
+            for slow in (False, True):
+                name = f"{topology}, {'one slow' if slow else 'all fast'}"
+                log.info("gossip: straggler, run %d: %s", run + 1, name)
+                folder = plan.folder / f"straggler-{run}-{topology}-{slow}"
+                rates.setdefault(name, []).append(
+                    _straggling(plan, folder, count, topology, SLOW_S if slow else 0.0)
+                )
+    medians = {name: _median(found) for name, found in rates.items()}
+    frames = {name: rate["env_frames"] for name, rate in medians.items()}
+    return {
+        "environment": "CartPole-v1",
+        "learners": count,
+        "slow_s": SLOW_S,
+        "cases": medians,
+        "kept": {
+            topology: frames[f"{topology}, one slow"] / frames[f"{topology}, all fast"]
+            for topology in ("gossip", "allreduce")
+        },
+        "gossip / allreduce, one slow": frames["gossip, one slow"] / frames["allreduce, one slow"],
+    }
+
+
+def _run(plan: Plan, folder: Path, count: int, simulators: int, topology: str) -> dict[str, float]:
+    tree = pong_a2c()
+    tree["actor"]["environments"] = simulators // tree["actor"]["groups"]
+    tree["learner"]["batch_size"] = simulators
+    return _measured(plan, folder, tree, [{}] * count, topology)
+
+
+def _straggling(
+    plan: Plan, folder: Path, count: int, topology: str, sleep_s: float
+) -> dict[str, float]:
+    tree = yaml.safe_load((ROOT / "experiments" / "cartpole-a2c.yaml").read_text())
+    tree.pop("stop")
+    tree["environment"] = {
+        "id": "bench.gossip.environments:make_slow",
+        "kwargs": {"id": "CartPole-v1", "sleep_s": 0.0},
+    }
+    tree["actor"]["environments"] = SIMULATORS // tree["actor"]["groups"]
+    tree["learner"]["batch_size"] = SIMULATORS
+    ranks: list[Mapping[str, Any]] = [{} for _ in range(count)]
+    if sleep_s:
+        ranks[0] = {"environment.kwargs.sleep_s": sleep_s / (SIMULATORS // 2)}
+    return _measured(plan, folder, tree, ranks, topology)
+
+
+def _measured(
+    plan: Plan, folder: Path, tree: dict[str, Any], ranks: list[Mapping[str, Any]], topology: str
+) -> dict[str, float]:
+    with Team(folder, tree, ranks, topology=topology) as team:
+        found = team.measure(plan.system_warm_up_s, plan.gossip_window_s)
+    total = {name: sum(rate[name] for rate in found) for name in found[0]}
+    return {**total, "learners": len(ranks)}
+
+
+def _median(found: list[dict[str, float]]) -> dict[str, float]:
+    return {name: statistics.median(rate[name] for rate in found) for name in found[0]}

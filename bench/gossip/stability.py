@@ -1,0 +1,114 @@
+"""The share of runs that learn (Assran et al. 2019, figure 1a): A2C and GALA-A2C, with 16, 32 and
+64 simulators, over seeds. With 16 GALA is one learner, which is A2C.
+
+A run is successful if its score at the end is better than half of the mean score of A2C with 16
+simulators. A2C of n·16 simulators is one learner of them all: all-reduce makes the same updates.
+Only scores count here, so as many runs as there are cores go on at a time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import logging
+import os
+import statistics
+import time
+from collections import deque
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from bench.gossip.team import ROOT, Team
+from bench.plan import Plan
+from seedbed.runtime.exit_codes import SeedbedError
+
+log = logging.getLogger("seedbed.bench")
+
+# A learner of 16 simulators has long learned each of them in so many frames.
+TASKS: dict[str, dict[str, Any]] = {
+    "CartPole": {"environment": {"id": "CartPole-v1"}, "stop": {"env_frames": 300_000}},
+    "Catch": {
+        "environment": {"id": "bench.gossip.environments:make_catch"},
+        "learner": {"network": "impala_shallow", "network_options": {"standardize": True}},
+        "a2c": {"reward_scale": 1.0, "entropy_cost": 0.003},
+        "stop": {"env_frames": 200_000},
+    },
+}
+LONGEST_S = 900.0
+_POLL_S = 0.2
+# The faster of the two for networks as small as these.
+BACKEND = "jax" if importlib.util.find_spec("jax") else "tensorflow"
+
+
+def stability(plan: Plan) -> dict[str, Any]:
+    """Every run, and the shares."""
+    return {task: _task(plan, task) for task in plan.gossip_tasks}
+
+
+def _task(plan: Plan, task: str) -> dict[str, Any]:
+    cases = {
+        f"{'gala' if learners > 1 else 'a2c'} {simulators}": (learners, simulators // learners)
+        for simulators in plan.gossip_simulators
+        for learners in sorted({1, max(1, simulators // 16)})
+    }
+    runs = [(seed, case) for seed in range(1, plan.gossip_seeds + 1) for case in cases]
+    found: dict[tuple[int, str], float | None] = {}
+    waiting, under_way = deque(runs), dict[tuple[int, str], tuple[Team, float]]()
+    with contextlib.ExitStack() as teams:
+        while waiting or under_way:
+            while waiting and len(under_way) < len(os.sched_getaffinity(0)):
+                seed, case = waiting.popleft()
+                folder = plan.folder / f"{task}-{case}-{seed}".replace(" ", "-")
+                team = teams.enter_context(_start(plan, folder, task, *cases[case], seed))
+                under_way[seed, case] = team, time.monotonic() + LONGEST_S
+            for run, (team, deadline) in list(under_way.items()):
+                if team.over or time.monotonic() > deadline:
+                    with team:  # of one that failed, other learners may still train
+                        found[run] = _score(team)
+                    log.info("gossip: %s, seed %d, %s: %s", task, *run, found[run])
+                    del under_way[run]
+            time.sleep(_POLL_S)
+    scores = {case: [found[run] for run in runs if run[1] == case] for case in cases}  # by seed
+    nominal = [score for score in scores["a2c 16"] if score is not None]
+    half = statistics.mean(nominal) / 2
+    return {
+        "backend": BACKEND,
+        "env_frames": plan.gossip_frames or TASKS[task]["stop"]["env_frames"],
+        "half_of_nominal": half,
+        "scores": scores,
+        "successful": {
+            case: sum(score is not None and score > half for score in of) / len(of)
+            for case, of in scores.items()
+        },
+    }
+
+
+def _start(plan: Plan, folder: Path, task: str, learners: int, simulators: int, seed: int) -> Team:
+    tree = yaml.safe_load((ROOT / "experiments" / "cartpole-a2c.yaml").read_text())
+    del tree["stop"]
+    for section, change in TASKS[task].items():
+        tree[section] = {**tree.get(section, {}), **change}
+    tree["seed"] = seed
+    tree["actor"]["environments"] = simulators // tree["actor"]["groups"]
+    tree["learner"]["backend"] = BACKEND
+    tree["learner"]["batch_size"] = simulators
+    tree["learner"]["optimizer"]["nominal_environments"] = 16
+    if plan.gossip_frames is not None:
+        tree["stop"] = {"env_frames": plan.gossip_frames}
+    return Team(folder, tree, [{}] * learners)
+
+
+def _score(team: Team) -> float | None:
+    """Mean return of the last episodes, of all learners together; None of a run that has diverged
+    or failed.
+    """
+    try:
+        summaries = team.end(0)
+    except SeedbedError as error:
+        log.warning("gossip: a run without a score: %s", error)
+        return None
+    episodes = sum(one["mean_return_episodes"] for one in summaries)
+    earned = sum((one["mean_return"] or 0.0) * one["mean_return_episodes"] for one in summaries)
+    return float(earned / max(1, episodes))

@@ -1,0 +1,171 @@
+"""`seedbed bench`: measure where the time goes, on this machine."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from bench.actor import actor_efficiency
+from bench.gossip.part import gossip, stability
+from bench.gossip.stability import TASKS
+from bench.machine import command, machine_info, revision
+from bench.memory import memory
+from bench.plan import Plan, quick
+from bench.replay.part import replay
+from bench.report import markdown, table
+from bench.system import system_efficiency
+from bench.wire import wire_efficiency
+from seedbed.cli.arguments import Subparsers
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+log = logging.getLogger("seedbed.bench")
+
+PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
+    "actor": actor_efficiency,
+    "wire": wire_efficiency,
+    "system": system_efficiency,
+    "memory": memory,
+    "replay": replay,
+    "gossip": gossip,
+    "stability": stability,
+}
+BY_NAME_ONLY = ("gossip", "stability")  # 20 minutes, an hour
+KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "bench",
+        help="measure where the time goes",
+        description="Measure the actors, the wire, training end to end, memory, replay and "
+        "gossip. Every ratio compares two things that were measured in turn in this run. A table "
+        "goes to stderr, one JSON object to stdout. Run it on a machine that does nothing else: "
+        "half an hour. `stability` takes an hour more and is measured only by its name.",
+    )
+    parser.add_argument(
+        "parts", nargs="*", metavar="PART",
+        help=f"what to measure: {', '.join(PARTS)} (default: all)",
+    )  # fmt: skip
+    parser.add_argument("--replay", action="store_true", help="the part `replay` alone")
+    parser.add_argument("--gossip", action="store_true", help="the part `gossip` alone")
+    parser.add_argument("--seeds", type=int, metavar="N", help="of `stability` (default 10)")
+    parser.add_argument(
+        "--tasks", nargs="+", metavar="TASK", choices=list(TASKS), help="of `stability`"
+    )
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the JSON goes instead")
+    parser.add_argument("--runs", type=int, metavar="N", help="of each measurement (default 3)")
+    parser.add_argument(
+        "--quick", action="store_true", help="small and short: whether it works, not how fast"
+    )
+    parser.add_argument(
+        "--growth-seconds", type=float, metavar="S",
+        help="length of the run whose memory is watched (default 60)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--actor-threads", type=int, metavar="N",
+        help="threads that step each of an actor's groups (default 2)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--markdown", type=Path, metavar="FILE",
+        help="measure nothing: print the JSON of an earlier benchmark as Markdown tables",
+    )  # fmt: skip
+
+
+def run(args: argparse.Namespace) -> int:
+    """Measure, or render."""
+    if args.markdown:
+        print(markdown(_read(args.markdown)))
+        return 0
+    unknown = sorted(set(args.parts) - set(PARTS))
+    if unknown:
+        raise SeedbedError(
+            ExitCode.USAGE, f"bench has no part {', '.join(unknown)}: one of {', '.join(PARTS)}"
+        )
+    parts = [*args.parts, *(part for part in ("replay", "gossip") if getattr(args, part))] or [
+        part for part in PARTS if part not in BY_NAME_ONLY
+    ]
+    signal.signal(signal.SIGTERM, _interrupt)
+    with tempfile.TemporaryDirectory(prefix="seedbed-bench-") as folder:
+        results = _measure(_plan(args, Path(folder)), parts, args.quick)
+    print(table(results), file=sys.stderr)
+    text = json.dumps(results, indent=1)
+    if args.json:
+        args.json.write_text(text + "\n")
+    else:
+        print(text)
+    if "interrupted" in results["failed"].values():
+        raise KeyboardInterrupt
+    if results["failed"]:
+        raise SeedbedError(
+            ExitCode.INTERNAL, f"not measured: {', '.join(results['failed'])}; see the log above"
+        )
+    return 0
+
+
+def _interrupt(_: int, __: FrameType | None) -> None:
+    raise KeyboardInterrupt  # so that every `with` ends its processes
+
+
+def _plan(args: argparse.Namespace, folder: Path) -> Plan:
+    if args.runs is not None and args.runs < 1:
+        raise SeedbedError(ExitCode.USAGE, f"--runs {args.runs}: measure at least once")
+    plan = quick(folder, args.runs or 1) if args.quick else Plan(folder, runs=args.runs or 3)
+    if args.growth_seconds is not None:
+        plan = replace(plan, growth_s=args.growth_seconds)
+    if args.seeds is not None:
+        plan = replace(plan, gossip_seeds=args.seeds)
+    if args.tasks is not None:
+        plan = replace(plan, gossip_tasks=tuple(args.tasks))
+    if args.actor_threads is not None:
+        plan = replace(plan, actor_threads=args.actor_threads)
+    return plan
+
+
+def _measure(plan: Plan, parts: list[str], is_quick: bool) -> dict[str, Any]:
+    results: dict[str, Any] = {
+        "command": command(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "revision": revision(),
+        "runs": plan.runs,
+        "quick": is_quick,
+        "machine": machine_info(plan.gemm_size),
+        "seconds": {},
+        "failed": {},
+    }
+    for part in parts:
+        log.info("%s", part)
+        started = time.monotonic()
+        try:
+            results[KEYS.get(part, part)] = PARTS[part](plan)
+        except SeedbedError as error:  # minutes of measuring must not go with it
+            log.error("%s was not measured: %s", part, error)
+            results["failed"][part] = str(error)
+        except KeyboardInterrupt:  # nor with a Ctrl-C
+            log.error("%s was interrupted: what was measured before it is kept", part)
+            results["failed"] |= dict.fromkeys(parts[parts.index(part) :], "interrupted")
+            break
+        results["seconds"][part] = round(time.monotonic() - started, 1)
+    if "system_efficiency" in results:
+        results["env_fps"] = {
+            case["network"]: case["env_fps"] for case in results["system_efficiency"]["cases"]
+        }
+    return results
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        results: dict[str, Any] = json.loads(path.read_text())
+    except (OSError, ValueError) as error:
+        raise SeedbedError(ExitCode.USAGE, f"cannot read {path}: {error}") from error
+    return results

@@ -1,0 +1,110 @@
+"""Child: an inference batch and a training step of an experiment, each alone."""
+
+from __future__ import annotations
+
+import argparse
+import time
+from typing import Any
+
+import numpy as np
+
+from bench.child import serve
+from bench.null_learner import pong_spec
+from seedbed import backends
+from seedbed.config import load_experiment
+from seedbed.services.learner.components import build
+from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
+from seedbed.services.learner.unrolls.unroll import UnrollSpec, UnrollWriter
+from seedbed.spec import FIRST, StepInputs
+
+
+class Parts:
+    """The real `InferenceStep` and trainer, fed with noise: what they cost is the same."""
+
+    def __init__(self, experiment: str) -> None:
+        self._config = load_experiment(experiment)
+        spec = pong_spec(self._config)
+        learner = self._config.learner
+        self._built = build(self._config, spec, backends.use(learner.backend))
+        self._random = np.random.default_rng(0)
+        self._shape = spec.observation.shape
+        self._actions = spec.actions
+        self._batch = self._make_batch()
+
+    def _rows(self, environments: int, flag: int) -> StepInputs:
+        return StepInputs(
+            np.arange(environments, dtype=np.int32),
+            self._random.integers(0, 256, (environments, *self._shape), np.uint8),
+            np.full(environments, flag, np.uint8),
+            np.zeros(environments, np.float32),
+            np.zeros(environments, np.int32),
+        )
+
+    def _make_batch(self) -> TrainingBatch:
+        """A batch that came through writer and builder, as in production."""
+        environments, unroll = self._config.learner.batch_size, self._built.unroll
+        assert isinstance(unroll, UnrollSpec)
+        writer = UnrollWriter(unroll, environments)
+        done = None
+        while done is None:
+            row = self._rows(environments, 0)
+            done = writer.add_row(row.observation, row.reward, row.flags)
+            writer.set_outputs(
+                self._random.integers(0, self._actions, environments, np.int32),
+                {
+                    name: np.zeros((environments, *array.shape), array.dtype)
+                    for name, array in unroll.behaviour.items()
+                },
+                0,
+                np.zeros((environments, unroll.state_size), np.float32),
+            )
+        (batch,) = BatchBuilder(environments).add(done)
+        return batch
+
+    def infer(self, environments: int, seconds: float) -> dict[str, Any]:
+        """CPU and wall seconds of a step in batches of so many environments."""
+        params = self._built.trainer.params()
+        rows = [self._rows(environments, flag) for flag in (FIRST, *[0] * 16)]
+        for row in rows:  # compiles, and warms up
+            self._built.inference.run(params, [row])
+        steps, cpu, started = 0, time.process_time(), time.perf_counter()
+        while time.perf_counter() - started < seconds:
+            self._built.inference.run(params, [rows[1 + steps % 16]])
+            steps += 1
+        return _costs(steps * environments, cpu, started)
+
+    def train(self, seconds: float) -> dict[str, Any]:
+        """CPU and wall seconds of a step in training."""
+        self._update()
+        updates, cpu, started = 0, time.process_time(), time.perf_counter()
+        while time.perf_counter() - started < seconds:
+            self._update()
+            updates += 1
+        return _costs(updates * self._batch.steps, cpu, started)
+
+    def _update(self) -> None:
+        backend = self._built.backend
+        scalars = self._built.trainer.step(backend.to_device(self._batch.arrays))
+        for value in scalars.values():  # waits for the end of the step
+            backend.to_host(value)
+
+
+def _costs(steps: int, cpu: float, started: float) -> dict[str, Any]:
+    return {
+        "steps": steps,
+        "cpu_s": (time.process_time() - cpu) / steps,
+        "wall_s": (time.perf_counter() - started) / steps,
+    }
+
+
+def main() -> None:
+    """Serve `infer` and `train`."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("experiment")
+    args = parser.parse_args()
+    parts = Parts(args.experiment)
+    serve({"infer": parts.infer, "train": parts.train})
+
+
+if __name__ == "__main__":
+    main()

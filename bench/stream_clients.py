@@ -1,0 +1,134 @@
+"""Child: lock-step streams that send the same frames in every step, to whichever server.
+
+Client code and bytes are the same for the learner and for the bare server. Nothing is parsed here,
+and a step is put together by one copy, so that the client costs little of what both share.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from typing import Any
+
+import grpc
+import numpy as np
+
+from bench.bare_stream import METHOD, SERVICE
+from bench.child import serve
+from bench.null_learner import pong_spec
+from seedbed.config import load_experiment
+from seedbed.rpc import channels
+from seedbed.rpc.step_codec import Step, write_actor_message
+from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.spec import FIRST
+from seedbed.v1 import inference_pb2 as wire
+
+REPLY_S = 60.0
+
+
+class Clients:
+    """`streams` streams of E environments each, every one with a connection of its own."""
+
+    def __init__(self, experiment: str, address: str, streams: int, environments: int) -> None:
+        spec = pong_spec(load_experiment(experiment))
+        self._hello = wire.ActorMessage(
+            hello=wire.Hello(
+                protocol_version=PROTOCOL_VERSION,
+                oldest_protocol_version=OLDEST_PROTOCOL_VERSION,
+                actor="bench",
+                environment=spec.name,
+                environments=environments,
+                observation=wire.ArraySpec(
+                    shape=spec.observation.shape, dtype=spec.observation.dtype
+                ),
+                actions=spec.actions,
+                action_repeat=spec.action_repeat,
+            )
+        ).SerializeToString()
+        rows = np.random.default_rng(0).integers(
+            0, 256, environments * spec.observation.row_bytes, np.uint8
+        )
+        self._first, self._other = (
+            Step(0, rows.data, bytes(4 * environments), bytes([flag] * environments))
+            for flag in (FIRST, 0)
+        )
+        self._address = address
+        self._calls: list[Any] = []
+        self._channels: list[Any] = []
+        self._streams = streams
+        self._sequences = [0] * streams
+        self._loop = asyncio.new_event_loop()
+        self._loop.run_until_complete(self._open())
+
+    async def _open(self) -> None:
+        for _ in range(self._streams):
+            channel = channels.aio_channel(self._address)
+            call: Any = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
+            await call.write(self._hello)
+            async with asyncio.timeout(REPLY_S):
+                await call.read()
+            self._channels.append(channel)
+            self._calls.append(call)
+
+    async def _step(self, stream: int) -> None:
+        sequence = self._sequences[stream]
+        step = self._other._replace(sequence=sequence) if sequence else self._first
+        await self._calls[stream].write(write_actor_message(step))
+        if await self._calls[stream].read() is grpc.aio.EOF:
+            raise ConnectionError(f"{self._address} ended stream {stream} at step {sequence}")
+        self._sequences[stream] += 1
+
+    async def _run(self, until: float, steps: int) -> None:
+        async def play(stream: int) -> None:
+            end = self._sequences[stream] + steps
+            while time.perf_counter() < until and (not steps or self._sequences[stream] < end):
+                await self._step(stream)
+
+        async with asyncio.timeout(until - time.perf_counter() + REPLY_S):
+            await asyncio.gather(*(play(stream) for stream in range(self._streams)))
+
+    def measure(self, seconds: float) -> dict[str, Any]:
+        """Messages that were answered, seconds and CPU seconds; all streams wait in between."""
+        before, started, cpu = sum(self._sequences), time.perf_counter(), time.process_time()
+        self._loop.run_until_complete(self._run(started + seconds, 0))
+        return {
+            "messages": sum(self._sequences) - before,
+            "seconds": time.perf_counter() - started,
+            "cpu_s": time.process_time() - cpu,
+        }
+
+    def play(self, steps: int) -> dict[str, Any]:
+        """So many steps of every stream."""
+        self._loop.run_until_complete(self._run(time.perf_counter() + REPLY_S, steps))
+        return {}
+
+    def close(self) -> None:
+        """Leave."""
+        for call in self._calls:
+            call.cancel()
+
+        async def close() -> None:
+            for channel in self._channels:
+                await channel.close()
+
+        self._loop.run_until_complete(close())
+
+
+def main() -> None:
+    """Serve `measure` and `play`."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("experiment")
+    parser.add_argument("address")
+    parser.add_argument("streams", type=int)
+    parser.add_argument("environments", type=int)
+    args = parser.parse_args()
+    clients = Clients(args.experiment, args.address, args.streams, args.environments)
+    try:
+        serve({"measure": clients.measure, "play": clients.play})
+    finally:
+        clients.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,206 @@
+"""The exact bound, from the products of the realised mixing matrices.
+
+After a segment's start, X(k) = Φ(k,0) X(0) + Σ_s Φ(k,s) U(s), where U(s) is update number s, and
+Φ(k,s) the product of the matrices of all events after it. So in any norm the distance to the
+average is at most ‖(I−J)Φ(k,0)X(0)‖ + Σ_s ‖(I−J)Φ(k,s)U(s)‖, J = 11ᵀ/n. An update is one learner's:
+U(s) = e_i uᵀ has one row that is not zero, and a term of the sum is
+
+    Frobenius   ‖(I−J) Φ(k,s) e_i‖_2 · ‖u‖_2
+    spread      max_{a,b} |Φ(k,s)_ai − Φ(k,s)_bi| · ‖u‖_2     (largest distance of two learners)
+
+exactly: it takes one column of Φ(k,s), not the whole. ‖(I−J)Φ(k,s)‖_2 · ‖U(s)‖_F would be the same
+sum with a coarser factor, that of the worst direction over all learners, where only e_i occurs; it
+is never smaller, can exceed 1 after a single mix, and takes n columns an update.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.analysis import snapshots
+from seedbed.analysis.steps import Step
+
+Array = NDArray[np.float64]
+
+CONSENSUS = 1e-12  # a column that differs by less between any two rows has reached all alike
+FORGOTTEN = 1e-9  # the weight below which parameters that nobody knows no longer count
+_PRUNE_EVERY = 256  # updates
+_FIRST_CAPACITY = 1024
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The bound's terms at a moment, in both norms; distances have the parameters' unit.
+
+    Attributes:
+        start_frobenius, start_spread: what is left of the segment's start, and of columns that
+            were pruned.
+        frobenius, spread: [m] norms of the columns of the segment's updates.
+        norms: [m] ‖u‖_2 of these updates.
+        numbers: [m] their numbers among all updates, from 0.
+    """
+
+    start_frobenius: float
+    start_spread: float
+    frobenius: Array
+    spread: Array
+    norms: Array
+    numbers: NDArray[np.int64]
+
+
+class Products:
+    """Columns of Φ(k,s), kept up to date from event to event.
+
+    Parameters that no event tells (what a process began with) are columns of infinite norm: there
+    is no bound before `begin` has put a snapshot in their place.
+    """
+
+    def __init__(self, learners: int, rows: int, prune_below: float = CONSENSUS) -> None:
+        self._n = learners
+        self._prune_below = prune_below
+        self._columns = np.zeros((rows, _FIRST_CAPACITY))
+        self._norm = np.zeros(_FIRST_CAPACITY)
+        self._number = np.zeros(_FIRST_CAPACITY, np.int64)  # -1: not an update of this segment
+        self._size = 0
+        self._updates = 0
+        self._owner = np.zeros(rows, np.int64)  # the learner whose parameters a row was
+        self._alive = np.zeros(rows, bool)
+        self._start = np.zeros((rows, learners))  # Φ(k,0), where X(0) is known
+        self._gram: Array | None = None
+        self._pruned = 0.0  # Σ spread · ‖u‖ of the columns that are gone
+        for learner in range(learners):
+            self._owner[learner] = learner
+            self._alive[learner] = True
+            self._append(learner, np.inf, -1)
+
+    @property
+    def known(self) -> bool:
+        """Whether a segment is open: everything that the learners began with is known."""
+        return self._gram is not None
+
+    @property
+    def updates(self) -> int:
+        """How many there were: k + 1."""
+        return self._updates
+
+    def apply(self, step: Step) -> None:
+        """Go over one event."""
+        i = step.event.learner
+        if step.lost:
+            self._lose(i)
+        if step.event.kind == "update":
+            self._append(i, step.event.norm, self._updates)
+            self._updates += 1
+        if step.sources:
+            for table in (self._columns[:, : self._size], self._start):
+                table[i] *= step.own
+                for row, weight in step.sources:
+                    table[i] += weight * table[row]
+        if step.copy_to is not None:
+            self._columns[step.copy_to, : self._size] = self._columns[i, : self._size]
+            self._start[step.copy_to] = self._start[i]
+            self._owner[step.copy_to] = i
+            self._alive[step.copy_to] = True
+
+    def free(self, step: Step) -> None:
+        """Forget the rows that are not needed after an event; look at them before."""
+        self._alive[step.freed] = False
+        if step.event.kind == "update" and self._updates % _PRUNE_EVERY == 0:
+            self._prune()
+
+    def begin(self, shown: list[int], gram: Array) -> bool:
+        """Begin a segment at a snapshot, if everything that is still on its way is known there.
+
+        A message on its way is its sender's parameters of before, and differs from the snapshot by
+        what the sender's row has changed since: so each column becomes what a row has more of it
+        than its learner's snapshot. Then nothing that was unknown may have a weight left.
+
+        Args:
+            shown: the rows of the learners' snapshots, by rank.
+            gram: [n, n] of these snapshots.
+
+        Returns:
+            Whether it began.
+        """
+        rows = np.flatnonzero(self._alive)
+        owners = self._owner[rows]
+        since = self._columns[rows, : self._size]
+        since -= self._columns[np.array(shown)[owners], : self._size]
+        unknown = np.isinf(self._norm[: self._size])
+        if np.abs(since[:, unknown]).max(initial=0.0) > FORGOTTEN:
+            return False
+        self._columns[rows, : self._size] = since
+        self._keep(~unknown & (since != 0).any(axis=0))
+        self._number[: self._size] = -1
+        self._start[rows] = np.eye(self._n)[owners]
+        self._gram = gram
+        self._pruned *= 2  # the difference of two rows of what was pruned
+        return True
+
+    def terms(self, rows: list[int] | None = None) -> Terms:
+        """The bound's terms for the learners as they are, or for other rows (of a snapshot).
+
+        Call it only while `known`.
+        """
+        chosen = list(range(self._n)) if rows is None else rows
+        assert self._gram is not None
+        start = self._start[chosen]
+        columns = self._columns[chosen, : self._size]
+        norms = self._norm[: self._size]
+        sizes = np.linalg.norm(columns - columns.mean(axis=0), axis=0)
+        widths = columns.max(axis=0) - columns.min(axis=0)
+        own = self._number[: self._size] >= 0
+        return Terms(
+            snapshots.frobenius(start, self._gram)
+            + float(sizes[~own] @ norms[~own])
+            + self._pruned * float(np.sqrt(self._n)) / 2,  # see propositions.py
+            snapshots.spread(start, self._gram) + float(widths[~own] @ norms[~own]) + self._pruned,
+            sizes[own],
+            widths[own],
+            norms[own],
+            self._number[: self._size][own],
+        )
+
+    def _append(self, row: int, norm: float, number: int) -> None:
+        if self._size == len(self._norm):
+            grown = np.zeros((len(self._columns), 2 * self._size))
+            grown[:, : self._size] = self._columns
+            self._columns = grown
+            self._norm = np.append(self._norm, np.zeros(self._size))
+            self._number = np.append(self._number, np.zeros(self._size, np.int64))
+        self._columns[:, self._size] = 0.0
+        self._columns[row, self._size] = 1.0
+        self._norm[self._size] = norm
+        self._number[self._size] = number
+        self._size += 1
+
+    def _lose(self, learner: int) -> None:
+        """A learner goes on from unknown parameters, and what was known only counts up to there."""
+        if self._gram is not None:
+            for known in range(self._n):
+                self._append(known, np.inf, -1)
+                self._columns[:, self._size - 1] = self._start[:, known]
+            self._gram = None
+        self._columns[learner, : self._size] = 0.0
+        self._append(learner, np.inf, -1)
+
+    def _prune(self) -> None:
+        """Drop the columns that are alike in every row: no later mixing can tell them apart."""
+        columns = self._columns[self._alive, : self._size]
+        widths = columns.max(axis=0) - columns.min(axis=0)
+        norms = self._norm[: self._size]
+        keep = ~((widths < self._prune_below) & np.isfinite(norms))
+        self._pruned += float(widths[~keep] @ norms[~keep])
+        self._keep(keep)
+
+    def _keep(self, chosen: NDArray[np.bool_]) -> None:
+        size = int(chosen.sum())
+        if size == self._size:
+            return
+        self._columns[:, :size] = self._columns[:, : self._size][:, chosen]
+        self._norm[:size] = self._norm[: self._size][chosen]
+        self._number[:size] = self._number[: self._size][chosen]
+        self._size = size

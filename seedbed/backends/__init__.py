@@ -1,0 +1,77 @@
+"""The two backends. `use` is called once, before anything imports Keras."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from seedbed.backends.protocol import Backend
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+_current: Backend | None = None
+
+
+def use(name: str, deterministic: bool = False, device: str = "auto") -> Backend:
+    """Fix this process's backend, `tensorflow` or `jax`. Keras cannot change it later.
+
+    `device` is `learner.device`: what it names is used and must be there; `cpu` leaves
+    accelerators alone; `auto` takes the best.
+
+    Raises:
+        SeedbedError: BACKEND: not installed, another one is fixed already, or no such device.
+    """
+    global _current
+    if _current is not None:
+        if _current.name != name:
+            raise SeedbedError(
+                ExitCode.BACKEND,
+                f"learner.backend is {name!r}, but this process already runs {_current.name!r}: "
+                "Keras fixes its backend once a process; start another process",
+            )
+        return _current
+    if "keras" in sys.modules and os.environ.get("KERAS_BACKEND") != name:
+        raise SeedbedError(
+            ExitCode.BACKEND,
+            f"Keras was imported before learner.backend {name!r} was chosen: import nothing of "
+            "Keras before seedbed.backends.use()",
+        )
+    os.environ["KERAS_BACKEND"] = name
+    try:
+        if name == "tensorflow":
+            from seedbed.backends.tensorflow import TensorFlowBackend
+
+            _current = TensorFlowBackend(deterministic, device)
+        else:
+            from seedbed.backends.jax import JaxBackend
+
+            _current = JaxBackend(deterministic, device)
+    except ImportError as error:
+        raise SeedbedError(
+            ExitCode.BACKEND,
+            f"learner.backend {name!r} is not installed here ({error}): "
+            f"install the extra, `pip install seedbed[learner-{name}]`, or choose the other one",
+        ) from error
+    _check_device(_current, device)
+    return _current
+
+
+def _check_device(backend: Backend, device: str) -> None:
+    try:
+        found = backend.devices()
+    except RuntimeError as error:  # JAX, of a platform that it was told to use
+        found, cause = [], f" ({error})"
+    else:
+        cause = ""
+    if not found or (device != "auto" and not found[0].startswith(device)):
+        raise SeedbedError(
+            ExitCode.BACKEND,
+            f"learner.device is {device!r}, but {backend.name} has {found or 'no device'} here"
+            f"{cause}: choose another one, or `auto`",
+        )
+
+
+def current() -> Backend:
+    """The backend that `use` has fixed."""
+    if _current is None:
+        raise RuntimeError("seedbed.backends.use() comes first")
+    return _current

@@ -1,0 +1,78 @@
+"""A trainer's state by name, the same under both backends."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import keras
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+# Keras keeps a constant learning rate as a variable. It is a setting: a run that resumes with
+# another one shall use it.
+SETTINGS = frozenset({"optimizer/learning_rate"})
+
+
+def kept_in_checkpoints(optimizer_names: list[str]) -> list[int]:
+    """The indices of the optimizer's variables that are state."""
+    return [i for i, name in enumerate(optimizer_names) if name not in SETTINGS]
+
+
+def named_variables(
+    model: keras.Model, optimizer: keras.optimizers.Optimizer
+) -> tuple[list[str], list[str]]:
+    """`model/PATH` of the model's trainable variables and `optimizer/PATH` of the optimizer's."""
+    model_names = [f"model/{_below(v.path, model.name)}" for v in model.trainable_variables]
+    optimizer_names = [f"optimizer/{_below(v.path, optimizer.name)}" for v in optimizer.variables]
+    for names in (model_names, optimizer_names):
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise SeedbedError(
+                ExitCode.CONFIG,
+                f"variables with the same name {twice}: give the network's layers names of "
+                "their own, or a checkpoint could not tell them apart",
+            )
+    return model_names, optimizer_names
+
+
+def layout_of(names: list[str], params: list[Any]) -> list[tuple[str, tuple[int, ...]]]:
+    """`PATH` in the model and the shape of each parameter."""
+    return [
+        (name.removeprefix("model/"), tuple(array.shape))
+        for name, array in zip(names, params, strict=True)
+    ]
+
+
+def checked(
+    names: list[str], like: list[Any], state: Mapping[str, NDArray[Any]], prefix: str
+) -> list[NDArray[Any]]:
+    """The arrays of `names` out of `state`, which must have exactly them below `prefix`, with
+    the shapes and dtypes of the arrays `like`.
+    """
+    given = {name for name in state if name.startswith(prefix)} - SETTINGS
+    missing, extra = sorted(set(names) - given), sorted(given - set(names))
+    if missing or extra:
+        raise SeedbedError(
+            ExitCode.CHECKPOINT_READ,
+            f"the checkpoint is of another network or optimizer: missing {missing}, not known "
+            f"here {extra}",
+        )
+    arrays = []
+    for name, own in zip(names, like, strict=True):
+        array = np.asarray(state[name])
+        shape = tuple(own.shape)
+        if array.shape != shape:
+            raise SeedbedError(
+                ExitCode.CHECKPOINT_READ,
+                f"{name} has shape {list(array.shape)} in the checkpoint and {list(shape)} here: "
+                "the network or the environment's spaces differ",
+            )
+        arrays.append(array.astype(keras.backend.standardize_dtype(own.dtype)))
+    return arrays
+
+
+def _below(path: str, root: str) -> str:
+    return path.removeprefix(root + "/")

@@ -1,0 +1,400 @@
+"""TensorFlow: the default, and the fastest on CPUs. This file alone imports it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.runtime.allocator import keep_large_blocks
+from seedbed.runtime.limits import usable_memory_bytes
+from seedbed.spec import ArraySpec
+
+# All before the import: TensorFlow reads the environment when it loads, and allocates from then on.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+# Off by default on CPUs without AVX-512. There it takes a step of `impala_shallow` from 531 to
+# 290 ms of CPU: the gradients of convolutions are three times as fast.
+os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
+keep_large_blocks()
+
+import keras  # noqa: E402
+import tensorflow as tf  # noqa: E402
+
+from seedbed.backends.clipping import clip_by_global_norm  # noqa: E402
+from seedbed.backends.protocol import (  # noqa: E402
+    DeviceTables,
+    InferenceFunction,
+    LossFunction,
+    Params,
+    Rows,
+    Tables,
+    Tensor,
+)
+from seedbed.backends.state import checked, kept_in_checkpoints, layout_of, named_variables  # noqa: E402
+from seedbed.backends.target import TargetNetwork  # noqa: E402
+
+tf.get_logger().setLevel("ERROR")
+
+
+class TensorFlowBackend:
+    """See `backend.protocol.Backend`."""
+
+    name = "tensorflow"
+
+    def __init__(self, deterministic: bool = False, device: str = "auto") -> None:
+        if device == "cpu":
+            tf.config.set_visible_devices([], "GPU")
+        # TensorFloat-32 keeps 10 bits: acting and training, whose batches have other shapes, would
+        # no longer agree, and importance weights would be noise.
+        tf.config.experimental.enable_tensor_float_32_execution(False)
+        if deterministic:
+            tf.config.threading.set_intra_op_parallelism_threads(1)
+            tf.config.threading.set_inter_op_parallelism_threads(1)
+            tf.config.experimental.enable_op_determinism()
+        for gpu in tf.config.get_visible_devices("GPU"):
+            # Or the first process on a GPU takes all of its memory.
+            tf.config.experimental.set_memory_growth(gpu, True)
+
+    def devices(self) -> list[str]:
+        """See the protocol."""
+        devices = [d.name for d in tf.config.list_logical_devices()]
+        names = [name.removeprefix("/device:").lower() for name in devices]
+        return sorted(names, key=lambda name: name.startswith("cpu"))
+
+    def memory_bytes(self) -> int:
+        """See the protocol. TensorFlow does not tell a GPU's."""
+        return usable_memory_bytes() if self.devices()[0].startswith("cpu") else 0
+
+    def scan(
+        self,
+        function: Callable[[Any, Any], tuple[Any, Any]],
+        initial: Any,
+        inputs: Any,
+        reverse: bool = False,
+    ) -> tuple[Any, Any]:
+        """See the protocol. `keras.ops.scan` fails here where carry and outputs differ."""
+        leaves = tf.nest.flatten(inputs)
+        if reverse:
+            leaves = [tf.reverse(leaf, [0]) for leaf in leaves]
+        length = leaves[0].shape[0]
+
+        def row(index: Any) -> Any:
+            return tf.nest.pack_sequence_as(inputs, [leaf[index] for leaf in leaves])
+
+        # The first step is outside of the loop, to know what the outputs look like.
+        carry, first = function(initial, row(0))
+        arrays = [
+            tf.TensorArray(leaf.dtype, size=length, element_shape=leaf.shape).write(0, leaf)
+            for leaf in tf.nest.flatten(first)
+        ]
+
+        def body(index: Any, carry: Any, arrays: Any) -> Any:
+            carry, out = function(carry, row(index))
+            written = [
+                array.write(index, leaf)
+                for array, leaf in zip(arrays, tf.nest.flatten(out), strict=True)
+            ]
+            return index + 1, carry, written
+
+        _, carry, arrays = tf.while_loop(
+            lambda index, *_: index < length, body, (tf.constant(1), carry, arrays)
+        )
+        stacked = [array.stack() for array in arrays]
+        if reverse:
+            stacked = [tf.reverse(leaf, [0]) for leaf in stacked]
+        return carry, tf.nest.pack_sequence_as(first, stacked)
+
+    def inference(
+        self, function: InferenceFunction, tables: Mapping[str, ArraySpec], slots: int
+    ) -> TensorFlowInference:
+        """See the protocol."""
+        return TensorFlowInference(function, tables, slots)
+
+    def tables(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> TensorFlowTables:
+        """See the protocol."""
+        return TensorFlowTables(specs)
+
+    def uniform(self, seed: int, counter: Tensor, shape: tuple[int, ...]) -> Tensor:
+        """See the protocol."""
+        counter = tf.reshape(tf.cast(counter, tf.int32), [1])
+        return tf.random.stateless_uniform(shape, tf.concat([[seed], counter], 0))
+
+    def trainer(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        loss: LossFunction,
+        max_gradient_norm: float,
+        target_update_every: int = 0,
+    ) -> TensorFlowTrainer:
+        """See the protocol."""
+        return TensorFlowTrainer(model, optimizer, loss, max_gradient_norm, target_update_every)
+
+    def to_device(self, batch: Mapping[str, NDArray[Any]]) -> Rows:
+        """See the protocol."""
+        return {name: tf.convert_to_tensor(array) for name, array in batch.items()}
+
+    def to_host(self, value: Tensor) -> NDArray[Any]:
+        """See the protocol."""
+        return np.asarray(value)
+
+    def profile(self, directory: str) -> AbstractContextManager[None]:
+        """See the protocol."""
+        profile: AbstractContextManager[None] = tf.profiler.experimental.Profile(directory)
+        return profile
+
+
+class TensorFlowInference:
+    """See `backend.protocol.InferenceEngine`. The tables are variables, updated in place."""
+
+    def __init__(
+        self, function: InferenceFunction, tables: Mapping[str, ArraySpec], slots: int
+    ) -> None:
+        self._tables = {
+            name: tf.Variable(
+                tf.zeros((slots + 1, *spec.shape), spec.dtype), trainable=False, name=name
+            )
+            for name, spec in tables.items()
+        }
+
+        def run(params: Params, slot: Tensor, inputs: Rows) -> Rows:
+            rows = {name: tf.gather(table, slot) for name, table in self._tables.items()}
+            outputs, rows = function(params, rows, inputs)
+            for name, table in self._tables.items():
+                if tables[name].row_bytes:  # a table without columns has nothing to keep
+                    tf.raw_ops.ResourceScatterUpdate(
+                        resource=table.handle, indices=slot, updates=rows[name]
+                    )
+            return outputs
+
+        self._function = tf.function(run)
+        self._run: Any = None  # traced once, for any number of rows
+
+    def run(
+        self, params: Params, slots: NDArray[np.int32], inputs: Mapping[str, NDArray[Any]]
+    ) -> Rows:
+        """See the protocol."""
+        tensors = {name: tf.convert_to_tensor(array) for name, array in inputs.items()}
+        if self._run is None:
+            self._run = self._function.get_concrete_function(
+                [tf.TensorSpec(p.shape, p.dtype) for p in params],
+                tf.TensorSpec([None], tf.int32),
+                {n: tf.TensorSpec([None, *t.shape[1:]], t.dtype) for n, t in tensors.items()},
+            )
+        outputs: Rows = self._run(params, tf.convert_to_tensor(slots), tensors)
+        return outputs
+
+    def read(self, name: str, slots: NDArray[np.int32]) -> NDArray[Any]:
+        """See the protocol."""
+        return np.asarray(tf.gather(self._tables[name], slots))
+
+
+class TensorFlowTables:
+    """See `backend.protocol.DeviceTables`. Each is a variable."""
+
+    def __init__(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> None:
+        self._variables = {
+            name: tf.Variable(tf.zeros((rows, *spec.shape), spec.dtype), trainable=False)
+            for name, (rows, spec) in specs.items()
+        }
+
+    def take(self, name: str, index: Tensor) -> Tensor:
+        """See the protocol."""
+        return tf.gather(self._variables[name], index)
+
+    def put(self, name: str, index: Tensor, rows: Tensor) -> None:
+        """See the protocol."""
+        tf.raw_ops.ResourceScatterUpdate(
+            resource=self._variables[name].handle, indices=index, updates=rows
+        )
+
+    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """See the protocol."""
+        compiled = tf.function(lambda *arrays: function(self, *arrays))
+
+        def run(*arrays: Any) -> Any:
+            return compiled(*tf.nest.map_structure(tf.convert_to_tensor, arrays))
+
+        return run
+
+    def read(self) -> dict[str, NDArray[Any]]:
+        """See the protocol."""
+        return {name: np.array(v.numpy()) for name, v in self._variables.items()}
+
+    def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
+        """See the protocol."""
+        for name, variable in self._variables.items():
+            variable.assign(arrays[name])
+
+
+class TensorFlowTrainer:
+    """See `backend.protocol.Trainer`. The step works on variables and publishes their values.
+
+    A value that was read is never changed afterwards: TensorFlow copies a variable's buffer on
+    an update while somebody else holds it.
+    """
+
+    def __init__(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        loss: LossFunction,
+        max_gradient_norm: float,
+        target_update_every: int = 0,
+    ) -> None:
+        optimizer.build(model.trainable_variables)
+        self._variables = [v.value for v in model.trainable_variables]
+        self._model = model
+        self._names, names = named_variables(model, optimizer)
+        kept = kept_in_checkpoints(names)
+        self._kept = [optimizer.variables[i] for i in kept]
+        self._kept_names = [names[i] for i in kept]
+
+        def gradients(target: Params, batch: Rows) -> tuple[dict[str, Tensor], list[Tensor]]:
+            with tf.GradientTape(watch_accessed_variables=False) as tape:
+                params = [tf.convert_to_tensor(v) for v in self._variables]
+                tape.watch(params)
+                value, scalars = loss(params, target, batch)
+            found: list[Tensor] = tape.gradient(
+                value, params, unconnected_gradients=tf.UnconnectedGradients.ZERO
+            )
+            return {**scalars, "loss": value}, found
+
+        def apply(found: list[Tensor]) -> tuple[Tensor, Params]:
+            found, norm = clip_by_global_norm(found, max_gradient_norm)
+            optimizer.apply(found, model.trainable_variables)
+            return norm, self._copies()
+
+        def step(target: Params, batch: Rows) -> tuple[dict[str, Tensor], Params]:
+            outputs, found = gradients(target, batch)
+            norm, params = apply(found)
+            return {**outputs, "gradient_norm": norm}, params
+
+        self._update = step
+        self._step = tf.function(step)
+
+        def put(params: Params, others: list[Tensor], combine: Callable[..., Tensor]) -> Params:
+            mixed, start = [], 0
+            for variable, array in zip(self._variables, params, strict=True):
+                stop = start + array.shape.num_elements()
+                mixed.append(
+                    combine(array, [tf.reshape(other[start:stop], array.shape) for other in others])
+                )
+                variable.assign(mixed[-1])
+                start = stop
+            return mixed
+
+        def mix(params: Params, own: Tensor, weights: list[Tensor], others: list[Tensor]) -> Params:
+            def combine(array: Tensor, received: list[Tensor]) -> Tensor:
+                array *= own
+                for weight, message in zip(weights, received, strict=True):
+                    array += weight * message
+                return array
+
+            return put(params, others, combine)
+
+        def mean(params: Params, share: Tensor, others: list[Tensor]) -> Params:
+            """`mix` where all weigh the same: a buffer and two passes over it less."""
+
+            def combine(array: Tensor, received: list[Tensor]) -> Tensor:
+                for message in received:
+                    array += message
+                return array * share
+
+            return put(params, others, combine)
+
+        self._mix, self._mean = tf.function(mix), tf.function(mean)
+        self._gradients, self._apply = tf.function(gradients), tf.function(apply)
+        self._params = self._copies()
+        self._target = TargetNetwork(self._names, self._params, target_update_every)
+
+    def step(self, batch: Rows) -> dict[str, Tensor]:
+        """See the protocol."""
+        scalars, self._params = self._step(self._target.params, batch)
+        self._target.follow(self._params)
+        result: dict[str, Tensor] = scalars
+        return result
+
+    def gradients(self, batch: Rows) -> tuple[dict[str, Tensor], list[Tensor]]:
+        """See the protocol."""
+        outputs, gradients = self._gradients(self._target.params, batch)
+        return outputs, gradients
+
+    def apply(self, gradients: list[Tensor]) -> Tensor:
+        """See the protocol."""
+        norm, self._params = self._apply([tf.convert_to_tensor(g) for g in gradients])
+        self._target.follow(self._params)
+        return norm
+
+    def fuse(
+        self,
+        tables: DeviceTables,
+        draw: Callable[[Tables], Rows],
+        settle: Callable[[Tables, Rows, dict[str, Tensor]], None],
+    ) -> Callable[[], dict[str, Tensor]]:
+        """See the protocol."""
+
+        @tf.function
+        def step(target: Params) -> tuple[dict[str, Tensor], Params]:
+            batch = draw(tables)
+            outputs, params = self._update(target, batch)
+            settle(tables, batch, outputs)
+            return outputs, params
+
+        def run() -> dict[str, Tensor]:
+            outputs, self._params = step(self._target.params)
+            self._target.follow(self._params)
+            result: dict[str, Tensor] = outputs
+            return result
+
+        return run
+
+    def layout(self) -> list[tuple[str, tuple[int, ...]]]:
+        """See the protocol."""
+        return layout_of(self._names, self._params)
+
+    def set_params(self, arrays: list[NDArray[np.float32]]) -> None:
+        """See the protocol."""
+        for variable, array in zip(self._variables, arrays, strict=True):
+            variable.assign(array)
+        self._params = self._copies()
+
+    def mix(self, own: float, others: Sequence[tuple[float, NDArray[np.float32]]]) -> None:
+        """See the protocol."""
+        share = tf.constant(own, tf.float32)
+        values = [tf.convert_to_tensor(other) for _, other in others]
+        if all(abs(weight - own) < 1e-9 for weight, _ in others):
+            self._params = self._mean(self._params, share, values)
+        else:
+            weights = [tf.constant(weight, tf.float32) for weight, _ in others]
+            self._params = self._mix(self._params, share, weights, values)
+
+    def params(self) -> Params:
+        """See the protocol."""
+        return self._params
+
+    def state(self) -> dict[str, NDArray[Any]]:
+        """See the protocol."""
+        arrays = [*self._params, *(v.value for v in self._kept)]
+        names = [*self._names, *self._kept_names]
+        state = {name: np.array(array.numpy()) for name, array in zip(names, arrays, strict=True)}
+        return {**state, **self._target.state()}
+
+    def load(self, state: Mapping[str, NDArray[Any]], optimizer: bool = True) -> None:
+        """See the protocol."""
+        variables = list(self._model.trainable_variables)
+        arrays = checked(self._names, variables, state, "model/")
+        if optimizer:
+            variables += self._kept
+            arrays += checked(self._kept_names, self._kept, state, "optimizer/")
+        for variable, array in zip(variables, arrays, strict=True):
+            variable.assign(array)
+        self._params = self._copies()
+        self._target.load(state if optimizer else {}, self._params, tf.convert_to_tensor)
+
+    def _copies(self) -> Params:
+        return [tf.identity(variable) for variable in self._variables]

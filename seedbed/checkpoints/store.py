@@ -1,0 +1,232 @@
+"""Checkpoints on a disk or in a bucket: written whole or not at all, damaged ones skipped."""
+
+from __future__ import annotations
+
+import logging
+import re
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from seedbed.checkpoints.files import TEMPORARY, open_files
+from seedbed.checkpoints.format import Checkpoint, DamagedCheckpointError, decode, encode
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointStore",
+    "CheckpointWriteError",
+    "DamagedCheckpointError",
+    "SavedCheckpoint",
+]
+
+BEST = "best.safetensors"
+_NAME = re.compile(r"checkpoint-(\d{12,})\.safetensors")
+_Names = list[str]  # inside the class, `list` is the method
+
+_log = logging.getLogger(__name__)
+
+
+class CheckpointWriteError(SeedbedError):
+    """A checkpoint could not be written. Those before it are as they were."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ExitCode.CHECKPOINT_WRITE, message)
+
+
+@dataclass(frozen=True)
+class SavedCheckpoint:
+    """What a save cost."""
+
+    path: str
+    bytes: int
+    seconds: float
+
+
+class CheckpointStore:
+    """The checkpoints of one run. One process writes; any number may read at the same time.
+
+    `directory` is a local path or any that fsspec reaches. The newest `keep` are kept, and
+    `best` apart from them.
+    """
+
+    def __init__(self, directory: str, keep: int = 2) -> None:
+        self.directory = directory
+        self.keep = keep
+        self.pinned: str | None = None  # a file name that is in use and is not deleted
+        self._files = open_files(directory)
+        self._damaged: set[str] = set()
+        # Two threads of the learner may save at the same time, a checkpoint and `best`.
+        self._writing = threading.Lock()
+
+    def list(self) -> _Names:
+        """File names, oldest first, without `best`."""
+        try:
+            names = self._files.names()
+        except OSError as error:
+            raise SeedbedError(
+                ExitCode.CHECKPOINT_READ,
+                f"cannot list the checkpoints in {self.directory}: {error}",
+            ) from error
+        return sorted((name for name in names if _NAME.fullmatch(name)), key=_updates)
+
+    def has_best(self) -> bool:
+        """Whether `best` was ever saved."""
+        return BEST in self._files.names()
+
+    def save(
+        self, arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any], updates: int
+    ) -> SavedCheckpoint:
+        """Write one and delete the oldest beyond `keep`. `updates` numbers it.
+
+        Raises:
+            CheckpointWriteError: the disk is full or the like; the older ones are untouched.
+        """
+        name = f"checkpoint-{updates:012d}.safetensors"
+        saved = self._write(name, encode(arrays, meta))
+        try:
+            self._damaged.discard(name)
+            for other in self.list():
+                # Left over from before this run went back to an older one: kept under another
+                # name, since under its own it would count as newer than what is saved now.
+                if other in self._damaged or _updates(other) > updates:
+                    _log.warning(
+                        "%s/%s is set aside: the run goes on without it", self.directory, other
+                    )
+                    self._files.rename(other, f"{other}.aside")
+            self._damaged.clear()
+            for old in self.list()[: -self.keep]:
+                if old != self.pinned:
+                    self._files.remove(old)
+        except (OSError, SeedbedError) as error:
+            # The new one is safe; what could not be tidied up only takes room.
+            _log.warning("old checkpoints in %s could not be deleted: %s", self.directory, error)
+        return saved
+
+    def save_best(self, checkpoint: Checkpoint | str) -> SavedCheckpoint:
+        """Keep one as `best`: a checkpoint in memory, or one named as for `read`."""
+        if isinstance(checkpoint, str):
+            checkpoint = self.read(checkpoint)
+        return self._write(BEST, encode(checkpoint.arrays, checkpoint.meta))
+
+    def newest(self) -> Checkpoint | None:
+        """The newest whole one; None where there is none at all. Damaged ones are skipped, loudly.
+
+        Raises:
+            SeedbedError: there are some, and all are damaged.
+        """
+        for _ in range(3):  # a writer may delete what was just listed; then a newer one is there
+            reasons: _Names = []
+            names = self.list()
+            for name in reversed(names):
+                try:
+                    return self._read(name)
+                except FileNotFoundError:
+                    continue
+                except (DamagedCheckpointError, OSError) as error:
+                    reasons.append(f"{self.directory}/{name}: {error}")
+                    self._damaged.add(name)
+                    _log.warning("checkpoint %s/%s is skipped: %s", self.directory, name, error)
+            if reasons:
+                raise SeedbedError(
+                    ExitCode.CHECKPOINT_READ,
+                    "all checkpoints are damaged:\n" + "\n".join(reasons) + self._way_out(),
+                )
+            if not names:
+                return None
+        raise SeedbedError(
+            ExitCode.CHECKPOINT_READ,
+            f"the checkpoints in {self.directory} vanish while they are read: is another process "
+            "deleting them?",
+        )
+
+    def read(self, name: str | int) -> Checkpoint:
+        """One checkpoint: `newest`, `best`, a file name, or a number of updates.
+
+        Raises:
+            SeedbedError: it is not there (the message lists what is), or it is damaged.
+        """
+        if name == "newest":
+            newest = self.newest()
+            if newest is None:
+                raise self._not_found("any checkpoint")
+            return newest
+        text = str(name)
+        if text == "best":
+            file = BEST
+        elif text.isdecimal():
+            file = f"checkpoint-{int(text):012d}.safetensors"
+        else:
+            file = text.rsplit("/", 1)[-1]
+        try:
+            return self._read(file)
+        except FileNotFoundError as error:
+            raise self._not_found(file) from error
+        except (DamagedCheckpointError, OSError) as error:
+            raise SeedbedError(
+                ExitCode.CHECKPOINT_READ,
+                f"cannot read the checkpoint {self.directory}/{file}: {error}{self._way_out()}",
+            ) from error
+
+    def set_aside(self) -> str | None:
+        """Move all checkpoints into a subdirectory `aside-N`; None where there are none."""
+        names = self._own()
+        if not names:
+            return None
+        number = 1
+        while open_files(f"{self.directory}/aside-{number}").names():
+            number += 1
+        for name in names:
+            self._files.rename(name, f"aside-{number}/{name}")
+        return f"{self.directory}/aside-{number}"
+
+    def delete_all(self) -> _Names:
+        """Delete all checkpoints of this directory, `best` too. Returns their names."""
+        names = self._own()
+        for name in names:
+            self._files.remove(name)
+        return names
+
+    def _own(self) -> _Names:
+        return self.list() + [name for name in self._files.names() if name == BEST]
+
+    def _read(self, name: str) -> Checkpoint:
+        arrays, meta = decode(self._files.read(name))
+        return Checkpoint(f"{self.directory}/{name}", arrays, meta)
+
+    def _write(self, name: str, content: bytes) -> SavedCheckpoint:
+        start = time.monotonic()
+        try:
+            with self._writing:
+                for left in self._files.names():  # by a writer that was killed
+                    if left.startswith(TEMPORARY):
+                        self._files.remove(left)
+                self._files.write(name, content)
+        except OSError as error:
+            raise CheckpointWriteError(
+                f"cannot write the checkpoint {self.directory}/{name} of {len(content)} bytes: "
+                f"{error}; the older ones are untouched; free or enlarge the volume"
+            ) from error
+        seconds = time.monotonic() - start
+        return SavedCheckpoint(f"{self.directory}/{name}", len(content), seconds)
+
+    def _not_found(self, what: str) -> SeedbedError:
+        return SeedbedError(
+            ExitCode.CHECKPOINT_READ,
+            f"{self.directory} does not hold {what}{self._way_out()}",
+        )
+
+    def _way_out(self) -> str:
+        there = [_updates(name) for name in self.list()]
+        best = "best, " if self.has_best() else ""
+        return f"; there are: {best}{', '.join(map(str, there)) or 'none'}"
+
+
+def _updates(name: str) -> int:
+    found = _NAME.fullmatch(name)
+    assert found is not None, name
+    return int(found[1])

@@ -1,0 +1,61 @@
+"""`seedbed actor`: one actor as a service of its own. Imports nothing of the learner."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import socket
+
+from seedbed.cli.arguments import (
+    Subparsers,
+    add_experiment,
+    add_parent,
+    add_tls,
+    follow_parent,
+    tls_of,
+)
+from seedbed.config import load_experiment
+from seedbed.envs.registry import ACTORS
+from seedbed.runtime.allocator import keep_large_blocks
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.lifecycle import end_on_sigterm
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser("actor", help="run one actor alone")
+    add_experiment(parser)
+    parser.add_argument(
+        "--learner",
+        required=True,
+        metavar="ADDRESS[,ADDRESS...]",
+        help="host:port or unix:PATH of the learner; of several, each group plays for the emptiest "
+        "one that has room",
+    )
+    add_tls(parser)
+    parser.add_argument(
+        "--index",
+        type=int,
+        help="which actor of the run this is, for its seeds (default: from the host's name, so "
+        "that pods differ)",
+    )
+    add_parent(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Play until the experiment is over or SIGTERM."""
+    from seedbed.services.actor.actor import Actor
+
+    end_on_sigterm()
+    keep_large_blocks()
+    if not follow_parent(args):
+        return ExitCode.OK
+    index = args.index
+    if index is None:
+        digest = hashlib.sha256(socket.gethostname().encode()).digest()
+        index = int.from_bytes(digest[:4], "little") % ACTORS
+    if not 0 <= index < ACTORS:
+        raise SeedbedError(ExitCode.USAGE, f"--index {index}: it takes 0 to {ACTORS - 1}")
+    experiment = load_experiment(args.experiment, args.set)
+    Actor(experiment, args.learner, index, tls_of(args)).run()
+    return 0

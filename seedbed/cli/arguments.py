@@ -1,0 +1,67 @@
+"""Arguments that several commands share."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import signal
+from typing import TypeAlias
+
+from seedbed.rpc.tls import Tls
+from seedbed.runtime.lifecycle import end_with_parent
+
+Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
+
+
+def add_tls(parser: argparse.ArgumentParser) -> None:
+    """The folder of certificates."""
+    parser.add_argument(
+        "--tls",
+        metavar="DIR",
+        help="mTLS with the tls.crt, tls.key and ca.crt in this folder, on both ends",
+    )
+
+
+def tls_of(args: argparse.Namespace) -> Tls | None:
+    """What `--tls` names.
+
+    Raises:
+        SeedbedError: a file is missing there.
+    """
+    return Tls(args.tls) if args.tls else None
+
+
+def add_parent(parser: argparse.ArgumentParser, hidden: bool = False) -> None:
+    """The process that starts this one, where it is Seedbed's too."""
+    text = "end when the process that started this one, PID, ends, even by kill -9"
+    parser.add_argument(
+        "--die-with-parent",
+        type=int,
+        metavar="PID",
+        help=argparse.SUPPRESS if hidden else text,
+    )
+
+
+def follow_parent(args: argparse.Namespace, number: signal.Signals = signal.SIGTERM) -> bool:
+    """Do as `--die-with-parent` says, by signal `number`; False when the parent has ended already.
+
+    The process asks for it by itself: a parent with gRPC's threads must not fork, as it would for
+    a `preexec_fn`.
+    """
+    if args.die_with_parent is None:
+        return True
+    end_with_parent(number)
+    there: bool = os.getppid() == args.die_with_parent
+    return there
+
+
+def add_experiment(parser: argparse.ArgumentParser) -> None:
+    """The experiment's YAML and its overrides."""
+    parser.add_argument("experiment", metavar="EXPERIMENT.yaml")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="a.b=c",
+        help="override a key of the experiment (repeatable; the value is YAML)",
+    )

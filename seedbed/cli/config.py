@@ -1,0 +1,50 @@
+"""`seedbed config`: the schema, the reference, and what an experiment comes to."""
+
+from __future__ import annotations
+
+import argparse
+import json
+
+from seedbed.cli.arguments import Subparsers, add_experiment
+from seedbed.config import Experiment, load_experiment
+from seedbed.config.load import dump_experiment
+from seedbed.config.reference import reference
+from seedbed.runs.resume import FIXED
+from seedbed.runtime.exit_codes import ExitCode
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `config schema`, `config show` and `config reference`."""
+    parser = subparsers.add_parser("config", help="show the schema, or what an experiment comes to")
+    parser.set_defaults(run=run)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    actions.add_parser("schema", help="print the JSON Schema of an experiment")
+    actions.add_parser("reference", help="print docs/configuration.md")
+    show = actions.add_parser("show", help="print an experiment with all its defaults, as YAML")
+    add_experiment(show)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print to stdout.
+
+    Raises:
+        SeedbedError: the experiment is wrong.
+    """
+    if args.action == "schema":
+        print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    elif args.action == "reference":
+        print(configuration_reference(), end="")
+    else:
+        print(dump_experiment(load_experiment(args.experiment, args.set)), end="")
+    return ExitCode.OK
+
+
+def json_schema() -> dict[str, object]:
+    """The JSON Schema (draft 2020-12) of an experiment."""
+    schema = Experiment.model_json_schema()
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+def configuration_reference() -> str:
+    """The Markdown of `docs/configuration.md`."""
+    return reference(fixed=FIXED)

@@ -1,0 +1,74 @@
+"""`seedbed debug`: look inside."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from seedbed import backends
+from seedbed.cli.arguments import Subparsers
+from seedbed.config import Experiment, load_experiment, parse_experiment
+from seedbed.config.load import dump_experiment
+from seedbed.runs.directory import read_checkpoint
+from seedbed.runs.resume import read_stored
+from seedbed.runtime.exit_codes import ExitCode
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare `debug dump-unroll`."""
+    parser = subparsers.add_parser("debug", help="look inside: dump an unroll")
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    dump = actions.add_parser(
+        "dump-unroll",
+        help="write one training batch as arrays and pictures",
+        description="Collect one training batch with the learner's own parts, and write it to DIR: "
+        "unroll.npz (arrays), README.txt (what they are) and unroll.png (a few columns over time).",
+    )
+    dump.add_argument(
+        "source",
+        metavar="EXPERIMENT|RUN_DIR",
+        help="a YAML file (new parameters), or a run directory (those of its newest checkpoint)",
+    )
+    dump.add_argument("directory", metavar="DIR", type=Path, help="where the files go")
+    dump.add_argument(
+        "--updates", type=int, default=0, metavar="N", help="train so often before (default: 0)"
+    )
+    dump.add_argument(
+        "--columns", type=int, default=3, metavar="C", help="columns that are drawn (default: 3)"
+    )
+    dump.add_argument(
+        "--set", action="append", default=[], metavar="a.b=c", help="override a key (repeatable)"
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the files; their directory goes to stdout.
+
+    Raises:
+        SeedbedError: the experiment is wrong, or whatever the learner fails of.
+    """
+    experiment, init_from = _source(args.source, args.set)
+    learner = experiment.learner
+    backends.use(learner.backend, learner.deterministic, learner.device)
+    # These import Keras, so after its backend is fixed.
+    from seedbed.services.learner.inspection.dump import collect, write
+    from seedbed.services.learner.inspection.pictures import draw
+
+    dump = collect(experiment, init_from, args.updates)
+    write(dump, experiment, args.directory)
+    title = f"{experiment.name}: {experiment.environment.id}, {dump.parameters}"
+    try:
+        draw(dump.arrays, title, args.directory / "unroll.png", args.columns)
+    except ImportError as error:
+        print(f"debug: no unroll.png ({error}): pip install seedbed[dev]", file=sys.stderr)
+    print(args.directory)
+    return ExitCode.OK
+
+
+def _source(source: str, overrides: list[str]) -> tuple[Experiment, str | None]:
+    if Path(source).is_file() and not source.endswith(".safetensors"):
+        return load_experiment(source, overrides), None
+    checkpoint = read_checkpoint(source)
+    stored = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
+    return parse_experiment(dump_experiment(stored), overrides, "debug"), source

@@ -1,0 +1,105 @@
+"""`seedbed doctor`: can this machine run an experiment, and if not, what to do."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+from seedbed.cli import doctor_machine, doctor_parts
+from seedbed.cli.arguments import Subparsers
+from seedbed.cli.doctor_finding import Finding
+from seedbed.config import Experiment, load_experiment
+from seedbed.runtime.exit_codes import ExitCode
+
+_WORD = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+Check = Callable[[], list[Finding]]
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `doctor [EXPERIMENT]`."""
+    parser = subparsers.add_parser("doctor", help="check this machine")
+    parser.set_defaults(run=run)
+    parser.add_argument(
+        "experiment", metavar="EXPERIMENT.yaml", nargs="?", help="check what this one needs"
+    )
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="a.b=c", help="override a key of it"
+    )
+    parser.add_argument(
+        "--run-dir", default="runs", help="where the run directory will be (default: runs)"
+    )
+    parser.add_argument(
+        "--port", type=int, action="append", default=[], help="a TCP port that must be free"
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print a line a finding to stdout. Returns 0 unless one is FAIL: then that one's exit code.
+
+    Raises:
+        SeedbedError: CONFIG, the experiment is wrong.
+    """
+    experiment = load_experiment(args.experiment, args.set) if args.experiment else None
+    findings = examine(experiment, Path(args.run_dir), args.port)
+    failed = [finding for finding in findings if finding.level == "fail"]
+    if args.json:
+        rows = [asdict(finding) | {"code": int(finding.code)} for finding in findings]
+        print(json.dumps({"ok": not failed, "findings": rows}, indent=1, ensure_ascii=False))
+    else:
+        print("\n".join(lines(findings)))
+    return failed[0].code if failed else ExitCode.OK
+
+
+def examine(experiment: Experiment | None, run_dir: Path, ports: Sequence[int]) -> list[Finding]:
+    """Every check's findings, in reading order. The slow ones, in processes, run side by side."""
+    checks: dict[str, Check] = {
+        "python": doctor_machine.python,
+        "cores": partial(doctor_machine.cores, experiment),
+        "memory": doctor_machine.memory,
+        "disk": partial(doctor_machine.disk, run_dir),
+        "shm": doctor_machine.shared_memory,
+        "files": partial(doctor_machine.open_files, experiment),
+        "clock": doctor_machine.clock,
+        "ports": partial(doctor_machine.ports, experiment, ports),
+        "grpc": doctor_parts.grpc_loopback,
+        "backend": partial(doctor_parts.backends, experiment),
+        "environment": partial(doctor_parts.environments, experiment),
+    }
+    with ThreadPoolExecutor(len(checks)) as pool:
+        running = {name: pool.submit(_guarded, name, check) for name, check in checks.items()}
+        return [finding for future in running.values() for finding in future.result()]
+
+
+def _guarded(name: str, check: Check) -> list[Finding]:
+    try:
+        return check()
+    except Exception as error:  # one check that cannot be done must not hide the others
+        return [
+            Finding(
+                name,
+                "fail",
+                f"this check itself failed: {type(error).__name__}: {error}",
+                "please report it",
+                ExitCode.INTERNAL,
+            )
+        ]
+
+
+def lines(findings: Sequence[Finding]) -> list[str]:
+    """As people read it: what was found, and below it what to do."""
+    width = max(len(finding.check) for finding in findings)
+    out = []
+    for finding in findings:
+        out.append(f"{_WORD[finding.level]}  {finding.check:<{width}}  {finding.message}")
+        if finding.advice:
+            out.append(f"{'':{width + 8}}-> {finding.advice}")
+    counts = {level: sum(f.level == level for f in findings) for level in ("fail", "warn")}
+    verdict = "this machine can run it" if not counts["fail"] else "this machine cannot run it yet"
+    out.append(f"{verdict}: {counts['fail']} FAIL, {counts['warn']} warn")
+    return out

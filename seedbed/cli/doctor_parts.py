@@ -1,0 +1,189 @@
+"""The parts of Seedbed: gRPC, the backends, the environments.
+
+Backends and environments are tried in processes of their own: one that hangs or crashes is a
+finding, and the doctor itself imports none of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import grpc.aio
+
+from seedbed.cli.doctor_finding import Finding
+from seedbed.config import Experiment
+from seedbed.rpc import channels
+from seedbed.runtime.exit_codes import ExitCode
+from seedbed.v1 import inference_pb2, inference_pb2_grpc
+
+_DEADLINE_S = 5.0
+_PROCESS_S = 120.0  # a first import of TensorFlow from a cold disk takes most of a minute
+_ROUNDS = 20
+
+_BACKENDS = {
+    "tensorflow": (
+        "import json, keras, tensorflow as tf\n"
+        "float(tf.reduce_sum(tf.ones((2, 2)) @ tf.ones((2, 2))))\n"
+        "devices = sorted({d.device_type.lower() for d in tf.config.list_physical_devices()})\n"
+        "print(json.dumps([tf.__version__, keras.__version__, devices]))"
+    ),
+    "jax": (
+        "import json, keras, jax, jax.numpy as jnp\n"
+        "float((jnp.ones((2, 2)) @ jnp.ones((2, 2))).sum())\n"
+        "devices = sorted({d.platform for d in jax.devices()})\n"
+        "print(json.dumps([jax.__version__, keras.__version__, devices]))"
+    ),
+}
+
+_ENVIRONMENT = (
+    "import json, sys, numpy as np\n"
+    "from seedbed.envs.registry import make_group\n"
+    "from seedbed.config.schema import Environment\n"
+    "from seedbed.runtime.exit_codes import SeedbedError\n"
+    "try:\n"
+    "    group = make_group(Environment.model_validate_json(sys.argv[1]), 1, 1, [1])\n"
+    "except SeedbedError as error:\n"
+    "    sys.exit(str(error))\n"
+    "group.reset()\n"
+    "group.step(np.zeros(1, np.int32))\n"
+    "spec = group.spec\n"
+    "group.close()\n"
+    "print(json.dumps([str(spec.observation), spec.actions]))"
+)
+
+
+def backends(experiment: Experiment | None) -> list[Finding]:
+    """Versions and devices of both; the experiment's own must be there, with its device."""
+    wanted = experiment.learner.backend if experiment is not None else None
+    with ThreadPoolExecutor(2) as pool:
+        tried = dict(zip(_BACKENDS, pool.map(_try_backend, _BACKENDS), strict=True))
+    findings = []
+    for name, (result, error) in tried.items():
+        if result is not None:
+            version, keras_version, devices = result
+            message = f"{name} {version} with Keras {keras_version}, on {', '.join(devices)}"
+            device = experiment.learner.device if experiment is not None else "auto"
+            if name == wanted and device != "auto" and device not in devices:
+                message += f"; learner.device is {device!r}"
+                advice = "set learner.device to auto, or install the driver and the right wheel"
+                findings.append(Finding("backend", "fail", message, advice, ExitCode.BACKEND))
+            else:
+                findings.append(Finding("backend", "ok", message))
+        elif name == wanted:
+            advice = f"pip install 'seedbed[learner-{name}]', or set learner.backend"
+            message = f"{name} (learner.backend) does not start: {error}"
+            findings.append(Finding("backend", "fail", message, advice, ExitCode.BACKEND))
+        elif "No module named" in error:
+            findings.append(Finding("backend", "ok", f"{name} is not installed"))
+        else:
+            advice = "reinstall it, or leave it: only experiments with it are touched"
+            message = f"{name} does not start: {error}"
+            findings.append(Finding("backend", "warn", message, advice))
+    if wanted is None and not any(result for result, _ in tried.values()):
+        advice = "pip install 'seedbed[learner-tensorflow]'"
+        findings.append(
+            Finding("backend", "warn", "no backend: only actors can run on this machine", advice)
+        )
+    return findings
+
+
+def _try_backend(name: str) -> tuple[list[Any] | None, str]:
+    return _json_of(_BACKENDS[name], [], {"KERAS_BACKEND": name, "TF_CPP_MIN_LOG_LEVEL": "3"})
+
+
+def environments(experiment: Experiment | None) -> list[Finding]:
+    """One reset and one step of the experiment's environment, else of the two usual kinds."""
+    if experiment is not None:
+        trees = [experiment.environment.model_dump_json()]
+    else:
+        trees = [json.dumps({"id": name}) for name in ("atari:Pong", "CartPole-v1")]
+    findings = []
+    with ThreadPoolExecutor(len(trees)) as pool:
+        results = list(pool.map(lambda tree: _json_of(_ENVIRONMENT, [tree], {}), trees))
+    for tree, (result, error) in zip(trees, results, strict=True):
+        name = json.loads(tree)["id"]
+        if result is not None:
+            observation, actions = result
+            message = f"{name} steps: observations {observation}, {actions} actions"
+            findings.append(Finding("environment", "ok", message))
+        else:
+            message = f"{name} does not step: {error}"
+            advice = "`seedbed env check` says more; Atari needs pip install 'seedbed[actor]'"
+            level: Any = "fail" if experiment is not None else "warn"
+            findings.append(Finding("environment", level, message, advice, ExitCode.ENVIRONMENT))
+    return findings
+
+
+def _json_of(
+    code: str, arguments: list[str], environment: Mapping[str, str]
+) -> tuple[Any | None, str]:
+    """What a process of its own prints last, as JSON; else None and why."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", code, *arguments],
+            env={**os.environ, **environment},
+            capture_output=True,
+            text=True,
+            timeout=_PROCESS_S,
+        )
+    except subprocess.TimeoutExpired:
+        return None, f"no answer within {_PROCESS_S:g} s"
+    if done.returncode < 0:
+        return None, f"its process was killed by signal {-done.returncode}"
+    last = (done.stderr if done.returncode else done.stdout).strip().splitlines()[-1:]
+    if done.returncode or not last:
+        return None, last[0] if last else f"exit code {done.returncode}"
+    return json.loads(last[0]), ""
+
+
+def grpc_loopback() -> list[Finding]:
+    """The learner's service over a unix socket and over TCP, as an actor would reach it."""
+    findings = []
+    with tempfile.TemporaryDirectory(prefix="seedbed-") as directory:
+        for kind, address in (("unix", f"unix:{directory}/s"), ("tcp", "127.0.0.1:0")):
+            try:
+                milliseconds = asyncio.run(_round_trip(address))
+            except Exception as error:
+                details = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
+                message = f"no round trip over {kind}: {details}"
+                advice = "a firewall or a sandbox may block loopback; see the network policy"
+                findings.append(Finding("grpc", "fail", message, advice, ExitCode.BIND))
+            else:
+                message = f"a round trip over {kind} takes {milliseconds:.2f} ms"
+                findings.append(Finding("grpc", "ok", message))
+    return findings
+
+
+class _Answer(inference_pb2_grpc.InferenceServicer):
+    async def GetStatus(self, request: Any, context: Any) -> inference_pb2.GetStatusReply:
+        return inference_pb2.GetStatusReply(json="{}")
+
+
+async def _round_trip(address: str) -> float:
+    """Milliseconds of the fastest of a few calls."""
+    server = channels.aio_server()
+    inference_pb2_grpc.add_InferenceServicer_to_server(_Answer(), server)
+    bound = channels.bind(server, address)
+    await server.start()
+    try:
+        async with channels.aio_channel(bound) as channel:
+            stub = inference_pb2_grpc.InferenceStub(channel)
+            fastest = float("inf")
+            for _ in range(_ROUNDS):
+                start = time.perf_counter()
+                await stub.GetStatus(
+                    inference_pb2.GetStatusRequest(), timeout=_DEADLINE_S, wait_for_ready=True
+                )
+                fastest = min(fastest, time.perf_counter() - start)
+            return 1e3 * fastest
+    finally:
+        await server.stop(0)

@@ -1,0 +1,94 @@
+"""`seedbed env check`: try an environment against what the wire needs, and measure it."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+
+from seedbed.cli.arguments import Subparsers
+from seedbed.config import parse_experiment
+from seedbed.envs.advice import Advice
+from seedbed.envs.check import Report, check_environment
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+_MARKS = {"ok": "ok     ", "warning": "WARNING", "failed": "FAILED "}
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `env check`."""
+    parser = subparsers.add_parser("env", help="try an environment against what the wire needs")
+    parser.set_defaults(run=run)
+    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
+    check = actions.add_parser("check", help="try and measure an environment, and give advice")
+    check.add_argument("id", metavar="ID", help="atari:Pong, a Gymnasium id, or module:factory")
+    check.add_argument("--environments", type=int, default=32, help="E of the group (32)")
+    check.add_argument("--seconds", type=float, default=5.0, help="of each measurement (5)")
+    check.add_argument(
+        "--set", action="append", default=[], metavar="a.b=c",
+        help="a key of the experiment, such as environment.kwargs='{level: 3}' (repeatable)",
+    )  # fmt: skip
+    check.add_argument("--json", action="store_true", help="the report as JSON on stdout")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the report to stderr, and as JSON to stdout if asked; OK unless something failed.
+
+    Raises:
+        SeedbedError: an argument is wrong.
+    """
+    if args.environments < 1 or not args.seconds > 0:
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"--environments {args.environments} must be at least 1, and --seconds {args.seconds:g}"
+            " more than 0",
+        )
+    text = json.dumps({"name": "check", "environment": {"id": args.id}})
+    environment = parse_experiment(text, args.set, "env check").environment
+    report = check_environment(environment, args.environments, args.seconds, _say)
+    _show(report)
+    if args.json:
+        print(json.dumps({"ok": report.ok, **dataclasses.asdict(report)}))
+    return ExitCode.OK if report.ok else ExitCode.ENVIRONMENT
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _show(report: Report) -> None:
+    _say("")
+    width = max(len(check.name) for check in report.checks)
+    for check in report.checks:
+        _say(f"{_MARKS[check.result]}  {check.name:{width}}  {check.detail}")
+    speed = report.speed
+    if speed:
+        _say("")
+        _say(
+            f"speed    {speed['steps_per_second']:,.0f} steps/s on one thread, "
+            f"{speed['cpu_seconds_per_step'] * 1e6:,.0f} µs of CPU a step, "
+            f"{speed['cpus_used']:.2f} CPUs busy"
+        )
+        if "steps_per_second_2_threads" in speed:
+            _say(f"         {speed['steps_per_second_2_threads']:,.0f} steps/s on two threads")
+        _say(
+            f"message  {speed['message_bytes']:,.0f} bytes a step of the group, "
+            f"{speed['megabytes_per_second']:.3g} MB/s at this speed"
+        )
+    if report.advice:
+        _show_advice(report.advice)
+
+
+def _show_advice(advice: Advice) -> None:
+    _say("")
+    _say(
+        f"advice   actor: {{groups: {advice.groups}, environments: {advice.environments}, "
+        f"threads: {advice.threads}}}"
+    )
+    _say(
+        f"         {advice.cpus} CPU and {advice.memory_mib} MiB an actor, for about "
+        f"{advice.steps_per_second:,.0f} steps/s while the learner keeps up"
+    )
+    for reason in advice.reasons:
+        _say(f"         - {reason}")

@@ -1,0 +1,88 @@
+"""The `seedbed` command: one module a subcommand, imported only when it is used."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
+from seedbed.runtime.lifecycle import Terminated
+
+# Module and what `seedbed --help` says. Each has add_parser(subparsers) and run(args) -> int.
+COMMANDS = {
+    "train": "train an experiment on this machine: one learner and its actors",
+    "learner": "run the learner alone, as in a container",
+    "actor": "run one actor alone, as in a container",
+    "replay": "run one replay shard, for learners with `home: service`",
+    "try": "ask a learner for one action",
+    "cost": "price a release on Kubernetes, and end it when it is over",
+    "evaluate": "play a trained policy and print its returns",
+    "report": "how far a run's learners were from each other, and its bounds",
+    "status": "what a run is doing, where the time goes, what it costs",
+    "export": "write a policy that plain Keras loads",
+    "bench": "measure where the time goes",
+    "env": "try an environment against what the wire needs",
+    "doctor": "check this machine",
+    "config": "print the schema, the reference, or a resolved experiment",
+    "debug": "look inside: dump an unroll",
+}
+_MODULES = {
+    "bench": "bench.main",
+    "env": "seedbed.cli.env_check",
+    "try": "seedbed.cli.try_out",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a subcommand; every way out is a numbered exit code and one last line."""
+    argv = sys.argv[1:] if argv is None else list(argv)
+    parser = argparse.ArgumentParser(
+        prog="seedbed", description="SEED RL for Kubernetes: central inference, cheap actors."
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    if argv and argv[0] in COMMANDS:  # import only what runs: an actor has no TensorFlow
+        module = importlib.import_module(_MODULES.get(argv[0], f"seedbed.cli.{argv[0]}"))
+        module.add_parser(subparsers)
+    else:
+        module = None
+        for name, text in COMMANDS.items():
+            subparsers.add_parser(name, help=text)
+    args = parser.parse_args(argv)
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))  # where a user's own module:name parts are
+    assert module is not None  # argparse has ended the process otherwise
+    logging.basicConfig(
+        level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
+    )
+    try:
+        code = int(module.run(args))
+        sys.stdout.flush()
+        return code
+    except SeedbedError as error:
+        return _fail(error.code, str(error))
+    except BrokenPipeError:  # `| head` has seen enough; Python would complain again at its exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return int(ExitCode.OK)
+    except Terminated:
+        return _fail(ExitCode.TERMINATED, "SIGTERM")
+    except KeyboardInterrupt:
+        return _fail(ExitCode.INTERRUPTED, "interrupted")
+    except Exception as error:
+        traceback.print_exc()
+        return _fail(ExitCode.INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def _fail(code: ExitCode, cause: str) -> int:
+    print(f"seedbed: {cause}\nseedbed: exit code {int(code)} ({code.name}): {HELP[code]}",
+          file=sys.stderr)  # fmt: skip
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,89 @@
+"""`seedbed replay`: one shard of a replay service."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from seedbed.cli.arguments import Subparsers, add_tls, tls_of
+from seedbed.runtime.allocator import keep_large_blocks
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.http import start_metrics_server
+from seedbed.runtime.lifecycle import Threads, end_on_sigterm, on_stop_signals
+
+log = logging.getLogger("seedbed.replay")
+
+STOP_S = 30.0  # for the server to end
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "replay",
+        help="run one replay shard",
+        description="Keep sequences for learners with `learner.replay.home: service`. What the "
+        "sequences are the first learner says; in a directory they survive a restart.",
+    )
+    parser.add_argument(
+        "--listen",
+        default="0.0.0.0:8480",
+        metavar="ADDRESS",
+        help="host:port or unix:PATH that learners connect to (default %(default)s)",
+    )
+    parser.add_argument("--directory", type=Path, metavar="DIR",
+                        help="on a volume (default: memory, lost at a restart)")  # fmt: skip
+    parser.add_argument("--sequences", type=int, required=True, metavar="N",
+                        help="how many this shard holds")  # fmt: skip
+    parser.add_argument(
+        "--priority-exponent",
+        type=float,
+        default=0.9,
+        metavar="X",
+        help="learner.replay.priority_exponent of the experiment (default %(default)s)",
+    )
+    parser.add_argument("--memory-gib", type=float, metavar="GIB",
+                        help="that may be used (default: what the container has)")  # fmt: skip
+    parser.add_argument("--metrics-port", type=int, default=9093, metavar="PORT",
+                        help="of HTTP; 0: none (default %(default)s)")  # fmt: skip
+    add_tls(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Until SIGTERM."""
+    end_on_sigterm()
+    keep_large_blocks()
+    if args.sequences < 1 or not args.priority_exponent >= 0:
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"--sequences {args.sequences} must be at least 1, and --priority-exponent "
+            f"{args.priority_exponent:g} not negative",
+        )
+    from seedbed.services.replay.server import ReplayServer
+    from seedbed.services.replay.shard import Shard
+
+    memory = None if args.memory_gib is None else int(args.memory_gib * 2**30)
+    shard = Shard(args.sequences, args.priority_exponent, args.directory, memory)
+    threads = Threads()
+    server = ReplayServer(shard, args.listen, threads, tls_of(args))
+    http = start_metrics_server(
+        args.metrics_port,
+        shard.registry,
+        unready=lambda: None if server.address and shard.serving else "not listening",
+        status=shard.status,
+    )
+    shard.open()
+    print(f"seedbed: listening on {server.start()}", file=sys.stderr, flush=True)
+    on_stop_signals(lambda _: threads.stopping.set())
+    threads.stopping.wait()
+    server.close()
+    stuck = threads.join(STOP_S)
+    shard.close()
+    if http is not None:
+        http.close()
+    if threads.failure is not None:
+        raise threads.failure
+    if stuck:
+        log.warning("did not end within %g s: %s", STOP_S, ", ".join(stuck))
+    return 0

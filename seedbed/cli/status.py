@@ -1,0 +1,115 @@
+"""`seedbed status`: what a run is doing, where its time goes, what it costs, what it waits for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import socket
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+
+from seedbed.checkpoints.consensus import learner_directories
+from seedbed.cli.status_page import status_page
+from seedbed.rpc import channels
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.limits import process_start_ticks
+from seedbed.telemetry.status import STATUS_FILE
+from seedbed.v1 import inference_pb2, inference_pb2_grpc
+
+if TYPE_CHECKING:
+    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
+
+DEADLINE_S = 5.0
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Add `status RUN_DIR|HOST:PORT|unix:PATH`."""
+    parser = subparsers.add_parser(
+        "status", help="say what a run is doing, where its time goes and what it costs"
+    )
+    parser.set_defaults(run=run)
+    parser.add_argument(
+        "target",
+        metavar="RUN_DIR|HOST:PORT|unix:PATH",
+        help="a run directory (its status.json), or the address of a learner that runs",
+    )
+    parser.add_argument("--json", action="store_true", help="print the JSON object instead")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the page, or JSON, to stdout.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY without a status.json there; LEARNER_UNREACHABLE when no learner
+            answers within 5 seconds.
+    """
+    target = str(args.target)
+    if learners := learner_directories(target):
+        statuses = [read_file(directory) for directory in learners]
+        shown: Any = {"learners": statuses}
+        page = "\n\n".join(
+            f"learner {rank} of {len(learners)}: {directory}\n{status_page(status)}"
+            for rank, (directory, status) in enumerate(zip(learners, statuses, strict=True))
+        )
+    else:
+        shown = read_file(Path(target)) if Path(target).is_dir() else ask_learner(target)
+        page = status_page(shown)
+    print(json.dumps(shown, indent=1, ensure_ascii=False) if args.json else page)
+    return ExitCode.OK
+
+
+def read_file(run_dir: Path) -> dict[str, Any]:
+    """A run directory's status.json, with `source`: its age, and whether its process is alive.
+
+    `alive` is None when the process is on another machine, where it cannot be seen from here.
+    """
+    path = run_dir / STATUS_FILE
+    try:
+        status: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError as error:
+        raise SeedbedError(
+            ExitCode.RUN_DIRECTORY,
+            f"{run_dir} has no {STATUS_FILE}: it is no run directory, or its learner has not come "
+            "so far yet",
+        ) from error
+    except (OSError, ValueError) as error:
+        raise SeedbedError(ExitCode.RUN_DIRECTORY, f"cannot read {path}: {error}") from error
+    process = status["process"]
+    alive = None
+    if process["host"] == socket.gethostname() and process["start_ticks"] is not None:
+        alive = process_start_ticks(process["pid"]) == process["start_ticks"]
+    status["source"] = {
+        "path": str(path),
+        "age_s": max(0.0, time.time() - status["time"]),
+        "alive": alive,
+    }
+    return status
+
+
+def ask_learner(address: str) -> dict[str, Any]:
+    """The status that a learner at `host:port` or `unix:PATH` gives of itself."""
+    host, colon, port = address.rpartition(":")
+    if not address.startswith("unix:") and not (colon and host and port.isdigit()):
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"{address!r} is neither a directory that exists nor an address: give a run directory, "
+            "host:port or unix:PATH",
+        )
+    with channels.channel(address) as channel:
+        stub = inference_pb2_grpc.InferenceStub(channel)
+        try:
+            reply = stub.GetStatus(inference_pb2.GetStatusRequest(), timeout=DEADLINE_S)
+        except grpc.RpcError as error:
+            details = str(error.details())
+            if "HTTP/2" in details or "http2" in details.lower():
+                details += " (is that the metrics port? the one for actors is wanted)"
+            raise SeedbedError(
+                ExitCode.LEARNER_UNREACHABLE,
+                f"no status from {address} within {DEADLINE_S:g} s: {error.code().name}: {details}",
+            ) from error
+    status: dict[str, Any] = json.loads(reply.json)
+    status["source"] = {"address": address, "age_s": 0.0, "alive": True}
+    return status

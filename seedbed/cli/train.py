@@ -1,0 +1,126 @@
+"""`seedbed train`: a learner and its actors on this machine, over a unix domain socket."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+from pathlib import Path
+
+from seedbed.cli.arguments import Subparsers, add_experiment, add_parent, follow_parent
+from seedbed.config import Experiment, load_experiment
+from seedbed.launch.actor_processes import ActorProcesses
+from seedbed.runs.directory import RunDirectory, open_run_directory
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.lifecycle import end_on_sigterm, on_stop_signals
+
+log = logging.getLogger("seedbed")
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "train",
+        help="train an experiment on this machine",
+        description="Train an experiment: one learner and actor.processes actors. The same "
+        "command run again resumes. Progress goes to stderr, one JSON object to stdout.",
+    )
+    add_experiment(parser)
+    add_run_directory(parser)
+    parser.add_argument(
+        "--learners",
+        type=int,
+        metavar="N",
+        help="that many learners, each with actor.processes actors of its own, which exchange "
+        "what learners.topology says (default: learners.count)",
+    )
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)  # one of them
+    add_parent(parser, hidden=True)
+
+
+def add_run_directory(parser: argparse.ArgumentParser) -> None:
+    """`--run-dir`, `--restart` and `--init-from`."""
+    parser.add_argument("--run-dir", metavar="DIR", help="default: runs/NAME of the experiment")
+    parser.add_argument(
+        "--restart",
+        choices=("resume", "fresh", "overwrite"),
+        default="resume",
+        help="resume (default); fresh moves what is there to DIR.1; overwrite deletes the run's "
+        "own files",
+    )
+    parser.add_argument(
+        "--init-from",
+        metavar="RUN_DIR",
+        help="begin with the parameters of another run, or of a .safetensors checkpoint",
+    )
+
+
+def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
+    """The run directory that the arguments name, locked; its log goes to logs/learner.log."""
+    path = Path(args.run_dir or Path("runs") / experiment.name)
+    run = open_run_directory(path, experiment, args.restart, args.init_from)
+    handler = logging.FileHandler(run.logs / "learner.log")
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
+    logging.getLogger().addHandler(handler)
+    return run
+
+
+def run(args: argparse.Namespace) -> int:
+    """Train until a stop condition or a signal."""
+    end_on_sigterm()
+    if not follow_parent(args):
+        return ExitCode.OK
+    counted = [] if args.learners is None else [f"learners.count={args.learners}"]
+    experiment = load_experiment(args.experiment, [*args.set, *counted])
+    with open_run(args, experiment) as directory:
+        if experiment.learners.count > 1 and args.rank is None:
+            from seedbed.launch.multi_learner import train_together
+
+            summary = train_together(experiment, directory, _passed_on(args))
+        elif experiment.learner.deterministic:
+            from seedbed.services.learner.single_threaded import run_deterministic
+
+            summary = run_deterministic(experiment, directory)
+        else:
+            summary = _train(experiment, directory, args.rank)
+    print(json.dumps(summary))
+    return 0
+
+
+def _passed_on(args: argparse.Namespace) -> list[str]:
+    """Arguments that each of several learners gets too. With `fresh`, all of them were moved."""
+    passed = ["--restart=overwrite"] if args.restart == "overwrite" else []
+    if args.init_from:
+        passed.append(f"--init-from={args.init_from}")
+    return passed
+
+
+def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) -> dict[str, object]:
+    from seedbed.services.learner.learner import Learner
+    from seedbed.services.learner.profiling import profile_on_signal
+
+    _check_ports(experiment)
+    learner = Learner(experiment, directory, f"unix:{directory.socket}", rank=rank or 0)
+    on_stop_signals(lambda name: learner.stop(f"signal {name}"), impatient=rank is None)
+    if learner.finished():
+        return learner.repeat()
+    profile_on_signal(learner.profiler)
+    address = learner.start()
+    actors = ActorProcesses(experiment, directory, address, learner.threads, rank or 0)
+    actors.start()
+    try:
+        return learner.run()
+    finally:
+        actors.stop()
+
+
+def _check_ports(experiment: Experiment) -> None:
+    """Pods may share a number; processes of one machine cannot."""
+    actor, ours = experiment.actor, experiment.learner.metrics_port
+    first, last = actor.metrics_port, actor.metrics_port + actor.processes - 1
+    if first and (last > 65535 or first <= ours <= last):
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"actor.metrics_port {first} with actor.processes {actor.processes} takes the ports "
+            f"to {last}, which must end at 65535 and leave out learner.metrics_port {ours}",
+        )

@@ -1,0 +1,104 @@
+"""`seedbed try`: join a learner as an actor would, and ask for one action."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Iterator
+
+import grpc
+import numpy as np
+
+from seedbed.cli.arguments import Subparsers, add_experiment, add_tls, tls_of
+from seedbed.config import load_experiment
+from seedbed.envs import make_group
+from seedbed.rpc import channels
+from seedbed.rpc.step_codec import Actions, Step, act, kind_of
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import EnvironmentGroup
+from seedbed.v1 import inference_pb2 as wire
+
+SEED = 1
+
+
+def add_parser(subparsers: Subparsers) -> None:
+    """Declare the command."""
+    parser = subparsers.add_parser(
+        "try",
+        help="ask a learner for one action",
+        description="Join a learner with one environment, as an actor would, and ask for one "
+        "action: the whole way through wire, batcher and model. One JSON object on stdout.",
+    )
+    add_experiment(parser)
+    parser.add_argument(
+        "--learner", required=True, metavar="ADDRESS", help="host:port or unix:PATH"
+    )
+    parser.add_argument(
+        "--timeout-s", type=float, default=300.0, metavar="S",
+        help="longest wait for the action (default %(default)g: the first one may compile)",
+    )  # fmt: skip
+    add_tls(parser)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Ask once.
+
+    Raises:
+        SeedbedError: LEARNER_UNREACHABLE, with what gRPC says; REFUSED_BY_LEARNER, when it answers
+            with anything but an action that the environment has.
+    """
+    from seedbed.services.actor.group import FATAL
+
+    experiment = load_experiment(args.experiment, args.set)
+    group = make_group(experiment.environment, 1, 1, [SEED])
+    started = time.perf_counter()
+    try:
+        with channels.channel(args.learner, tls_of(args)) as channel:
+            call = act(channel)(_conversation(group), timeout=args.timeout_s, wait_for_ready=True)
+            answers = [message for message in call if kind_of(message) != "notice"]
+    except grpc.RpcError as error:
+        said = f"{error.code().name}: {error.details()}"
+        if error.code() in FATAL:
+            raise SeedbedError(
+                ExitCode.REFUSED_BY_LEARNER, f"the learner at {args.learner} refused: {said}"
+            ) from error
+        raise SeedbedError(
+            ExitCode.LEARNER_UNREACHABLE,
+            f"no action from {args.learner} within {args.timeout_s:g} s: {said}"
+            + ("" if args.tls else " (a learner with mTLS wants --tls)"),
+        ) from error
+    finally:
+        group.close()
+    seconds = round(time.perf_counter() - started, 3)
+    if answers and kind_of(answers[0]) == "finished":
+        reason = answers[0].finished.reason
+        print(f"try: the experiment is over: {reason}", file=sys.stderr)
+        print(json.dumps({"action": None, "over": reason, "seconds": seconds}))
+        return 0
+    action = _action(answers, group.spec.actions, args.learner)
+    print(f"try: action {action} after {seconds:g} s, the connection included", file=sys.stderr)
+    print(json.dumps({"action": action, "over": None, "seconds": seconds}))
+    return 0
+
+
+def _conversation(group: EnvironmentGroup) -> Iterator[Step | wire.ActorMessage]:
+    from seedbed.services.actor.group import hello_of, step_of
+
+    yield wire.ActorMessage(hello=hello_of(group, "seedbed try"))
+    yield step_of(group.reset(), 0)
+
+
+def _action(answers: list[Actions | wire.LearnerMessage], actions: int, learner: str) -> int:
+    kinds = [kind_of(message) for message in answers]
+    if kinds == ["welcome", "actions"] and isinstance(answers[1], Actions):
+        chosen = np.frombuffer(answers[1].action, np.int32)
+        if chosen.shape == (1,) and 0 <= chosen[0] < actions:
+            return int(chosen[0])
+        said = f"action {chosen.tolist()} of {actions}"
+    else:
+        said = ", ".join(str(kind) for kind in kinds) or "nothing"
+    raise SeedbedError(
+        ExitCode.REFUSED_BY_LEARNER, f"{learner} answered with {said} instead of one action"
+    )

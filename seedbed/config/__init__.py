@@ -1,0 +1,6 @@
+"""The experiment: its schema, and how it is read."""
+
+from seedbed.config.load import load_experiment, parse_experiment
+from seedbed.config.schema import Experiment
+
+__all__ = ["Experiment", "load_experiment", "parse_experiment"]

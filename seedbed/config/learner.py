@@ -1,0 +1,254 @@
+"""The section `learner`: everything that needs the model, and where its experience is kept."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, field_validator, model_validator
+
+from seedbed.config.section import NonNegative, Positive, Section, one_of, pattern
+
+# What ships, by name. The registry is in services/learner, which imports Keras.
+NETWORKS = ("impala_deep", "impala_shallow", "mlp", "nature", "nature_shallow")
+
+
+class Inference(Section):
+    """How actions are computed."""
+
+    batch_environments: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="Environments at which a batch is full. 0 takes half of those connected, "
+        "since the groups of an actor alternate.",
+    )
+    max_batch_environments: Positive = Field(512, description="Largest batch, in environments.")
+    max_wait_ms: NonNegative = Field(
+        5.0, description="Longest wait of the oldest request for others to join, in milliseconds."
+    )
+    slots: Positive = Field(
+        2048, description="Environments that can be connected at once: rows of the device tables."
+    )
+
+
+class Optimizer(Section):
+    """Adam or RMSProp, with a schedule and clipping."""
+
+    name: Literal["adam", "rmsprop"] = Field("adam", description="The algorithm.")
+    learning_rate: Annotated[float, Field(gt=0)] = Field(
+        4.8e-4, description="At the start of training."
+    )
+    schedule: Literal["constant", "linear"] = Field(
+        "constant", description="`linear` goes to final_learning_rate at decay_env_frames."
+    )
+    final_learning_rate: NonNegative = Field(0.0, description="Where `linear` ends.")
+    decay_env_frames: Positive = Field(
+        1_000_000_000, description="Emulator frames over which `linear` decays."
+    )
+    beta_1: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="Adam only.")
+    beta_2: Annotated[float, Field(ge=0, lt=1)] = Field(0.999, description="Adam only.")
+    decay: Annotated[float, Field(ge=0, lt=1)] = Field(0.99, description="RMSProp's rho.")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="RMSProp only.")
+    epsilon: Annotated[float, Field(gt=0)] = Field(
+        1e-7, description="Added to the denominator, by both."
+    )
+    max_gradient_norm: NonNegative = Field(
+        40.0, description="Global norm at which gradients are clipped; 0 does not clip."
+    )
+    nominal_environments: Annotated[int, Field(ge=0)] = Field(
+        0,
+        description="The learning rates are multiplied by √(environments / this), as Stooke and "
+        "Abbeel 2018 scale them; 0 does not. The environments are the `learner.batch_size` of a "
+        "batch, times the learners.",
+    )
+
+
+class Checkpoint(Section):
+    """When and where checkpoints are written."""
+
+    directory: str = Field(
+        "",
+        description="Any fsspec path, `gs://bucket/run` too. Empty: `checkpoints` in the run "
+        "directory.",
+    )
+    every_s: Annotated[float, Field(gt=0)] = Field(300.0, description="Seconds between two.")
+    keep: Annotated[int, Field(ge=2)] = Field(
+        2, description="Newest ones kept, `best` not counted. Two, because one can be damaged."
+    )
+    max_failures: Positive = Field(
+        3, description="Writes that fail in a row before the learner gives up."
+    )
+
+
+class Replay(Section):
+    """Where the sequences of `r2d2`, `dqn` and their like are kept, and how they are drawn. The
+    defaults are the paper's Table 8.
+    """
+
+    home: Literal["host", "device", "service"] = Field(
+        "host",
+        description="`host` is the learner's RAM, `device` the accelerator's memory, `service` "
+        "replay shards (`seedbed replay`).",
+    )
+    sequences: Positive = Field(
+        100_000,
+        description="Sequences that are kept, first in first out; of a home of several shards, "
+        "each shard says its own.",
+    )
+    min_sequences: Positive = Field(
+        5_000, description="Sequences that can be drawn before training begins."
+    )
+    ratio: Annotated[float, Field(gt=0)] = Field(
+        0.75,
+        description="Trained steps for each step that comes in. Training waits for it, and "
+        "so do the actors.",
+    )
+    ahead_batches: Annotated[float, Field(ge=1)] = Field(
+        4.0,
+        description="Batches by which the actors may be ahead of the ratio before they wait. "
+        "Below 1 both sides could wait for each other.",
+    )
+    priority_exponent: Annotated[float, Field(ge=0, le=2)] = Field(
+        0.9, description="α: a sequence of priority p is drawn in proportion to p^α; 0 is uniform."
+    )
+    importance_exponent: Annotated[float, Field(ge=0, le=2)] = Field(
+        0.6, description="β: its loss is weighted by (N P)^-β, divided by the batch's largest."
+    )
+    prefetch_batches: Positive = Field(
+        2, description="Batches drawn ahead of training (`host` and `service`)."
+    )
+    update_size: Positive = Field(
+        2_000,
+        description="Steps that go over to the device at a time (`device`). Until then they "
+        "cannot be drawn.",
+    )
+    directory: str = Field(
+        "",
+        description="Keeps the `host` home in files there, on a local disk, so that it "
+        "outlives the process, a kill -9 too. Empty: in memory only.",
+    )
+    shards: list[str] = Field(
+        default_factory=list, description="Addresses `host:port` of `service`; the chart sets it."
+    )
+    shard_timeout_s: Annotated[float, Field(gt=0)] = Field(
+        240.0, description="Longest time without any shard before the learner gives up, in seconds."
+    )
+
+    @model_validator(mode="after")
+    def _fits(self) -> Replay:
+        if self.min_sequences > self.sequences:
+            raise ValueError(
+                f"min_sequences {self.min_sequences} is more than sequences {self.sequences}: "
+                "training would never begin"
+            )
+        if self.directory and self.home != "host":
+            raise ValueError(
+                f"directory {self.directory!r} is for home: host, and home is {self.home}"
+            )
+        if self.shards and self.home != "service":
+            raise ValueError(f"shards {self.shards} are for home: service, and home is {self.home}")
+        twice = sorted({shard for shard in self.shards if self.shards.count(shard) > 1})
+        if twice:
+            raise ValueError(f"shards {twice} are there twice")
+        wrong = [shard for shard in self.shards if not re.fullmatch(r"unix:.+|.+:\d+", shard)]
+        if wrong:
+            raise ValueError(f"shards {wrong} are no addresses: host:port, or unix:PATH")
+        return self
+
+
+class Learner(Section):
+    """Everything that needs the model."""
+
+    backend: Literal["tensorflow", "jax"] = Field(
+        "tensorflow", description="`jax` never imports TensorFlow, and is the way to TPUs."
+    )
+    device: Literal["auto", "cpu", "gpu", "tpu"] = Field(
+        "auto", description="Anything but `auto` must be there."
+    )
+    network: str = Field(
+        "impala_shallow",
+        json_schema_extra={"pattern": pattern(NETWORKS)},
+        description="`impala_shallow`, `impala_deep`, `nature`, `nature_shallow`, `mlp`, or "
+        "`module:Class`.",
+    )
+    network_options: dict[str, Any] = Field(
+        default_factory=dict, description="Passed to the network, such as `width: 2`."
+    )
+    lstm_units: Annotated[int, Field(ge=0)] = Field(
+        0, description="Units of the LSTM core; 0 is a feed-forward agent."
+    )
+    frame_stack: Positive = Field(
+        4, description="Newest K frames that the network sees, stacked on the device."
+    )
+    unroll_length: Positive = Field(20, description="T: steps of an unroll.")
+    batch_size: Positive = Field(32, description="B: unrolls (columns) of a training batch.")
+    passes: Positive = Field(
+        1,
+        description="Updates made with each batch. More use each frame better and cost more "
+        "training; V-trace corrects for the policy's changes in between.",
+    )
+    queue_batches: Positive = Field(
+        1,
+        description="Training batches that may wait; then inference waits, which bounds the "
+        "policy lag.",
+    )
+    round_deadline_s: Annotated[float, Field(gt=0)] = Field(
+        30.0,
+        description="Of `a2c`, whose batches are rounds of all environments: seconds after a "
+        "round's first unroll in which the others must come. Then it goes without them, and so do "
+        "the next ones until they are back.",
+    )
+    inference: Inference = Field(default_factory=Inference)
+    replay: Replay = Field(default_factory=Replay, description="For agents that train from replay.")
+    optimizer: Optimizer = Field(default_factory=Optimizer)
+    checkpoint: Checkpoint = Field(default_factory=Checkpoint)
+    idle_timeout_s: Annotated[float, Field(gt=0)] = Field(
+        60.0, description="Silence after which a stream is ended and its slots are given back."
+    )
+    notice_interval_s: Annotated[float, Field(gt=0)] = Field(
+        2.0, description="A late answer is announced to the actor this often."
+    )
+    stuck_timeout_s: Annotated[float, Field(gt=0)] = Field(
+        300.0,
+        description="A thread that has had work for so long and taken none ends the process. "
+        "First compiles count as work in progress.",
+    )
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
+        0, description="HTTP port for /metrics, /status and /healthz; 0 is none."
+    )
+    deterministic: bool = Field(
+        False,
+        description="`seedbed train` runs everything in one thread with a fixed batch composition: "
+        "slow, and the same seed gives the same actions and losses.",
+    )
+
+    @field_validator("network")
+    @classmethod
+    def _network_is_known(cls, network: str) -> str:
+        return one_of(NETWORKS, network)
+
+    @model_validator(mode="after")
+    def _shards_are_waited_for(self) -> Learner:
+        replay = self.replay
+        if replay.home == "service" and replay.shard_timeout_s >= self.stuck_timeout_s:
+            raise ValueError(
+                f"replay.shard_timeout_s {replay.shard_timeout_s:g} is not below stuck_timeout_s "
+                f"{self.stuck_timeout_s:g}: the watchdog would end the learner first, and not say "
+                "that it is the shards"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _fits(self) -> Learner:
+        inference = self.inference
+        if inference.batch_environments > inference.max_batch_environments:
+            raise ValueError(
+                f"inference.batch_environments {inference.batch_environments} is more than "
+                f"inference.max_batch_environments {inference.max_batch_environments}: a batch "
+                "could never be full"
+            )
+        if inference.max_batch_environments > inference.slots:
+            raise ValueError(
+                f"inference.max_batch_environments {inference.max_batch_environments} is more than "
+                f"inference.slots {inference.slots}: there are never so many environments"
+            )
+        return self

@@ -1,0 +1,120 @@
+"""Read an experiment: YAML, then `--set a.b=c`, then the schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from seedbed.config.schema import Experiment
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+
+def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
+    """The experiment in a YAML file, with `a.b=c` overrides (values are YAML).
+
+    Raises:
+        SeedbedError: with the file, the key's path, and what is wrong with it.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise SeedbedError(ExitCode.CONFIG, f"{path} is not UTF-8 text: {error}") from error
+    except OSError as error:
+        raise SeedbedError(
+            ExitCode.CONFIG, f"cannot read the experiment {path}: {error.strerror}"
+        ) from error
+    return parse_experiment(text, overrides, str(path))
+
+
+def parse_experiment(
+    text: str, overrides: Sequence[str] = (), source: str = "experiment"
+) -> Experiment:
+    """As `load_experiment`, from the YAML's text; `source` names it in errors."""
+    try:
+        tree = _yaml(text)
+    except yaml.YAMLError as error:
+        raise SeedbedError(ExitCode.CONFIG, f"{source} is not YAML: {error}") from error
+    if not isinstance(tree, dict):
+        raise SeedbedError(ExitCode.CONFIG, f"{source} must be a mapping of keys to values")
+    for override in overrides:
+        _override(tree, override)
+    try:
+        return Experiment.model_validate(tree)
+    except ValidationError as error:
+        lines = [_explain(dict(item)) for item in error.errors(include_url=False)]
+        raise SeedbedError(
+            ExitCode.CONFIG, "\n".join(f"{source}: {line}" for line in lines)
+        ) from error
+
+
+def dump_experiment(experiment: Experiment) -> str:
+    """The resolved experiment as YAML: every key, defaults too. `parse_experiment` reads it."""
+    return yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False, width=100)
+
+
+def _override(tree: dict[str, Any], override: str) -> None:
+    path, equals, value = override.partition("=")
+    if not equals or not path:
+        raise SeedbedError(ExitCode.CONFIG, f"--set {override!r} must have the form a.b=value")
+    *parents, leaf = path.split(".")
+    node = tree
+    for key in parents:
+        child = node.setdefault(key, {})
+        if not isinstance(child, dict):
+            raise SeedbedError(
+                ExitCode.CONFIG, f"--set {override!r}: {key!r} is a value, not a section"
+            )
+        node = child
+    try:
+        node[leaf] = _yaml(value)
+    except yaml.YAMLError as error:
+        raise SeedbedError(ExitCode.CONFIG, f"--set {override!r}: not YAML: {error}") from error
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML as people mean it: 1e-4 is a number (YAML 1.1 wants 1.0e-4), and a key that is there
+    twice is a mistake (YAML 1.1 lets the last one win, silently).
+    """
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(
+                    None, None, "a key that is a list or a mapping", key_node.start_mark
+                )
+            if key_node.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key_node.value!r} twice", key_node.start_mark
+                )
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep)
+
+
+_Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float",
+    re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
+    list("-+.0123456789"),
+)
+
+
+def _yaml(text: str) -> Any:
+    return yaml.load(text, _Loader)  # a SafeLoader: plain data only
+
+
+def _explain(item: dict[str, Any]) -> str:
+    path = ".".join(str(part) for part in item["loc"])
+    given = item.get("input")
+    message = str(item["msg"]).removeprefix("Value error, ")
+    if item["type"] == "extra_forbidden":
+        return f"{path}: unknown key (given {given!r}); `seedbed config schema` lists the keys"
+    if item["type"] == "missing":
+        return f"{path}: missing, and it has no default"
+    if isinstance(given, dict):
+        return f"{path}: {message}" if path else message
+    return f"{path}: {message}, given {given!r}"

@@ -1,0 +1,5 @@
+"""Environment groups: E environments that step together, of any kind."""
+
+from seedbed.envs.registry import environment_seed, make_actor_group, make_group
+
+__all__ = ["environment_seed", "make_actor_group", "make_group"]

@@ -1,0 +1,176 @@
+"""Atari, exact: Table 9 of the paper to the letter, in Python on `ale_py.ALEInterface`.
+
+Bilinear resizing, and random no-ops uniform in [1, 30] applied before action repetition. The order
+of a step: repeat the action on 4 frames, gray, maximum of the last two frames, resize. Where the
+table is silent: an episode's first observation is its last no-op's screen alone; the 108K
+frames do not count the no-ops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import ale_py
+import numpy as np
+from ale_py import roms
+from numpy.typing import NDArray
+
+from seedbed.config.schema import Atari, Environment
+from seedbed.envs.actions import check_actions
+from seedbed.envs.atari_games import rom_name
+from seedbed.envs.resize import BilinearResize
+from seedbed.envs.watchdog import Watchdog
+from seedbed.spec import ArraySpec, EnvironmentSpec, Frame, clear
+
+STEP_DEADLINE_S = 120.0
+
+
+class ExactAtariGroup:
+    """E games of one name in lock step, in the caller's thread. See `EnvironmentGroup`.
+
+    Observations are [E, height, width, 1] uint8 gray. The arrays of a `Frame` belong to it.
+    """
+
+    def __init__(self, environment: Environment, environments: int, seeds: Sequence[int]) -> None:
+        atari = environment.atari
+        ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
+        rom = str(roms.get_rom_path(rom_name(environment.id)))
+        self.environments = environments
+        self._games = [_Game(rom, atari, seed) for seed in seeds]
+        self.spec = EnvironmentSpec(
+            name=environment.id,
+            observation=ArraySpec((atari.height, atari.width, 1), "uint8"),
+            actions=self._games[0].actions,
+            action_repeat=atari.frame_skip,
+        )
+        self._done = np.zeros(environments, np.bool_)
+        self._watchdog = Watchdog(
+            f"{environment.id} with {environments} environments", STEP_DEADLINE_S
+        )
+
+    def reset(self) -> Frame:
+        """Start every environment's first episode from its seed."""
+        frame = self._empty()
+        with self._watchdog:
+            for i, game in enumerate(self._games):
+                game.seed()
+                game.reset()
+                frame.observation[i, ..., 0] = game.observation()
+        frame.first[:] = True
+        self._done = np.zeros(self.environments, np.bool_)
+        return frame
+
+    def step(self, action: NDArray[np.int32]) -> Frame:
+        """Step every environment. Raises ValueError for an action that is out of range."""
+        check_actions(action, self.environments, self.spec.actions)
+        frame = self._empty()
+        frame.first[:] = self._done
+        with self._watchdog:
+            for i, game in enumerate(self._games):
+                if self._done[i]:
+                    game.reset()
+                else:
+                    lives = game.lives
+                    frame.reward[i] = game.step(int(action[i]))
+                    frame.life_lost[i] = game.lives < lives
+                    frame.terminated[i] = game.over
+                    frame.truncated[i] = game.cut
+                frame.observation[i, ..., 0] = game.observation()
+        self._done = frame.terminated | frame.truncated
+        return frame
+
+    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+        """See `EnvironmentGroup`."""
+        clear(frame, chosen)
+        with self._watchdog:
+            for i in np.flatnonzero(chosen).tolist():
+                self._games[i].reset()
+                frame.observation[i, ..., 0] = self._games[i].observation()
+
+    def rgb(self, i: int) -> NDArray[np.uint8]:
+        """The screen of environment `i` as it is now: [210, 160, 3] uint8 (a few games: 250)."""
+        return self._games[i].rgb()
+
+    def close(self) -> None:
+        """Give back the emulators."""
+        self._watchdog.close()
+        self._games = []
+
+    def _empty(self) -> Frame:
+        flags = np.zeros((4, self.environments), np.bool_)
+        return Frame(
+            np.empty((self.environments, *self.spec.observation.shape), np.uint8),
+            np.zeros(self.environments, np.float32),
+            *flags,
+        )
+
+
+class _Game:
+    """One emulator."""
+
+    def __init__(self, rom: str, atari: Atari, seed: int) -> None:
+        self._rom = rom
+        self._atari = atari
+        self._seed = seed
+        self._ale = ale_py.ALEInterface()
+        self._ale.setFloat("repeat_action_probability", atari.sticky_action_probability)
+        self.seed()
+        self._set = (
+            self._ale.getLegalActionSet()
+            if atari.full_action_space
+            else self._ale.getMinimalActionSet()
+        )
+        self.actions = len(self._set)
+        height, width = self._ale.getScreenDims()
+        self._screens = np.zeros((2, height, width), np.uint8)  # the last two frames, by turns
+        self._newest = 0
+        self._resize = BilinearResize((height, width), (atari.height, atari.width))
+        self._frames = 0
+        self.lives = 0
+        self.over = self.cut = False
+
+    def seed(self) -> None:
+        """Start from the seed: the emulator's random numbers (sticky actions) and the no-ops."""
+        self._ale.setInt("random_seed", self._seed)
+        self._ale.loadROM(self._rom)  # the seed is read here
+        self._random = np.random.default_rng(self._seed)
+
+    def reset(self) -> None:
+        ale = self._ale
+        ale.reset_game()
+        most = self._atari.noop_max
+        for _ in range(self._random.integers(1, most + 1) if most else 0):
+            ale.act(ale_py.Action.NOOP)
+            if ale.game_over():
+                ale.reset_game()
+        self._screens[:] = 0
+        self._look()
+        self._frames = 0
+        self.lives = ale.lives()
+        self.over = self.cut = False
+
+    def step(self, action: int) -> float:
+        """Repeat the action, until the episode ends; returns the raw reward of all its frames."""
+        ale, chosen, reward = self._ale, self._set[action], 0
+        for _ in range(self._atari.frame_skip):
+            reward += ale.act(chosen)
+            self._frames += 1
+            self._look()
+            self.over = ale.game_over()
+            self.cut = not self.over and self._frames >= self._atari.max_frames_per_episode
+            if self.over or self.cut:
+                break
+        self.lives = ale.lives()
+        return float(reward)
+
+    def observation(self) -> NDArray[np.uint8]:
+        """[height, width]: the maximum of the last two frames, resized."""
+        return self._resize(np.maximum(self._screens[0], self._screens[1]))
+
+    def rgb(self) -> NDArray[np.uint8]:
+        return np.array(self._ale.getScreenRGB())
+
+    def _look(self) -> None:
+        # Every frame, not only the last two of four: a game may end on any of them.
+        self._newest ^= 1
+        self._ale.getScreenGrayscale(self._screens[self._newest])

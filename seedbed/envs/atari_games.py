@@ -1,0 +1,31 @@
+"""Names of Atari games: `atari:MontezumaRevenge` is the ROM `montezuma_revenge`."""
+
+from __future__ import annotations
+
+import difflib
+
+from ale_py import roms
+
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+PREFIX = "atari:"
+
+
+def rom_name(environment_id: str) -> str:
+    """The ROM of an `atari:` id, which may be in camel case or in snake case.
+
+    Raises:
+        SeedbedError: when there is no such game, with the nearest names.
+    """
+    game = environment_id.removeprefix(PREFIX)
+    names = {name.replace("_", ""): name for name in roms.get_all_rom_ids()}
+    wanted = game.replace("_", "").lower()
+    if wanted in names:
+        return names[wanted]
+    near = difflib.get_close_matches(wanted, names, n=3)
+    advice = f"did you mean {', '.join(names[n] for n in near)}?" if near else "see ale_py.roms"
+    raise SeedbedError(
+        ExitCode.ENVIRONMENT,
+        f"environment.id {environment_id!r}: there is no game {game!r} among the {len(names)} of "
+        f"ale_py; {advice}",
+    )

@@ -1,0 +1,246 @@
+"""Try an environment against what the wire needs, and measure it. For `seedbed env check`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from seedbed.config.schema import Environment
+from seedbed.envs.advice import Advice, Cost, advise
+from seedbed.envs.measure import Measured, measure
+from seedbed.envs.registry import environment_seed, make_group
+from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.spec import EnvironmentGroup, EnvironmentSpec, Frame
+from seedbed.v1 import inference_pb2
+
+REPRODUCED_STEPS = 50
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding. `result` is `ok`, `warning` or `failed`."""
+
+    name: str
+    result: str
+    detail: str
+
+
+@dataclass
+class Report:
+    """All that `seedbed env check` found out."""
+
+    environment: str
+    spec: EnvironmentSpec | None = None
+    checks: list[Check] = field(default_factory=list)
+    speed: dict[str, float] = field(default_factory=dict)  # steps/s and the like, by name
+    advice: Advice | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing failed. Warnings do not count."""
+        return not any(check.result == "failed" for check in self.checks)
+
+    def add(self, name: str, result: str, detail: str) -> None:
+        self.checks.append(Check(name, result, detail))
+
+
+def check_environment(
+    environment: Environment, environments: int, seconds: float, say: Say = lambda _: None
+) -> Report:
+    """Make it, compare two runs with one seed, step it for `seconds`, and advise.
+
+    Args:
+        environment: as in an experiment.
+        environments: E of the group that is tried.
+        seconds: of the measurement, for each number of threads.
+        say: is told what goes on.
+    """
+    report = Report(environment.id)
+    say(f"making {environments} environments of {environment.id}")
+    before = _resident_bytes()
+    try:
+        group = _make(environment, environments, 1)
+    except SeedbedError as error:
+        report.add("make", "failed", str(error))
+        return report
+    try:
+        report.spec = spec = group.spec
+        report.add(
+            "spaces",
+            "ok",
+            f"observation {spec.observation}, {spec.actions} actions, "
+            f"{spec.action_repeat} frames a step",
+        )
+        say("comparing runs of the same and of other seeds")
+        _check_seeds(report, environment, min(environments, 4))
+        say(f"stepping for {seconds:g} s")
+        start = group.reset()
+        memory = max(0, _resident_bytes() - before) / environments
+        measured = measure(group, start, seconds)
+        _check_rows(report, measured)
+        speedup = None
+        if environment.id.startswith("atari:") and environment.table9 == "fast":
+            speedup = _two_threads(report, environment, environments, seconds, measured, say)
+        _add_speed(report, measured, start, memory, speedup)
+    except SeedbedError as error:
+        report.add("step", "failed", str(error))
+    finally:
+        group.close()
+    return report
+
+
+def _check_rows(report: Report, measured: Measured) -> None:
+    report.add(
+        "rows",
+        "failed" if measured.broken else "ok",
+        measured.broken or "finished rows, then first rows with reward 0, as the wire needs them",
+    )
+    if measured.failures:
+        report.add(
+            "failures",
+            "warning",
+            f"{measured.failures} environments raised and were made anew: see the log above",
+        )
+    ended = measured.terminated + measured.truncated
+    if ended:
+        detail = (
+            f"{ended} ended in {measured.steps} steps ({measured.terminated} terminated, "
+            f"{measured.truncated} truncated), {measured.lives} lives lost"
+        )
+        report.add("episodes", "ok", detail)
+    else:
+        report.add(
+            "episodes",
+            "warning",
+            f"none ended within {measured.steps} steps of random play: long episodes, or is a time "
+            "limit missing? --seconds looks for longer",
+        )
+    if not measured.changed:
+        report.add("observations", "warning", "none differed from the one before it")
+    spread = f"from {measured.lowest:g} to {measured.highest:g} in a step"
+    if measured.lowest == measured.highest == 0:
+        report.add("rewards", "warning", "all 0 in random play: a sparse reward, or none at all?")
+    elif max(-measured.lowest, measured.highest) > 1:
+        hint = "consider vtrace.reward_clip or vtrace.reward_scale"
+        report.add("rewards", "ok", f"{spread}, finite; {hint}")
+    else:
+        report.add("rewards", "ok", f"{spread}, finite")
+
+
+def _check_seeds(report: Report, environment: Environment, environments: int) -> None:
+    runs = [_play(environment, environments, run_seed) for run_seed in (1, 1, 2)]
+    steps = len(runs[0]) - 1
+    parted = next((t for t in range(steps + 1) if not _same(runs[0][t], runs[1][t])), None)
+    if parted is None:
+        report.add("seeds", "ok", f"the same seeds gave the same {steps} steps")
+    else:
+        report.add(
+            "seeds",
+            "warning",
+            f"the same seeds gave other rows from step {parted} on: runs cannot be repeated; does "
+            "reset(seed=...) pass its seed on (super().reset(seed=seed), self.np_random)?",
+        )
+    if all(_same(a, b) for a, b in zip(runs[0], runs[2], strict=True)):
+        report.add(
+            "other seeds",
+            "warning",
+            f"other seeds gave the same {steps} steps: if that goes on, all environments play "
+            "alike until their actions differ",
+        )
+
+
+def _play(environment: Environment, environments: int, run_seed: int) -> list[Frame]:
+    group = _make(environment, environments, 1, run_seed)
+    try:
+        random = np.random.default_rng(0)
+        frames = [group.reset()]
+        for _ in range(REPRODUCED_STEPS):
+            action = random.integers(0, group.spec.actions, environments, np.int32)
+            frames.append(group.step(action))
+        return frames
+    finally:
+        group.close()
+
+
+def _same(one: Frame, other: Frame) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+
+
+def _two_threads(
+    report: Report,
+    environment: Environment,
+    environments: int,
+    seconds: float,
+    one: Measured,
+    say: Say,
+) -> float | None:
+    if len(os.sched_getaffinity(0)) < 2:
+        return None
+    say(f"stepping with two threads for {seconds:g} s")
+    group = _make(environment, environments, 2)
+    try:
+        two = measure(group, group.reset(), seconds, threads=2)
+    finally:
+        group.close()
+    report.speed["steps_per_second_2_threads"] = two.rate
+    return None if one.crowded or two.crowded else two.rate / one.rate
+
+
+def _add_speed(
+    report: Report, measured: Measured, frame: Frame, memory: float, speedup: float | None
+) -> None:
+    environments = len(frame.reward)
+    message_bytes = len(_message(frame))
+    step_s, cpu_s = 1 / measured.rate, measured.cpu_s / measured.steps
+    if measured.crowded:
+        report.add(
+            "machine",
+            "warning",
+            f"busy with something else: a CPU was waited for {measured.queued_s:.1f} s of "
+            f"{measured.wall_s:.1f} s. That is taken off the speeds, which are rough now",
+        )
+    report.speed.update(
+        steps_per_second=measured.rate,
+        cpu_seconds_per_step=cpu_s,
+        cpus_used=cpu_s / step_s,
+        message_bytes=message_bytes,
+        megabytes_per_second=message_bytes / environments * measured.rate / 1e6,
+        mib_per_environment=memory / 2**20,
+    )
+    if cpu_s > 1.3 * step_s and not report.environment.startswith("atari:"):
+        report.add(
+            "threads",
+            "warning",
+            f"one thread of ours kept {cpu_s / step_s:.1f} CPUs busy: the environment brings its "
+            "own threads; set OMP_NUM_THREADS=1 or give the pod as many CPUs",
+        )
+    report.advice = advise(Cost(step_s, cpu_s, speedup, memory, message_bytes / environments))
+
+
+def _message(frame: Frame) -> bytes:
+    step = inference_pb2.Step(
+        sequence=1 << 20,
+        observation=frame.observation.tobytes(),
+        reward=frame.reward.tobytes(),
+        flags=bytes(len(frame.reward)),
+        environment_seconds=1.0,
+        wait_seconds=1.0,
+    )
+    return inference_pb2.ActorMessage(step=step).SerializeToString()
+
+
+def _make(
+    environment: Environment, environments: int, threads: int, run_seed: int = 1
+) -> EnvironmentGroup:
+    seeds = [environment_seed(run_seed, 0, 0, i) for i in range(environments)]
+    return make_group(environment, environments, threads, seeds)
+
+
+def _resident_bytes() -> int:
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,149 @@
+"""Make one Gymnasium environment from `environment.id`, and refuse what does not fit the wire."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+from seedbed.config.schema import Environment
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import ArraySpec, EnvironmentSpec
+
+Env = gymnasium.Env[Any, Any]
+_WRAP = "wrap the environment (gymnasium.{}Wrapper) in a `module:factory` and name that"
+
+
+class Spaces(NamedTuple):
+    """What a group needs to know of an environment."""
+
+    spec: EnvironmentSpec
+    space_dtype: np.dtype[Any]  # of the observation space
+    first_action: int  # of the action space
+
+
+def make_environment(environment: Environment) -> Env:
+    """Make one environment.
+
+    `module:name` with a Python name after the colon is called with `environment.kwargs`;
+    everything else is for `gymnasium.make`, `module:Name-v0` too.
+
+    Raises:
+        SeedbedError: there is no such module or factory, it raised, or what it returned is no
+            environment.
+    """
+    module, colon, name = environment.id.partition(":")
+    if colon and all(part.isidentifier() for part in name.split(".")):
+        factory: Callable[..., Any] = _find(environment.id, module, name)
+    else:
+        # Without the passive checker, which costs time at every step; we check what matters.
+        factory = partial(gymnasium.make, environment.id, disable_env_checker=True)
+    try:
+        made = factory(**environment.kwargs)
+    except Exception as error:  # whatever the user's code raises: it is passed on as the cause
+        given = f" with environment.kwargs {environment.kwargs}" if environment.kwargs else ""
+        raise SeedbedError(
+            ExitCode.ENVIRONMENT,
+            f"environment.id {environment.id!r} cannot be made{given}: "
+            f"{type(error).__name__}: {error}",
+        ) from error
+    if not isinstance(made, gymnasium.Env):
+        raise SeedbedError(
+            ExitCode.ENVIRONMENT,
+            f"environment.id {environment.id!r} returned {_kind(made)}, not a gymnasium.Env: "
+            "return a single environment with the API of Gymnasium 1 "
+            "(reset -> observation, info; step -> five values)",
+        )
+    return made
+
+
+def read_spaces(environment: Environment, made: Env) -> Spaces:
+    """The spec of an environment.
+
+    Observations are Boxes: uint8 and bool go over the wire as uint8, every other number as
+    float32. Actions are Discrete, with any start.
+
+    Raises:
+        SeedbedError: a space is not supported; the message names it and says what to do.
+    """
+    name = environment.id
+    observation, action = made.observation_space, made.action_space
+    if not isinstance(observation, Box):
+        raise _refused(
+            f"{name}: the observation space is {observation}, but only Box is supported: "
+            + _WRAP.format("Observation")
+            + (", for example one that gives a one-hot vector" if _discrete(observation) else "")
+        )
+    if not isinstance(action, Discrete):
+        raise _refused(
+            f"{name}: the action space is {action}, but only Discrete is supported: "
+            + _WRAP.format("Action")
+        )
+    if observation.dtype.kind not in "biuf":
+        raise _refused(
+            f"{name}: the observation space is {observation} of dtype {observation.dtype}, but "
+            "only bool, integers and floats are supported: " + _WRAP.format("Observation")
+        )
+    if not 1 <= len(observation.shape) <= 3:
+        raise _refused(
+            f"{name}: the observation's shape {list(observation.shape)} has "
+            f"{len(observation.shape)} axes, but 1 to 3 are supported: "
+            + _WRAP.format("Observation")
+        )
+    if 0 in observation.shape:
+        raise _refused(f"{name}: the observation's shape {list(observation.shape)} holds no number")
+    try:
+        repeat = made.get_wrapper_attr("action_repeat")
+    except AttributeError:
+        repeat = 1
+    if not isinstance(repeat, int | np.integer) or repeat < 1:
+        raise _refused(f"{name}: its action_repeat is {repeat!r}, but must be an integer from 1 on")
+    wire = "uint8" if observation.dtype in (np.uint8, np.bool_) else "float32"
+    spec = EnvironmentSpec(
+        name=name,
+        observation=ArraySpec(tuple(observation.shape), wire),
+        actions=int(action.n),
+        action_repeat=int(repeat),
+    )
+    return Spaces(spec, observation.dtype, int(action.start))
+
+
+def _find(identifier: str, module: str, name: str) -> Any:
+    try:
+        found: Any = importlib.import_module(module)
+    except ImportError as error:
+        raise SeedbedError(
+            ExitCode.ENVIRONMENT,
+            f"environment.id {identifier!r}: importing {module!r} failed: {error}; is it "
+            "installed, or its folder on PYTHONPATH?",
+        ) from error
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise SeedbedError(
+                ExitCode.ENVIRONMENT, f"environment.id {identifier!r}: {module!r} has no {name!r}"
+            )
+        found = getattr(found, part)
+    if not callable(found):
+        raise SeedbedError(
+            ExitCode.ENVIRONMENT,
+            f"environment.id {identifier!r} is {_kind(found)}, which cannot be called: name a "
+            "function that returns a gymnasium.Env, or a class of one",
+        )
+    return found
+
+
+def _refused(message: str) -> SeedbedError:
+    return SeedbedError(ExitCode.ENVIRONMENT, message)
+
+
+def _discrete(space: object) -> bool:
+    return isinstance(space, Discrete)
+
+
+def _kind(thing: object) -> str:
+    return f"a {type(thing).__module__}.{type(thing).__qualname__}"

@@ -1,0 +1,264 @@
+"""Gymnasium environments, stepped one after the other in the caller's thread."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.config.schema import Environment
+from seedbed.envs.actions import check_actions
+from seedbed.envs.factory import Env, make_environment, read_spaces
+from seedbed.envs.watchdog import Watchdog
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import Frame, clear
+
+STEP_DEADLINE_S = 600.0  # a reset may load a level, or start a simulator
+FAILURE_WINDOW_S = 600.0
+_REWARD_LIMIT = float(np.finfo(np.float32).max)
+
+logger = logging.getLogger(__name__)
+
+
+class EnvironmentFault(Exception):
+    """An environment broke its contract; treated like an exception of its own."""
+
+
+class GymnasiumGroup:
+    """E environments in lock step. See `EnvironmentGroup`.
+
+    An environment that raises, or gives a reward or observation that is not finite, is closed
+    and made anew; its row is then a first row without a finished one before it.
+
+    Attributes:
+        failures: how often that has happened.
+    """
+
+    def __init__(
+        self,
+        environment: Environment,
+        environments: int,
+        seeds: Sequence[int],
+        *,
+        max_failures: int = 10,
+        deadline_s: float = STEP_DEADLINE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._environment = environment
+        self._seeds = seeds
+        self._max_failures = max_failures
+        self._clock = clock
+        self._failed_at: deque[float] = deque()
+        self.failures = 0
+        self.environments = environments
+        self._watchdog = Watchdog(f"{environment.id} with {environments} environments", deadline_s)
+        self._envs: list[Env] = []
+        try:
+            with self._watchdog:
+                self._envs.extend(self._make() for _ in range(environments))
+                self.spec, self._space_dtype, self._first_action = read_spaces(
+                    environment, self._envs[0]
+                )
+        except BaseException:
+            self.close()
+            raise
+        self._shape = self.spec.observation.shape
+        self._float = self.spec.observation.dtype == "float32"
+        self._done = np.zeros(environments, np.bool_)
+        self._lives: list[int | None] = [None] * environments
+
+    def reset(self) -> Frame:
+        """Start every environment's first episode from its seed."""
+        frame = self._empty()
+        with self._watchdog:
+            for i in range(self.environments):
+                self._begin(frame, i, self._seeds[i])
+        self._done = np.zeros(self.environments, np.bool_)
+        return frame
+
+    def step(self, action: NDArray[np.int32]) -> Frame:
+        """Step every environment.
+
+        Raises:
+            ValueError: an action is out of range.
+            SeedbedError: too many failures in ten minutes, or an observation of a wrong shape or
+                dtype.
+        """
+        check_actions(action, self.environments, self.spec.actions)
+        frame = self._empty()
+        with self._watchdog:
+            for i, chosen in enumerate(action.tolist()):
+                if self._done[i]:
+                    self._begin(frame, i, None)
+                    continue
+                try:
+                    self._advance(frame, i, chosen + self._first_action)
+                except SeedbedError:
+                    raise
+                except Exception as error:  # the user's code: anything may come
+                    self._restart(frame, i, error)
+        self._done = frame.terminated | frame.truncated
+        return frame
+
+    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+        """See `EnvironmentGroup`."""
+        with self._watchdog:
+            for i in np.flatnonzero(chosen).tolist():
+                self._begin(frame, i, None)
+
+    def rgb(self, i: int) -> NDArray[np.uint8]:
+        """What environment `i` shows now, [H, W, 3] uint8. It must be made with
+        `render_mode="rgb_array"`.
+
+        Raises:
+            SeedbedError: it shows nothing of the kind.
+        """
+        try:
+            with self._watchdog:
+                picture = np.asarray(self._envs[i].render())
+        except Exception as error:  # the user's code: anything may come
+            raise SeedbedError(
+                ExitCode.ENVIRONMENT,
+                f"{self.spec.name} cannot be drawn: {type(error).__name__}: {error}",
+            ) from error
+        if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
+            raise SeedbedError(
+                ExitCode.ENVIRONMENT,
+                f"{self.spec.name} cannot be drawn: render() gave "
+                f"{picture.dtype}{list(picture.shape)}, not uint8[H, W, 3]; it must support "
+                'render_mode="rgb_array"',
+            )
+        return picture
+
+    @property
+    def frames_per_second(self) -> float:
+        """How many of its pictures make a second of a video, as its metadata say; else 30."""
+        return float(self._envs[0].metadata.get("render_fps", 30))
+
+    def close(self) -> None:
+        """Close every environment."""
+        self._watchdog.close()
+        for i, env in enumerate(self._envs):
+            self._close_one(i, env)
+        self._envs = []
+
+    def _advance(self, frame: Frame, i: int, action: int) -> None:
+        """One step of environment `i` into its row."""
+        values: Any = self._envs[i].step(action)
+        if len(values) != 5:
+            raise EnvironmentFault(
+                f"step returned {len(values)} values, not the five of Gymnasium: observation, "
+                "reward, terminated, truncated, info"
+            )
+        observation, reward, terminated, truncated, info = values
+        reward = float(reward)
+        if not abs(reward) <= _REWARD_LIMIT:  # NaN as well
+            raise EnvironmentFault(f"the reward is {reward}, which is no finite float32")
+        self._put(frame, i, observation)
+        frame.reward[i] = reward
+        frame.terminated[i] = bool(terminated)
+        frame.truncated[i] = bool(truncated) and not terminated
+        lives, before = info.get("lives"), self._lives[i]
+        frame.life_lost[i] = lives is not None and before is not None and lives < before
+        self._lives[i] = lives
+
+    def _begin(self, frame: Frame, i: int, seed: int | None) -> None:
+        """Reset environment `i` into its row, as the first one of an episode."""
+        try:
+            self._reset_one(frame, i, seed)
+        except SeedbedError:
+            raise
+        except Exception as error:
+            self._restart(frame, i, error)
+
+    def _restart(self, frame: Frame, i: int, error: Exception) -> None:
+        """Make environment `i` anew until one resets, or there were too many failures."""
+        self._close_one(i, self._envs[i])
+        while True:
+            self._count_failure(i, error)
+            # A seed of its own: the old one would walk into the same failure again.
+            entropy = np.random.SeedSequence((self._seeds[i], self.failures))
+            seed = int(entropy.generate_state(1)[0] >> 1)
+            try:
+                self._envs[i] = self._make()
+            except SeedbedError as again:
+                error = again
+                continue
+            try:
+                self._reset_one(frame, i, seed)
+            except SeedbedError:
+                raise
+            except Exception as again:
+                error = again
+                self._close_one(i, self._envs[i])
+            else:
+                return
+
+    def _reset_one(self, frame: Frame, i: int, seed: int | None) -> None:
+        observation, info = self._envs[i].reset(seed=seed)
+        self._put(frame, i, observation)
+        # All of the row: a step that failed half way may have written some of it.
+        clear(frame, i)
+        self._lives[i] = info.get("lives")
+
+    def _put(self, frame: Frame, i: int, observation: Any) -> None:
+        """Copy an observation into its row. A cast within a kind, float64 to float32, is fine."""
+        array = np.asarray(observation)
+        if array.shape != self._shape or not np.can_cast(
+            array.dtype, self._space_dtype, "same_kind"
+        ):
+            raise SeedbedError(
+                ExitCode.ENVIRONMENT,
+                f"{self.spec.name}: an observation is {array.dtype}{list(array.shape)}, but its "
+                f"space says {self._space_dtype}{list(self._shape)}: correct one of them",
+            )
+        if self._float and not np.isfinite(array).all():
+            raise EnvironmentFault("an observation holds NaN or infinite numbers")
+        frame.observation[i] = array
+
+    def _count_failure(self, i: int, error: Exception) -> None:
+        now = self._clock()
+        self.failures += 1
+        self._failed_at.append(now)
+        while now - self._failed_at[0] > FAILURE_WINDOW_S:
+            self._failed_at.popleft()
+        recent = len(self._failed_at)
+        logger.error(
+            "environment %d of %s failed (%d of at most %d within ten minutes)",
+            i,
+            self._environment.id,
+            recent,
+            self._max_failures,
+            exc_info=error,
+        )
+        if recent >= self._max_failures:
+            raise SeedbedError(
+                ExitCode.ENVIRONMENT,
+                f"{self._environment.id}: {recent} failures of environments within ten minutes "
+                f"(limit {self._max_failures}); the last one: {type(error).__name__}: {error}; run "
+                "`seedbed env check` on it",
+            ) from error
+
+    def _make(self) -> Env:
+        return make_environment(self._environment)
+
+    def _close_one(self, i: int, env: Env) -> None:
+        try:
+            env.close()
+        except Exception:  # it is being thrown away, and must not take the others with it
+            logger.warning(
+                "closing environment %d of %s failed", i, self._environment.id, exc_info=True
+            )
+
+    def _empty(self) -> Frame:
+        flags = np.zeros((4, self.environments), np.bool_)
+        return Frame(
+            np.zeros((self.environments, *self._shape), self.spec.observation.dtype),
+            np.zeros(self.environments, np.float32),
+            *flags,
+        )

@@ -1,0 +1,104 @@
+"""Which group serves an `environment.id`, and how environments are seeded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from seedbed.config.schema import Environment, Experiment
+from seedbed.envs.stagger import Staggered
+from seedbed.spec import EnvironmentGroup
+
+# Bits of a seed's place in its run: 2^14 actors × 2^5 groups × 2^12 environments = 2^31 seeds.
+ACTORS = 1 << 14
+GROUPS = 1 << 5
+ENVIRONMENTS = 1 << 12
+_MASK = (1 << 31) - 1
+
+
+def make_group(
+    environment: Environment,
+    environments: int,
+    threads: int,
+    seeds: Sequence[int],
+    max_failures: int = 10,
+) -> EnvironmentGroup:
+    """Make a lock-step group.
+
+    Args:
+        environment: the experiment's section.
+        environments: E.
+        threads: that step the group (Atari `fast` only; the others step in the caller's thread).
+        seeds: one for each environment, as `environment_seed` gives them.
+        max_failures: failures of environments within ten minutes that end the group
+            (Gymnasium only; Atari does not raise).
+
+    Raises:
+        SeedbedError: the environment cannot be made, or its spaces are not supported.
+        ValueError: the number of seeds is not E.
+    """
+    if len(seeds) != environments:
+        raise ValueError(f"{len(seeds)} seeds for {environments} environments: give one for each")
+    # Imported here: an actor of one kind needs the packages of that kind only.
+    if not environment.id.startswith("atari:"):
+        from seedbed.envs.gymnasium_group import GymnasiumGroup
+
+        return GymnasiumGroup(environment, environments, seeds, max_failures=max_failures)
+    if environment.table9 == "exact":
+        from seedbed.envs.atari_exact import ExactAtariGroup
+
+        return ExactAtariGroup(environment, environments, seeds)
+    from seedbed.envs.atari import AtariGroup
+
+    return AtariGroup(environment, environments, threads, seeds)
+
+
+def make_actor_group(experiment: Experiment, actor: int, group: int) -> EnvironmentGroup:
+    """Group `group` of actor `actor`, as the experiment has it, with seeds of its own.
+
+    Raises:
+        SeedbedError: as `make_group`.
+    """
+    settings = experiment.actor
+    seeds = [
+        environment_seed(experiment.seed, actor, group, i) for i in range(settings.environments)
+    ]
+    made = make_group(
+        experiment.environment,
+        settings.environments,
+        settings.threads,
+        seeds,
+        max_failures=settings.max_environment_failures,
+    )
+    return Staggered(made, settings.stagger_steps, seeds) if settings.stagger_steps else made
+
+
+def environment_seed(run_seed: int, actor_index: int, group_index: int, i: int) -> int:
+    """The seed of environment `i` of a group of an actor, in 0 .. 2^31-1.
+
+    No two environments of a run share a seed: the three indices are the bits of one 31-bit number,
+    and each step below (adding, multiplying by an odd number, xor with a right shift of oneself)
+    maps the 31-bit numbers one to one. What is next to each other comes out far apart, and
+    another `run_seed` gives another order of the same numbers.
+
+    Raises:
+        ValueError: an index outside of 0 .. ACTORS-1, GROUPS-1 or ENVIRONMENTS-1.
+    """
+    for name, index, limit in (
+        ("actor_index", actor_index, ACTORS),
+        ("group_index", group_index, GROUPS),
+        ("environment", i, ENVIRONMENTS),
+    ):
+        if not 0 <= index < limit:
+            raise ValueError(f"{name} {index} has no seed of its own: it takes 0 .. {limit - 1}")
+    place = (actor_index * GROUPS + group_index) * ENVIRONMENTS + i
+    # Multipliers of the well-known finaliser of MurmurHash3, here modulo 2^31.
+    x = (_mix(run_seed & _MASK) + place) & _MASK
+    return _mix(x ^ ((run_seed * 0x9E3779B1) & _MASK))
+
+
+def _mix(x: int) -> int:
+    x ^= x >> 16
+    x = (x * 0x85EBCA6B) & _MASK
+    x ^= x >> 13
+    x = (x * 0xC2B2AE35) & _MASK
+    return x ^ (x >> 16)

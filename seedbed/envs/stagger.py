@@ -1,0 +1,58 @@
+"""Episodes that do not run in step.
+
+Environments that all begin together stay together for long: until the policy touches the ball,
+every game of Pong loses its points at the same steps. A batch of such rows is one moment many
+times over, and what looks like its mean is the moment's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.spec import EnvironmentGroup, Frame
+
+
+class Staggered:
+    """A group that cuts the first episode of each environment once. See `EnvironmentGroup`.
+
+    The cut comes at a step of the environment's own, drawn uniformly from 1 .. `steps`. An episode
+    that has ended by itself until then is not cut: the next one is.
+    """
+
+    def __init__(self, group: EnvironmentGroup, steps: int, seeds: Sequence[int]) -> None:
+        self._group = group
+        self._steps = steps
+        self._random = np.random.default_rng(list(seeds))
+        self.spec, self.environments = group.spec, group.environments
+        self._due: NDArray[np.int64] = np.zeros(self.environments, np.int64)  # 0: was cut
+        self._step = 0
+
+    def reset(self) -> Frame:
+        """Start every environment's first episode; each will be cut once."""
+        self._step = 0
+        self._due = self._random.integers(1, self._steps + 1, self.environments)
+        return self._group.reset()
+
+    def step(self, action: NDArray[np.int32]) -> Frame:
+        """Step every environment, and begin anew where it is due."""
+        frame = self._group.step(action)
+        self._step += 1
+        due = (self._due > 0) & (self._due <= self._step)
+        # A row that is finished or first begins an episode by itself, at a step of its own or
+        # not: cut it at the next step that does neither.
+        due &= ~(frame.terminated | frame.truncated | frame.first)
+        if due.any():
+            self._due[due] = 0
+            self._group.restart(frame, due)
+        return frame
+
+    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+        """See `EnvironmentGroup`."""
+        self._group.restart(frame, chosen)
+
+    def close(self) -> None:
+        """Close the group."""
+        self._group.close()

@@ -1,0 +1,69 @@
+"""A deadline for calls into an environment that might never return.
+
+`AtariVectorEnv.recv()` waits without end when one of its workers failed, and a user's environment
+can hang as well. No exception can interrupt such a call, so the only sound way out is to end the
+process: the actor's supervisor (Kubernetes, `seedbed train`) starts it anew.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import time
+from types import TracebackType
+
+from seedbed.runtime.exit_codes import ExitCode
+
+
+class Watchdog:
+    """Ends the process when a `with watchdog:` block takes longer than `deadline_s` seconds.
+
+    One sleeping thread a group, which looks at a clock four times a deadline, at most once a
+    second; the guarded block itself pays two assignments (well under a microsecond).
+    The guarded call must release the interpreter lock, at least now and then.
+    """
+
+    def __init__(self, name: str, deadline_s: float) -> None:
+        self._name = name
+        self._deadline_s = deadline_s
+        self._since: float | None = None
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name=f"watchdog {name}", daemon=True)
+        self._thread.start()
+
+    def __enter__(self) -> None:
+        self._since = time.monotonic()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._since = None
+
+    def close(self) -> None:
+        """Stop watching."""
+        self._closed.set()
+        self._thread.join(timeout=self._deadline_s)
+
+    def _watch(self) -> None:
+        interval_s = min(1.0, self._deadline_s / 4)
+        while not self._closed.wait(interval_s):
+            since = self._since
+            if since is None:
+                continue
+            busy_s = time.monotonic() - since
+            if busy_s > self._deadline_s:
+                self._end(busy_s)
+
+    def _end(self, busy_s: float) -> None:
+        # os._exit: a thread stuck in foreign code would keep an ordinary exit waiting for ever.
+        print(
+            f"exit {ExitCode.ENVIRONMENT:d} ({ExitCode.ENVIRONMENT.name}): {self._name} has not "
+            f"come back for {busy_s:.0f} s (limit {self._deadline_s:g} s); run `seedbed env check`",
+            file=sys.stderr,
+            flush=True,
+        )
+        os._exit(ExitCode.ENVIRONMENT)

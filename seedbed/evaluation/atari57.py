@@ -1,0 +1,58 @@
+"""The 57 games of the Atari benchmark, with the scores of a human and of random play.
+
+Human: Table 10 of the SEED paper (Espeholt et al. 2020). Random: `atari_data.py` of DeepMind's
+DQN Zoo (github.com/google-deepmind/dqn_zoo), the figures used since Wang et al. 2016 (dueling
+networks). Both start with up to 30 no-ops; the human scores of the two sources are the same for
+all 57 games.
+"""
+
+from __future__ import annotations
+
+import csv
+from functools import cache
+from importlib.resources import files
+from typing import NamedTuple
+
+
+class Score(NamedTuple):
+    """Mean raw returns of an episode, played for up to 30 minutes (108,000 frames)."""
+
+    random: float
+    human: float
+
+
+@cache
+def scores() -> dict[str, Score]:
+    """The 57 games by the names of the paper's Table 10, such as `MontezumaRevenge`."""
+    lines = (files("seedbed.evaluation") / "atari57.csv").read_text("utf-8").splitlines()
+    return {
+        row["game"]: Score(float(row["random"]), float(row["human"]))
+        for row in csv.DictReader(line for line in lines if not line.startswith("#"))
+    }
+
+
+def find(game: str) -> str | None:
+    """The name in the table of `Pong`, `pong` or `atari:Pong`; None outside of the 57."""
+    return _by_plain_name().get(_plain(game.removeprefix("atari:")))
+
+
+def human_normalised(game: str, score: float) -> float:
+    """Where a score lies between random play (0.0) and a human (1.0); 0.5 is 50 %.
+
+    Raises:
+        KeyError: the game is not one of the 57.
+    """
+    name = find(game)
+    if name is None:
+        raise KeyError(f"{game!r} is not one of the 57 games of the Atari benchmark")
+    random, human = scores()[name]
+    return (score - random) / (human - random)
+
+
+@cache
+def _by_plain_name() -> dict[str, str]:
+    return {_plain(name): name for name in scores()}
+
+
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()

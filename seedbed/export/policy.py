@@ -1,0 +1,260 @@
+"""A policy that plain Keras loads: `policy.keras`, and what its inputs mean.
+
+The trained network is called once on symbolic inputs, layer by layer, so that the exported model
+consists of Keras's own layers and operations and needs nothing of ours. A layer that keeps
+weights of its own and is not one of Keras's stays as it is: whoever loads the model must then
+import its class first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+from keras import ops
+
+from seedbed.agents.factory import build_agent, build_optimizer
+from seedbed.agents.protocol import Agent
+from seedbed.backends.state import checked, named_variables
+from seedbed.checkpoints.store import Checkpoint
+from seedbed.config import Experiment
+from seedbed.export.readme import readme
+from seedbed.networks.image import FirstConvolution, scaled
+from seedbed.ops.frame_stack import stacked_shape
+from seedbed.runs.resume import read_stored
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import EnvironmentSpec
+
+Tensor = Any
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What an export wrote.
+
+    Attributes:
+        model: path of `policy.keras`.
+        imports: `module:Class` that must be imported before loading it; empty for our networks.
+        inputs, outputs: name to "dtype[shape]", the leading N aside.
+    """
+
+    model: Path
+    imports: list[str]
+    inputs: dict[str, str]
+    outputs: dict[str, str]
+
+
+def load_agent(checkpoint: Checkpoint) -> tuple[Experiment, Agent]:
+    """The agent of a checkpoint with its trained weights. `backend.use` comes first.
+
+    Raises:
+        SeedbedError: CHECKPOINT_READ where the arrays do not fit the experiment's network.
+    """
+    experiment = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
+    agent = build_agent(experiment, checkpoint.spec)
+    names, _ = named_variables(agent.model, build_optimizer(experiment, 1))
+    variables = agent.model.trainable_variables
+    for variable, array in zip(
+        variables, checked(names, variables, checkpoint.arrays, "model/"), strict=True
+    ):
+        variable.assign(array)
+    return experiment, agent
+
+
+def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
+    """Write `policy.keras`, `policy.json` and `README.md`. `backend.use` comes first.
+
+    Raises:
+        SeedbedError: the agent or its network cannot be exported, and why.
+    """
+    experiment, agent = load_agent(checkpoint)
+    spec = checkpoint.spec
+    model = functional_policy(agent, spec, experiment.learner.frame_stack)
+    directory = Path(directory)
+    if directory.exists() and any(directory.iterdir()):
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"{directory} is not empty, and nothing is overwritten: name another DIR",
+        )
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / "policy.keras"
+    temporary = directory / ".tmp-policy.keras"  # Keras wants this ending
+    try:
+        model.save(temporary)
+    except Exception as error:
+        temporary.unlink(missing_ok=True)
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"learner.network {experiment.learner.network!r} cannot be exported: {error}; a layer "
+            "with weights of its own needs get_config()",
+        ) from error
+    temporary.replace(path)
+    exported = Exported(
+        path,
+        sorted({f"{type(layer).__module__}:{type(layer).__name__}" for layer in _foreign(model)}),
+        {tensor.name: _row(tensor) for tensor in model.inputs},
+        {name: _row(tensor) for name, tensor in model.output.items()},
+    )
+    about = _about(exported, checkpoint, experiment)
+    (directory / "policy.json").write_text(json.dumps(about, indent=2) + "\n")
+    (directory / "README.md").write_text(
+        readme(exported.inputs, exported.outputs, exported.imports, experiment, spec)
+    )
+    return exported
+
+
+def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> keras.Model:
+    """One acting step as a functional model: dict in, dict out. It shares the agent's layers,
+    some of which get other names: the agent is for nothing else afterwards.
+
+    In: `observation` [N, *stack of raw frames]; with an LSTM also `previous_action` [N] int32,
+    `previous_reward` [N] float32 and `state` [N, S] float32. Out: `logits` [N, A] and `value` [N],
+    or the action values `q` [N, A]; with an LSTM, `state` [N, S].
+    """
+    body: Any = agent.body
+    policy: Any = getattr(agent.model, "policy", None)
+    value: Any = getattr(agent.model, "value", None)
+    dueling: Any = getattr(agent.model, "dueling", None)
+    has_heads = dueling is not None or (policy is not None and value is not None)
+    if not has_heads or not hasattr(body, "torso"):
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            "export knows agents whose model has a body with a torso, and the heads `policy` and "
+            f"`value`, or `dueling`; {type(agent).__name__} has not",
+        )
+    frame = spec.observation
+    observation = keras.Input(
+        stacked_shape(frame.shape, frame_stack), dtype=frame.dtype, name="observation"
+    )
+    inputs: dict[str, Tensor] = {"observation": observation}
+    _name_apart(body.torso)
+    with _inlined(body.torso):
+        x = body.torso(_prepared(body, observation, spec, frame_stack))
+    outputs: dict[str, Tensor] = {}
+    if body.lstm_units:
+        inputs["previous_action"] = keras.Input((), dtype="int32", name="previous_action")
+        inputs["previous_reward"] = keras.Input((), dtype="float32", name="previous_reward")
+        inputs["state"] = keras.Input((body.state_size,), dtype="float32", name="state")
+        x, outputs["state"] = _lstm(body, x, inputs)
+    if dueling is not None:
+        outputs["q"] = dueling.call(x)  # its layers are Keras's own
+    else:
+        outputs["logits"] = policy(x)
+        outputs["value"] = ops.squeeze(value(x), -1)
+    return keras.Model(inputs, outputs, name="policy")
+
+
+def _prepared(body: Any, observation: Tensor, spec: EnvironmentSpec, frame_stack: int) -> Tensor:
+    """A stack of raw frames to the stack of prepared frames that the torso was trained on."""
+    if getattr(body.torso, "prepare", None) is None or _plain_convolutions(body.torso):
+        return observation
+    frames = ops.split(observation, frame_stack, axis=-1) if frame_stack > 1 else [observation]
+    prepared = []
+    for frame in frames:
+        # Frames [H, W] count as [H, W, 1] in a stack, and as [H, W] when they are prepared.
+        row = body.prepare(ops.squeeze(frame, -1) if len(spec.observation.shape) == 2 else frame)
+        prepared.append(ops.expand_dims(row, -1) if len(row.shape) == 3 else row)
+    return ops.concatenate(prepared, axis=-1) if frame_stack > 1 else prepared[0]
+
+
+def _lstm(body: Any, features: Tensor, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
+    """Our LSTM's weights in Keras's, for one step: hidden [N, units] and state [N, 2 * units]."""
+    action = ops.one_hot(inputs["previous_action"], body.actions, dtype="float32")  # -1: zeros
+    reward = ops.expand_dims(inputs["previous_reward"], -1)
+    row = ops.expand_dims(ops.concatenate([features, action, reward], axis=-1), 1)  # [N, 1, F]
+    layer = keras.layers.LSTM(body.lstm_units, return_state=True, name="lstm")
+    hidden, cell = ops.split(inputs["state"], 2, axis=-1)
+    output, hidden, cell = layer(row, initial_state=[hidden, cell])
+    core = body.core
+    layer.set_weights(
+        [ops.convert_to_numpy(w) for w in (core.kernel, core.recurrent_kernel, core.bias)]
+    )
+    return output, ops.concatenate([hidden, cell], axis=-1)
+
+
+def _name_apart(torso: keras.layers.Layer) -> None:
+    """A functional model needs a name of its own for each layer; below `section1` and `section2`
+    there may be a `conv` each."""
+    taken: set[str] = set()
+    for layer in torso._flatten_layers():
+        wanted = name = str(getattr(layer, "path", "") or layer.name).replace("/", "_")
+        number = 1
+        while name in taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        layer.name = name
+        taken.add(name)
+
+
+def _plain_convolutions(torso: keras.layers.Layer) -> list[FirstConvolution]:
+    """First convolutions that work on blocks of pixels in training. Their weights are those of a
+    plain convolution, which is exported instead, on the frames as they are."""
+    return [layer for layer in torso._flatten_layers() if isinstance(layer, FirstConvolution)]
+
+
+def _convolve(first: FirstConvolution, image: Tensor) -> Tensor:
+    layer = keras.layers.Conv2D(
+        first.filters, first.size, first.stride, activation="relu", name=first.name
+    )
+    output = layer(scaled(image))
+    layer.set_weights([ops.convert_to_numpy(first.kernel), ops.convert_to_numpy(first.bias)])
+    return output
+
+
+@contextmanager
+def _inlined(torso: keras.layers.Layer) -> Iterator[None]:
+    """Calls of layers that are not Keras's and have no weights of their own run through, so that
+    the functional model sees what is inside them instead of them.
+    """
+
+    def run_through(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
+        return self.call(*args, **kwargs)
+
+    calls: dict[Any, Callable[..., Any]] = {
+        type(layer): run_through
+        for layer in torso._flatten_layers()
+        if not _is_keras(layer) and not layer._trainable_variables
+    }
+    calls |= {type(layer): _convolve for layer in _plain_convolutions(torso)}
+    before = {kind: kind.__dict__.get("__call__") for kind in calls}
+    try:
+        for kind, call in calls.items():
+            kind.__call__ = call
+        yield
+    finally:
+        for kind, method in before.items():
+            if method is None:
+                del kind.__call__
+            else:
+                kind.__call__ = method
+
+
+def _is_keras(layer: object) -> bool:
+    return type(layer).__module__.partition(".")[0] == "keras"
+
+
+def _foreign(model: keras.Model) -> list[Any]:
+    return [operation for operation in model.operations if not _is_keras(operation)]
+
+
+def _row(tensor: Any) -> str:
+    return f"{tensor.dtype}{list(tensor.shape[1:])}"
+
+
+def _about(exported: Exported, checkpoint: Checkpoint, experiment: Experiment) -> dict[str, object]:
+    return {
+        "inputs": exported.inputs,
+        "outputs": exported.outputs,
+        "imports": exported.imports,
+        "spec": checkpoint.meta["spec"],
+        "frame_stack": experiment.learner.frame_stack,
+        "counters": checkpoint.meta.get("counters", {}),
+        "checkpoint": checkpoint.path,
+        "experiment": experiment.model_dump(mode="json"),
+        "keras": keras.__version__,
+    }

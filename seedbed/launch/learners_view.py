@@ -1,0 +1,110 @@
+"""What several learners do, in one line and in one object."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seedbed.telemetry.live_line import Part, duration, magnitude, money, number
+from seedbed.telemetry.status import STATUS_FILE
+
+_SUMMED = (
+    *("env_frames", "trained_frames", "inserted_frames", "discarded_frames", "episodes"),
+    *("abandoned_episodes", "dollars"),
+)
+
+
+def read_statuses(directories: Sequence[Path]) -> list[dict[str, Any] | None]:
+    """The status.json of each learner; None of one that has not come so far."""
+    statuses: list[dict[str, Any] | None] = []
+    for directory in directories:
+        try:
+            statuses.append(dict(json.loads((directory / STATUS_FILE).read_text())))
+        except (OSError, ValueError):
+            statuses.append(None)
+    return statuses
+
+
+def team_line(statuses: Sequence[Mapping[str, Any] | None], running: int) -> list[Part]:
+    """The live line of all learners together."""
+    known = [status for status in statuses if status is not None]
+    numbers = [status["numbers"] for status in known]
+
+    def total(name: str) -> float:
+        return sum(item.get(name) or 0 for item in numbers)
+
+    returns = [
+        (item["return_mean"], item["return_episodes"])
+        for item in numbers
+        if item.get("return_episodes")
+    ]
+    episodes = sum(count for _, count in returns)
+    mean = sum(value * count for value, count in returns) / episodes if episodes else None
+    distance = max((item.get("gossip_distance") or 0 for item in numbers), default=0)
+    fps = "/".join(number(total(f"env_fps_{window}s")) for window in (10, 60, 300))
+    parts = [
+        Part(f"{running} of {len(statuses)} learners", 8),
+        Part(f"{magnitude(total('env_frames'))} frames", 8),
+        Part(f"{fps} FPS", 7, f"{number(total('env_fps_10s'))} FPS"),
+        Part(f"{number(total('updates_per_s'), 1)} updates/s", 1),
+        Part(f"return {number(mean, 1)} (last {episodes})", 6, f"return {number(mean, 1)}"),
+        Part(f"{magnitude(total('gossip_mixes'))} mixes", 2),
+        Part(f"distance {distance:.3g}", 3),
+        Part(money(total("dollars")), 4),
+    ]
+    ends = [status["eta"]["seconds"] for status in known if status.get("eta")]
+    parts.append(Part(f"ETA {duration(max(ends)) if ends else '-'}", 5))
+    waiting = [
+        f"learner {rank}: {status['waiting_for'] if status else 'starting'}"
+        for rank, status in enumerate(statuses)
+        if status is None or status.get("waiting_for")
+    ]
+    if waiting:
+        parts.append(Part(f"now: {'; '.join(waiting)}", 9))
+    return parts
+
+
+def team_summary(
+    statuses: Sequence[Mapping[str, Any] | None],
+    printed: Sequence[Mapping[str, Any] | None],
+    evaluation: Mapping[str, Any] | None,
+) -> dict[str, Any]:
+    """The object that ends a run of several learners: sums and means, and each learner's own,
+    null of one that has ended without a word. Seconds are the median learner's: they all run at
+    the same time, but one that was started again has its own count.
+    """
+    summaries = [summary for summary in printed if summary is not None]
+    each = [summary["seconds"] for summary in summaries]
+    seconds = statistics.median(each) if each else 0.0
+    total: dict[str, Any] = {name: sum(summary[name] for summary in summaries) for name in _SUMMED}
+    episodes = sum(summary["mean_return_episodes"] for summary in summaries)
+    earned = [
+        summary["mean_return"] * summary["mean_return_episodes"]
+        for summary in summaries
+        if summary["mean_return"] is not None
+    ]
+    gossip = [
+        {
+            name.removeprefix("gossip_"): value
+            for name, value in (status or {}).get("numbers", {}).items()
+            if name.startswith("gossip_")
+        }
+        for status in statuses
+    ]
+    return {
+        **total,
+        "seconds": seconds,
+        "updates": sum(summary["updates"] for summary in summaries),
+        "env_fps": total["env_frames"] / seconds if seconds else None,
+        "mean_return": sum(earned) / episodes if episodes else None,
+        "mean_return_episodes": episodes,
+        "stop_reason": next(iter(s["stop_reason"] for s in summaries), None),
+        "evaluation": evaluation,
+        "learners": [
+            None if summary is None else {**summary, "gossip": numbers}
+            for summary, numbers in zip(printed, gossip, strict=True)
+        ],
+    }

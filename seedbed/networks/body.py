@@ -1,0 +1,137 @@
+"""The network below an agent's heads: a torso, then optionally an LSTM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+from keras import ops
+
+from seedbed import backends
+from seedbed.networks.initializers import GlorotUniform, Orthogonal
+from seedbed.spec import ArraySpec
+
+Tensor = Any
+
+
+class Body(keras.layers.Layer):
+    """A torso and, where `lstm_units` is not 0, an LSTM fed with the torso's features, the
+    one-hot previous action (zeros on first rows) and the previous reward, as R2D2's and IMPALA's.
+
+    Args:
+        torso: maps [N, *stacked shape] of the raw dtype to [N, features].
+        stacked: one stack of prepared frames.
+        actions: A.
+        lstm_units: 0 for a feed-forward body.
+
+    Attributes:
+        state_size: S, 2 * lstm_units: the hidden state h, then the cell c.
+        features: F, what the heads get.
+    """
+
+    def __init__(
+        self, torso: keras.layers.Layer, stacked: ArraySpec, actions: int, lstm_units: int = 0
+    ) -> None:
+        super().__init__(name="body")
+        self.torso = torso
+        self.stacked = stacked
+        self.actions = actions
+        self.lstm_units = lstm_units
+        self.state_size = 2 * lstm_units
+        torso_features = int(torso(np.zeros((1, *stacked.shape), stacked.dtype)).shape[-1])
+        self.features = lstm_units or torso_features
+        self.core = None
+        if lstm_units:
+            self.core = LstmCore(lstm_units)
+            self.core.build((None, None, torso_features + actions + 1))
+        self.built = True
+
+    def prepare(self, frame: Tensor) -> Tensor:
+        """Change the layout of single frames [N, *shape], once a frame."""
+        prepare = getattr(self.torso, "prepare", None)
+        return frame if prepare is None else prepare(frame)
+
+    def zeros(self, rows: int = 1, columns: int = 1) -> tuple[Tensor, ...]:
+        """The arguments of a call, all zeros; what an agent builds its model with."""
+        lead = (rows, columns)
+        return (
+            ops.zeros((*lead, *self.stacked.shape), self.stacked.dtype),
+            ops.zeros(lead, "int32"),
+            ops.zeros(lead, "float32"),
+            ops.zeros(lead, "bool"),
+            ops.zeros((columns, self.state_size), "float32"),
+        )
+
+    def call(
+        self,
+        observation: Tensor,
+        previous_action: Tensor,
+        previous_reward: Tensor,
+        first: Tensor,
+        state: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        """See `agents.protocol.Body`."""
+        rows = observation.shape[0]
+        flat = self.torso(ops.reshape(observation, (-1, *observation.shape[2:])))
+        features = ops.reshape(flat, (rows, -1, flat.shape[-1]))  # [R, B, F]
+        if self.core is None:
+            return features, state
+        inputs = ops.concatenate(
+            [
+                features,
+                # -1 has no one: zeros.
+                ops.one_hot(previous_action, self.actions, dtype="float32"),
+                ops.expand_dims(previous_reward, -1),
+            ],
+            axis=-1,
+        )
+        hidden, state = self.core(inputs, first, state)
+        return hidden, state
+
+
+class LstmCore(keras.layers.Layer):
+    """An LSTM (Hochreiter & Schmidhuber 1997) that is reset where an episode starts.
+
+    The weights have the shapes, names and gate order (i, f, c, o) of `keras.layers.LSTM`, so that
+    they load into one.
+    """
+
+    def __init__(self, units: int) -> None:
+        super().__init__(name="lstm")
+        self.units = units
+
+    def build(self, input_shape: tuple[int | None, ...]) -> None:
+        """Make the weights; the forget gate's bias starts at 1."""
+        self.kernel = self.add_weight(
+            name="kernel", shape=(input_shape[-1], 4 * self.units), initializer=GlorotUniform()
+        )
+        self.recurrent_kernel = self.add_weight(
+            name="recurrent_kernel", shape=(self.units, 4 * self.units), initializer=Orthogonal()
+        )
+        self.bias = self.add_weight(name="bias", shape=(4 * self.units,), initializer="zeros")
+        bias = np.zeros(4 * self.units, np.float32)
+        bias[self.units : 2 * self.units] = 1.0
+        self.bias.assign(bias)
+        self.built = True
+
+    def call(self, inputs: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """[R, B, F], [R, B] bool and [B, 2 * units] to [R, B, units] and [B, 2 * units]."""
+        # One product for all rows; only the recurrent one has to wait for its turn.
+        projected = ops.matmul(inputs, self.kernel) + self.bias  # [R, B, 4 * units]
+        goes_on = ops.cast(~first, "float32")[:, :, None]  # [R, B, 1]
+        kernel = ops.convert_to_tensor(self.recurrent_kernel)
+
+        def step(carry: Tensor, row: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            x, keep = row
+            hidden, cell = ops.split(carry * keep, 2, axis=-1)
+            i, f, c, o = ops.split(x + ops.matmul(hidden, kernel), 4, axis=-1)
+            cell = ops.sigmoid(f) * cell + ops.sigmoid(i) * ops.tanh(c)
+            hidden = ops.sigmoid(o) * ops.tanh(cell)
+            return ops.concatenate([hidden, cell], axis=-1), hidden
+
+        if inputs.shape[0] == 1:  # acting
+            state, hidden = step(state, (projected[0], goes_on[0]))
+            return ops.expand_dims(hidden, 0), state
+        state, hidden = backends.current().scan(step, state, (projected, goes_on))
+        return hidden, state

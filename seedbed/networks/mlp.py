@@ -1,0 +1,38 @@
+"""A multilayer perceptron, for vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+from keras import ops
+
+from seedbed.networks.image import dense, flat
+
+Tensor = Any
+
+
+class Mlp(keras.layers.Layer):
+    """Dense layers over the flattened observation, integers taken as they are.
+
+    Args:
+        units: the width of each layer.
+        activation: any of Keras's, by name.
+    """
+
+    def __init__(self, units: Sequence[int] = (64, 64), activation: str = "tanh") -> None:
+        super().__init__(name="torso")
+        if not units:
+            raise ValueError("units is empty: name at least one layer")
+        keras.activations.get(activation)
+        self.hidden = [
+            dense(width, f"dense{i + 1}", activation=activation) for i, width in enumerate(units)
+        ]
+
+    def call(self, observation: Tensor) -> Tensor:
+        """[N, *shape] to [N, units[-1]]."""
+        x = flat(ops.cast(observation, "float32"))
+        for layer in self.hidden:
+            x = layer(x)
+        return x

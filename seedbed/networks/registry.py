@@ -1,0 +1,130 @@
+"""From `learner.network` to a body."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from typing import Any
+
+import keras
+
+from seedbed.networks.body import Body
+from seedbed.networks.impala import ImpalaDeep, ImpalaShallow
+from seedbed.networks.mlp import Mlp
+from seedbed.networks.nature import Nature, NatureShallow
+from seedbed.ops.frame_stack import stacked_shape
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import ArraySpec
+
+NETWORKS: dict[str, type[keras.layers.Layer]] = {
+    "impala_deep": ImpalaDeep,
+    "impala_shallow": ImpalaShallow,
+    "mlp": Mlp,
+    "nature": Nature,
+    "nature_shallow": NatureShallow,
+}
+
+
+def make_body(
+    network: str,
+    options: dict[str, Any],
+    frame: ArraySpec,
+    actions: int,
+    frame_stack: int,
+    lstm_units: int,
+) -> Body:
+    """The body of `learner.network`.
+
+    A network is a `keras.layers.Layer` that maps stacked observations [N, *stacked shape], in the
+    environment's dtype, to features [N, F]. It may have `prepare(frame)`, a parameter-free change
+    of layout of single frames [N, *shape], and `observe(frame, frame_stack)`, called once with the
+    `ArraySpec` of a single frame before anything else, to refuse what does not fit.
+
+    Raises:
+        SeedbedError: there is no such network, its options are wrong, or it does not fit.
+    """
+    torso = _make(network, options)
+    observe = getattr(torso, "observe", None)
+    if observe is not None:
+        observe(frame, frame_stack)
+    prepared = prepared_frame(torso, frame)
+    stacked = ArraySpec(stacked_shape(prepared.shape, frame_stack), prepared.dtype)
+    try:
+        body = Body(torso, stacked, actions, lstm_units)
+    except SeedbedError:
+        raise
+    except Exception as error:
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"learner.network {network!r} cannot be built on observations {stacked} "
+            f"({frame_stack} stacked frames {frame}): {error}",
+        ) from error
+    stateful = [*body.non_trainable_variables, *_seeds(body)]
+    if stateful:
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"learner.network {network!r} has variables that training does not change: "
+            f"{[v.path for v in stateful]}. Networks are pure functions of their weights here: no "
+            "dropout, no batch normalisation",
+        )
+    return body
+
+
+def prepared_frame(torso_or_body: Any, frame: ArraySpec) -> ArraySpec:
+    """One prepared frame: a row of the table of frames that inference keeps."""
+    prepare = getattr(torso_or_body, "prepare", None)
+    if prepare is None:
+        return frame
+    zeros = keras.ops.zeros((1, *frame.shape), frame.dtype)
+    row = prepare(zeros)
+    return ArraySpec(tuple(row.shape[1:]), keras.backend.standardize_dtype(row.dtype))
+
+
+def load_class(path: str, key: str) -> Any:
+    """The class at `module:Class`. `key` names the setting in errors."""
+    module, _, name = path.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        raise SeedbedError(ExitCode.CONFIG, f"{key} {path!r} cannot be loaded: {error}") from error
+
+
+def _make(network: str, options: dict[str, Any]) -> Any:
+    if ":" in network:
+        torso_class = load_class(network, "learner.network")
+    elif network in NETWORKS:
+        torso_class = NETWORKS[network]
+    else:
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"learner.network {network!r} is unknown: one of {sorted(NETWORKS)}, or module:Class",
+        )
+    if not (inspect.isclass(torso_class) and issubclass(torso_class, keras.layers.Layer)):
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"learner.network {network!r} is no subclass of keras.layers.Layer: {torso_class!r}",
+        )
+    signature = inspect.signature(torso_class)
+    names = [
+        name
+        for name, parameter in signature.parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    ]
+    free = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
+    unknown = sorted(set(options) - set(names))
+    if unknown and not free:
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"learner.network_options {unknown} unknown to {network!r}, which takes "
+            f"{sorted(names) or 'none'}",
+        )
+    try:
+        return torso_class(**options)
+    except (TypeError, ValueError) as error:
+        raise SeedbedError(
+            ExitCode.CONFIG, f"learner.network_options {options} of {network!r}: {error}"
+        ) from error
+
+
+def _seeds(layer: keras.layers.Layer) -> list[Any]:
+    return [v for v in layer.variables if not any(v is t for t in layer.trainable_variables)]

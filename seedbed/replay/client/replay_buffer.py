@@ -1,0 +1,111 @@
+"""What a home of experience is to the learner: host, device or service."""
+
+from __future__ import annotations
+
+from concurrent.futures import Future
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.replay.buffer import SequenceBuffer
+from seedbed.replay.mapped_files import FileBuffer
+from seedbed.replay.sequence import Sample, SequenceBlock, SequenceSpec
+
+
+class HomeState(NamedTuple):
+    """What is shown of a home."""
+
+    capacity: int  # sequences
+    size: int  # sequences that are stored
+    sampleable: int  # those that can be drawn
+    bytes: int  # memory or disk that it takes when full
+    inserted: int  # sequences, since the process started
+    stale_updates: int  # priorities that came too late
+    shards: int = 0  # of a service
+    healthy_shards: int = 0
+    trouble: str = ""  # why it neither takes blocks nor gives batches, in words
+
+
+class Home(Protocol):
+    """A home that is *fed*: it gives batches, and takes priorities back. One thread calls it."""
+
+    spec: SequenceSpec
+
+    def room(self) -> bool:
+        """Whether `add` would take a block now, without waiting."""
+
+    def add(self, block: SequenceBlock) -> None:
+        """Insert a block. Waits where a home takes in less than it is given.
+
+        Raises:
+            ValueError: the block does not fit; nothing has changed.
+        """
+
+    def request(self, uniform: NDArray[np.float64]) -> Future[Sample]:
+        """Begin to draw B sequences for numbers [B] uniform in [0, 1), in proportion to p^α."""
+
+    def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
+        """Give sequences [B] new priorities; those that are gone meanwhile are counted.
+
+        Raises:
+            ValueError: a priority is negative, NaN or infinite.
+        """
+
+    def state(self) -> HomeState:
+        """How it is. Cheap."""
+
+    def close(self) -> None:
+        """Let go of threads, files and connections."""
+
+
+class HostHome:
+    """The learner's own RAM (or mapped files): see `seedbed.replay.buffer`."""
+
+    def __init__(self, buffer: SequenceBuffer, size_bytes: int) -> None:
+        self.spec = buffer.spec
+        self.buffer = buffer
+        self._bytes = size_bytes
+
+    def room(self) -> bool:
+        """See `Home`. Always: the oldest sequences give way."""
+        return True
+
+    def add(self, block: SequenceBlock) -> None:
+        """See `Home`."""
+        self.buffer.add(block)
+
+    def request(self, uniform: NDArray[np.float64]) -> Future[Sample]:
+        """See `Home`. Drawn at once."""
+        future: Future[Sample] = Future()
+        future.set_result(self.buffer.sample(uniform))
+        return future
+
+    def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
+        """See `Home`."""
+        self.buffer.update_priorities(keys, priority)
+
+    def state(self) -> HomeState:
+        """See `Home`."""
+        buffer = self.buffer
+        return HomeState(
+            capacity=buffer.capacity,
+            size=buffer.ring.size,
+            sampleable=buffer.sampleable,
+            bytes=self._bytes,
+            inserted=buffer.inserted,
+            stale_updates=buffer.stale_updates,
+        )
+
+    def snapshot(self) -> dict[str, NDArray[Any]]:
+        """A copy of everything."""
+        return self.buffer.snapshot()
+
+    def restore(self, state: dict[str, NDArray[Any]]) -> None:
+        """Take a snapshot back."""
+        self.buffer.restore(state)
+
+    def close(self) -> None:
+        """See `Home`."""
+        if isinstance(self.buffer, FileBuffer):
+            self.buffer.close()

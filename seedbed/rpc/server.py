@@ -1,0 +1,118 @@
+"""A gRPC server in a thread with an event loop of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import grpc.aio
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from seedbed.rpc import channels
+from seedbed.rpc.tls import Tls
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.lifecycle import Threads
+
+START_S = 60.0  # longest wait for the server to listen
+GOODBYE_S = 3.0  # for peers to hear that it stops
+SERVING = health_pb2.HealthCheckResponse.SERVING
+NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
+
+
+class ServerThread:
+    """Serves until `close`. Subclasses say what, in `_add`, `_begin` and `_finish`.
+
+    Args:
+        listen: `host:port` or `unix:PATH`.
+        threads: fail with this server.
+        tls: peers need a certificate of its authority.
+        name: of the thread.
+    """
+
+    def __init__(
+        self, listen: str, threads: Threads, tls: Tls | None = None, name: str = "wire"
+    ) -> None:
+        self._listen, self._threads, self._tls, self._name = listen, threads, tls, name
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._closing = asyncio.Event()
+        self._closed = False  # it may be closed before it has started
+        self._health = health.aio.HealthServicer()
+        self._listening = threading.Event()
+        self.address: str | None = None  # that peers connect to, once it listens
+
+    def _add(self, server: grpc.aio.Server) -> None:
+        """Add servicers. In the event loop, before it listens."""
+        raise NotImplementedError
+
+    async def _begin(self) -> None:
+        """What else is to run, once it listens."""
+
+    async def _finish(self) -> None:
+        """End what is under way, before it stops listening."""
+
+    def start(self, serving: bool = True) -> str:
+        """Listen; return the address that peers connect to.
+
+        Args:
+            serving: what the health service says from the start; see `say_serving`.
+
+        Raises:
+            SeedbedError: BIND, or whatever a thread failed of meanwhile.
+        """
+        self._threads.start(self._name, lambda: self._run(serving))
+        if not self._listening.wait(START_S):
+            raise SeedbedError(
+                ExitCode.THREAD_STUCK, f"gRPC did not start on {self._listen} within {START_S:g} s"
+            )
+        if self._threads.failure is not None:
+            raise self._threads.failure
+        assert self.address is not None
+        return self.address
+
+    def say_serving(self) -> None:
+        """From now on the health service says that peers may come. Any thread."""
+        self._soon(self._say_serving)
+
+    def _say_serving(self) -> None:
+        self._saying = asyncio.create_task(self._health.set("", SERVING))
+
+    def close(self) -> None:
+        """Stop listening, once peers have heard why their streams end. Any thread."""
+        self._closed = True
+        self._soon(self._closing.set)
+
+    def _soon(self, call: Callable[..., object], *arguments: Any) -> None:
+        """Call it in the event loop, if that still runs. Any thread."""
+        if self._loop is not None:
+            with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+                self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _run(self, serving: bool) -> None:
+        try:
+            channels.run(self._serve(serving))
+        except BaseException as error:  # before `start` looks for it
+            self._threads.fail(self._name, error)
+        finally:
+            self._listening.set()
+
+    async def _serve(self, serving: bool) -> None:
+        self._loop = asyncio.get_running_loop()
+        server = channels.aio_server()
+        self._add(server)
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
+        self.address = channels.bind(server, self._listen, self._tls)
+        await server.start()
+        try:
+            await self._health.set("", SERVING if serving else NOT_SERVING)
+            await self._begin()
+            self._listening.set()
+            if not self._closed:  # looked at after `_loop` was set: `close` or this sees it
+                await self._closing.wait()
+            await self._health.set("", NOT_SERVING)
+            await self._finish()
+        finally:
+            # Or gRPC's own thread would keep the process from ending.
+            await server.stop(GOODBYE_S)

@@ -1,0 +1,216 @@
+"""ActorMessage and LearnerMessage, whose Step and Actions make no protobuf objects.
+
+They are the two messages of every step. The bytes are those of `inference.proto`. A group of 32
+Atari frames is a message of 226 KB, which protobuf copies twice more on either side; and its Python
+runtime gives the heap's free memory back (`malloc_trim`) after every 10,000 blocks that messages
+have freed, so that a learner with many streams pays for each unroll in page faults
+(docs/performance.md). Every other message, and whatever is not exactly in the form in which it is
+written here, protobuf reads.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple
+
+import grpc
+from google.protobuf.message import DecodeError
+
+from seedbed.rpc.varint import read_varint, write_varint
+from seedbed.v1 import inference_pb2 as wire
+from seedbed.v1 import inference_pb2_grpc as wire_grpc
+
+_SERVICE = "seedbed.v1.Inference"
+# A field's tag: number << 3 | wire type.
+_VARINT_1, _BYTES_2, _BYTES_3, _BYTES_4 = 0x08, 0x12, 0x1A, 0x22
+_FLOAT_5, _FLOAT_6 = 0x2D, 0x35
+_FLOAT = struct.Struct("<f")
+_LONGEST_SIZE = 5  # bytes of a length; numbers may have ten
+
+
+class Step(NamedTuple):
+    """As `Step` of the proto.
+
+    A `memoryview` is flat and of bytes. One that was read looks into the message, and keeps it.
+    """
+
+    sequence: int
+    observation: bytes | memoryview
+    reward: bytes
+    flags: bytes
+    environment_seconds: float = 0.0
+    wait_seconds: float = 0.0
+
+
+class Actions(NamedTuple):
+    """As `Actions` of the proto."""
+
+    sequence: int
+    action: bytes
+
+
+def act(channel: grpc.Channel | grpc.aio.Channel) -> Any:
+    """What the stub's `Act` is, for these messages."""
+    return channel.stream_stream(
+        f"/{_SERVICE}/Act",
+        request_serializer=write_actor_message,
+        response_deserializer=read_learner_message,
+    )
+
+
+def inference_handlers(servicer: wire_grpc.InferenceServicer) -> Any:
+    """A server's generic handler for all methods of the service, with `Act` for these messages."""
+    act_handler = grpc.stream_stream_rpc_method_handler(
+        servicer.Act,
+        request_deserializer=read_actor_message,
+        response_serializer=write_learner_message,
+    )
+    status_handler = grpc.unary_unary_rpc_method_handler(
+        servicer.GetStatus,
+        request_deserializer=wire.GetStatusRequest.FromString,
+        response_serializer=wire.GetStatusReply.SerializeToString,
+    )
+    return grpc.method_handlers_generic_handler(
+        _SERVICE, {"Act": act_handler, "GetStatus": status_handler}
+    )
+
+
+def kind_of(message: Step | Actions | wire.ActorMessage | wire.LearnerMessage) -> str | None:
+    """The name of what a message is; None if it is empty."""
+    if isinstance(message, Step):
+        return "step"
+    if isinstance(message, Actions):
+        return "actions"
+    kind: str | None = message.WhichOneof("message")
+    return kind
+
+
+def write_actor_message(message: Step | wire.ActorMessage) -> bytes:
+    """The bytes of an ActorMessage."""
+    if not isinstance(message, Step):
+        return message.SerializeToString()
+    sequence, observation, reward, flags, environment_s, wait_s = message
+    observation = memoryview(observation).cast("B")  # its length is to be that of its bytes
+    head = _number(sequence) + _sized(_BYTES_2, len(observation))
+    tail = b"".join(
+        (
+            _sized(_BYTES_3, len(reward)), reward,
+            _sized(_BYTES_4, len(flags)), flags,
+            _float(_FLOAT_5, environment_s), _float(_FLOAT_6, wait_s),
+        )
+    )  # fmt: skip
+    size = len(head) + len(observation) + len(tail)
+    return b"".join((_sized(_BYTES_2, size), head, observation, tail))
+
+
+def read_actor_message(data: bytes) -> Step | wire.ActorMessage:
+    """An ActorMessage, which is a `Step` where it is one.
+
+    Raises:
+        google.protobuf.message.DecodeError: it is none.
+    """
+    try:
+        return _read_step(data)
+    except (IndexError, DecodeError):  # in another form, cut, or no message: protobuf decides
+        pass
+    message = wire.ActorMessage.FromString(data)
+    if message.WhichOneof("message") != "step":
+        return message
+    other = message.step
+    return Step(
+        other.sequence, other.observation, other.reward, other.flags,
+        other.environment_seconds, other.wait_seconds,
+    )  # fmt: skip
+
+
+def write_learner_message(message: Actions | wire.LearnerMessage) -> bytes:
+    """The bytes of a LearnerMessage."""
+    if not isinstance(message, Actions):
+        return message.SerializeToString()
+    sequence, action = message
+    inner = b"".join((_number(sequence), _sized(_BYTES_2, len(action)), action))
+    return _sized(_BYTES_2, len(inner)) + inner
+
+
+def read_learner_message(data: bytes) -> Actions | wire.LearnerMessage:
+    """A LearnerMessage, which is `Actions` where it is one.
+
+    Raises:
+        google.protobuf.message.DecodeError: it is none.
+    """
+    try:
+        return _read_actions(data)
+    except (IndexError, DecodeError):
+        pass
+    message = wire.LearnerMessage.FromString(data)
+    if message.WhichOneof("message") != "actions":
+        return message
+    return Actions(message.actions.sequence, message.actions.action)
+
+
+def _number(sequence: int) -> bytes:
+    return bytes((_VARINT_1,)) + write_varint(sequence) if sequence else b""  # zero is not sent
+
+
+def _sized(tag: int, size: int) -> bytes:
+    return bytes((tag,)) + write_varint(size)
+
+
+def _float(tag: int, value: float) -> bytes:
+    return bytes((tag,)) + _FLOAT.pack(value) if value else b""
+
+
+def _read_size(data: bytes, at: int) -> tuple[int, int]:
+    """The length of a field, and where its content begins."""
+    size, begin = read_varint(data, at)
+    if begin - at > _LONGEST_SIZE or begin + size > len(data):
+        raise DecodeError
+    return size, begin
+
+
+def _open(data: bytes) -> tuple[int, int]:
+    """Enter field 2, which must be all of the message: its sequence, and where the rest begins."""
+    if data[0] != _BYTES_2:
+        raise DecodeError
+    size, at = _read_size(data, 1)
+    if at + size != len(data):
+        raise DecodeError
+    if data[at] != _VARINT_1:
+        return 0, at
+    return read_varint(data, at + 1)
+
+
+def _read_bytes(data: bytes, at: int, tag: int) -> tuple[int, int]:
+    """Where the content of the field at `at`, which must have this tag, begins and ends."""
+    if data[at] != tag:
+        raise DecodeError
+    size, begin = _read_size(data, at + 1)
+    return begin, begin + size
+
+
+def _read_step(data: bytes) -> Step:
+    """Raises DecodeError or IndexError where protobuf is to decide."""
+    sequence, at = _open(data)
+    begin, end = _read_bytes(data, at, _BYTES_2)
+    observation = memoryview(data)[begin:end]
+    begin, end = _read_bytes(data, end, _BYTES_3)
+    reward = data[begin:end]
+    begin, at = _read_bytes(data, end, _BYTES_4)
+    flags = data[begin:at]
+    environment_s = wait_s = 0.0
+    if len(data) >= at + 5 and data[at] == _FLOAT_5:
+        environment_s, at = _FLOAT.unpack_from(data, at + 1)[0], at + 5
+    if len(data) >= at + 5 and data[at] == _FLOAT_6:
+        wait_s, at = _FLOAT.unpack_from(data, at + 1)[0], at + 5
+    if at != len(data):
+        raise DecodeError
+    return Step(sequence, observation, reward, flags, environment_s, wait_s)
+
+
+def _read_actions(data: bytes) -> Actions:
+    """Raises DecodeError or IndexError where protobuf is to decide."""
+    sequence, at = _open(data)
+    begin, end = _read_bytes(data, at, _BYTES_2)
+    if end != len(data):
+        raise DecodeError
+    return Actions(sequence, data[begin:end])

@@ -1,0 +1,329 @@
+"""The run directory: who may use it, what lies where, and what a start finds there.
+
+NAME/
+  seedbed.lock      marks the directory as ours; locked while a learner runs
+  experiment.yaml   resolved; experiment.1.yaml ... are those before
+  checkpoints/  logs/  tensorboard/  progress.csv  status.json
+  summary.json      once a stop condition was met: what the run printed at its end
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, TextIO
+
+from seedbed.checkpoints.consensus import best, consensus, learner_directories
+from seedbed.checkpoints.store import Checkpoint, CheckpointStore
+from seedbed.config import Experiment
+from seedbed.config.load import dump_experiment
+from seedbed.runs.lock import LOCK, acquire, socket_path
+from seedbed.runs.resume import check_resume, read_stored
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+log = logging.getLogger("seedbed")
+
+Restart = Literal["resume", "fresh", "overwrite"]
+
+# What `overwrite` may delete, and nothing else. Checkpoints go through their store.
+_OWN_FILES = (
+    "experiment.yaml",
+    "experiment.*.yaml",
+    "progress.csv",
+    "trace.csv",
+    "status.json",
+    "summary.json",
+    ".summary.json.tmp",
+    ".status.json.tmp",
+    "wandb-run-id",
+    "learner.sock",
+    "evaluation*.json",
+    "logs/*.log",
+    "logs/*.json",
+    "gossip/learners",
+    "gossip/events.csv",
+    "gossip/snapshot-*.npy",
+    "gossip/gradient-*.npy",
+    "tensorboard/events.out.tfevents.*",
+    "checkpoints/.tmp-*",
+    "checkpoints/checkpoint-*.safetensors.aside",
+)
+
+
+class RunDirectory:
+    """An open run directory. `close` it, or use it as a context.
+
+    Attributes:
+        path: the directory, absolute.
+        store: where this run's checkpoints are.
+        resume_from: the newest checkpoint, where there is one to go on from. Set it to None when
+            it is loaded, to give back its memory.
+        start_from: the checkpoint of `--init-from`, where a run begins warm; likewise.
+    """
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock: int | None = lock
+        self.store = CheckpointStore(str(path / "checkpoints"))
+        self.resume_from: Checkpoint | None = None
+        self.start_from: Checkpoint | None = None
+
+    @property
+    def logs(self) -> Path:
+        return self.path / "logs"
+
+    @property
+    def tensorboard(self) -> Path:
+        return self.path / "tensorboard"
+
+    @property
+    def progress_csv(self) -> Path:
+        return self.path / "progress.csv"
+
+    @property
+    def status_json(self) -> Path:
+        return self.path / "status.json"
+
+    @property
+    def experiment_yaml(self) -> Path:
+        return self.path / "experiment.yaml"
+
+    @property
+    def socket(self) -> Path:
+        """The unix socket's path; listen on `unix:` plus it. In the temporary directory where
+        the run directory's own path is too long for a socket."""
+        return socket_path(self.path)
+
+    def keep_summary(self, summary: dict[str, Any]) -> None:
+        """Write summary.json as a whole.
+
+        Raises:
+            OSError: when it cannot be written.
+        """
+        draft = self.path / ".summary.json.tmp"
+        draft.write_text(json.dumps(summary, indent=1) + "\n")
+        draft.replace(self.path / "summary.json")
+
+    def kept_summary(self) -> dict[str, Any] | None:
+        """What `keep_summary` wrote; None where there is none, or it is not whole."""
+        try:
+            return dict(json.loads((self.path / "summary.json").read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def last_counters(self) -> dict[str, float]:
+        """The counters that the last process wrote into status.json; empty where there are none."""
+        try:
+            status = json.loads(self.status_json.read_text())
+            return dict(status["counters"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return {}  # written by nobody, or not whole: nothing depends on it
+
+    def close(self) -> None:
+        """Give up the lock."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def __enter__(self) -> RunDirectory:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def open_run_directory(
+    path: str | Path,
+    experiment: Experiment,
+    restart: Restart = "resume",
+    init_from: str | None = None,
+    stream: TextIO | None = None,
+) -> RunDirectory:
+    """Lock a run directory for this process and find out what the run begins with.
+
+    `resume` goes on from the newest checkpoint, or begins where there is none. `fresh` moves what
+    is there to NAME.1, NAME.2, ... and begins. `overwrite` deletes the run's own files and begins.
+    `init_from` (a run directory or a checkpoint file) counts only where the run begins. What is
+    done is said on `stream` (stderr).
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY (in use, not ours), RESUME_REFUSED, CHECKPOINT_READ.
+    """
+    stream = stream or sys.stderr
+    path = Path(path).absolute()
+    _check_ours(path)
+    lock = acquire(path)
+    try:
+        if restart == "fresh":
+            lock = _move_aside(path, lock, stream)
+        directory = RunDirectory(path, lock)
+        directory.store = CheckpointStore(
+            checkpoint_directory(path, experiment), experiment.learner.checkpoint.keep
+        )
+        if restart == "fresh":
+            aside = directory.store.set_aside()  # those in a directory of their own
+            if aside:
+                print(f"fresh: the checkpoints were moved to {aside}", file=stream)
+        elif restart == "overwrite":
+            _delete_own(directory, stream)
+        else:
+            _find_newest(directory, experiment, stream)
+        if init_from is not None:
+            if directory.resume_from is None:
+                directory.start_from = read_checkpoint(init_from)
+                print(f"init: from {directory.start_from.path}", file=stream)
+            else:
+                print(
+                    f"init: {init_from} is not used, since the run goes on; --restart fresh begins "
+                    "anew",
+                    file=stream,
+                )
+        _prepare(directory, experiment)
+        return directory
+    except BaseException:
+        os.close(lock)
+        raise
+
+
+def checkpoint_directory(path: str | Path, experiment: Experiment) -> str:
+    """Where the checkpoints of the run at `path` are, as an fsspec path."""
+    return experiment.learner.checkpoint.directory or str(Path(path) / "checkpoints")
+
+
+def open_store(path: str | Path) -> CheckpointStore:
+    """The checkpoints of an existing run, for reading; nothing is locked or written.
+
+    `path` is a run directory, or any fsspec directory of checkpoints.
+    """
+    stored = Path(path) / "experiment.yaml"
+    if "://" in str(path) or not stored.exists():
+        inner = Path(path) / "checkpoints"
+        return CheckpointStore(str(inner if "://" not in str(path) and inner.is_dir() else path))
+    experiment = read_stored(stored.read_text(), str(stored))
+    return CheckpointStore(checkpoint_directory(path, experiment))
+
+
+def read_checkpoint(path: str | Path, name: str = "newest") -> Checkpoint:
+    """A checkpoint of a run directory, or of a path that ends in `.safetensors`.
+
+    Raises:
+        SeedbedError: CHECKPOINT_READ, with what there is.
+    """
+    text = str(path)
+    if learners := learner_directories(path):
+        if name not in ("newest", "consensus", "best"):
+            raise SeedbedError(
+                ExitCode.CHECKPOINT_READ,
+                f"{path} has {len(learners)} learners: --checkpoint is newest (the average of "
+                f"their newest) or best; for {name!r} name one of them, such as {learners[0]}",
+            )
+        stores = {directory: open_store(directory) for directory in learners}
+        having = [directory for directory, store in stores.items() if store.list()]
+        if having and len(having) < len(learners):
+            missing = ", ".join(each.name for each in learners if each not in having)
+            log.warning("%s: %s has no checkpoint yet, and is left out", path, missing)
+        learners = having or learners
+        newest = [read_checkpoint(directory) for directory in learners]
+        if name == "best":
+            chosen = learners[newest.index(best(newest))]
+            has_best = stores[chosen].has_best()
+            return read_checkpoint(chosen, "best" if has_best else "newest")
+        return consensus(newest, f"{path} (the average of {len(learners)} learners)")
+    if text.endswith(".safetensors"):
+        parent, _, file = text.rpartition("/")
+        return CheckpointStore(parent or ".").read(file)
+    return open_store(path).read(name)
+
+
+def _check_ours(path: Path) -> None:
+    if not path.exists():
+        return
+    if not path.is_dir():
+        raise SeedbedError(ExitCode.RUN_DIRECTORY, f"{path} is a file, not a run directory")
+    names = {entry.name for entry in path.iterdir()}
+    if names - {"lost+found"} and LOCK not in names:
+        raise SeedbedError(
+            ExitCode.RUN_DIRECTORY,
+            f"{path} is not empty and no run of Seedbed (it has no {LOCK}, but "
+            f"{sorted(names)[0]!r} and so on): choose another --run-dir",
+        )
+
+
+def _move_aside(path: Path, lock: int, stream: TextIO) -> int:
+    """Rename the whole directory, which is one atomic step, and lock a new one in its place."""
+    if {entry.name for entry in path.iterdir()} <= {LOCK, "lost+found"}:
+        return lock
+    number = 1
+    while (aside := path.with_name(f"{path.name}.{number}")).exists():
+        number += 1
+    try:
+        path.rename(aside)
+    except OSError as error:
+        raise SeedbedError(
+            ExitCode.RUN_DIRECTORY,
+            f"{path} cannot be moved to {aside} ({error.strerror}): choose another --run-dir",
+        ) from error
+    print(f"fresh: the run before was moved to {aside}", file=stream)
+    fresh = acquire(path)
+    os.close(lock)
+    return fresh
+
+
+def _delete_own(directory: RunDirectory, stream: TextIO) -> None:
+    for name in ("checkpoints", "logs", "tensorboard"):
+        if (directory.path / name).is_symlink():
+            raise SeedbedError(
+                ExitCode.RUN_DIRECTORY,
+                f"{directory.path / name} is a symbolic link, and --restart overwrite deletes "
+                "nothing outside of the run directory: say --restart fresh",
+            )
+    deleted = len(directory.store.delete_all())
+    for pattern in _OWN_FILES:
+        for file in directory.path.glob(pattern):
+            if not file.is_dir():
+                file.unlink()
+                deleted += 1
+    print(f"overwrite: {deleted} files of the run before were deleted", file=stream)
+
+
+def _find_newest(directory: RunDirectory, experiment: Experiment, stream: TextIO) -> None:
+    newest = directory.store.newest()
+    stored = directory.experiment_yaml
+    if newest is None and stored.exists():
+        # Perhaps learner.checkpoint.directory has changed: go on from where they were.
+        before = read_stored(stored.read_text(), str(stored), stream)
+        elsewhere = CheckpointStore(checkpoint_directory(directory.path, before))
+        if elsewhere.directory != directory.store.directory:
+            newest = elsewhere.newest()
+    if newest is None:
+        return
+    before = read_stored(str(newest.meta["experiment"]), newest.path, stream)
+    check_resume(before, experiment, newest.path, stream)
+    print(f"resume: from {newest.path} at {newest.updates} updates", file=stream)
+    directory.resume_from = newest
+
+
+def _prepare(directory: RunDirectory, experiment: Experiment) -> None:
+    """Make the subdirectories, keep the resolved experiment, drop a killed learner's socket."""
+    directory.logs.mkdir(exist_ok=True)
+    directory.tensorboard.mkdir(exist_ok=True)
+    directory.socket.unlink(missing_ok=True)
+    text = dump_experiment(experiment)
+    current = directory.experiment_yaml
+    if current.exists() and current.read_text() != text:
+        number = 1
+        while (old := directory.path / f"experiment.{number}.yaml").exists():
+            number += 1
+        current.rename(old)
+    temporary = directory.path / ".tmp-experiment.yaml"
+    temporary.write_text(text)
+    temporary.replace(current)

@@ -1,0 +1,121 @@
+"""What an environment group looks like from the outside: the words both ends of the wire share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+TERMINATED, TRUNCATED, LIFE_LOST, FIRST = 1, 2, 4, 8  # bits of StepFlag in proto/seedbed/v1
+
+
+@dataclass(frozen=True)
+class ArraySpec:
+    """Shape and dtype of one row of an array, without the leading axis of environments."""
+
+    shape: tuple[int, ...]
+    dtype: str  # NumPy's name, "uint8"
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes of one row."""
+        return prod(self.shape) * np.dtype(self.dtype).itemsize
+
+    def __str__(self) -> str:
+        return f"{self.dtype}{list(self.shape)}"
+
+
+@dataclass(frozen=True)
+class EnvironmentSpec:
+    """One environment, as the learner must know it.
+
+    Attributes:
+        name: the `environment.id` of the experiment.
+        observation: a single frame, never a stack.
+        actions: size A of the discrete action space.
+        action_repeat: emulator frames a step.
+    """
+
+    name: str
+    observation: ArraySpec
+    actions: int
+    action_repeat: int
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the fields as a checkpoint keeps them."""
+        return {
+            "name": self.name,
+            "observation_shape": list(self.observation.shape),
+            "observation_dtype": self.observation.dtype,
+            "actions": self.actions,
+            "action_repeat": self.action_repeat,
+        }
+
+    @classmethod
+    def from_json(cls, tree: dict[str, Any]) -> EnvironmentSpec:
+        """Build a spec from what `to_json` returned."""
+        return cls(
+            name=tree["name"],
+            observation=ArraySpec(tuple(tree["observation_shape"]), tree["observation_dtype"]),
+            actions=tree["actions"],
+            action_repeat=tree["action_repeat"],
+        )
+
+
+class StepInputs(NamedTuple):
+    """Inputs of inference from one lock-step group: the newest step of its E environments."""
+
+    slots: NDArray[np.int32]  # [E]
+    observation: NDArray[Any]  # [E, *shape]
+    flags: NDArray[np.uint8]  # [E]
+    reward: NDArray[np.float32]  # [E]
+    previous_action: NDArray[np.int32]  # [E]
+
+
+class Frame(NamedTuple):
+    """What one step of a lock-step group of E environments returns.
+
+    NEXT_STEP autoreset, whatever the environment does: a finished row (`terminated` or
+    `truncated`) holds the episode's true last observation; the same environment's next row is
+    the next episode's first, marked `first`, with reward 0, and the action given for it is ignored.
+    An episode that was cut (its environment raised and was made anew, or `restart`) has no
+    finished row: its next row is the next episode's first.
+    """
+
+    observation: NDArray[np.generic]  # [E, *shape]
+    reward: NDArray[np.float32]  # [E], raw, never clipped
+    terminated: NDArray[np.bool_]  # [E]
+    truncated: NDArray[np.bool_]  # [E], never together with terminated
+    life_lost: NDArray[np.bool_]  # [E]
+    first: NDArray[np.bool_]  # [E]
+
+
+def clear(frame: Frame, chosen: NDArray[np.bool_] | int) -> None:
+    """Make the `chosen` ([E], or one number) rows an episode's first; leave the observation."""
+    frame.reward[chosen] = 0.0
+    frame.terminated[chosen] = frame.truncated[chosen] = frame.life_lost[chosen] = False
+    frame.first[chosen] = True
+
+
+class EnvironmentGroup(Protocol):
+    """E environments that step together. One thread uses it at a time."""
+
+    spec: EnvironmentSpec
+    environments: int  # E
+
+    def reset(self) -> Frame:
+        """Start every environment's first episode; every row is `first`."""
+
+    def step(self, action: NDArray[np.int32]) -> Frame:
+        """Step every environment. `action` [E] int32, each in 0 .. actions-1."""
+
+    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+        """Cut the episodes of the `chosen` [E] and begin new ones: their rows of `frame`, which
+        `step` returned last, become `first` rows. None of them may be finished.
+        """
+
+    def close(self) -> None:
+        """Give back threads, processes and memory."""

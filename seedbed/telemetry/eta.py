@@ -1,0 +1,40 @@
+"""When the run will be over, as far as it can be foreseen."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from seedbed.config.schema import Stop
+from seedbed.telemetry.counters import Counters
+
+
+class Eta(NamedTuple):
+    """Seconds to go, and the stop condition that will be met first."""
+
+    seconds: float
+    condition: str
+
+
+def eta(
+    stop: Stop,
+    counters: Counters,
+    env_fps: float | None,
+    updates_per_s: float | None,
+    dollars_per_hour: float,
+) -> Eta | None:
+    """The nearest stop condition at the present rates; None if none is in sight.
+
+    A mean return is not foreseen.
+    """
+    ways = (
+        ("env_frames", stop.env_frames, counters.env_frames, env_fps),
+        ("updates", stop.updates, counters.updates, updates_per_s),
+        ("seconds", stop.seconds, counters.seconds, 1.0),
+        ("dollars", stop.dollars, counters.dollars, dollars_per_hour / 3600),
+    )
+    found = [
+        Eta(max(0.0, target - done) / rate, name)
+        for name, target, done, rate in ways
+        if target and rate
+    ]
+    return min(found, default=None)

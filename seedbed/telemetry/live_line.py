@@ -1,0 +1,145 @@
+"""The line that people watch."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, TextIO
+
+from seedbed.telemetry.bottleneck import Bottleneck
+from seedbed.telemetry.eta import Eta
+from seedbed.telemetry.numbers import FPS_WINDOWS_S, Number
+
+NOTHING = "-"
+
+
+class Part(NamedTuple):
+    """A piece of the line, and how long a narrow terminal keeps it."""
+
+    text: str
+    keep: int  # parts with the lowest number go first
+    short: str = ""  # what stays of it before any part goes; "" is all of it
+
+
+def live_line(
+    numbers: Mapping[str, Number], limit: Bottleneck, end: Eta | None, waiting: str | None
+) -> list[Part]:
+    """The line's parts, from left to right."""
+    fps = "/".join(number(numbers[f"env_fps_{window}s"]) for window in FPS_WINDOWS_S)
+    episodes = numbers["return_episodes"]
+    returned = f"return {number(numbers['return_mean'], 1)}"
+    latency = f"{number(numbers['inference_ms_p50'], 1)}/{number(numbers['inference_ms_p99'], 1)}"
+    if waiting:
+        last = Part(f"now: {waiting}", 9)
+    else:
+        last = Part(f"{limit.word}: {limit.sentence}", 9, f"bottleneck: {limit.word}")
+    return [
+        Part(f"{magnitude(numbers['env_frames'])} frames", 8),
+        Part(f"{fps} FPS", 7, f"{number(numbers['env_fps_10s'])} FPS"),
+        Part(f"{number(numbers['updates_per_s'], 1)} updates/s", 1),
+        Part(f"{returned} (last {episodes})" if episodes else returned, 6, returned),
+        Part(f"lag {number(numbers['policy_lag_mean'], 1)}", 2),
+        Part(f"batch {number(numbers['batch_environments'])}", 0),
+        Part(f"inference {latency} ms", 3),
+        Part(money(numbers["dollars"]), 4),
+        Part(f"ETA {duration(end.seconds)} ({end.condition})", 5, f"ETA {duration(end.seconds)}")
+        if end
+        else Part("ETA -", 5),
+        last,
+    ]
+
+
+class LiveLine:
+    """Writes the line: refreshed in place on a terminal, a new one each time anywhere else."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._out = out
+        self._tty = out.isatty()
+        self._shown = False
+
+    def show(self, parts: list[Part]) -> None:
+        """Show the line now."""
+        if self._tty:
+            self._out.write(f"\r\x1b[K{fit(parts, self._columns() - 1)}")
+            self._shown = True
+        else:
+            self._out.write(f"{time.strftime('%H:%M:%S')} {fit(parts, None)}\n")
+        self._out.flush()
+
+    def close(self) -> None:
+        """Leave the last line standing."""
+        if self._shown:
+            self._out.write("\n")
+            self._out.flush()
+            self._shown = False
+
+    def _columns(self) -> int:
+        try:
+            return os.get_terminal_size(self._out.fileno()).columns or 80
+        except (OSError, ValueError):
+            return 80
+
+
+def fit(parts: Sequence[Part], columns: int | None) -> str:
+    """The line, in so many columns: a longer one could not be refreshed in place.
+
+    First the bottleneck is only named, then the longest parts become short, then the least
+    wanted ones go.
+    """
+    line = _join(parts)
+    if columns is None or len(line) <= columns:
+        return line
+    *others, last = parts
+    parts = [*others, Part(last.short or last.text, last.keep)]
+    while len(line := _join(parts)) > columns and any(part.short for part in parts):
+        longest = max((part for part in parts if part.short), key=lambda part: len(part.text))
+        parts = [Part(part.short, part.keep) if part is longest else part for part in parts]
+    while len(line := _join(parts)) > columns and len(parts) > 1:
+        unwanted = min(parts, key=lambda part: part.keep)
+        parts = [part for part in parts if part is not unwanted]
+    return line if len(line) <= columns else line[: max(0, columns - 1)] + "…"
+
+
+def _join(parts: Sequence[Part]) -> str:
+    return " | ".join(part.text for part in parts)
+
+
+def number(value: Number, digits: int = 0) -> str:
+    """With thousands separated; "-" for nothing."""
+    return NOTHING if value is None or isinstance(value, str) else f"{value:,.{digits}f}"
+
+
+def magnitude(value: Number) -> str:
+    """In three or four figures: 999, 12.3K, 1.23M, 4.56G."""
+    if value is None or isinstance(value, str):
+        return NOTHING
+    for unit, size in (("G", 1e9), ("M", 1e6), ("K", 1e3)):
+        if abs(value) >= size:
+            scaled = value / size
+            return f"{scaled:.{2 if scaled < 10 else 1}f}{unit}"
+    return f"{value:.0f}"
+
+
+def money(value: Number) -> str:
+    """US dollars, in cents from ten cents on, in four places below."""
+    if value is None or isinstance(value, str):
+        return NOTHING
+    if value >= 0.1 or value == 0:
+        return f"${value:,.2f}"
+    return f"${value:.4f}" if value >= 0.0001 else "below $0.0001"
+
+
+def duration(seconds: Number) -> str:
+    """As people say it: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    if seconds is None or isinstance(seconds, str):
+        return NOTHING
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"

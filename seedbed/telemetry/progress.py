@@ -1,0 +1,76 @@
+"""progress.csv: one row an interval, for spreadsheets and plots."""
+
+from __future__ import annotations
+
+import csv
+import math
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from seedbed.telemetry.numbers import Number
+
+
+class ProgressFile:
+    """Appends rows to a CSV file whose header is written once.
+
+    A file that is there is continued, with its columns. When a row has a column that the file
+    lacks, the file is written anew with the wider header, as a whole, and replaced; earlier rows
+    are empty there. No row is ever taken away: after a restart from an older checkpoint the
+    column `env_frames` steps back once.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._columns: list[str] | None = None  # None until the file has been looked at
+
+    def append(self, row: Mapping[str, Number]) -> None:
+        """Write one row. None and NaN become empty cells.
+
+        Raises:
+            OSError: when it cannot be written, such as on a full disk. The next call tries anew.
+        """
+        if self._columns is None:
+            self._columns = self._open()
+        added = [name for name in row if name not in self._columns]
+        if added:
+            self._widen([*self._columns, *added])
+        cells = [_cell(row.get(name)) for name in self._columns]
+        try:
+            with self._path.open("a", newline="") as file:
+                csv.writer(file, lineterminator="\n").writerow(cells)
+        except OSError:
+            self._columns = None  # half a line may be there: look again before the next row
+            raise
+
+    def _open(self) -> list[str]:
+        """The columns of the file; [] if there is none. Ends its last line if that was cut."""
+        try:
+            with self._path.open("r+b") as file:
+                if file.seek(0, os.SEEK_END):
+                    file.seek(-1, os.SEEK_END)
+                    if file.read(1) != b"\n":
+                        file.write(b"\n")
+        except FileNotFoundError:
+            return []
+        with self._path.open(newline="") as text:
+            return next(csv.reader(text), [])
+
+    def _widen(self, columns: list[str]) -> None:
+        draft = self._path.with_name(f".{self._path.name}.tmp")
+        with draft.open("w", newline="") as file:
+            writer = csv.writer(file, lineterminator="\n")
+            writer.writerow(columns)
+            if self._columns:
+                with self._path.open(newline="") as old:
+                    rows = csv.reader(old)
+                    next(rows)
+                    writer.writerows([*row, *[""] * (len(columns) - len(row))] for row in rows)
+        draft.replace(self._path)
+        self._columns = columns
+
+
+def _cell(value: Number) -> str:
+    if value is None or (isinstance(value, float) and math.isnan(value)):
+        return ""
+    return f"{value:.10g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,69 @@
+"""Weights & Biases, imported only when `logging.wandb.enabled`."""
+
+from __future__ import annotations
+
+import importlib
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seedbed.config.schema import Experiment
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+RUN_ID_FILE = "wandb-run-id"
+
+
+class WandbRun:
+    """One W&B run for one run directory, over all restarts.
+
+    Its id is `<experiment's name>-<8 hex digits>`, drawn once and kept in the run directory's file
+    `wandb-run-id`; so a resumed run goes on in the same one (`resume="allow"`), and a fresh run
+    directory is a run of its own. Without a run directory the id is the experiment's name.
+    """
+
+    def __init__(self, experiment: Experiment, run_dir: Path | None) -> None:
+        """Start or resume it.
+
+        Raises:
+            SeedbedError: CONFIG, when the package is not installed.
+        """
+        try:
+            wandb = importlib.import_module("wandb")
+        except ImportError as error:
+            raise SeedbedError(
+                ExitCode.CONFIG,
+                f"logging.wandb.enabled is true and wandb cannot be imported ({error}): install "
+                "the extra with `pip install seedbed[wandb]`, or set it to false",
+            ) from error
+        settings = experiment.logging.wandb
+        self._run: Any = wandb.init(
+            project=settings.project,
+            group=settings.group or None,
+            name=run_dir.name if run_dir else experiment.name,
+            id=run_id(experiment.name, run_dir),
+            resume="allow",
+            mode=settings.mode,
+            dir=str(run_dir) if run_dir else None,
+            config=experiment.model_dump(mode="json"),
+        )
+        self._run.define_metric("env_frames")
+        self._run.define_metric("*", step_metric="env_frames")
+
+    def log(self, numbers: Mapping[str, Any]) -> None:
+        """Log one interval's numbers; `env_frames` among them is the x axis."""
+        self._run.log({name: value for name, value in numbers.items() if value is not None})
+
+    def close(self, exit_code: int = 0) -> None:
+        """Finish the run; W&B waits for its uploads."""
+        self._run.finish(exit_code=exit_code)
+
+
+def run_id(name: str, run_dir: Path | None) -> str:
+    """The run directory's W&B id, drawn at the first call."""
+    if run_dir is None:
+        return name
+    path = run_dir / RUN_ID_FILE
+    if not path.exists():
+        path.write_text(f"{name}-{secrets.token_hex(4)}\n")
+    return path.read_text().strip()

@@ -1,0 +1,163 @@
+from seedbed.v1 import inference_pb2 as _inference_pb2
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class SequenceSpec(_message.Message):
+    __slots__ = ("observation", "steps", "burn_in", "lookahead", "frame_stack", "state_size", "environment", "actions")
+    OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    STEPS_FIELD_NUMBER: _ClassVar[int]
+    BURN_IN_FIELD_NUMBER: _ClassVar[int]
+    LOOKAHEAD_FIELD_NUMBER: _ClassVar[int]
+    FRAME_STACK_FIELD_NUMBER: _ClassVar[int]
+    STATE_SIZE_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
+    ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    observation: _inference_pb2.ArraySpec
+    steps: int
+    burn_in: int
+    lookahead: int
+    frame_stack: int
+    state_size: int
+    environment: str
+    actions: int
+    def __init__(self, observation: _Optional[_Union[_inference_pb2.ArraySpec, _Mapping]] = ..., steps: _Optional[int] = ..., burn_in: _Optional[int] = ..., lookahead: _Optional[int] = ..., frame_stack: _Optional[int] = ..., state_size: _Optional[int] = ..., environment: _Optional[str] = ..., actions: _Optional[int] = ...) -> None: ...
+
+class ReplayHello(_message.Message):
+    __slots__ = ("protocol_version", "oldest_protocol_version", "learner", "spec", "priority_exponent")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    LEARNER_FIELD_NUMBER: _ClassVar[int]
+    SPEC_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_EXPONENT_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    oldest_protocol_version: int
+    learner: str
+    spec: SequenceSpec
+    priority_exponent: float
+    def __init__(self, protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., learner: _Optional[str] = ..., spec: _Optional[_Union[SequenceSpec, _Mapping]] = ..., priority_exponent: _Optional[float] = ...) -> None: ...
+
+class ReplayWelcome(_message.Message):
+    __slots__ = ("protocol_version", "state")
+    PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    protocol_version: int
+    state: ShardState
+    def __init__(self, protocol_version: _Optional[int] = ..., state: _Optional[_Union[ShardState, _Mapping]] = ...) -> None: ...
+
+class ShardState(_message.Message):
+    __slots__ = ("incarnation", "capacity", "size", "sampleable", "mass", "bytes", "inserted", "sampled", "stale_updates", "damaged", "serving")
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    CAPACITY_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLEABLE_FIELD_NUMBER: _ClassVar[int]
+    MASS_FIELD_NUMBER: _ClassVar[int]
+    BYTES_FIELD_NUMBER: _ClassVar[int]
+    INSERTED_FIELD_NUMBER: _ClassVar[int]
+    SAMPLED_FIELD_NUMBER: _ClassVar[int]
+    STALE_UPDATES_FIELD_NUMBER: _ClassVar[int]
+    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    SERVING_FIELD_NUMBER: _ClassVar[int]
+    incarnation: int
+    capacity: int
+    size: int
+    sampleable: int
+    mass: float
+    bytes: int
+    inserted: int
+    sampled: int
+    stale_updates: int
+    damaged: int
+    serving: bool
+    def __init__(self, incarnation: _Optional[int] = ..., capacity: _Optional[int] = ..., size: _Optional[int] = ..., sampleable: _Optional[int] = ..., mass: _Optional[float] = ..., bytes: _Optional[int] = ..., inserted: _Optional[int] = ..., sampled: _Optional[int] = ..., stale_updates: _Optional[int] = ..., damaged: _Optional[int] = ..., serving: _Optional[bool] = ...) -> None: ...
+
+class InsertRequest(_message.Message):
+    __slots__ = ("hello", "sequence", "chain", "number", "environments", "version", "payload")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    CHAIN_FIELD_NUMBER: _ClassVar[int]
+    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENTS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    hello: ReplayHello
+    sequence: int
+    chain: int
+    number: int
+    environments: int
+    version: float
+    payload: bytes
+    def __init__(self, hello: _Optional[_Union[ReplayHello, _Mapping]] = ..., sequence: _Optional[int] = ..., chain: _Optional[int] = ..., number: _Optional[int] = ..., environments: _Optional[int] = ..., version: _Optional[float] = ..., payload: _Optional[bytes] = ...) -> None: ...
+
+class InsertReply(_message.Message):
+    __slots__ = ("welcome", "sequence", "sampleable", "mass")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLEABLE_FIELD_NUMBER: _ClassVar[int]
+    MASS_FIELD_NUMBER: _ClassVar[int]
+    welcome: ReplayWelcome
+    sequence: int
+    sampleable: int
+    mass: float
+    def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., sequence: _Optional[int] = ..., sampleable: _Optional[int] = ..., mass: _Optional[float] = ...) -> None: ...
+
+class SampleRequest(_message.Message):
+    __slots__ = ("hello", "request", "uniform")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    UNIFORM_FIELD_NUMBER: _ClassVar[int]
+    hello: ReplayHello
+    request: int
+    uniform: bytes
+    def __init__(self, hello: _Optional[_Union[ReplayHello, _Mapping]] = ..., request: _Optional[int] = ..., uniform: _Optional[bytes] = ...) -> None: ...
+
+class SampleReply(_message.Message):
+    __slots__ = ("welcome", "request", "first", "sequences", "mass", "sampleable", "payload")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCES_FIELD_NUMBER: _ClassVar[int]
+    MASS_FIELD_NUMBER: _ClassVar[int]
+    SAMPLEABLE_FIELD_NUMBER: _ClassVar[int]
+    PAYLOAD_FIELD_NUMBER: _ClassVar[int]
+    welcome: ReplayWelcome
+    request: int
+    first: int
+    sequences: int
+    mass: float
+    sampleable: int
+    payload: bytes
+    def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., request: _Optional[int] = ..., first: _Optional[int] = ..., sequences: _Optional[int] = ..., mass: _Optional[float] = ..., sampleable: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
+
+class PrioritizeRequest(_message.Message):
+    __slots__ = ("hello", "sequence", "incarnation", "key", "priority")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    KEY_FIELD_NUMBER: _ClassVar[int]
+    PRIORITY_FIELD_NUMBER: _ClassVar[int]
+    hello: ReplayHello
+    sequence: int
+    incarnation: int
+    key: bytes
+    priority: bytes
+    def __init__(self, hello: _Optional[_Union[ReplayHello, _Mapping]] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., key: _Optional[bytes] = ..., priority: _Optional[bytes] = ...) -> None: ...
+
+class PrioritizeReply(_message.Message):
+    __slots__ = ("welcome", "sequence", "stale", "mass")
+    WELCOME_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    STALE_FIELD_NUMBER: _ClassVar[int]
+    MASS_FIELD_NUMBER: _ClassVar[int]
+    welcome: ReplayWelcome
+    sequence: int
+    stale: int
+    mass: float
+    def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., sequence: _Optional[int] = ..., stale: _Optional[int] = ..., mass: _Optional[float] = ...) -> None: ...
+
+class GetStateRequest(_message.Message):
+    __slots__ = ()
+    def __init__(self) -> None: ...

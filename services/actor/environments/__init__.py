@@ -1,5 +1,0 @@
-"""Environment groups: E environments that step together, of any kind."""
-
-from services.actor.environments.registry import environment_seed, make_actor_group, make_group
-
-__all__ = ["environment_seed", "make_actor_group", "make_group"]

@@ -1,0 +1,156 @@
+"""Evaluation on the side: `seedbed evaluate` as a process of its own, on a checkpoint."""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import IO, Any
+
+from seedbed.config import Experiment
+from seedbed.launch.child_processes import process_environment
+from seedbed.runs.directory import RunDirectory
+from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.services.learner.checkpointer import Saver
+from seedbed.telemetry import Telemetry
+
+log = logging.getLogger("seedbed.learner")
+
+LAST_TIMEOUT_S = 1800.0
+_LOOK_S = 0.2
+_NICE = 5
+
+
+class SideEvaluation:
+    """Starts an evaluation every so many frames, takes its result, keeps the best checkpoint."""
+
+    def __init__(self, experiment: Experiment, run: RunDirectory, telemetry: Telemetry) -> None:
+        self._settings = experiment.evaluation
+        self._run = run
+        self._telemetry = telemetry
+        self._next = self._first()
+        self._waiting_since: str | None = None
+        self._wants_checkpoint = False
+        self._process: subprocess.Popen[bytes] | None = None
+        self._output: IO[bytes] | None = None
+        self._log: IO[bytes] | None = None
+        self._checkpoint = ""
+        self.hurry = False  # set by a signal's handler: `last` waits no longer
+        self.best: float | None = None  # mean return of the checkpoint kept as `best`
+
+    def _first(self) -> int:
+        every = self._settings.every_frames
+        return (self._telemetry.counters.env_frames // every + 1) * every if every else 0
+
+    def poll(self, saver: Saver) -> None:
+        """Start one when it is due and take the result of the one that has ended. Never waits."""
+        if self._process is not None:
+            if self._process.poll() is not None:
+                self._take(saver)
+        elif self._wants_checkpoint:
+            if saver.idle and saver.newest is not None:
+                self._wants_checkpoint = False
+                self._start(saver.newest)
+        elif self._next and self._telemetry.counters.env_frames >= self._next:
+            self._next = self._first()
+            self._wants_checkpoint = True
+            saver.request()
+
+    def last(self, saver: Saver, wanted: bool) -> None:
+        """At the end: if `wanted`, wait for the one under way, and play one more."""
+        if not wanted or saver.newest is None:
+            self._abandon()
+            return
+        self._wait(saver)
+        if not self.hurry:
+            self._start(saver.newest)
+            self._wait(saver)
+
+    def _start(self, checkpoint: str) -> None:
+        self._checkpoint = Path(checkpoint).name
+        self._run.store.pinned = self._checkpoint
+        policy = self._settings.policy
+        command = [
+            sys.executable, "-m", "seedbed.cli.main", "evaluate", str(self._run.path),
+            "--checkpoint", self._checkpoint,
+            "--episodes", str(self._settings.episodes),
+            *(("--policy", policy) if policy != "agent" else ()),
+            # The accelerator is the learner's: some cannot be shared, others would run full.
+            "--set", "learner.device=cpu",
+            "--die-with-parent", str(os.getpid()),
+        ]  # fmt: skip
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
+        self._run.logs.mkdir(parents=True, exist_ok=True)
+        self._log = (self._run.logs / "evaluation.log").open("ab")
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=self._output,
+            stderr=self._log,
+            env=process_environment(),
+        )
+        # It takes what training leaves. From here, while it has but one thread to be told.
+        own = os.getpriority(os.PRIO_PROCESS, 0)
+        with suppress(ProcessLookupError):
+            os.setpriority(os.PRIO_PROCESS, self._process.pid, min(19, own + _NICE))
+        log.info("evaluating %s", checkpoint)
+
+    def _wait(self, saver: Saver) -> None:
+        if self._process is None:
+            return
+        self._telemetry.phase = "the last evaluation"
+        deadline = time.monotonic() + LAST_TIMEOUT_S
+        while self._process.poll() is None:
+            if self.hurry or time.monotonic() > deadline:
+                why = "a signal came" if self.hurry else f"it took more than {LAST_TIMEOUT_S:g} s"
+                log.error("the last evaluation was ended: %s", why)
+                self._abandon()
+                return
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(_LOOK_S)
+        self._take(saver)
+
+    def _abandon(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._close()
+
+    def _close(self) -> None:
+        assert self._output is not None
+        assert self._log is not None
+        self._output.close()
+        self._log.close()
+        self._process = self._output = self._log = None
+
+    def _take(self, saver: Saver) -> None:
+        assert self._process is not None
+        assert self._output is not None
+        code = self._process.returncode
+        self._output.seek(0)
+        text = self._output.read()
+        self._close()
+        if code != 0:
+            log.error("evaluation of %s failed with exit code %d: see logs/evaluation.log",
+                      self._checkpoint, code)  # fmt: skip
+            return
+        result: dict[str, Any] = json.loads(text)
+        self._telemetry.on_evaluation(result)
+        mean = float(result["mean"])
+        log.info("evaluation of %s: mean %.4g over %d episodes", self._checkpoint, mean,
+                 result["episodes"])  # fmt: skip
+        if self.best is None or mean > self.best:
+            try:
+                saver.store.save_best(self._checkpoint)
+            except SeedbedError as error:  # the run goes on, and so may a better one
+                log.error("%s is the best so far, but could not be kept: %s",
+                          self._checkpoint, error)  # fmt: skip
+                return
+            self.best = mean
+            log.info("%s is the best so far", self._checkpoint)

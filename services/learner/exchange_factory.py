@@ -1,0 +1,112 @@
+"""From an experiment to a learner's exchange with its peers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seedbed.config import Experiment
+from seedbed.gossip.allreduce import AllReduce
+from seedbed.gossip.exchange import Exchange
+from seedbed.gossip.gossip import Gossip
+from seedbed.gossip.layout import Layout
+from seedbed.gossip.members import Member, Members
+from seedbed.gossip.outbox import Outbox
+from seedbed.gossip.peers import Peers
+from seedbed.gossip.records import Records
+from seedbed.gossip.topology import make_topology
+from seedbed.rpc.tls import Tls
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.lifecycle import Threads
+from seedbed.telemetry import Telemetry
+
+if TYPE_CHECKING:
+    from seedbed.services.learner.components import Built
+    from seedbed.services.learner.training.thread import TrainingThread
+
+
+def make_members(experiment: Experiment, rank: int) -> Members | None:
+    """The learners of an experiment; None where there is one.
+
+    Raises:
+        SeedbedError: CONFIG: there is no such rank, nobody knows where they are, or the graphs
+            are wrong.
+    """
+    settings = experiment.learners
+    if rank >= settings.count:
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"rank {rank}: learners.count is {settings.count}, so the ranks are 0 to "
+            f"{settings.count - 1}; a learner more is a change of learners.count for all of them",
+        )
+    if settings.count == 1:
+        return None
+    if not settings.addresses:
+        raise SeedbedError(
+            ExitCode.CONFIG,
+            f"learners.count is {settings.count} and learners.addresses is empty: `seedbed train "
+            "--learners N` and the chart set it; by hand, give each rank a host:port",
+        )
+    make_topology(settings)  # or refuse it now
+    return Members(rank, settings.count, settings.deadline_s, bool(experiment.cost.meter))
+
+
+def join(
+    experiment: Experiment,
+    members: Members,
+    built: Built,
+    training: TrainingThread,
+    telemetry: Telemetry,
+    threads: Threads,
+    folder: Path,
+    tls: Tls | None,
+) -> Exchange:
+    """Make the exchange; `start` meets the peers.
+
+    Args:
+        folder: where gossip is recorded.
+    """
+    settings, numbers = experiment.learners, telemetry.gossip
+    names, shapes = zip(*built.trainer.layout(), strict=True)
+    layout = Layout(names, shapes)
+    iteration: Callable[[], int] = lambda: telemetry.counters.updates  # noqa: E731
+
+    def beat() -> Member:
+        return _beat(experiment, members, telemetry, iteration())
+
+    peers = Peers(experiment, members, layout, threads, tls, beat, training.request_state)
+    numbers.peers = numbers.alive = settings.count
+    if settings.topology == "allreduce":
+        kept = Records(folder, 0, settings.count) if settings.gradients_every else None
+        return AllReduce(
+            settings, built.trainer, built.backend, layout, peers, telemetry.counters, numbers,
+            threads.stopping, lambda: training.give_states(built), kept,
+        )  # fmt: skip
+    records = Records(folder, settings.snapshot_every_s, settings.count)
+    outbox = Outbox(
+        members.rank, built.backend, layout, peers, records, numbers, settings.distance_every
+    )
+    gossip = Gossip(
+        settings, make_topology(settings), built.trainer, layout, peers, outbox, records, numbers,
+        threads,
+    )  # fmt: skip
+    iteration = lambda: gossip.iteration  # noqa: E731
+    return gossip
+
+
+def _beat(experiment: Experiment, members: Members, telemetry: Telemetry, iteration: int) -> Member:
+    counters = telemetry.counters
+    # Everybody's share of the episodes of stop.mean_return.
+    returns = telemetry.recent_returns.values(members.share(experiment.stop.mean_return_episodes))
+    return Member(
+        iteration=iteration,
+        updates=counters.updates,
+        env_frames=counters.env_frames,
+        seconds=counters.seconds,
+        dollars=counters.dollars,
+        return_sum=float(returns.sum()),
+        return_count=int(returns.size),
+        over=telemetry.over or "",
+        waiting=bool(telemetry.gossip.waiting),
+    )

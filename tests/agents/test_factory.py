@@ -1,0 +1,167 @@
+"""From an experiment to its agent and optimizer."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from pydantic import BaseModel, ConfigDict, Field
+
+from seedbed.agents.factory import AGENTS, build_agent, build_optimizer
+from seedbed.agents.vtrace.agent import VtraceAgent
+from seedbed.config import agents, learner
+from seedbed.config.load import parse_experiment
+from seedbed.config.schema import Experiment
+from seedbed.networks.registry import NETWORKS
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import ArraySpec, EnvironmentSpec
+
+pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
+
+SPEC = EnvironmentSpec("x", ArraySpec((4,), "float32"), 3, 2)
+
+
+class OwnOptions(BaseModel):
+    """The hyperparameters of a user's agent."""
+
+    model_config = ConfigDict(extra="forbid")
+    temperature: float = Field(1.0, gt=0)
+
+
+class OwnAgent(VtraceAgent):
+    """A user's agent."""
+
+    Options = OwnOptions
+
+
+def experiment(text: str = "") -> Experiment:
+    base = "name: a\nenvironment: {id: x}\n"
+    return parse_experiment(base + (text or "learner: {network: mlp}"))
+
+
+def weights(agent: Any) -> list[Any]:
+    return [v.numpy() for v in agent.model.trainable_variables]
+
+
+def test_the_schema_knows_the_networks_and_agents_by_name() -> None:
+    """It refuses others before anything starts, without importing Keras."""
+    for key, names in (("learner.network", NETWORKS), ("agent", AGENTS)):
+        for name in names:
+            needed = {
+                "a2c": ["learner.batch_size=64"],
+                "dqn": ["learner.unroll_length=1"],
+                "r2d2": ["learner.lstm_units=8"],
+            }
+            settings = [f"{key}={name}", *needed.get(name, [])]
+            parse_experiment("name: a\nenvironment: {id: x}", settings)
+    assert set(learner.NETWORKS) == set(NETWORKS)
+    assert set(agents.AGENTS) == set(AGENTS)
+
+
+def test_the_seed_decides_the_weights() -> None:
+    one, same = (weights(build_agent(experiment(), SPEC)) for _ in range(2))
+    other = weights(build_agent(experiment("seed: 2\nlearner: {network: mlp}"), SPEC))
+    for a, b in zip(one, same, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert any(not np.array_equal(a, b) for a, b in zip(one, other, strict=True))
+    # Glorot & Bengio 2010, but for the policy's head, which is nearly uniform at first.
+    for kernel in (w for w in one if w.ndim == 2 and w.shape[1] != SPEC.actions):
+        limit = np.sqrt(6 / sum(kernel.shape))
+        assert 0.5 * limit < np.abs(kernel).max() <= limit
+
+
+def test_vtrace_is_built_with_its_options() -> None:
+    agent: Any = build_agent(
+        experiment("learner: {network: mlp, lstm_units: 6}\nvtrace: {discount: 0.5}"), SPEC
+    )
+    assert agent.options.discount == 0.5
+    assert agent.body.state_size == 12
+    assert agent.behaviour["logits"].shape == (3,)
+
+
+def test_an_agent_of_the_users() -> None:
+    text = "learner: {{network: mlp}}\nagent: {0}:OwnAgent\nagent_options: {{temperature: {1}}}"
+    agent: Any = build_agent(experiment(text.format(__name__, 2)), SPEC)
+    assert agent.options.temperature == 2
+
+
+@pytest.mark.parametrize(
+    ("agent", "options", "says"),
+    [
+        ("nowhere:Agent", "{}", r"agent 'nowhere:Agent' cannot be loaded"),
+        (f"{__name__}:Absent", "{}", r"Absent"),
+        (f"{__name__}:OwnAgent", "{temperature: 0}", r"agent_options.temperature: .*greater"),
+        (f"{__name__}:OwnAgent", "{heat: 1}", r"agent_options.heat"),
+        (f"{__name__}:SPEC", "{}", r"agent .*SPEC.* has no Options"),
+    ],
+)
+def test_agents_that_are_refused(agent: str, options: str, says: str) -> None:
+    text = f"learner: {{network: mlp}}\nagent: {agent}\nagent_options: {options}"
+    with pytest.raises(SeedbedError, match=says) as error:
+        build_agent(experiment(text), SPEC)
+    assert error.value.code is ExitCode.CONFIG
+
+
+def rates(optimizer: keras.optimizers.Optimizer, updates: list[int]) -> list[float]:
+    found = []
+    for update in updates:
+        optimizer.iterations.assign(update)
+        found.append(float(optimizer.learning_rate))
+    return found
+
+
+def test_schedules() -> None:
+    linear = experiment(
+        "learner: {network: mlp, optimizer: {learning_rate: 0.1, schedule: linear, "
+        "final_learning_rate: 0.02, decay_env_frames: 1000}}"
+    )
+    optimizer = build_optimizer(linear, env_frames_per_update=10)
+    assert rates(optimizer, [0, 50, 100, 500]) == pytest.approx([0.1, 0.06, 0.02, 0.02])
+    constant = experiment("learner: {network: mlp, optimizer: {learning_rate: 0.1}}")
+    assert rates(build_optimizer(constant, 10), [0, 500]) == pytest.approx([0.1, 0.1])
+
+
+@pytest.mark.parametrize(
+    ("learners", "factor"),
+    [
+        ("{}", 2.0),  # √(64 / 16)
+        ("{count: 4, topology: gossip}", 4.0),  # 256 in all
+        ("{count: 4, topology: allreduce}", 4.0),
+    ],
+)
+def test_learning_rates_grow_with_the_root_of_the_environments(
+    learners: str, factor: float
+) -> None:
+    linear = experiment(
+        "learner: {network: mlp, batch_size: 64, optimizer: {learning_rate: 0.1, schedule: linear, "
+        "final_learning_rate: 0.02, decay_env_frames: 1000, nominal_environments: 16}}\n"
+        f"learners: {learners}"
+    )
+    wanted = [0.1 * factor, 0.06 * factor, 0.02 * factor]
+    assert rates(build_optimizer(linear, 10), [0, 50, 100]) == pytest.approx(wanted)
+    constant = experiment(
+        "learner: {network: mlp, batch_size: 8, optimizer: {learning_rate: 7.0e-4, "
+        "nominal_environments: 16}}"
+    )
+    assert rates(build_optimizer(constant, 10), [0]) == pytest.approx([7e-4 / 2**0.5])
+
+
+def test_every_optimizer_setting_arrives() -> None:
+    adam = build_optimizer(
+        experiment("learner: {network: mlp, optimizer: {beta_1: 0.5, beta_2: 0.6, epsilon: 0.25}}"),
+        1,
+    )
+    assert isinstance(adam, keras.optimizers.Adam)
+    assert (adam.beta_1, adam.beta_2, adam.epsilon) == (0.5, 0.6, 0.25)
+    rmsprop = build_optimizer(
+        experiment(
+            "learner: {network: mlp, optimizer: {name: rmsprop, decay: 0.7, momentum: 0.1, "
+            "epsilon: 0.25}}"
+        ),
+        1,
+    )
+    assert isinstance(rmsprop, keras.optimizers.RMSprop)
+    assert (rmsprop.rho, rmsprop.momentum, rmsprop.epsilon) == (0.7, 0.1, 0.25)
+    assert not rmsprop.centered

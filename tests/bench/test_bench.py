@@ -1,0 +1,165 @@
+"""`seedbed bench --quick` measures each part and says what it measured. No speed is asserted."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from bench import main
+from bench.arithmetic import mflop_a_step
+from bench.figures import ratio, series, slope
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from tests.bench.quick import bench, check_series, quick
+
+
+def check_actor(results: dict[str, Any]) -> None:
+    result = results["actor_efficiency"]
+    assert result["value"] > 0
+    assert [case["environments"] for case in result["cases"]] == [2]
+    for name in ("efficiency", "steps_per_s", "bare_steps_per_s", "learner_cpu_us_a_step"):
+        check_series(result["cases"][0][name])
+
+
+def check_wire(results: dict[str, Any]) -> None:
+    result = results["wire_efficiency"]
+    assert result["value"] > 0
+    (case,) = result["cases"]
+    assert (case["environments"], case["streams"]) == (2, 2)
+    for name in ("efficiency", "messages_per_s", "bare_messages_per_s", "server_cpu_us"):
+        check_series(case[name])
+
+
+def check_system(results: dict[str, Any]) -> None:
+    (case,) = results["system_efficiency"]["cases"]
+    assert case["network"] == "nature"
+    for name in (
+        "efficiency",
+        "env_fps",
+        "steps_per_s",
+        "limit_steps_per_s",
+        "arithmetic_steps_per_s",
+    ):
+        check_series(case[name])
+    for part in ("env", "infer", "train"):
+        check_series(case[f"{part}_cpu_us"])
+    # One frame count everywhere: frames are steps times the action repeat.
+    assert case["env_fps"]["median"] == pytest.approx(4 * case["steps_per_s"]["median"])
+    assert results["env_fps"]["nature"] == case["env_fps"]
+
+
+def check_memory(results: dict[str, Any]) -> None:
+    slot, growth = results["memory"]["slot"], results["memory"]["growth"]
+    # 3 frames of the stack in the device's table; 4 + 5 rows of a frame in the unroll, at least.
+    assert slot["computed_table_bytes"] >= 3 * 84 * 84
+    assert slot["computed_unroll_bytes"] >= 9 * 84 * 84
+    assert min(slot["rss_bytes"]) > 0
+    assert growth["env_frames"] > 0
+    assert growth["learner_rss_bytes"] > 0
+    assert growth["actors_rss_bytes"] > 0
+
+
+def check_replay(results: dict[str, Any]) -> None:
+    result = results["replay"]
+    for home in ("host", "device"):
+        for name in ("insert_of_copy", "sample_of_copy", "priorities_per_s"):
+            check_series(result["homes"][home][name])
+    kept = [(case["kept_in"], case["frame_stack"]) for case in result["service"]["cases"]]
+    assert kept == [("files", 4), ("memory", 4), ("files", 1)]
+    for case in result["service"]["cases"]:
+        check_series(case["insert_of_bare_stream"])
+        check_series(case["sample_of_bare_stream"])
+    (case,) = result["training"]["steps"]
+    assert (case["batch_size"], case["paper_percent"]) == (16, 30.54)
+    for name in ("host_ms", "prefetched_ms", "device_ms"):
+        check_series(case[name])
+    assert [case["at_a_time"] for case in result["training"]["insertion"]["cases"]] == [1, 100]
+
+
+CHECKS = {
+    "replay": check_replay,
+    "actor": check_actor,
+    "wire": check_wire,
+    "system": check_system,
+    "memory": check_memory,
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", CHECKS)
+def test_quick(part: str, tmp_path: Path) -> None:
+    CHECKS[part](quick(part, tmp_path))
+
+
+def test_unknown_part_is_refused_by_name() -> None:
+    answer = bench("wires")
+    assert answer.returncode == 2
+    assert "wires" in answer.stderr
+
+
+def test_median_and_extremes() -> None:
+    assert series([3.0, 1.0, 8.0]) == {
+        "median": 3.0, "min": 1.0, "max": 8.0, "values": [3.0, 1.0, 8.0],
+    }  # fmt: skip
+
+
+def test_ratio_is_of_pairs_not_of_medians() -> None:
+    assert ratio([1.0, 10.0, 4.0], [2.0, 5.0, 4.0])["values"] == [0.5, 2.0, 1.0]
+
+
+def test_operations_of_a_step() -> None:
+    """Nature on 84 x 84 x 4, multiplied out by hand: 20 x 20, 9 x 9 and 7 x 7 outputs."""
+    first = 20 * 20 * 32 * 8 * 8 * 4
+    forward = first + 9 * 9 * 64 * 4 * 4 * 32 + 7 * 7 * 64 * 3 * 3 * 64 + 7 * 7 * 64 * 512
+    training = (3 * forward - first) * 21 / 20
+    assert mflop_a_step("nature", 4, 20) == pytest.approx(2 * (forward + training) / 1e6)
+
+
+def test_slope_of_a_noisy_line() -> None:
+    x = [0.0, 1.0, 2.0, 3.0]
+    assert slope(x, [5 + 2 * v for v in x]) == pytest.approx(2)
+    assert slope(x, [1.0, -1.0, -1.0, 1.0]) == pytest.approx(0)
+
+
+@pytest.fixture
+def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
+    """Runs `seedbed bench` with other parts, which ends by an exception; its results."""
+
+    def run(parts: dict[str, Any], ends: type[BaseException], said: str = "") -> dict[str, Any]:
+        monkeypatch.setattr(main, "PARTS", parts)
+        monkeypatch.setattr(main, "table", lambda _: "")
+        parser = argparse.ArgumentParser()
+        main.add_parser(parser.add_subparsers())
+        file = tmp_path / "out.json"
+        with pytest.raises(ends, match=said):
+            main.run(parser.parse_args(["bench", "--quick", "--json", str(file)]))
+        results: dict[str, Any] = json.loads(file.read_text())
+        return results
+
+    return run
+
+
+def test_a_part_that_fails_loses_no_other(measure: Callable[..., dict[str, Any]]) -> None:
+    def fails(_: Any) -> dict[str, Any]:
+        raise SeedbedError(ExitCode.THREAD_FAILED, "the machine said no")
+
+    parts = {"wire": fails, "memory": lambda _: {"measured": 7}}
+    results = measure(parts, SeedbedError, r"not measured: wire")
+    assert results["memory"] == {"measured": 7}
+    assert results["failed"] == {"wire": "the machine said no"}
+
+
+def test_an_interrupt_loses_nothing_that_was_measured(
+    measure: Callable[..., dict[str, Any]],
+) -> None:
+    def interrupted(_: Any) -> dict[str, Any]:
+        raise KeyboardInterrupt
+
+    parts = {"memory": lambda _: {"measured": 7}, "wire": interrupted, "actor": interrupted}
+    results = measure(parts, KeyboardInterrupt)
+    assert results["memory"] == {"measured": 7}
+    assert results["failed"] == {"wire": "interrupted", "actor": "interrupted"}

@@ -1,0 +1,145 @@
+"""`seedbed env check`: what it finds, what it advises, and how it ends."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+from gymnasium.spaces import Box, Discrete
+
+from seedbed.cli.main import main
+from seedbed.config.schema import Environment
+from seedbed.envs.advice import Cost, advise
+from seedbed.envs.check import Report, check_environment
+from seedbed.runtime.exit_codes import ExitCode
+from tests.support import toy_environments
+
+
+def check(name: str, **kwargs: Any) -> Report:
+    return check_environment(
+        Environment(id=f"tests.support.toy_environments:{name}", kwargs=kwargs), 2, 0.05
+    )
+
+
+def results(report: Report) -> dict[str, str]:
+    return {check.name: check.result for check in report.checks}
+
+
+def test_a_sound_environment_passes() -> None:
+    report = check("Counter")
+    assert report.ok
+    assert results(report)["seeds"] == "ok"
+    assert results(report)["rows"] == "ok"
+    assert results(report)["episodes"] == "ok"
+    assert "other seeds" not in results(report)
+    assert report.speed["steps_per_second"] > 0
+    # 2 rows of 4 float32, 2 rewards, 2 flags, and less than 40 bytes of protobuf
+    assert 2 * (16 + 4 + 1) < report.speed["message_bytes"] < 2 * (16 + 4 + 1) + 40
+    assert report.advice is not None
+
+
+def test_runs_that_cannot_be_repeated_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    space = Box(0, 1, (3,))  # Spaced samples from its space, which nobody seeds
+    made = [toy_environments.Spaced(space, Discrete(2)) for _ in range(1)]
+    monkeypatch.setattr(toy_environments, "made", lambda: made[0], raising=False)
+    report = check("made")
+    assert report.ok
+    assert results(report)["seeds"] == "warning"
+    assert results(report)["episodes"] == "warning"  # none ever ends
+
+
+def test_seeds_that_change_nothing_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Same(toy_environments.Counter):
+        def _see(self, action: int) -> Any:
+            return np.array([self.episode, self.t, 0, action], np.float64)
+
+    monkeypatch.setattr(toy_environments, "Same", Same, raising=False)
+    assert results(check("Same"))["other seeds"] == "warning"
+
+
+def test_a_picture_that_never_changes_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Still(toy_environments.Counter):
+        def _see(self, action: int) -> Any:
+            return np.zeros(4)
+
+    monkeypatch.setattr(toy_environments, "Still", Still, raising=False)
+    assert results(check("Still"))["observations"] == "warning"
+    assert "observations" not in results(check("Counter"))
+
+
+def test_failures_are_a_warning() -> None:
+    toy_environments.Faulty.made.clear()
+    report = check("Faulty", fault="first one raises")
+    assert report.ok
+    assert results(report)["failures"] == "warning"
+
+
+@pytest.mark.parametrize("fault", ["raise", "shape"])
+def test_an_environment_that_never_works_fails(fault: str) -> None:
+    report = check("Faulty", fault=fault)
+    assert not report.ok
+    assert report.checks[-1].name == "step"
+    assert report.checks[-1].result == "failed"
+
+
+def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["env", "check", "tests.support.toy_environments:Counter", "--environments", "3"]
+    code = main(
+        [*command, "--seconds", "0.05", "--set", "environment.kwargs={length: 5}", "--json"]
+    )
+    printed = capsys.readouterr()
+    report = json.loads(printed.out)
+    assert code == ExitCode.OK
+    assert report["ok"]
+    assert report["spec"]["observation"] == {"shape": [4], "dtype": "float32"}
+    assert report["advice"]["environments"] >= 1
+    assert "advice   actor: {groups:" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["Pendulum-v1"], ExitCode.ENVIRONMENT, "only Discrete is supported"),
+        (["atari:Pongg"], ExitCode.ENVIRONMENT, "did you mean pong"),
+        (["CartPole-v1", "--environments", "0"], ExitCode.USAGE, "--environments 0"),
+        (["CartPole-v1", "--set", "environment.kwargs=3"], ExitCode.CONFIG, "environment.kwargs"),
+        (["CartPole-v1", "--set", "environment.kwargs={"], ExitCode.CONFIG, "not YAML"),
+        (["atari:Pong", "--set", "environment.table9=both"], ExitCode.CONFIG, "environment.table9"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    arguments: list[str], code: ExitCode, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["env", "check", *arguments]) == code
+    printed = capsys.readouterr()
+    assert said in printed.err
+    assert printed.out == ""
+
+
+def cost(step_s: float, cpu_s: float | None = None, speedup: float | None = None) -> Cost:
+    return Cost(step_s, cpu_s or step_s, speedup, memory_bytes=2**20, message_bytes=7000)
+
+
+def test_advice_for_an_atari_core_is_the_schemas_default() -> None:
+    advice = advise(cost(1 / 4000, speedup=1.9))
+    assert (advice.groups, advice.environments, advice.threads) == (2, 32, 1)
+    assert advice.steps_per_second == pytest.approx(4000, rel=0.05)
+
+
+def test_advice_for_a_slow_simulator_is_few_environments() -> None:
+    assert advise(cost(1 / 240)).environments == 2  # a message is 2.4 % of 8 ms
+    assert advise(cost(2.0)).environments == 1  # a step alone takes longer than we like
+
+
+def test_advice_for_a_very_fast_one_is_bounded() -> None:
+    assert advise(cost(1e-6)).environments == 256
+
+
+def test_advice_for_one_that_waits_is_more_groups() -> None:
+    advice = advise(cost(step_s=10e-3, cpu_s=2.5e-3))
+    assert advice.groups == 5
+    assert advice.steps_per_second == pytest.approx(1 / 2.5e-3, rel=0.05)
+    # Eight groups at most, so here the waiting is the limit: 8 steps each 100 ms.
+    assert advise(cost(step_s=0.1, cpu_s=1e-3)).steps_per_second == pytest.approx(80)

@@ -1,0 +1,310 @@
+"""Torsos, the body and what does not fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+from keras import ops
+from numpy.typing import NDArray
+
+from seedbed.networks.body import Body
+from seedbed.networks.image import FirstConvolution
+from seedbed.networks.registry import make_body, prepared_frame
+from seedbed.ops.frame_stack import stack_unroll
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import ArraySpec
+
+pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
+
+Array = NDArray[Any]
+ATARI = ArraySpec((84, 84), "uint8")
+ACTIONS = 3
+
+
+class WithDropout(keras.layers.Layer):
+    """A torso with a random state."""
+
+    def __init__(self) -> None:
+        super().__init__(name="torso")
+        self.dropout = keras.layers.Dropout(0.5)
+
+    def call(self, x: Any) -> Any:
+        return self.dropout(ops.cast(x, "float32"))
+
+
+class WithNormalisation(keras.layers.Layer):
+    """A torso whose variables change apart from gradients."""
+
+    def __init__(self) -> None:
+        super().__init__(name="torso")
+        self.norm = keras.layers.BatchNormalization()
+
+    def call(self, x: Any) -> Any:
+        return self.norm(ops.cast(x, "float32"))
+
+
+class Doubling(keras.layers.Layer):
+    """A user's torso: no `prepare`, no `observe`, one option."""
+
+    def __init__(self, units: int = 2) -> None:
+        super().__init__(name="torso")
+        self.dense = keras.layers.Dense(units)
+
+    def call(self, x: Any) -> Any:
+        return self.dense(ops.cast(x, "float32"))
+
+
+def body_of(
+    network: str,
+    frame: ArraySpec = ATARI,
+    stack: int = 4,
+    units: int = 0,
+    options: dict[str, Any] | None = None,
+) -> Body:
+    np.random.seed(3)
+    return make_body(network, options or {}, frame, ACTIONS, stack, units)
+
+
+def random_arguments(body: Body, rows: int, columns: int, seed: int = 0) -> list[Array]:
+    rng = np.random.default_rng(seed)
+    shape = (rows, columns)
+    observation = rng.integers(0, 255, (*shape, *body.stacked.shape)).astype(body.stacked.dtype)
+    first = rng.random(shape) < 0.25
+    action = np.where(first, -1, rng.integers(0, ACTIONS, shape)).astype(np.int32)
+    reward = np.where(first, 0, rng.normal(size=shape)).astype(np.float32)
+    state = rng.normal(size=(columns, body.state_size)).astype(np.float32)
+    return [observation, action, reward, first, state]
+
+
+def call(body: Body, arguments: list[Array]) -> tuple[Array, Array]:
+    features, state = body(*(ops.convert_to_tensor(x) for x in arguments))
+    return ops.convert_to_numpy(features), ops.convert_to_numpy(state)
+
+
+@pytest.mark.parametrize(
+    ("network", "options", "features", "parameters"),
+    [
+        # Espeholt et al. 2018, figure 3, on 84 x 84 x 4, counted by hand.
+        ("impala_shallow", {}, 256, 257 * 16 + 257 * 32 + 2593 * 256),
+        ("impala_deep", {}, 256, None),
+        ("impala_deep", {"width": 2}, 256, None),
+        # Mnih et al. 2015.
+        ("nature", {}, 512, 257 * 32 + 513 * 64 + 577 * 64 + 3137 * 512),
+        # 32, 64 and 32 filters, and 512 units of Stooke and Abbeel 2018.
+        ("nature_shallow", {}, 512, 257 * 32 + 513 * 64 + 577 * 32 + 1569 * 512),
+    ],
+)
+def test_image_networks(
+    network: str, options: dict[str, Any], features: int, parameters: int | None
+) -> None:
+    body = body_of(network, options=options)
+    assert body.features == features
+    out, _ = call(body, random_arguments(body, 2, 3))
+    assert out.shape == (2, 3, features)
+    assert np.isfinite(out).all()
+    assert out.std() > 0
+    if network == "impala_deep":
+        width = options.get("width", 1)
+        c1, c2 = 16 * width, 32 * width
+        parameters = (9 * 4 + 1) * c1 + 4 * (9 * c1 + 1) * c1
+        parameters += (9 * c1 + 1) * c2 + 4 * (9 * c2 + 1) * c2
+        parameters += 5 * (9 * c2 + 1) * c2
+        parameters += (11 * 11 * c2 + 1) * 256
+    assert body.count_params() == parameters
+
+
+@pytest.mark.parametrize(
+    ("frame", "blocks"),
+    [
+        (ArraySpec((84, 84), "uint8"), True),
+        (ArraySpec((24, 36, 3), "uint8"), True),
+        (ArraySpec((24, 36, 3), "float32"), True),
+        (ArraySpec((30, 41), "uint8"), False),  # 4 divides neither side
+    ],
+)
+@pytest.mark.parametrize("stack", [1, 4])
+def test_first_convolution_is_a_plain_one(frame: ArraySpec, blocks: bool, stack: int) -> None:
+    """The same weights in Keras's Conv2D, on plain stacks, give the same and so do gradients."""
+    rows, columns = 2, 3
+    rng = np.random.default_rng(0)
+    scale = 255.0 if frame.dtype == "uint8" else 1.0
+    frames = (rng.random((stack - 1 + rows, columns, *frame.shape)) * scale).astype(frame.dtype)
+    first = ops.convert_to_tensor(rng.random(frames.shape[:2]) < 0.2)
+    layer = FirstConvolution(6, 8, 4, "conv1")
+    layer.observe(frame)
+    assert bool(layer.frame_channels) is blocks
+
+    prepared = layer.prepare(ops.convert_to_tensor(frames.reshape(-1, *frame.shape)))
+    prepared = ops.reshape(prepared, (*frames.shape[:2], *prepared.shape[1:]))
+    stacked = stack_unroll(prepared, first, stack)
+    got = layer(ops.reshape(stacked, (-1, *stacked.shape[2:])))
+
+    plain = stack_unroll(ops.convert_to_tensor(frames), first, stack)
+    image = ops.cast(ops.reshape(plain, (-1, *plain.shape[2:])), "float32") / scale
+    conv = keras.layers.Conv2D(6, 8, 4, activation="relu")
+    conv.build(image.shape)
+    conv.set_weights(layer.get_weights())
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(got), ops.convert_to_numpy(conv(image)), rtol=1e-4, atol=1e-5
+    )
+
+
+def test_body_gives_torso_features_row_by_row() -> None:
+    body = body_of("mlp", ArraySpec((5,), "float32"), stack=2)
+    assert body.stacked.shape == (10,)
+    arguments = random_arguments(body, 3, 2)
+    features, state = call(body, arguments)
+    assert state.shape == (2, 0)
+    for r in range(3):
+        alone = ops.convert_to_numpy(body.torso(ops.convert_to_tensor(arguments[0][r])))
+        np.testing.assert_allclose(features[r], alone, rtol=1e-5, atol=1e-6)
+
+
+def lstm_body() -> Body:
+    return body_of("mlp", ArraySpec((5,), "float32"), stack=1, units=7)
+
+
+def test_lstm_equals_keras() -> None:
+    body = lstm_body()
+    observation, action, reward, first, state = random_arguments(body, 6, 4)
+    first[:] = False
+    action = np.abs(action)
+    got, after = call(body, [observation, action, reward, first, state])
+    torso = ops.convert_to_numpy(body.torso(ops.convert_to_tensor(observation.reshape(-1, 5))))
+    inputs = np.concatenate(
+        [torso.reshape(6, 4, -1), np.eye(ACTIONS)[action], reward[..., None]], axis=-1
+    ).astype(np.float32)
+    lstm = keras.layers.LSTM(7, return_sequences=True, return_state=True)
+    lstm.build((4, 6, inputs.shape[-1]))
+    lstm.set_weights(body.core.get_weights())
+    sequence, hidden, cell = lstm(
+        ops.convert_to_tensor(inputs.transpose(1, 0, 2)),
+        initial_state=[ops.convert_to_tensor(state[:, :7]), ops.convert_to_tensor(state[:, 7:])],
+    )
+    np.testing.assert_allclose(
+        got, ops.convert_to_numpy(sequence).transpose(1, 0, 2), rtol=1e-4, atol=1e-5
+    )
+    wanted = np.concatenate([ops.convert_to_numpy(hidden), ops.convert_to_numpy(cell)], axis=-1)
+    np.testing.assert_allclose(after, wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_lstm_rows_one_by_one_equal_the_unroll() -> None:
+    """Acting (one row, no scan) and training (a scan) are the same, resets included."""
+    body = lstm_body()
+    arguments = random_arguments(body, 8, 5, seed=1)
+    assert arguments[3].any()
+    features, after = call(body, arguments)
+    state = arguments[4]
+    for r in range(8):
+        row, state = call(body, [*(x[r : r + 1] for x in arguments[:4]), state])
+        np.testing.assert_allclose(row[0], features[r], rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(state, after, rtol=1e-5, atol=1e-5)
+
+
+def test_lstm_is_reset_before_a_first_row() -> None:
+    body = lstm_body()
+    arguments = random_arguments(body, 6, 4, seed=2)
+    arguments[3][:] = False
+    arguments[3][3, 1] = True
+    features, _ = call(body, arguments)
+    fresh = [*(x[3:] for x in arguments[:4]), np.zeros_like(arguments[4])]
+    from_zero, _ = call(body, fresh)
+    np.testing.assert_allclose(features[3:, 1], from_zero[:, 1], rtol=1e-5, atol=1e-6)
+    assert np.abs(features[3:, 0] - from_zero[:, 0]).max() > 1e-3
+
+
+def test_no_previous_action_is_no_action() -> None:
+    """-1 feeds zeros: not the last action, as an index would."""
+    body = lstm_body()
+    arguments = random_arguments(body, 1, 1)
+    outputs = []
+    for action in (-1, 0, 1, 2):
+        arguments[1] = np.full((1, 1), action, np.int32)
+        outputs.append(call(body, arguments)[0])
+    kernel = body.core.kernel.numpy().copy()
+    kernel[-1 - ACTIONS : -1] = 0.0  # the rows of the one-hot
+    body.core.kernel.assign(kernel)
+    np.testing.assert_allclose(call(body, arguments)[0], outputs[0], rtol=1e-6)
+    for output in outputs[1:]:
+        assert np.abs(output - outputs[0]).max() > 1e-4
+
+
+def test_a_batch_equals_its_columns() -> None:
+    for network, units in (("impala_shallow", 0), ("impala_shallow", 4)):
+        body = body_of(network, units=units)
+        arguments = random_arguments(body, 3, 4)
+        together, _ = call(body, arguments)
+        for b in range(4):
+            alone, _ = call(
+                body, [*(x[:, b : b + 1] for x in arguments[:4]), arguments[4][b : b + 1]]
+            )
+            np.testing.assert_allclose(alone[:, 0], together[:, b], rtol=1e-4, atol=1e-5)
+
+
+def test_prepared_frame() -> None:
+    assert prepared_frame(body_of("nature"), ATARI) == ArraySpec((21, 21, 16), "uint8")
+    assert prepared_frame(body_of("impala_deep"), ATARI) == ATARI
+
+
+def test_a_users_torso() -> None:
+    body = body_of(f"{__name__}:Doubling", ArraySpec((5,), "int32"), options={"units": 11})
+    assert body.features == 11
+
+
+@pytest.mark.parametrize(
+    ("network", "frame", "options", "says"),
+    [
+        ("impala", ATARI, {}, r"'impala' is unknown.*impala_deep.*module:Class"),
+        ("nature", ArraySpec((4,), "float32"), {}, r"wants images.*float32\[4\].*mlp"),
+        ("nature", ArraySpec((20, 84), "uint8"), {}, r"at least 36 x 36.*uint8\[20, 84\]"),
+        ("impala_deep", ATARI, {"widht": 2}, r"\['widht'\] unknown.*\['width'\]"),
+        ("impala_deep", ATARI, {"width": 3}, r"width is 1, 2 or 4, given 3"),
+        ("nature", ATARI, {"width": 2}, r"takes \['standardize'\]"),
+        ("mlp", ArraySpec((4,), "float32"), {"activation": "rellu"}, r"rellu"),
+        ("mlp", ArraySpec((4,), "float32"), {"units": []}, r"units is empty"),
+        ("no_such_module:Net", ATARI, {}, r"learner.network.*no_such_module"),
+        (f"{__name__}:Missing", ATARI, {}, r"Missing"),
+        (f"{__name__}:WithDropout", ArraySpec((4,), "float32"), {}, r"training does not change"),
+        (f"{__name__}:WithNormalisation", ArraySpec((4,), "float32"), {}, r"moving_mean"),
+        (f"{__name__}:ATARI", ATARI, {}, r"ATARI"),
+    ],
+)
+def test_refusals(network: str, frame: ArraySpec, options: dict[str, Any], says: str) -> None:
+    with pytest.raises(SeedbedError, match=says) as error:
+        body_of(network, frame, options=options)
+    assert error.value.code is ExitCode.CONFIG
+
+
+@pytest.mark.parametrize(
+    ("network", "smallest"), [("impala_shallow", 20), ("nature", 36), ("nature_shallow", 36)]
+)
+def test_the_smallest_image_works(network: str, smallest: int) -> None:
+    body = body_of(network, ArraySpec((smallest, smallest), "uint8"))
+    assert call(body, random_arguments(body, 1, 1))[0].shape == (1, 1, body.features)
+
+
+@pytest.mark.parametrize("network", ["impala_shallow", "nature"])
+def test_standardized_images(network: str) -> None:
+    """As plain Keras layers on images standardized by NumPy; a blank image is no division by 0."""
+    rng = np.random.default_rng(0)
+    body = make_body(network, {"standardize": True}, ATARI, ACTIONS, 4, 0)
+    frames = rng.integers(0, 256, (3, 84, 84, 4)).astype(np.uint8)
+    frames[1] = frames[1] // 50 + 87  # hardly any contrast
+    frames[2] = 200
+    images = frames / 255.0
+    mean = images.mean((1, 2, 3), keepdims=True)
+    deviation = np.maximum(images.std((1, 2, 3), keepdims=True), 1 / 255)
+    first = body.torso.first
+    conv = keras.layers.Conv2D(first.filters, 8, 4, activation="relu")
+    conv.build((None, 84, 84, 4))
+    conv.set_weights([first.kernel, first.bias])
+    wanted = conv(((images - mean) / deviation).astype(np.float32))
+    # Blocks of one frame after the other, as a stack has them.
+    prepared = [first.prepare(ops.convert_to_tensor(frames[..., k : k + 1])) for k in range(4)]
+    given = first(ops.concatenate(prepared, -1))
+    np.testing.assert_allclose(
+        ops.convert_to_numpy(given), ops.convert_to_numpy(wanted), rtol=1e-3, atol=2e-3
+    )

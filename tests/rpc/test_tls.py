@@ -1,0 +1,110 @@
+"""mTLS over a real gRPC connection: strangers get nothing, renewed certificates are taken."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import grpc
+import pytest
+import trustme
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+
+from seedbed.rpc import channels
+from seedbed.rpc.tls import Tls
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+
+def write(folder: Path, authority: trustme.CA, *names: str) -> Path:
+    """A folder as a Kubernetes secret is mounted."""
+    folder.mkdir(exist_ok=True)
+    certificate = authority.issue_cert(*names)
+    (folder / "tls.key").write_bytes(certificate.private_key_pem.bytes())
+    (folder / "tls.crt").write_bytes(b"".join(p.bytes() for p in certificate.cert_chain_pems))
+    (folder / "ca.crt").write_bytes(authority.cert_pem.bytes())
+    return folder
+
+
+@contextmanager
+def serving(tls: Tls | None) -> Iterator[str]:
+    """The address of a server that says SERVING."""
+    ready, stop = threading.Event(), threading.Event()
+    addresses: list[str] = []
+
+    async def serve() -> None:
+        server = channels.aio_server()
+        servicer = health.aio.HealthServicer()
+        health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
+        addresses.append(channels.bind(server, "localhost:0", tls))
+        await server.start()
+        ready.set()
+        await asyncio.to_thread(stop.wait)
+        await server.stop(0)
+
+    thread = threading.Thread(target=lambda: channels.run(serve()))
+    thread.start()
+    assert ready.wait(30)
+    try:
+        yield addresses[0]
+    finally:
+        stop.set()
+        thread.join()
+
+
+def asks(address: str, tls: Tls | None) -> grpc.StatusCode:
+    """What a client gets."""
+    with channels.channel(address, tls) as channel:
+        try:
+            health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
+        except grpc.RpcError as error:
+            return error.code()
+    return grpc.StatusCode.OK
+
+
+def test_only_who_has_a_certificate_of_the_authority_is_answered(tmp_path: Path) -> None:
+    ours, other = trustme.CA(), trustme.CA()
+    server = Tls(write(tmp_path / "server", ours, "localhost"))
+    with serving(server) as address:
+        assert asks(address, Tls(write(tmp_path / "actor", ours, "actor"))) is grpc.StatusCode.OK
+        stranger = Tls(write(tmp_path / "stranger", other, "actor"))
+        assert asks(address, stranger) is grpc.StatusCode.UNAVAILABLE
+        # The authority is right, the certificate is another one's.
+        half = write(tmp_path / "half", other, "actor")
+        (half / "ca.crt").write_bytes(ours.cert_pem.bytes())
+        assert asks(address, Tls(half)) is grpc.StatusCode.UNAVAILABLE
+        assert asks(address, None) is grpc.StatusCode.UNAVAILABLE
+
+
+def test_a_server_of_another_name_is_not_believed(tmp_path: Path) -> None:
+    ours = trustme.CA()
+    with serving(Tls(write(tmp_path / "server", ours, "elsewhere"))) as address:
+        assert asks(address, Tls(write(tmp_path / "actor", ours, "actor"))) is (
+            grpc.StatusCode.UNAVAILABLE
+        )
+
+
+def test_renewed_files_are_taken_without_a_restart(tmp_path: Path) -> None:
+    old, new = trustme.CA(), trustme.CA()
+    folder = write(tmp_path / "server", old, "localhost")
+    actor = write(tmp_path / "actor", old, "actor")
+    client = Tls(actor)
+    with serving(Tls(folder)) as address:
+        assert asks(address, client) is grpc.StatusCode.OK
+        write(folder, new, "localhost")
+        assert asks(address, client) is grpc.StatusCode.UNAVAILABLE, "signed by the old one"
+        write(actor, new, "actor")
+        assert asks(address, client) is grpc.StatusCode.OK
+
+
+def test_what_is_missing_is_named(tmp_path: Path) -> None:
+    folder = write(tmp_path / "tls", trustme.CA(), "x")
+    (folder / "ca.crt").write_text("nothing")
+    with pytest.raises(SeedbedError, match=r"ca\.crt is no PEM") as error:
+        Tls(folder)
+    assert error.value.code is ExitCode.CONFIG
+    (folder / "tls.key").unlink()
+    with pytest.raises(SeedbedError, match=r"cannot read .*tls\.key"):
+        Tls(folder)

@@ -1,0 +1,120 @@
+"""What may change when a run resumes, and what is refused."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from seedbed.config import Experiment, parse_experiment
+from seedbed.config.load import dump_experiment
+from seedbed.config.reference import keys
+from seedbed.runs.resume import FIXED, FREE, check_resume, compare, read_stored
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+
+def experiment(*overrides: str) -> Experiment:
+    return parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", overrides)
+
+
+def test_every_key_of_the_schema_is_classified_once() -> None:
+    schema = {key.path for key in keys()}
+    assert schema - FIXED.keys() - FREE == set(), "decide whether these may change on resume"
+    assert (FIXED.keys() | FREE) - schema == set(), "these are no keys any more"
+    assert FIXED.keys() & FREE == set()
+
+
+def test_the_same_experiment_has_no_changes() -> None:
+    stream = io.StringIO()
+    assert check_resume(experiment(), experiment(), "runs/pong", stream) == []
+    assert stream.getvalue() == ""
+
+
+def test_allowed_changes_are_said_with_both_values() -> None:
+    new = experiment("learner.optimizer.learning_rate=0.001", "stop.env_frames=10")
+    stream = io.StringIO()
+    changes = check_resume(experiment(), new, "runs/pong", stream)
+    assert [change.key for change in changes] == [
+        "learner.optimizer.learning_rate",
+        "stop.env_frames",
+    ]
+    assert "learner.optimizer.learning_rate: 0.00048 -> 0.001 since runs/pong" in stream.getvalue()
+
+
+def test_refusals_come_all_at_once_with_both_values_and_the_way_out() -> None:
+    new = experiment(
+        "learner.lstm_units=256",
+        "learner.network_options={width: 2}",
+        "environment.atari.height=42",
+        "stop.env_frames=10",
+    )
+    with pytest.raises(SeedbedError) as caught:
+        check_resume(experiment(), new, "runs/pong")
+    message = str(caught.value)
+    assert caught.value.code == ExitCode.RESUME_REFUSED
+    assert "learner.lstm_units: 0 -> 256" in message
+    assert "learner.network_options: {} -> {'width': 2}" in message
+    assert "environment.atari.height: 84 -> 42" in message
+    assert "stop.env_frames" not in message
+    assert "--init-from" in message
+
+
+OTHER = {
+    "environment.id": "atari:Breakout",
+    "environment.atari.full_action_space": "false",
+    "learner.network": "nature",
+    "learner.network_options": "{width: 2}",
+    "learner.optimizer.name": "adam",
+    "learner.optimizer.momentum": "0.9",
+    "agent": "a.b:C",
+}
+# A section of hyperparameters binds the agent that reads it.
+AGENTS = {
+    "dqn": ["agent=dqn", "learner.unroll_length=1"],
+    "r2d2": ["agent=r2d2", "learner.lstm_units=8"],
+}
+
+
+@pytest.mark.parametrize("key", sorted(FIXED))
+def test_each_fixed_key_is_refused(key: str) -> None:
+    base = ["learner.optimizer.name=rmsprop", *AGENTS.get(key.partition(".")[0], [])]
+    old = experiment(*base)
+    new = experiment(*base, f"{key}={OTHER.get(key, '7')}")
+    (change,) = compare(old, new)
+    assert (change.key, change.allowed) == (key, False)
+
+
+def test_the_heads_of_another_agent_do_not_bind() -> None:
+    changes = compare(experiment(*AGENTS["r2d2"]),
+                      experiment(*AGENTS["r2d2"], "dqn.dueling_units=7"))  # fmt: skip
+    assert [(change.key, change.allowed) for change in changes] == [("dqn.dueling_units", True)]
+
+
+def test_momentum_binds_only_where_it_adds_or_drops_state() -> None:
+    def momentum(value: float, name: str = "rmsprop") -> Experiment:
+        return experiment(f"learner.optimizer={{name: {name}, momentum: {value}}}")
+
+    assert [change.allowed for change in compare(momentum(0.9), momentum(0.5))] == [True]
+    assert [change.allowed for change in compare(momentum(0.9), momentum(0))] == [False]
+    assert [change.allowed for change in compare(momentum(0.9, "adam"), momentum(0, "adam"))] == [
+        True
+    ]
+
+
+def test_atari_settings_do_not_bind_other_environments() -> None:
+    def cartpole(height: int) -> Experiment:
+        return experiment("environment.id=CartPole-v1", f"environment.atari.height={height}")
+
+    assert [change.allowed for change in compare(cartpole(84), cartpole(42))] == [True]
+
+
+def test_an_experiment_of_another_version_is_read() -> None:
+    text = dump_experiment(experiment()) + "removed: {a: 1}\n"
+    text = text.replace("  wandb:\n", "  wandb:\n    colour: blue\n").replace("seed: 1\n", "")
+    stream = io.StringIO()
+    assert read_stored(text, "the checkpoint", stream) == experiment()
+    assert "removed = {'a': 1} of the checkpoint is unknown" in stream.getvalue()
+    assert "logging.wandb.colour = 'blue'" in stream.getvalue()
+    for nonsense in ("[", "1", "name: 5\n"):
+        with pytest.raises(SeedbedError, match="the checkpoint"):
+            read_stored(nonsense, "the checkpoint")

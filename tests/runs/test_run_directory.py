@@ -1,0 +1,227 @@
+"""A run directory belongs to one learner, resumes by itself, and loses nothing unasked."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from seedbed.checkpoints.store import CheckpointStore
+from seedbed.config import Experiment, load_experiment, parse_experiment
+from seedbed.config.load import dump_experiment
+from seedbed.runs.directory import RunDirectory, open_run_directory, open_store, read_checkpoint
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import ArraySpec, EnvironmentSpec
+
+ROOT = Path(__file__).parents[2]
+SPEC = EnvironmentSpec("CartPole-v1", ArraySpec((4,), "float32"), 2, 1)
+
+
+def experiment(*overrides: str) -> Experiment:
+    return parse_experiment("name: cartpole\nenvironment: {id: CartPole-v1}", overrides)
+
+
+def save(directory: RunDirectory, updates: int, of: Experiment) -> None:
+    meta = {
+        "experiment": dump_experiment(of),
+        "spec": SPEC.to_json(),
+        "counters": {"updates": updates},
+    }
+    directory.store.save({"model/w": np.full(3, updates)}, meta, updates)
+
+
+def begin(path: Path, updates: int = 0, *overrides: str) -> None:
+    """A whole first start, as a learner would leave it."""
+    with open_run_directory(path, experiment(*overrides)) as directory:
+        directory.progress_csv.write_text("env_frames\n1\n")
+        (directory.logs / "learner.log").write_text("x")
+        if updates:
+            save(directory, updates, experiment(*overrides))
+
+
+def test_resume_begins_where_there_is_nothing_and_goes_on_where_there_is(tmp_path: Path) -> None:
+    path = tmp_path / "runs" / "cartpole"
+    with open_run_directory(path, experiment()) as directory:
+        assert directory.resume_from is None
+        assert load_experiment(directory.experiment_yaml) == experiment()
+        assert directory.logs.is_dir()
+        assert directory.tensorboard.is_dir()
+        save(directory, 7, experiment())
+    said = io.StringIO()
+    changed = experiment("learner.optimizer.learning_rate=0.1")
+    with open_run_directory(path, changed, stream=said) as directory:
+        assert directory.resume_from is not None
+        assert directory.resume_from.updates == 7
+        assert load_experiment(directory.experiment_yaml) == changed
+        assert load_experiment(path / "experiment.1.yaml") == experiment()
+    assert "learning_rate: 0.00048 -> 0.1" in said.getvalue()
+    assert "at 7 updates" in said.getvalue()
+
+
+def test_a_refused_resume_changes_nothing(tmp_path: Path) -> None:
+    begin(tmp_path / "run", 7)
+    with pytest.raises(SeedbedError, match="lstm_units: 0 -> 8") as caught:
+        open_run_directory(tmp_path / "run", experiment("learner.lstm_units=8"))
+    assert caught.value.code == ExitCode.RESUME_REFUSED
+    assert load_experiment(tmp_path / "run" / "experiment.yaml") == experiment()
+    open_run_directory(tmp_path / "run", experiment()).close()  # and the lock was given back
+
+
+def test_fresh_moves_the_old_run_aside_whole(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    for number in (1, 2):
+        begin(path, number)
+        said = io.StringIO()
+        with open_run_directory(path, experiment(), "fresh", stream=said) as directory:
+            assert directory.resume_from is None
+            assert not directory.progress_csv.exists()
+        assert f"moved to {path}.{number}" in said.getvalue()
+        assert read_checkpoint(f"{path}.{number}").updates == number
+        assert (tmp_path / f"run.{number}" / "logs" / "learner.log").exists()
+        open_run_directory(path, experiment()).close()
+        shutil.rmtree(path)
+    with open_run_directory(path, experiment(), "fresh"):  # nothing there: nothing to move
+        assert not (tmp_path / "run.3").exists()
+
+
+def test_overwrite_deletes_the_runs_own_files_only(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    begin(path, 7)
+    (path / "notes.txt").write_text("mine")
+    (path / "checkpoints" / "paper.pdf").write_text("mine")
+    with open_run_directory(path, experiment(), "overwrite") as directory:
+        assert directory.resume_from is None
+        assert directory.store.newest() is None
+    assert not (path / "progress.csv").exists()
+    assert not (path / "logs" / "learner.log").exists()
+    assert (path / "notes.txt").exists()
+    assert (path / "checkpoints" / "paper.pdf").exists()
+
+
+def test_overwrite_follows_no_links(tmp_path: Path) -> None:
+    begin(tmp_path / "run", 7)
+    (tmp_path / "run" / "logs" / "learner.log").unlink()
+    (tmp_path / "run" / "logs").rmdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "other.log").write_text("mine")
+    (tmp_path / "run" / "logs").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(SeedbedError, match="symbolic link"):
+        open_run_directory(tmp_path / "run", experiment(), "overwrite")
+    assert (tmp_path / "elsewhere" / "other.log").exists()
+    assert read_checkpoint(tmp_path / "run").updates == 7
+
+
+@pytest.mark.parametrize("restart", ["resume", "fresh", "overwrite"])
+def test_a_directory_that_is_no_run_is_refused(tmp_path: Path, restart: str) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    (home / "experiment.yaml").write_text("precious")
+    with pytest.raises(SeedbedError, match="no run of Seedbed") as caught:
+        open_run_directory(home, experiment(), restart)  # type: ignore[arg-type]
+    assert caught.value.code == ExitCode.RUN_DIRECTORY
+    assert [(file.name, file.read_text()) for file in home.iterdir()] == [
+        ("experiment.yaml", "precious")
+    ]
+    with pytest.raises(SeedbedError, match="is a file"):
+        open_run_directory(home / "experiment.yaml", experiment())
+
+
+def test_an_empty_volume_is_taken(tmp_path: Path) -> None:
+    (tmp_path / "lost+found").mkdir()
+    open_run_directory(tmp_path, experiment()).close()
+
+
+HOLD = """
+import sys
+from seedbed.config import parse_experiment
+from seedbed.runs.directory import open_run_directory
+directory = open_run_directory(sys.argv[1], parse_experiment(sys.argv[2]))
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_one_learner_at_a_time_and_kill_9_gives_the_lock_back(tmp_path: Path) -> None:
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(tmp_path / "run"), dump_experiment(experiment())],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
+    assert holder.stdout is not None
+    assert holder.stdout.readline() == b"locked\n"
+    try:
+        for restart in ("resume", "fresh", "overwrite"):
+            with pytest.raises(SeedbedError, match=f"in use by process {holder.pid} on") as caught:
+                open_run_directory(tmp_path / "run", experiment(), restart)  # type: ignore[arg-type]
+            assert caught.value.code == ExitCode.RUN_DIRECTORY
+    finally:
+        holder.send_signal(signal.SIGKILL)
+        holder.communicate(timeout=20)
+    open_run_directory(tmp_path / "run", experiment()).close()
+
+
+def test_init_from_counts_only_where_a_run_begins(tmp_path: Path) -> None:
+    begin(tmp_path / "first", 7)
+    with open_run_directory(
+        tmp_path / "second", experiment(), init_from=str(tmp_path / "first")
+    ) as directory:
+        assert directory.start_from is not None
+        assert directory.start_from.updates == 7
+        assert directory.resume_from is None
+        save(directory, 1, experiment())
+    said = io.StringIO()
+    with open_run_directory(
+        tmp_path / "second", experiment(), init_from=str(tmp_path / "first"), stream=said
+    ) as directory:
+        assert directory.start_from is None
+        assert directory.resume_from is not None
+        assert directory.resume_from.updates == 1
+    assert "is not used" in said.getvalue()
+    file = next((tmp_path / "first" / "checkpoints").iterdir())
+    assert read_checkpoint(file).updates == 7
+    with pytest.raises(SeedbedError, match="nowhere"):
+        open_run_directory(tmp_path / "third", experiment(), init_from=str(tmp_path / "nowhere"))
+
+
+def test_checkpoints_elsewhere_are_found_moved_and_followed(tmp_path: Path) -> None:
+    path = tmp_path / "run"
+    elsewhere = f"learner.checkpoint.directory={tmp_path}/bucket"
+    begin(path, 7, elsewhere)
+    assert open_store(path).directory == f"{tmp_path}/bucket"
+    assert read_checkpoint(path).updates == 7
+    # The run directory is lost, as a pod's is: the run still goes on.
+    shutil.rmtree(path)
+    with open_run_directory(path, experiment(elsewhere)) as directory:
+        assert directory.resume_from is not None
+    # The key has changed: it goes on from where they were, and writes where they shall be.
+    with open_run_directory(path, experiment()) as directory:
+        assert directory.resume_from is not None
+        assert directory.resume_from.updates == 7
+        assert directory.store.directory == str(path / "checkpoints")
+    with open_run_directory(path, experiment(elsewhere), "fresh") as directory:
+        assert directory.store.newest() is None
+    assert CheckpointStore(f"{tmp_path}/bucket/aside-1").read("newest").updates == 7
+
+
+def test_the_socket_path_always_fits(tmp_path: Path) -> None:
+    for name in ("short", "long" * 30):
+        with open_run_directory(tmp_path / name, experiment()) as directory:
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(str(directory.socket))
+            assert directory.socket.parent.stat().st_uid == os.getuid()
+        # A killed learner leaves its socket; the next one can bind again.
+        with (
+            open_run_directory(tmp_path / name, experiment()) as directory,
+            socket.socket(socket.AF_UNIX) as listener,
+        ):
+            listener.bind(str(directory.socket))
+        shutil.rmtree(tmp_path / name)

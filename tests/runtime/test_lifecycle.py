@@ -1,0 +1,61 @@
+"""Signals, in processes of their own."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+ENDS = "end_on_sigterm()"
+ASKS = "on_stop_signals(lambda name: print(name, flush=True))"
+
+
+def started(*statements: str) -> subprocess.Popen[str]:
+    """A process that has run the statements and sleeps."""
+    code = [
+        "import time",
+        "from seedbed.runtime.lifecycle import Terminated, end_on_sigterm, on_stop_signals",
+        "try:",
+        *(f"    {statement}" for statement in statements),
+        "    print('ready', flush=True)",
+        "    while True: time.sleep(0.05)",
+        "except Terminated:",
+        "    raise SystemExit(143)",
+    ]
+    process = subprocess.Popen(
+        [sys.executable, "-c", "\n".join(code)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_sigterm_ends_what_has_not_begun_by_a_handler_of_its_own() -> None:
+    """The first process of a container gets no signal that it leaves to the default."""
+    process = started(ENDS)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(20) == 128 + signal.SIGTERM, "the default would be -15"
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_the_first_signal_asks_and_the_second_one_ends(number: signal.Signals) -> None:
+    process = started(ENDS, ASKS)
+    assert process.stdout is not None
+    process.send_signal(number)
+    assert process.stdout.readline() == f"{number.name}\n"
+    process.send_signal(number)
+    assert process.wait(20) == 128 + number
+
+
+def test_who_is_watched_is_not_ended_by_the_same_signal_twice() -> None:
+    """Both the terminal's process group and who started it send it one."""
+    process = started("on_stop_signals(lambda name: print(name, flush=True), impatient=False)")
+    assert process.stdout is not None
+    for _ in range(2):
+        process.send_signal(signal.SIGTERM)
+        assert process.stdout.readline() == "SIGTERM\n"
+    assert process.poll() is None
+    process.kill()
+    process.wait(20)

@@ -1,0 +1,100 @@
+"""The fused step against the fed one: sampling, update and priorities, number by number."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from seedbed.backends.protocol import Backend
+from seedbed.config import parse_experiment
+from seedbed.replay.sequence import SequenceSpec
+from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.services.learner.components import Built, build
+from seedbed.services.learner.training.replay_source import training_batch
+from seedbed.spec import ArraySpec, EnvironmentSpec
+from seedbed.telemetry.replay import ReplayNumbers
+from tests.support.replay_streams import Stream
+
+pytestmark = pytest.mark.backends
+
+SPEC = EnvironmentSpec("tests:any", ArraySpec((36, 36), "uint8"), 11, 1)
+BATCH = 6
+
+
+def built_on(backend: Backend) -> Built:
+    """A small R2D2 with a filled device home. The same each time."""
+    experiment = parse_experiment(
+        f"""
+        name: fused
+        environment: {{id: "tests:any"}}
+        agent: r2d2
+        r2d2: {{burn_in: 3, n_steps: 2, dueling_units: 16, target_update_every: 2}}
+        learner:
+          backend: {backend.name}
+          network: nature
+          lstm_units: 8
+          frame_stack: 2
+          unroll_length: 5
+          batch_size: {BATCH}
+          replay: {{home: device, sequences: 40, min_sequences: 1, update_size: 1}}
+          inference: {{slots: 32, max_batch_environments: 16}}
+        actor: {{environments: 4, groups: 1}}
+        """
+    )
+    built = build(experiment, SPEC, backend, ReplayNumbers())
+    stream = Stream(built.unroll.spec, 1, 4)
+    rng = np.random.default_rng(3)
+    for _ in range(8):
+        built.experience.home.add(stream.block(rng.random(4) + 0.1))
+    return built
+
+
+def test_fused_is_fed(backend: Backend) -> None:
+    fused, fed = built_on(backend), built_on(backend)
+    home, other = fused.experience.home, fed.experience.home
+    for step in range(5):
+        outputs = fused.experience.step()
+        uniform = backend.to_host(
+            backend.uniform(1, np.array([step], np.int32), (BATCH, 2))
+        ).astype(np.float64)
+        # As `request` takes them: the upper 24 bits, then those below.
+        joined = np.floor(uniform[:, 0] * 2**24) / 2**24 + uniform[:, 1] / 2**24
+        sample = other.request(joined).result()
+        batch = training_batch(sample, 5, 3)
+        expected = fed.trainer.step(backend.to_device(batch.arrays))
+        priority = backend.to_host(expected.pop("priority"))
+        other.update_priorities(sample.keys, priority)
+        np.testing.assert_array_equal(backend.to_host(outputs["version"]), sample.version)
+        for name, value in expected.items():
+            np.testing.assert_allclose(
+                backend.to_host(outputs[name]), backend.to_host(value), rtol=1e-4, atol=1e-6,
+                err_msg=f"{name} of step {step}",
+            )  # fmt: skip
+        np.testing.assert_allclose(home.snapshot()["weight"], other.snapshot()["weight"], rtol=1e-4)
+        np.testing.assert_allclose(home.snapshot()["mass"], other.snapshot()["mass"], rtol=1e-4)
+    for ours, theirs in zip(fused.trainer.params(), fed.trainer.params(), strict=True):
+        np.testing.assert_allclose(backend.to_host(ours), backend.to_host(theirs), atol=1e-5)
+    assert not np.allclose(
+        home.snapshot()["weight"], built_on(backend).experience.home.snapshot()["weight"]
+    )
+
+
+def test_a_replay_that_never_fills_is_refused() -> None:
+    """More environments came than the settings knew of: nothing of a stream is ever whole."""
+    from seedbed.config.learner import Replay
+    from seedbed.replay.buffer import SequenceBuffer
+    from seedbed.replay.client.replay_buffer import HostHome
+    from seedbed.services.learner.training.replay_source import Experience
+
+    spec = SequenceSpec(ArraySpec((2,), "float32"), steps=1)
+    home = HostHome(SequenceBuffer(spec, 8, 0.9), 0)
+    settings = Replay(sequences=8, min_sequences=4)
+    experience = Experience(home, settings, 2, 1, ReplayNumbers())
+    stream = Stream(spec, 1, 6)
+
+    def fill() -> None:
+        for _ in range(10):
+            experience.insert(stream.block())
+
+    with pytest.raises(SeedbedError, match=r"only 2 of them can be drawn, below .* 4"):
+        fill()

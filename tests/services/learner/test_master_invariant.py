@@ -1,0 +1,201 @@
+"""The master invariant: with frozen parameters, what training computes is what acting computed.
+
+Unrolls are collected over the real wire, from sessions of different sizes whose episodes end, are
+cut and restart, with padding and with sessions that leave in mid-unroll and come back. The
+training forward pass over them must give the behaviour policy's own numbers at every row, and
+the rows must tell one consistent story.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from seedbed.config import Experiment, parse_experiment
+from seedbed.runs.directory import open_run_directory
+from seedbed.services.actor.group import GroupRunner
+from seedbed.services.actor.metrics import ActorMetrics
+from seedbed.services.learner.components import Built
+from seedbed.services.learner.learner import Learner
+from seedbed.services.learner.unrolls.batches import TrainingBatch
+from seedbed.spec import FIRST
+from tests.support.pattern_group import NAME, PatternGroup
+
+BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
+BATCHES = 10
+DEADLINE_S = 100
+
+CASES = {
+    "mlp": ("mlp", 0, 1, (6,), "float32"),
+    "mlp-stack": ("mlp", 0, 3, (6,), "float32"),
+    "mlp-lstm-stack": ("mlp", 16, 3, (6,), "float32"),
+    "shallow-stack": ("impala_shallow", 0, 4, (36, 36), "uint8"),
+    "shallow-odd-lstm-stack": ("impala_shallow", 16, 4, (38, 37, 3), "uint8"),
+    "nature-lstm-stack": ("nature", 16, 2, (36, 40), "uint8"),
+    "deep-lstm": ("impala_deep", 16, 1, (24, 24), "uint8"),
+}
+# A synchronous agent's batch has every environment; one session comes and goes, and is masked.
+A2C_CASES = {name: CASES[name] for name in ("mlp-lstm-stack", "shallow-stack")}
+
+
+def experiment(
+    network: str, lstm: int, stack: int, agent: str = "SureAgent", batch_size: int = 6
+) -> Experiment:
+    return parse_experiment(
+        f"""
+        name: invariant
+        environment: {{id: "{NAME}"}}
+        agent: tests.support.sure_agent:{agent}
+        learner:
+          backend: {BACKEND}
+          network: {network}
+          lstm_units: {lstm}
+          frame_stack: {stack}
+          unroll_length: 7
+          batch_size: {batch_size}
+          queue_batches: 2
+          round_deadline_s: 0.3
+          inference: {{max_wait_ms: 2, slots: 64, max_batch_environments: 16}}
+        actor: {{processes: 0, environments: 4}}
+        logging: {{interval_s: 1000}}
+        """
+    )
+
+
+async def play(address: str, shape: tuple[int, ...], dtype: str, done: threading.Event) -> None:
+    """Sessions of 4, 1, 3 and 5 environments; the last one keeps leaving in mid-unroll."""
+
+    def runner(environments: int, number: int, visit: int = 0) -> GroupRunner:
+        return GroupRunner(
+            lambda: PatternGroup(environments, number, shape, dtype, visit),
+            address, f"test/{number}", 60.0, 60.0, ActorMetrics(),
+        )  # fmt: skip
+
+    steady = [asyncio.create_task(runner(e, 10 * e).run()) for e in (4, 1, 3)]
+    comes_and_goes, visit = 100, 0
+    while not done.is_set():
+        restless = asyncio.create_task(runner(5, comes_and_goes, visit).run())
+        visit += 1
+        comes_and_goes += 10 if comes_and_goes < 180 else -80
+        await asyncio.wait([restless], timeout=0.7)
+        restless.cancel()
+        await asyncio.gather(restless, return_exceptions=True)
+    for task in steady:
+        task.cancel()
+    await asyncio.gather(*steady, return_exceptions=True)
+
+
+def collect(
+    config: Experiment, shape: tuple[int, ...], dtype: str, path: Path
+) -> tuple[Built, list[TrainingBatch], Any]:
+    """Batches of the real learner with frozen parameters, and its built parts."""
+    done = threading.Event()
+    batches: list[TrainingBatch] = []
+
+    def observe(batch: TrainingBatch) -> None:
+        if not done.is_set():
+            batches.append(batch)
+            if len(batches) == BATCHES:
+                done.set()
+
+    with open_run_directory(path / "run", config) as run:
+        learner = Learner(config, run, f"unix:{run.socket}", frozen=True)
+        learner.training.observers.append(observe)
+        address = learner.start()
+        actors = threading.Thread(target=lambda: asyncio.run(play(address, shape, dtype, done)))
+        actors.start()
+        try:
+            deadline = time.monotonic() + DEADLINE_S
+            while not done.wait(0.1) and learner.threads.failure is None:
+                assert time.monotonic() < deadline, learner.telemetry.waiting()
+            if learner.threads.failure is not None:
+                raise learner.threads.failure
+            params, _ = learner.store.newest()
+        finally:
+            done.set()
+            actors.join(DEADLINE_S)
+            learner.stop("enough")
+            learner.run()
+        built = learner.model.built(0)
+        assert built is not None
+        return built, batches, params
+
+
+def recompute(built: Built, params: Any, batch: TrainingBatch) -> np.ndarray:
+    """The training forward pass's log-probabilities [R, B, A]."""
+    from keras import ops
+
+    from seedbed.agents.training_step import unroll_of
+
+    unroll = unroll_of(built.agent, built.unroll, built.backend.to_device(batch.arrays))
+    (logits, _, _), _ = built.agent.model.stateless_call(
+        params, [], unroll.observation, unroll.previous_action, unroll.previous_reward,
+        unroll.first, unroll.state,
+    )  # fmt: skip
+    return np.asarray(ops.log_softmax(logits, axis=-1))
+
+
+def log_softmax(logits: np.ndarray) -> np.ndarray:
+    shifted = logits - logits.max(-1, keepdims=True)
+    return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+@pytest.mark.backends
+@pytest.mark.parametrize("case", CASES)
+def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> None:
+    network, lstm, stack, shape, dtype = CASES[case]
+    check(experiment(network, lstm, stack), shape, dtype, tmp_path)
+
+
+@pytest.mark.backends
+@pytest.mark.parametrize("case", A2C_CASES)
+def test_so_do_rounds_of_all_environments(case: str, tmp_path: Path) -> None:
+    network, lstm, stack, shape, dtype = A2C_CASES[case]
+    check(experiment(network, lstm, stack, "SureA2c", 4 + 1 + 3 + 5), shape, dtype, tmp_path)
+
+
+def check(config: Experiment, shape: tuple[int, ...], dtype: str, path: Path) -> None:
+    built, batches, params = collect(config, shape, dtype, path)
+    cut = 0
+    for batch in batches:
+        context = config.learner.frame_stack - 1
+        there = ~((batch.arrays["flags"] & FIRST) != 0)[context:].all(axis=0)  # [B], not padding
+        assert there.any()
+        acted = log_softmax(batch.arrays["behaviour/logits"])[:, there]  # [T, B, A]
+        trained = recompute(built, params, batch)[:-1][:, there]
+        # Every row, finished ones too: stricter than |log rho| at unmasked rows.
+        np.testing.assert_allclose(trained, acted, atol=1e-4, rtol=0)
+        assert acted.std() > 1e-3, "a policy that ignores its input proves nothing"
+        cut += check_story(batch.arrays, there, context)
+    assert cut > 0, "no episode ended: the patterns prove too little"
+
+
+def check_story(arrays: dict[str, np.ndarray], there: np.ndarray, context: int) -> int:
+    """Rows follow from each other: actions, rewards and counters are those of their own step."""
+    seen = arrays["observation"].reshape(*arrays["observation"].shape[:2], -1)[context:, :, :4]
+    first = (arrays["flags"][context:] & FIRST) != 0
+    rows = len(first)
+    cut = 0
+    for b in np.flatnonzero(there):
+        for t in range(rows - 1):
+            now, then = seen[t, b].astype(float), seen[t + 1, b].astype(float)
+            assert then[0] == now[0], "a column is one environment"
+            assert then[1] == (now[1] + 1) % 200, "no row is missing or double"
+            if first[t + 1, b]:
+                cut += 1
+                assert arrays["reward"][t + 1, b] == 0
+                continue
+            assert then[3] == now[3], "one episode"
+            assert then[2] == arrays["action"][t, b], "the action of its own row"
+            expected = arrays["action"][t, b] + 0.01 * then[1]
+            assert arrays["reward"][t + 1, b] == pytest.approx(expected, abs=1e-5)
+        if not first[0, b]:
+            assert seen[0, b, 2] == arrays["previous_action"][b]
+    return cut

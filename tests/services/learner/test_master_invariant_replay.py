@@ -1,0 +1,149 @@
+"""The master invariant with replay: what is drawn from a home gives the action values of acting.
+
+Sequences come over the real wire from sessions that come and go, and are drawn from a home so
+small that most are evicted again.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pytest
+
+from seedbed.config import Experiment, parse_experiment
+from seedbed.services.learner.components import Built
+from seedbed.services.learner.training.replay_source import training_batch
+from seedbed.services.learner.training.thread import TrainingThread
+from seedbed.services.learner.unrolls.batches import TrainingBatch
+from tests.services.learner.test_master_invariant import check_story, collect
+from tests.support.pattern_group import NAME
+from tests.support.recording_agent import name_of
+from tests.support.shard_process import shards
+
+if TYPE_CHECKING:  # imports Keras
+    from seedbed.services.learner.training.fused_replay import FusedExperience
+
+BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
+BURN_IN, STEPS = 4, 7
+
+CASES = {
+    "mlp-lstm": ("mlp", 16, 1, (6,), "float32"),
+    "mlp-lstm-stack": ("mlp", 16, 3, (6,), "float32"),
+    "nature-lstm-stack": ("nature", 16, 4, (36, 40), "uint8"),
+}
+
+
+def experiment(network: str, lstm: int, stack: int, **replay: Any) -> Experiment:
+    settings = ", ".join(f"{name}: {value}" for name, value in replay.items())
+    return parse_experiment(
+        f"""
+        name: invariant
+        environment: {{id: "{NAME}"}}
+        agent: tests.support.recording_agent:RecordingR2d2
+        agent_options: {{burn_in: {BURN_IN}, epsilon_levels: 4, n_steps: 3, dueling_units: 32}}
+        learner:
+          backend: {BACKEND}
+          network: {network}
+          lstm_units: {lstm}
+          frame_stack: {stack}
+          unroll_length: {STEPS}
+          batch_size: 6
+          queue_batches: 2
+          replay: {{sequences: 60, min_sequences: 10, ratio: 0.4, {settings}}}
+          inference: {{max_wait_ms: 2, slots: 64, max_batch_environments: 16}}
+        actor: {{environments: 4}}
+        logging: {{interval_s: 1000}}
+        """
+    )
+
+
+def values(built: Built, params: Any, batch: TrainingBatch) -> np.ndarray:
+    """The training forward pass's action values [R, B, A], from the stored state on."""
+    from seedbed.agents.training_step import unroll_of
+
+    unroll = unroll_of(built.agent, built.unroll, built.backend.to_device(batch.arrays))
+    (q, _), _ = built.agent.model.stateless_call(
+        params, [], unroll.observation, unroll.previous_action, unroll.previous_reward,
+        unroll.first, unroll.state,
+    )  # fmt: skip
+    return np.asarray(q)
+
+
+@pytest.mark.backends
+@pytest.mark.parametrize("case", CASES)
+def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> None:
+    network, lstm, stack, shape, dtype = CASES[case]
+    built, batches, params = collect(experiment(network, lstm, stack), shape, dtype, tmp_path)
+    check(built, batches, params, stack)
+    assert built.experience.home.state().inserted > 120, "hardly anything was evicted"
+
+
+@pytest.mark.backends
+def test_on_the_device_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the host's, but the batches never leave the device: they are drawn to look at them."""
+    rng = np.random.default_rng(1)
+
+    def look(thread: TrainingThread, _: Built, experience: FusedExperience) -> None:
+        sample = experience.home.request(rng.random(6)).result()
+        batch = training_batch(sample, STEPS, BURN_IN)
+        experience._limiter.trained()
+        for observe in thread.observers:
+            observe(batch)
+
+    monkeypatch.setattr(TrainingThread, "_train_fused", look)
+    network, lstm, stack, shape, dtype = CASES["nature-lstm-stack"]
+    config = experiment(network, lstm, stack, home="device", update_size=70)
+    built, batches, params = collect(config, shape, dtype, tmp_path)
+    assert type(built.experience).__name__ == "FusedExperience"
+    check(built, batches, params, stack)
+    assert built.experience.home.state().inserted > 120, "hardly anything was evicted"
+
+
+@pytest.mark.backends
+@pytest.mark.slow
+def test_from_shards_that_are_killed(tmp_path: Path) -> None:
+    """Two shards; each is killed in mid-run, with -9, and comes back with what it held."""
+    network, lstm, stack, shape, dtype = CASES["mlp-lstm-stack"]
+    stopping = threading.Event()
+    with shards(tmp_path, 2, capacity=40, alpha=0.9) as both:
+
+        def kill() -> None:
+            while not stopping.wait(0.3):
+                for shard in both:
+                    shard.kill()
+                    shard.start().listening()
+
+        addresses = [shard.address for shard in both]
+        config = experiment(network, lstm, stack, home="service", shards=addresses)
+        killer = threading.Thread(target=kill)
+        killer.start()
+        try:
+            built, batches, params = collect(config, shape, dtype, tmp_path)
+        finally:
+            stopping.set()
+            killer.join()
+        assert max(shard._starts for shard in both) > 1
+    check(built, batches, params, stack)
+
+
+def check(built: Built, batches: list[TrainingBatch], params: Any, stack: int) -> None:
+    cut, burnt = 0, 0.0
+    for batch in batches:
+        arrays = batch.arrays
+        q = values(built, params, batch)
+        for b in range(q.shape[1]):
+            name = name_of(arrays["reward"][:, b], arrays["action"][:, b])
+            chosen, best = built.agent.acted[name]
+            drawn = np.take_along_axis(q[:-1, b], arrays["action"][:, b, None], 1)[:, 0]
+            # Every row, burn-in and finished ones too: stricter than the unmasked ones.
+            np.testing.assert_allclose(drawn, chosen[:-1], atol=1e-4, rtol=0)
+            np.testing.assert_allclose(q[:, b].max(-1), best, atol=1e-4, rtol=0)
+        assert q.std() > 1e-3, "values that ignore the input prove nothing"
+        cut += check_story(arrays, np.ones(q.shape[1], bool), stack - 1)
+        burnt += float(np.abs(arrays["state"]).sum())
+    assert cut > 0, "no episode ended: the patterns prove too little"
+    assert burnt > 0, "no sequence began with a recurrent state"

@@ -1,0 +1,513 @@
+"""The learner's end of the wire, over real sockets: what a good actor sees, and a wrong one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+from seedbed.rpc import channels
+from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import FIRST, TERMINATED
+from seedbed.v1 import inference_pb2 as wire
+from seedbed.v1 import inference_pb2_grpc as wire_grpc
+from tests.support.null_model import NullLearner, null_learner
+from tests.support.raw_wire import Refused, Stream, hello, step, stream
+from tests.support.waiting import wait_for
+
+
+@pytest.fixture(params=["unix", "tcp"])
+def learner(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[NullLearner]:
+    listen = "" if request.param == "unix" else "127.0.0.1:0"
+    with null_learner(tmp_path, monkeypatch, listen=listen) as made:
+        yield made
+
+
+@pytest.fixture
+def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A learner with overrides."""
+
+    def make(*overrides: str, **options: Any) -> Any:
+        return null_learner(tmp_path, monkeypatch, *overrides, **options)
+
+    return make
+
+
+def status(learner: NullLearner) -> dict[str, Any]:
+    with channels.channel(learner.address) as channel:
+        stub = wire_grpc.InferenceStub(channel)
+        answer: dict[str, Any] = json.loads(
+            stub.GetStatus(wire.GetStatusRequest(), timeout=10).json
+        )
+    return answer
+
+
+def refused(of: Stream) -> Refused:
+    with pytest.raises(Refused) as refusal:
+        of.read()
+    return refusal.value
+
+
+def all_slots_free(learner: NullLearner) -> bool:
+    slots = learner.servicer._slots
+    return slots.free == slots.slots
+
+
+# --- what a good actor sees --------------------------------------------------------------------
+
+
+def test_hello_welcome_steps_goodbye(learner: NullLearner) -> None:
+    with Stream(learner.address) as actor:
+        welcome = actor.greet(3)
+        assert (welcome.protocol_version, welcome.incarnation) == (PROTOCOL_VERSION, 7)
+        assert welcome.idle_timeout_seconds == 60
+        assert welcome.notice_interval_seconds == 60
+        actor.play(9)
+        assert learner.telemetry.environments == 3
+        actor.send(wire.ActorMessage(goodbye=wire.Goodbye(reason="enough")))
+        assert actor.read() is None
+    wait_for(lambda: all_slots_free(learner), "slots given back")
+    assert learner.telemetry.stream_errors == {}
+    learner.stop("the test is over")
+    assert learner.ended.wait(30)
+    counters = learner.counters
+    assert counters.env_frames == 8 * 3
+    assert counters.trained_frames + counters.discarded_frames == counters.env_frames
+
+
+def test_sessions_of_any_size_get_their_own_answers(learner: NullLearner) -> None:
+    streams = [Stream(learner.address) for _ in range(4)]
+    for actor, environments in zip(streams, (1, 7, 2, 5), strict=True):
+        actor.greet(environments)
+    for _ in range(12):
+        for actor in streams:
+            actor.play()
+    for actor in streams:
+        actor.close()
+    wait_for(lambda: all_slots_free(learner), "slots given back")
+
+
+def test_status_and_health_with_and_without_actors(learner: NullLearner) -> None:
+    before = status(learner)
+    assert before["state"] == "waiting"
+    assert before["waiting_for"] == "waiting for the first actor"
+    with channels.channel(learner.address) as channel:
+        health = health_pb2_grpc.HealthStub(channel)
+        answer = health.Check(health_pb2.HealthCheckRequest(), timeout=10)
+        assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    with stream(learner.address) as actor:
+        actor.play(5)
+        assert status(learner)["counters"]["env_frames"] == 8
+    after = wait_for(
+        lambda: (s := status(learner))["waiting_for"] == "no actors are connected" and s,
+        "a learner without actors says so",
+    )
+    assert after["state"] == "waiting"
+    assert after["counters"]["abandoned_episodes"] == 2
+
+
+def test_an_actor_one_version_behind_works_and_gets_no_notice(bare: Any) -> None:
+    with (
+        bare("learner.notice_interval_s=0.02", may_build=False) as learner,
+        Stream(learner.address) as old,
+        stream(learner.address) as new,
+    ):
+        welcome = old.greet(protocol_version=1, oldest_protocol_version=1)
+        assert welcome.protocol_version == 1
+        old.send(step(0))
+        new.send(step(0))
+        notice = new.read()
+        assert notice is not None
+        assert notice.WhichOneof("message") == "notice"
+        learner.may_build.set()
+        message = old.read()
+        assert message is not None
+        assert message.WhichOneof("message") == "actions", "version 1 knows no notice"
+        old.sequence = 1
+        old.play(5)
+
+
+# --- late answers ------------------------------------------------------------------------------
+
+
+def test_notice_while_the_model_is_built(bare: Any) -> None:
+    with (
+        bare("learner.notice_interval_s=0.05", may_build=False) as learner,
+        stream(learner.address) as actor,
+    ):
+        actor.send(step(0))
+        notices = [actor.read() for _ in range(3)]
+        for message in notices:
+            assert message is not None
+            assert message.WhichOneof("message") == "notice"
+            assert message.notice.reason == "building the model"
+            assert message.notice.sequence == 0
+        waited = [message.notice.waited_seconds for message in notices if message]
+        assert waited == sorted(waited)
+        assert waited[0] >= 0.05
+        learner.may_build.set()
+        while (message := actor.read()) and message.WhichOneof("message") == "notice":
+            pass
+        assert message is not None
+        assert message.WhichOneof("message") == "actions"
+        actor.sequence = 1
+        actor.play(5)
+
+
+def test_notice_when_the_unroll_queue_is_full(bare: Any) -> None:
+    """Blocks of 4 rows of 4 environments, a queue of one batch of 4 columns, and nobody takes."""
+    overrides = ("learner.notice_interval_s=0.05", "logging.interval_s=0.05")
+    with bare(*overrides, train=False) as learner, stream(learner.address, 4) as actor:
+        assert actor.play(8) == []
+        actor.send(step(8, 4))
+        for _ in range(2):
+            message = actor.read()
+            assert message is not None
+            assert message.notice.sequence == 8
+            assert message.notice.reason
+        # A short session fits in between: only those with a block wait.
+        with stream(learner.address, 1) as other:
+            other.play(3)
+        assert learner.queue.get(1) is not None
+        while (message := actor.read()) and message.WhichOneof("message") == "notice":
+            pass
+        assert message is not None
+        assert message.actions.sequence == 8
+
+
+# --- what is refused ---------------------------------------------------------------------------
+
+VERSIONS = f"{OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}"
+PRECONDITION, ARGUMENT = grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT
+WRONG = {
+    "version": (
+        [hello(protocol_version=9, oldest_protocol_version=7)],
+        PRECONDITION, "protocol_version", VERSIONS, "7 to 9",
+    ),
+    "environment": (
+        [hello(environment="Pong-v5")], PRECONDITION, "environment", "'Null-v0'", "'Pong-v5'"
+    ),
+    "group": ([hello(33)], ARGUMENT, "environments", "1 to 32", "33"),
+    "shape": (
+        [hello(observation=wire.ArraySpec(shape=[3], dtype="float32"))],
+        ARGUMENT, "observation", "float32[2]", "float32[3]",
+    ),
+    "dtype": (
+        [hello(observation=wire.ArraySpec(shape=[2], dtype="uint8"))],
+        ARGUMENT, "observation", "float32[2]", "uint8[2]",
+    ),
+    "no hello": ([step(0)], ARGUMENT, "message", "hello", "step"),
+    "goodbye at once": (
+        [wire.ActorMessage(goodbye=wire.Goodbye())], ARGUMENT, "message", "hello", "goodbye"
+    ),
+    "nothing in it": ([wire.ActorMessage()], ARGUMENT, "message", "hello", "nothing"),
+    "two hellos": ([hello(), hello()], ARGUMENT, "message", "step or goodbye", "hello"),
+    "hello between steps": ([hello(), step(0), hello()], ARGUMENT, "message", "step", "hello"),
+    "empty step": ([hello(), wire.ActorMessage()], ARGUMENT, "message", "step", "nothing"),
+    "sequence": ([hello(), step(0), step(2)], ARGUMENT, "sequence", "1", "2"),
+    "bytes": (
+        [hello(), step(0, observation=bytes(15))], ARGUMENT, "observation", "16 bytes", "15 bytes"
+    ),
+    "nan": (
+        [hello(), step(0), step(1, reward=np.array([0, np.nan], np.float32).tobytes())],
+        ARGUMENT, "reward", "finite", "nan in row 1",
+    ),
+    "flags": ([hello(), step(0, flags=bytes([FIRST, 255]))], ARGUMENT, "flags", "16", "255"),
+    "no first": ([hello(), step(0, flags=bytes(2))], ARGUMENT, "flags", "FIRST", "flags 0"),
+    "no first after the end": (
+        [hello(), step(0), step(1, flags=bytes([0, TERMINATED])), step(2)],
+        ARGUMENT, "flags", "row 1 marked FIRST", "flags 0",
+    ),
+    "truncated": ([hello(), step(0).SerializeToString()[:-3]], ARGUMENT, "message", "", "bytes"),
+    "truncated hello": ([hello().SerializeToString()[:-3]], ARGUMENT, "message", "", "bytes"),
+    "text": ([b"GET / HTTP/1.1\r\n"], ARGUMENT, "message", "", "bytes"),
+}  # fmt: skip
+
+
+def test_every_wrong_word_is_answered_and_the_learner_lives_on(learner: NullLearner) -> None:
+    """One learner takes all of it, while another stream goes on."""
+    with stream(learner.address) as good:
+        good.play(2)
+        for case, (messages, code, field, expected, received) in WRONG.items():
+            with Stream(learner.address) as wrong:
+                for message in messages[:-1]:
+                    wrong.send(message)
+                    assert wrong.read() is not None, case
+                wrong.send(messages[-1])
+                refusal = refused(wrong)
+            assert refusal.code == code, case
+            assert refusal.error is not None, (case, refusal.details)
+            assert refusal.error.field == field, case
+            assert expected in refusal.error.expected, case
+            assert received in refusal.error.received, case
+            assert refusal.error.advice, case
+            assert refusal.error.received in refusal.details, case
+            good.play()
+        assert learner.telemetry.sessions == 1
+    wait_for(lambda: all_slots_free(learner), "slots given back")
+    assert sum(learner.telemetry.stream_errors.values()) == len(WRONG)
+
+
+def test_more_environments_than_slots(bare: Any) -> None:
+    overrides = ("learner.inference.slots=8", "learner.inference.max_batch_environments=8")
+    with bare(*overrides) as learner, stream(learner.address, 5):
+        with Stream(learner.address) as late:
+            late.send(hello(4))
+            refusal = refused(late)
+        # Not a fault of the actor: it tries again, when others may have left.
+        assert refusal.code == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert refusal.error is not None
+        assert refusal.error.field == "slots"
+        assert "at most 3 environments (8 slots in all)" in refusal.error.expected
+        assert refusal.error.received == "4 environments"
+        assert "learner.inference.slots" in refusal.error.advice
+        with stream(learner.address, 3) as fits:
+            fits.play(6)
+
+
+def test_a_message_over_the_limit_ends_its_stream_alone(learner: NullLearner) -> None:
+    unlimited = [("grpc.max_send_message_length", -1)]
+    with stream(learner.address) as good, Stream(learner.address, unlimited) as large:
+        large.greet()
+        large.send(step(0, observation=bytes(channels.MAX_MESSAGE_BYTES + 1)))
+        refusal = refused(large)
+        assert refusal.code == grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert str(channels.MAX_MESSAGE_BYTES) in refusal.details
+        good.play(5)
+        wait_for(lambda: learner.telemetry.sessions == 1, "the other one is gone")
+
+
+def test_hello_is_not_waited_for_without_end(
+    learner: NullLearner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("seedbed.services.learner.sessions.servicer.HELLO_TIMEOUT_S", 0.2)
+    with Stream(learner.address) as mute, stream(learner.address) as good:
+        refusal = refused(mute)
+        assert refusal.error is not None
+        assert refusal.error.field == "hello"
+        good.play(5)
+
+
+# --- slots and what is under way -----------------------------------------------------------------
+
+
+def test_slots_in_a_batch_are_not_given_away_before_it_is_done(bare: Any) -> None:
+    overrides = ("learner.inference.slots=4", "learner.inference.max_batch_environments=4")
+    with bare(*overrides) as learner:
+        learner.policy.gate.clear()
+        with stream(learner.address, 4) as leaves:
+            leaves.send(step(0, 4))
+            assert learner.policy.entered.wait(30)
+        wait_for(lambda: learner.telemetry.sessions == 0, "the learner has seen it leave")
+        with Stream(learner.address) as early:
+            early.send(hello(1))
+            assert refused(early).code == grpc.StatusCode.RESOURCE_EXHAUSTED
+        learner.policy.gate.set()
+        wait_for(lambda: all_slots_free(learner), "slots given back")
+        with stream(learner.address, 4) as heir:
+            heir.play(6)
+
+
+def test_a_request_that_waits_is_taken_back_with_its_session(bare: Any) -> None:
+    """Two sessions are in the first batch; of those that wait for the next one, one leaves."""
+    with bare() as learner:
+        with stream(learner.address) as slow:
+            learner.policy.gate.clear()
+            slow.send(step(0))
+            assert learner.policy.entered.wait(30)
+            with stream(learner.address) as leaves:
+                leaves.send(step(0))
+                wait_for(lambda: learner.batcher.depth == 1, "its request waits")
+            wait_for(lambda: learner.batcher.depth == 0, "its request is taken back")
+            learner.policy.gate.set()
+            message = slow.read()
+            assert message is not None
+            assert message.actions.sequence == 0
+            slow.sequence = 1
+            slow.play(5)
+        wait_for(lambda: all_slots_free(learner), "slots given back")
+
+
+def test_a_session_that_leaves_in_mid_unroll_is_counted(learner: NullLearner) -> None:
+    with stream(learner.address, 3) as actor:
+        actor.play(4 + 3)  # a block ends with its fifth row
+    wait_for(lambda: all_slots_free(learner), "slots given back")
+    assert learner.counters.env_frames == 6 * 3
+    assert learner.counters.discarded_frames == 2 * 3
+    assert learner.counters.abandoned_episodes == 3
+    with stream(learner.address, 3) as again:  # a new session, from sequence 0
+        again.play(2)
+
+
+def test_a_session_that_leaves_while_its_block_waits_for_room(bare: Any) -> None:
+    with bare(train=False) as learner:
+        with stream(learner.address, 4) as actor:
+            actor.play(8)
+            actor.send(step(8, 4))
+            wait_for(lambda: learner.batcher._held == 1, "it is held up")
+        wait_for(lambda: all_slots_free(learner), "slots given back")
+        assert learner.batcher._held == 0
+        counters = learner.counters
+        assert counters.env_frames == 8 * 4
+        assert counters.discarded_frames == 4 * 4  # the first block is still in the queue
+        with stream(learner.address, 1) as other:
+            other.play(3)
+
+
+# --- the end -------------------------------------------------------------------------------------
+
+
+def finished(of: Stream) -> str:
+    message = of.read()
+    assert message is not None
+    assert message.WhichOneof("message") == "finished", message
+    assert of.read() is None
+    return message.finished.reason
+
+
+def test_a_stop_condition_is_told_to_everyone(bare: Any) -> None:
+    """To those that wait for actions, for room in the queue, for the model, or for nothing."""
+    overrides = ("stop.env_frames=40",)
+    with bare(*overrides, train=False) as learner:
+        with (
+            stream(learner.address, 4) as held,
+            stream(learner.address, 1) as idle,
+            stream(learner.address, 1) as ends,
+        ):
+            held.play(8)
+            held.send(step(8, 4))  # 32 frames
+            wait_for(lambda: learner.batcher._held == 1, "it is held up")
+            idle.play(1)
+            learner.policy.gate.clear()
+            ends.send(step(0, 1))
+            assert learner.policy.entered.wait(30)
+            learner.counters.env_frames += 8
+            assert finished(held).startswith("stop.env_frames: 40 of 40")
+            assert finished(ends).startswith("stop.env_frames")
+            idle.send(step(1, 1))
+            assert finished(idle).startswith("stop.env_frames")
+            learner.policy.gate.set()
+        assert learner.ended.wait(30)
+        assert learner.summary is not None
+        assert learner.summary["stop_reason"].startswith("stop.env_frames")
+
+
+def test_a_stopped_learner_is_not_the_end_of_the_experiment(bare: Any) -> None:
+    """After a signal it will be started again: its actors are to wait for that, not to leave."""
+    with bare() as learner, stream(learner.address, 1) as waits, stream(learner.address, 1) as idle:
+        idle.play(1)
+        learner.policy.gate.clear()
+        learner.policy.entered.clear()
+        waits.send(step(0, 1))
+        assert learner.policy.entered.wait(30)
+        learner.stop("signal SIGTERM")
+        wait_for(lambda: learner.servicer._ending, "the learner ends")
+        idle.send(step(1, 1))
+        for actor in (waits, idle):
+            refusal = refused(actor)
+            assert refusal.code == grpc.StatusCode.UNAVAILABLE
+            assert "signal SIGTERM" in refusal.details
+        learner.policy.gate.set()
+        assert learner.ended.wait(30)
+
+
+def test_frames_are_conserved_to_the_end(bare: Any) -> None:
+    """Whatever is in the queue, in the builder or in the prefetch thread's hands is told."""
+    with bare("learner.queue_batches=3") as learner:
+        streams = [Stream(learner.address) for _ in range(3)]
+        for actor, environments in zip(streams, (3, 5, 2), strict=True):
+            actor.greet(environments)
+        hold = _HoldTraining(learner)
+        for _ in range(10):  # twice blocks of 3 + 5 + 2 columns: five batches of 4
+            for actor in streams:
+                actor.play()
+        busy = learner.telemetry.busy["prefetch"]
+        wait_for(lambda: busy.state[0] == "blocked", "a batch in the hands of prefetch")
+        learner.stop("enough")
+        wait_for(lambda: busy.state[0] != "blocked", "prefetch gives up")
+        hold.release()
+        assert learner.ended.wait(30)
+        for actor in streams:
+            actor.close()
+        counters = learner.counters
+        assert counters.env_frames == 9 * 10
+        assert counters.trained_frames + counters.discarded_frames == counters.env_frames
+
+
+class _HoldTraining:
+    """Training takes one batch and keeps it until released."""
+
+    def __init__(self, learner: NullLearner) -> None:
+        self._go = threading.Event()
+        self.release = self._go.set
+        learner.training.observers.append(lambda _: self._go.wait(30))
+
+
+# --- the listening side --------------------------------------------------------------------------
+
+
+def test_a_taken_port_is_named(bare: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(SeedbedError, match=address) as error, bare(listen=address):
+            pass
+    assert error.value.code == ExitCode.BIND
+
+
+def test_a_unix_socket_is_not_taken_from_who_listens(tmp_path: Path) -> None:
+    """gRPC alone would unlink it. What a killed process left behind is no obstacle."""
+    path = tmp_path / "x.sock"
+
+    async def listen() -> None:
+        first, second, third = (channels.aio_server() for _ in range(3))
+        channels.bind(first, f"unix:{path}")
+        await first.start()
+        try:
+            with pytest.raises(SeedbedError, match="another process does") as error:
+                channels.bind(second, f"unix:{path}")
+            assert error.value.code == ExitCode.BIND
+        finally:  # or the process does not end
+            await first.stop(None)
+            await second.stop(None)
+        with socket.socket(socket.AF_UNIX) as killed:
+            path.unlink(missing_ok=True)
+            killed.bind(str(path))
+        assert path.exists()
+        channels.bind(third, f"unix:{path}")
+        await third.start()
+        await third.stop(None)
+
+    asyncio.run(listen())
+
+
+def test_pings_of_idle_clients_are_not_punished() -> None:
+    """Or every idle actor gets GOAWAY `too_many_pings`."""
+    client, server = dict(channels._CLIENT), dict(channels._SERVER)
+    least = server["grpc.http2.min_recv_ping_interval_without_data_ms"]
+    assert least < client["grpc.keepalive_time_ms"]
+    assert server["grpc.http2.max_ping_strikes"] == 0
+    # And a peer that vanished is noticed by either side before the actor's own deadline.
+    for side in (client, server):
+        assert side["grpc.keepalive_time_ms"] + side["grpc.keepalive_timeout_ms"] < 60_000
+
+
+def test_log_has_one_line_a_refusal(learner: NullLearner, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO), Stream(learner.address) as wrong:
+        wrong.send(b"\xff\xff")
+        refused(wrong)
+    about = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert [record.name for record in about] == ["seedbed.wire"]
+    assert about[0].exc_info is None

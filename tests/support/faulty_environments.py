@@ -1,0 +1,119 @@
+"""Environments that have bad days, for `environment.id: tests.support.faulty_environments:NAME`."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.spaces import Box, Discrete
+
+
+class Line(gymnasium.Env[Any, Any]):
+    """Episodes of ten steps, reward 1 each. `fault(t)` is called at each step."""
+
+    def __init__(self) -> None:
+        self.observation_space = Box(-1, 1, (3,), np.float32)
+        self.action_space = Discrete(2)
+        self.t = self.steps = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        super().reset(seed=seed)
+        self.t = 0
+        return self._see(), {}
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.t += 1
+        self.steps += 1
+        self.fault()
+        return self._see(), self.reward(), self.t >= 10, False, {}
+
+    def fault(self) -> None:
+        """Nothing."""
+
+    def reward(self) -> float:
+        return 1.0
+
+    def _see(self) -> Any:
+        return np.array([self.t / 10, 1, 0], np.float32)
+
+
+class RaisesNowAndThen(Line):
+    """Once in a few hundred steps."""
+
+    def fault(self) -> None:
+        if random.random() < 0.003:
+            raise OSError("the simulator crashed")
+
+
+class RaisesAlways(Line):
+    """At every first step."""
+
+    def fault(self) -> None:
+        raise OSError("the simulator does not start")
+
+
+class Hangs(Line):
+    """At its fifth step, for ever."""
+
+    def fault(self) -> None:
+        if self.steps == 5:
+            print("now it hangs", file=sys.stderr, flush=True)
+            threading.Event().wait()
+
+
+class Explodes(Line):
+    """Once `now` is set its rewards are finite, but their squares are not."""
+
+    now = threading.Event()
+
+    def reward(self) -> float:
+        return 3e38 if self.now.is_set() else 1.0
+
+
+class ExplodesOnce(Line):
+    """As `Explodes`, at the one step of any process that finds the file, which goes by it."""
+
+    def __init__(self, file: str) -> None:
+        super().__init__()
+        self.file = Path(file)
+
+    def reward(self) -> float:
+        try:
+            self.file.unlink()
+        except FileNotFoundError:
+            return 1.0
+        return 3e38
+
+
+class Counted(Line):
+    """Each observation says who it is, how many steps it has made, and the action that led to it;
+    the reward is a thousandth of the step.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.observation_space = Box(-1, np.inf, (3,), np.float32)
+        self.who = random.SystemRandom().randrange(1, 2**20)
+        self.made = 0
+        self.action = -1
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        self.made += 1
+        self.action = -1
+        return super().reset(seed=seed, options=options)
+
+    def step(self, action: int) -> tuple[Any, float, bool, bool, dict[str, Any]]:
+        self.made += 1
+        self.action = int(action)
+        return super().step(action)
+
+    def reward(self) -> float:
+        return self.made / 1000
+
+    def _see(self) -> Any:
+        return np.array([self.who, self.made, self.action], np.float32)

@@ -1,0 +1,74 @@
+"""An environment group whose observations say what happened, so that a test can check rows."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.spec import ArraySpec, EnvironmentSpec, Frame
+
+NAME = "tests:pattern"
+ACTIONS = 5
+
+
+class PatternGroup:
+    """Episodes end, are cut and restart at random; everything else follows from the history.
+
+    Each observation begins with four numbers: the environment's number, a step counter that goes
+    on over episodes (modulo 200), the action that led here (0 on first rows), and the episode's
+    number (modulo 200). The rest is noise. The reward is the action plus a hundredth of the
+    counter.
+    """
+
+    def __init__(
+        self, environments: int, number: int, shape: tuple[int, ...], dtype: str, visit: int = 0
+    ) -> None:
+        self.environments = environments
+        self.spec = EnvironmentSpec(NAME, ArraySpec(shape, dtype), ACTIONS, action_repeat=2)
+        self._random = np.random.default_rng((number, visit))
+        self._numbers = number + np.arange(environments)
+        self._counter = np.zeros(environments, np.int64)
+        self._episode = np.zeros(environments, np.int64)
+        self._ended = np.zeros(environments, bool)
+
+    def reset(self) -> Frame:
+        """Every row is first."""
+        self._episode += 1
+        self._ended[:] = False
+        return self._frame(np.zeros(self.environments, np.int32), np.ones(self.environments, bool))
+
+    def step(self, action: NDArray[np.int32]) -> Frame:
+        """Rows after a finished one are first; now and then one is so without."""
+        assert action.shape == (self.environments,)
+        assert ((action >= 0) & (action < ACTIONS)).all()
+        crashed = self._random.random(self.environments) < 0.03
+        first = self._ended | crashed
+        self._episode += first
+        self._counter += 1
+        return self._frame(np.where(first, 0, action), first)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+    def _frame(self, action: NDArray[np.int32], first: NDArray[np.bool_]) -> Frame:
+        e, spec = self.environments, self.spec.observation
+        chance = np.where(first, 1.0, self._random.random(e))
+        terminated = chance < 0.06
+        truncated = (chance >= 0.06) & (chance < 0.12)
+        self._ended = terminated | truncated
+        noise = self._random.integers(0, 256, (e, *spec.shape))
+        observation = noise.astype(spec.dtype)
+        if spec.dtype != "uint8":
+            observation = (observation / 255).astype(spec.dtype)
+        flat = observation.reshape(e, -1)
+        flat[:, 0], flat[:, 1] = self._numbers, self._counter % 200
+        flat[:, 2], flat[:, 3] = action, self._episode % 200
+        reward = action + 0.01 * (self._counter % 200)
+        return Frame(
+            observation=observation,
+            reward=np.where(first, 0, reward).astype(np.float32),
+            terminated=terminated,
+            truncated=truncated,
+            life_lost=~first & (self._random.random(e) < 0.1),
+            first=first,
+        )

@@ -1,0 +1,183 @@
+"""Learners and actors as real processes, to be killed."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from tests.support.waiting import wait_for
+
+ROOT = Path(__file__).parents[2]
+START_S = 240.0  # a process loads TensorFlow first, on a machine that may be busy
+
+EXPERIMENT = """
+name: bad-days
+environment: {id: CartPole-v1}
+actor: {processes: 2, environments: 2, connect_timeout_s: 60}
+learner:
+  network: mlp
+  frame_stack: 1
+  unroll_length: 8
+  batch_size: 8
+  checkpoint: {every_s: 0.5}
+  inference: {slots: 64, max_batch_environments: 16}
+evaluation: {at_end: false}
+logging: {interval_s: 0.1}
+"""
+
+
+class Process:
+    """A `seedbed` command.
+
+    Args:
+        file_bytes: no file that it writes may become larger; a disk that is full for large files.
+    """
+
+    def __init__(self, folder: Path, *arguments: str, file_bytes: int | None = None) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self._stdout, self._stderr = folder / "stdout", folder / "stderr"
+
+        with self._stdout.open("wb") as out, self._stderr.open("wb") as err:
+            self.popen = subprocess.Popen(
+                [sys.executable, "-m", "seedbed.cli.main", *arguments],
+                cwd=ROOT,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=err,
+                start_new_session=True,
+            )
+        self.pid = self.popen.pid
+        if file_bytes is not None:  # from here: gRPC's threads would not survive a fork
+            resource.prlimit(self.pid, resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+
+    @property
+    def said(self) -> str:
+        return self._stderr.read_text(errors="replace")
+
+    def send(self, number: signal.Signals) -> None:
+        self.popen.send_signal(number)
+
+    def wait(self, deadline_s: float = START_S) -> int:
+        """The exit code."""
+        try:
+            return self.popen.wait(deadline_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"still there after {deadline_s:g} s: {self.said}") from None
+
+    def runs(self) -> None:
+        """Fail with its own words if it has ended."""
+        assert self.popen.poll() is None, f"exit code {self.popen.returncode}: {self.said}"
+
+    def summary(self) -> dict[str, Any]:
+        """The one JSON object on stdout."""
+        lines = self._stdout.read_text().splitlines()
+        assert len(lines) == 1, lines
+        found: dict[str, Any] = json.loads(lines[0])
+        return found
+
+    def last_lines(self) -> list[str]:
+        """What `seedbed:` said at the end: the cause, and the code with what to do."""
+        return [line for line in self.said.splitlines() if line.startswith("seedbed: ")]
+
+    def children(self) -> set[int]:
+        """Processes that it has started."""
+        found = set()
+        for entry in Path("/proc").iterdir():
+            if entry.name.isdecimal() and parent(int(entry.name)) == self.pid:
+                found.add(int(entry.name))
+        return found
+
+
+def parent(pid: int) -> int | None:
+    """Who started a process; None when it has gone, or waits only to be reaped."""
+    try:
+        state, number = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if state == "Z" else int(number)
+
+
+class Cluster:
+    """Processes of one run directory; `close` ends what is left of them."""
+
+    def __init__(self, path: Path, *overrides: str) -> None:
+        self.path, self.run = path, path / "run"
+        self.yaml = path / "experiment.yaml"
+        self.yaml.write_text(EXPERIMENT)
+        self.overrides = overrides
+        self._processes: list[Process] = []
+
+    def start(self, command: str, *arguments: str, **options: Any) -> Process:
+        """`seedbed command` with the experiment, its overrides, and more arguments."""
+        given = [word for override in self.overrides for word in ("--set", override)]
+        folder = self.path / f"{len(self._processes)}-{command}"
+        made = Process(folder, command, str(self.yaml), *given, *arguments, **options)
+        self._processes.append(made)
+        return made
+
+    def train(self, *arguments: str, **options: Any) -> Process:
+        return self.start("train", "--run-dir", str(self.run), *arguments, **options)
+
+    def status(self) -> dict[str, Any]:
+        """status.json; empty before there is one."""
+        try:
+            found: dict[str, Any] = json.loads((self.run / "status.json").read_text())
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def counters(self) -> dict[str, Any]:
+        return dict(self.status().get("counters", {}))
+
+    def trains(self, by: Process, updates: int = 10) -> dict[str, Any]:
+        """Wait until `by` has made so many more updates than it says now, or when it began."""
+
+        def mine() -> dict[str, Any] | None:
+            by.runs()
+            status = self.status()
+            return status if status.get("process", {}).get("pid") == by.pid else None
+
+        before = wait_for(mine, f"status.json of {by.pid}: {by.said}", START_S)
+        goal = before["counters"]["updates"] + updates
+        return dict(
+            wait_for(
+                lambda: (s := mine()) and s["counters"]["updates"] >= goal and s,
+                f"{goal} updates; it said: {by.said}",
+                START_S,
+            )
+        )
+
+    def checkpoints(self) -> list[Path]:
+        """Oldest first."""
+        return sorted((self.run / "checkpoints").glob("checkpoint-*.safetensors"))
+
+    def close(self) -> None:
+        for process in self._processes:
+            try:
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                continue
+            process.popen.wait(10)
+
+
+@contextmanager
+def cluster(path: Path, *overrides: str) -> Iterator[Cluster]:
+    made = Cluster(path, *overrides)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])

@@ -1,0 +1,151 @@
+"""Streams of random rows cut into blocks, and a replay so simple that one sees it is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.spec import ArraySpec
+
+Array = NDArray[Any]
+FRAME = ArraySpec((3,), "uint8")
+# 41 of these and more are copied sequence by sequence, small ones all at once.
+LARGE_FRAME = ArraySpec((10, 10), "uint8")
+
+SPECS = {
+    "r2d2": SequenceSpec(LARGE_FRAME, steps=80, burn_in=40, frame_stack=1, state_size=3),
+    "r2d2-stack": SequenceSpec(LARGE_FRAME, steps=80, burn_in=40, frame_stack=4, state_size=3),
+    "dqn": SequenceSpec(ArraySpec((4,), "float32"), steps=1),
+    "dqn-n3": SequenceSpec(ArraySpec((4,), "float32"), steps=1, lookahead=2),
+    "dqn-image": SequenceSpec(ArraySpec((70, 60), "uint8"), steps=1, lookahead=1, frame_stack=4),
+    "long-burn-in": SequenceSpec(FRAME, steps=4, burn_in=9, frame_stack=3, state_size=2),
+    "one-block": SequenceSpec(FRAME, steps=5, burn_in=4, state_size=2),
+    "all": SequenceSpec(FRAME, steps=3, burn_in=5, lookahead=2, frame_stack=2, state_size=1),
+}
+
+
+class Stream:
+    """One chain: rows of E environments, made up as they are asked for."""
+
+    def __init__(self, spec: SequenceSpec, chain: int, environments: int, seed: int) -> None:
+        self.spec, self.chain, self.environments = spec, chain, environments
+        self.number = 0  # of the next block
+        self._random = np.random.default_rng(seed)
+        self._lead = spec.frames + 1  # rows of nothing before the first one
+        self._rows: dict[str, list[Array]] = {
+            name: [self._row(name) for _ in range(self._lead)]
+            for name in ("frames", "flags", "reward", "action")
+        }
+
+    def _row(self, name: str) -> Array:
+        e, random = self.environments, self._random
+        if name == "frames":
+            frame = random.integers(0, 256, (e, *self.spec.observation.shape))
+            return frame.astype(self.spec.observation.dtype)
+        if name == "flags":
+            return (8 * (random.random(e) < 0.2)).astype(np.uint8)
+        if name == "reward":
+            return random.normal(size=e).astype(np.float32)
+        return random.integers(0, 9, e).astype(np.int32)
+
+    def block(self) -> tuple[SequenceBlock, list[dict[str, Array]]]:
+        """The next block, and each of its sequences whole, as a sample gives them."""
+        spec, e = self.spec, self.environments
+        for name, rows in self._rows.items():
+            rows += [self._row(name) for _ in range(spec.steps)]
+        newest = {name: np.stack(rows[-spec.frames :]) for name, rows in self._rows.items()}
+        whole = {
+            "observation": newest["frames"],
+            "flags": newest["flags"],
+            "reward": newest["reward"][-spec.rows :],
+            "action": newest["action"][-spec.rows : -1],
+            "previous_action": self._rows["action"][-spec.rows - 1],
+            "state": self._random.normal(size=(e, spec.state_size)).astype(np.float32),
+        }
+        block = SequenceBlock(
+            chain=self.chain,
+            number=self.number,
+            frames=newest["frames"][-spec.steps :].copy(),
+            priority=self._random.uniform(0.1, 2, e).astype(np.float32),
+            version=float(self._random.random()),
+            **{name: whole[name].copy() for name in whole if name != "observation"},
+        )
+        self.number += 1
+        lead = ("previous_action", "state")
+        sequences = [
+            {name: array[i] if name in lead else array[:, i] for name, array in whole.items()}
+            for i in range(e)
+        ]
+        return block, sequences
+
+
+class Reference:
+    """Keeps every sequence whole, as a dict, the newest `capacity` of them in a list.
+
+    A sequence can be drawn while its block and the P before it, of one environment and without a
+    gap in their numbers, are all in the list.
+    """
+
+    def __init__(self, spec: SequenceSpec, capacity: int) -> None:
+        self.capacity = capacity
+        reach = spec.frames  # rows; its block brings `steps` of them, and each one before as many
+        self.reach = 0
+        while reach > spec.steps:
+            reach, self.reach = reach - spec.steps, self.reach + 1
+        self.items: list[dict[str, Any]] = []
+        self._next_key = 0
+        self._life: dict[int, tuple[int, int, int]] = {}  # chain: life, newest number, E
+
+    def add(self, block: SequenceBlock, sequences: list[dict[str, Array]]) -> None:
+        """Insert a block."""
+        life, number, environments = self._life.get(block.chain, (-1, -2, 0))
+        if (block.number, len(sequences)) != (number + 1, environments):
+            life += 1
+        self._life[block.chain] = (life, block.number, len(sequences))
+        for i, sequence in enumerate(sequences):
+            place = (block.chain, life, i, block.number)
+            self.items.append(
+                {"key": self._next_key, "place": place, "priority": block.priority[i],
+                 "version": block.version, **sequence}
+            )  # fmt: skip
+            self._next_key += 1
+        del self.items[: -self.capacity]
+
+    def sampleable(self) -> dict[int, dict[str, Any]]:
+        """What can be drawn, by key."""
+        places = {item["place"] for item in self.items}
+        return {
+            item["key"]: item
+            for item in self.items
+            if all((*item["place"][:3], item["place"][3] - k) in places
+                   for k in range(self.reach + 1))
+        }  # fmt: skip
+
+
+class Traffic:
+    """Streams that begin, go on by turns, lose a block now and then, and end."""
+
+    def __init__(self, spec: SequenceSpec, seed: int) -> None:
+        self.spec = spec
+        self.random = np.random.default_rng(seed)
+        self.streams: list[Stream] = []
+        self._chains = 0
+
+    def next(self) -> tuple[SequenceBlock, list[dict[str, Array]]]:
+        """The next block that arrives."""
+        random = self.random
+        if not self.streams or (len(self.streams) < 3 and random.random() < 0.1):
+            self._chains += 1
+            environments = int(random.integers(1, 5))
+            seed = int(random.integers(2**31))
+            self.streams.append(Stream(self.spec, 10 + self._chains, environments, seed))
+        at = int(random.integers(len(self.streams)))
+        stream = self.streams[at]
+        if random.random() < 0.05:
+            stream.block()  # is lost: a gap in the numbers
+        if random.random() < 0.05:
+            self.streams.pop(at)
+        return stream.block()

@@ -1,0 +1,27 @@
+"""Agents with a policy that depends on what it sees from the first step on."""
+
+from __future__ import annotations
+
+from seedbed.agents.a2c.agent import A2cAgent
+from seedbed.agents.a2c.config import Options as A2cOptions
+from seedbed.agents.protocol import Body
+from seedbed.agents.vtrace.agent import VtraceAgent
+from seedbed.agents.vtrace.config import Options
+
+
+class SureAgent(VtraceAgent):
+    """V-trace. An untrained policy is nearly uniform; to compare policies takes a sure one."""
+
+    def __init__(self, options: Options, body: Body, actions: int) -> None:
+        super().__init__(options, body, actions)
+        kernel = self.model.policy.kernel
+        kernel.assign(100.0 * kernel)
+
+
+class SureA2c(A2cAgent):
+    """The same of A2C."""
+
+    def __init__(self, options: A2cOptions, body: Body, actions: int) -> None:
+        super().__init__(options, body, actions)
+        kernel = self.model.policy.kernel
+        kernel.assign(100.0 * kernel)

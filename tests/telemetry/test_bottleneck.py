@@ -1,0 +1,104 @@
+"""Which part is named, from numbers of situations that people meet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from seedbed.config.schema import Stop
+from seedbed.telemetry import Counters
+from seedbed.telemetry.bottleneck import WORDS, Load, bottleneck
+from seedbed.telemetry.eta import eta
+
+# A learner with a fast accelerator and 16 cores, remote actors, nothing full.
+CALM = Load(
+    sessions=8,
+    busy={"inference": 0.4, "prefetch": 0.1, "training": 0.5},
+    blocked={"inference": 0.0, "prefetch": 0.0, "training": 0.0},
+    queue_fill=0.5,
+    stepping=0.6,
+    actor_cores=0.7,
+    held_up=0.0,
+    network=0.1,
+    wire=0.3,
+    cores=16,
+    learner_cores=3.0,
+    machine_cores=3.5,
+    environment_cores=6.0,
+)
+
+TABLE = [
+    # What happened, what differs from CALM, the part, and what the sentence must tell.
+    ("no actors", {"sessions": 0}, "idle", "no actors"),
+    ("just started", {"stepping": None}, "unknown", "too little"),
+    ("never looked", {"busy": None}, "unknown", "too little"),
+    ("nothing is full", {}, "latency", "40 %"),
+    ("few actors", {"stepping": 0.93}, "environments", "93 % of their time stepping"),
+    ("groups take turns", {"stepping": 0.5, "actor_cores": 0.98}, "environments", "1.0 cores"),
+    ("slow training", {"busy": {"inference": 0.4, "training": 0.97}}, "training", "97 %"),
+    ("full queue", {"held_up": 0.8}, "training", "80 %"),
+    ("inference blocked", {"blocked": {"inference": 0.7}}, "training", "70 %"),
+    ("queue stays full", {"queue_fill": 0.97}, "training", "97 % full"),
+    (
+        "slow batches",
+        {"busy": {"inference": 0.4, "prefetch": 0.95, "training": 0.5}, "queue_fill": 1.0},
+        "prefetch",
+        "95 %",
+    ),
+    ("slow inference", {"busy": {"inference": 0.95, "training": 0.5}}, "inference", "95 %"),
+    ("many small messages", {"wire": 0.97}, "wire", "97 % of a core"),
+    ("far away", {"network": 0.55, "stepping": 0.3}, "network", "55 %"),
+    ("not far away at all", {"network": 0.55, "actors_here": True}, "latency", "nothing is full"),
+    ("remote actors fill the learner", {"learner_cores": 15.5}, "CPU", "15.5 of 16 cores"),
+    # What merely waits for a full part is not named.
+    ("actors wait for training", {"held_up": 0.6, "network": 0.4}, "training", "60 %"),
+]
+
+
+@pytest.mark.parametrize(("changes", "word", "tells"), [row[1:] for row in TABLE],
+                         ids=[row[0] for row in TABLE])  # fmt: skip
+def test_part(changes: dict[str, object], word: str, tells: str) -> None:
+    found = bottleneck(replace(CALM, **changes))  # type: ignore[arg-type]
+    assert found.word == word
+    assert tells in found.sentence
+
+
+def test_every_word_has_a_row() -> None:
+    assert {row[2] for row in TABLE} == set(WORDS)
+
+
+def test_one_shared_machine() -> None:
+    """2 cores: training 1.1, inference 0.4 (by the threads' time), environments 0.5."""
+    load = Load(
+        sessions=2,
+        busy={"inference": 0.2, "prefetch": 0.0, "training": 0.55},
+        stepping=0.9,
+        held_up=0.9,
+        wire=0.0,
+        cores=2,
+        learner_cores=1.5,
+        machine_cores=2.0,
+        environment_cores=1.4,  # wall time of steps that wait for a core themselves
+        actors_here=True,
+    )
+    assert bottleneck(load) == (
+        "CPU",
+        "2.0 of 2 cores busy: training 55 %, environments 25 %, inference 20 %",
+    )
+    # The same actors elsewhere leave the learner's cores alone.
+    assert bottleneck(replace(load, actors_here=False)).word == "training"
+    # A neighbour that is not ours is named as what it is.
+    busy_neighbour = replace(load, environment_cores=0.1)
+    assert "the rest 20 %" in bottleneck(busy_neighbour).sentence
+
+
+def test_nearest_end() -> None:
+    done = Counters(env_frames=400, updates=10, seconds=100.0, dollars=0.5)
+    stop = Stop(env_frames=1000, updates=100, seconds=1000, dollars=1.0)
+    assert eta(stop, done, 100.0, 1.0, 3.6) == (6.0, "env_frames")
+    assert eta(stop, done, 1.0, 1.0, 3.6) == (90.0, "updates")
+    assert eta(stop, done, None, None, 3.6) == (500.0, "dollars")
+    assert eta(stop, done, None, None, 0.0) == (900.0, "seconds")
+    assert eta(Stop(), done, 100.0, 1.0, 3.6) is None
+    assert eta(Stop(env_frames=100), done, 100.0, 1.0, 3.6) == (0.0, "env_frames")

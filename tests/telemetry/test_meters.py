@@ -1,0 +1,56 @@
+"""The learner's view of a cost meter, over real HTTP."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from seedbed.config import parse_experiment
+from seedbed.runtime.http import MetricsServer
+from seedbed.telemetry import Counters, Telemetry
+
+PRICED = "{cpu_hour: 3600, memory_gib_hour: 0, cpus: 1, meter: 'http://127.0.0.1:%d/status'}"
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def telemetry(port: int, clock: Clock, counters: Counters) -> Telemetry:
+    experiment = parse_experiment(
+        f"name: a\nenvironment: {{id: x}}\ncost: {PRICED % port}\nstop: {{dollars: 100}}"
+    )
+    return Telemetry(experiment, None, counters, now=clock)
+
+
+def test_the_meters_bill_counts_and_between_its_answers_its_price(tmp_path: Path) -> None:
+    bill: dict[str, Any] = {"dollars": 40.0, "dollars_per_hour": 1800.0}
+    meter = MetricsServer(0, CollectorRegistry(), status=lambda: bill, host="127.0.0.1")
+    clock, counters = Clock(), Counters()
+    ours = telemetry(meter.port, clock, counters)
+    clock.now += 10
+    ours.account()
+    assert counters.dollars == 40.0, "it prices the actors too, and what was before"
+    clock.now += 10
+    ours.account()
+    assert counters.dollars == pytest.approx(40.0 + 10 * 0.5)
+    meter.close()  # and it is away from now on: at the last price
+    clock.now += 10
+    ours.account()
+    assert counters.dollars == pytest.approx(40.0 + 20 * 0.5)
+
+
+def test_without_an_answer_the_experiments_prices_count() -> None:
+    silent = MetricsServer(0, CollectorRegistry(), host="127.0.0.1")  # 404 on /status
+    clock, counters = Clock(), Counters()
+    ours = telemetry(silent.port, clock, counters)
+    clock.now += 10
+    ours.account()
+    assert counters.dollars == pytest.approx(10.0)
+    silent.close()

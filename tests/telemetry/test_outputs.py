@@ -1,0 +1,217 @@
+"""Files, the live line, prices, and what the machine has."""
+
+from __future__ import annotations
+
+import io
+import os
+import pty
+from pathlib import Path
+
+import pytest
+
+from seedbed.config.schema import Cost
+from seedbed.runtime.limits import (
+    machine_cpu_seconds,
+    process_start_ticks,
+    usable_cpus,
+    usable_memory_bytes,
+)
+from seedbed.telemetry.bottleneck import Bottleneck
+from seedbed.telemetry.cost import dollars_per_hour
+from seedbed.telemetry.live_line import LiveLine, Part, duration, fit, live_line, magnitude, money
+from seedbed.telemetry.progress import ProgressFile
+from tests.support.telemetry_runs import Clock, make, some_events
+from tools.metrics_reference import metrics_reference
+
+
+def test_progress_goes_on_after_a_restart(tmp_path: Path) -> None:
+    path = tmp_path / "progress.csv"
+    ProgressFile(path).append({"frames": 1, "return": None})
+    ProgressFile(path).append({"return": 2.5, "frames": 2})
+    assert path.read_text() == "frames,return\n1,\n2,2.5\n"
+
+
+def test_progress_takes_new_columns_and_keeps_every_row(tmp_path: Path) -> None:
+    path = tmp_path / "progress.csv"
+    file = ProgressFile(path)
+    file.append({"frames": 1})
+    file.append({"frames": 2, "loss": 0.25, "part": "CPU"})
+    file.append({"frames": 3})
+    ProgressFile(path).append({"frames": 4, "mine": float("nan")})
+    assert path.read_text() == "frames,loss,part,mine\n1,,,\n2,0.25,CPU,\n3,,,\n4,,,\n"
+
+
+def test_progress_after_a_row_that_was_cut(tmp_path: Path) -> None:
+    path = tmp_path / "progress.csv"
+    path.write_text("frames,loss\n1,0.5\n2,0.")
+    ProgressFile(path).append({"frames": 3, "loss": 1.0})
+    assert path.read_text() == "frames,loss\n1,0.5\n2,0.\n3,1\n"
+
+
+def test_line_tells_it_all() -> None:
+    clock = Clock()
+    telemetry, out = make(None, clock, stop={"env_frames": 80})
+    some_events(telemetry)
+    clock.now += 10
+    telemetry.tick()
+    line = out.getvalue().split(" ", 1)[1]
+    assert line == (
+        "40 frames | 4/4/4 FPS | 0.2 updates/s | return -6.0 (last 3) | lag 1.5 | batch 6 | "
+        "inference 3.0/100.0 ms | $0.0100 | ETA 10 s (env_frames) | " + line.rsplit(" | ", 1)[1]
+    )
+
+
+def test_line_without_data_shows_no_zeros() -> None:
+    telemetry, out = make(None, Clock())
+    telemetry.tick()
+    shown = out.getvalue()
+    assert "-/-/- FPS" in shown
+    assert "return - |" in shown
+    assert "lag - |" in shown
+    assert "inference -/- ms" in shown
+    assert "now: no actors are connected" in shown
+
+
+PARTS = [
+    Part("12.3M frames", 8),
+    Part("7,012/6,950/6,803 FPS", 7, "7,012 FPS"),
+    Part("batch 32", 0),
+    Part("CPU: 2.0 of 2 cores busy: training 55 %", 9, "limit: CPU"),
+]
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (None, " | ".join(part.text for part in PARTS)),
+        (60, "12.3M frames | 7,012/6,950/6,803 FPS | batch 32 | limit: CPU"),
+        (59, "12.3M frames | 7,012 FPS | batch 32 | limit: CPU"),
+        (45, "12.3M frames | 7,012 FPS | limit: CPU"),
+        (30, "12.3M frames | limit: CPU"),
+        (10, "limit: CPU"),
+        (8, "limit: …"),
+    ],
+)
+def test_narrow_terminals_keep_the_bottleneck(columns: int | None, line: str) -> None:
+    assert fit(PARTS, columns) == line
+
+
+def test_terminal_is_refreshed_in_place() -> None:
+    ours, theirs = pty.openpty()
+    with os.fdopen(theirs, "w") as out:
+        line = LiveLine(out)
+        line.show([Part("one", 1)])
+        line.show([Part("two", 1)])
+        line.close()
+        line.close()
+        out.write("end")
+        out.flush()
+        shown = b""
+        while not shown.endswith(b"end"):  # A terminal passes on as much as it likes at a time.
+            shown += os.read(ours, 1000)
+    os.close(ours)
+    assert shown == b"\r\x1b[Kone\r\x1b[Ktwo\r\nend"
+
+
+def test_words_for_numbers() -> None:
+    assert [magnitude(x) for x in (0, 999, 12_345, 1_234_567, 45_600_000, 7_890_000_000)] == [
+        *("0", "999", "12.3K", "1.23M", "45.6M", "7.89G"),
+    ]
+    assert [money(x) for x in (None, 0.0, 0.00001, 0.0123, 0.5, 1234.5)] == [
+        *("-", "$0.00", "below $0.0001", "$0.0123", "$0.50", "$1,234.50"),
+    ]
+    assert [duration(x) for x in (None, 5, 89, 90, 3540, 3600, 12_000, 187_200)] == [
+        *("-", "5 s", "89 s", "2 min", "59 min", "1 h 0 min", "3 h 20 min", "2 d 4 h"),
+    ]
+
+
+def test_a_waiting_run_says_so_instead_of_a_bottleneck() -> None:
+    telemetry, _ = make(None, Clock())
+    telemetry.tick()
+    parts = live_line(telemetry._numbers, Bottleneck("idle", "nobody"), None, "first compile")
+    assert parts[-1].text == "now: first compile"
+
+
+def test_price_of_what_is_charged() -> None:
+    prices = {"cpu_hour": 0.03, "memory_gib_hour": 0.004, "accelerator_hour": 1.5}
+    assert dollars_per_hour(Cost(**prices), 8, 16 * 2**30) == pytest.approx(0.24 + 0.064)
+    charged = Cost(**prices, cpus=2, memory_gib=4, accelerators=3)
+    assert dollars_per_hour(charged, 8, 16 * 2**30) == pytest.approx(0.06 + 0.016 + 4.5)
+
+
+def machine(root: Path, files: dict[str, str]) -> Path:
+    for name, text in {"proc/meminfo": "MemTotal:  8388608 kB\n", **files}.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+V1 = "4:memory:/pod/me\n3:cpuset:/\n2:cpu,cpuacct:/pod/me\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "cpus", "gib"),
+    [
+        ({}, None, 8),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "50000 100000\n",
+          "sys/fs/cgroup/memory.max": "1073741824\n"}, 0.5, 1),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n",
+          "sys/fs/cgroup/memory.max": "max\n"}, None, 8),
+        # More than there is.
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "99000000 100000\n",
+          "sys/fs/cgroup/memory.max": "999999999999\n"}, None, 8),
+        # The tighter limit of a parent holds.
+        ({"proc/self/cgroup": "0::/pod/me\n", "sys/fs/cgroup/pod/cpu.max": "25000 100000\n",
+          "sys/fs/cgroup/pod/me/cpu.max": "50000 100000\n"}, 0.25, 8),
+        # Inside a container the path is the host's and only the top is visible.
+        ({"proc/self/cgroup": V1, "sys/fs/cgroup/memory/memory.limit_in_bytes": "2147483648\n",
+          "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "30000\n",
+          "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n"}, 0.3, 2),
+        ({"proc/self/cgroup": V1, "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+          "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+          "sys/fs/cgroup/memory/memory.limit_in_bytes": "9223372036854771712\n"}, None, 8),
+    ],
+)  # fmt: skip
+def test_limits_of_containers(
+    tmp_path: Path, files: dict[str, str], cpus: float | None, gib: int
+) -> None:
+    root = machine(tmp_path, files)
+    assert usable_cpus(root) == (cpus or len(os.sched_getaffinity(0)))
+    assert usable_memory_bytes(root) == gib * 2**30
+
+
+def test_cpu_seconds_of_the_container_or_the_machine(tmp_path: Path) -> None:
+    root = machine(tmp_path, {"proc/stat": "cpu  100 20 30 9999 77 5 5 0 0 0\ncpu0 ...\n"})
+    assert machine_cpu_seconds(root) == pytest.approx(160 / os.sysconf("SC_CLK_TCK"))
+    machine(
+        root,
+        {
+            "proc/self/cgroup": "0::/\n",
+            "sys/fs/cgroup/cpu.max": "200000 100000\n",
+            "sys/fs/cgroup/cpu.stat": "usage_usec 2500000\nuser_usec 1\n",
+        },
+    )
+    assert machine_cpu_seconds(root) == 2.5
+
+
+def test_process_is_known_by_number_and_start(tmp_path: Path) -> None:
+    ours = process_start_ticks(os.getpid())
+    assert ours is not None
+    assert ours > 0
+    text = "7 (a (strange) name) S " + " ".join(str(n) for n in range(4, 53))
+    assert process_start_ticks(7, machine(tmp_path, {"proc/7/stat": text})) == 22
+    assert process_start_ticks(8, tmp_path) is None
+
+
+def test_live_line_goes_where_it_is_told() -> None:
+    out = io.StringIO()
+    LiveLine(out).show([Part("here", 1)])
+    assert out.getvalue().endswith(" here\n")
+
+
+def test_metrics_reference_is_what_the_code_exports() -> None:
+    page = Path(__file__).parents[2] / "docs" / "metrics.md"
+    assert page.read_text() == metrics_reference(), (
+        "run: python -m tools.metrics_reference > docs/metrics.md"
+    )

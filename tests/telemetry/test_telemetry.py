@@ -1,0 +1,411 @@
+"""What a run says of itself: Prometheus, progress.csv, TensorBoard, status.json, the summary."""
+
+from __future__ import annotations
+
+import csv
+import json
+import logging
+import math
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from prometheus_client import generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+from tensorboardX.proto.event_pb2 import Event
+
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.telemetry import Counters, Telemetry
+from seedbed.telemetry.metrics import METRICS
+from tests.support.telemetry_runs import Clock, experiment, make, some_events
+
+
+def samples(telemetry: Telemetry) -> dict[str, float]:
+    """Prometheus' samples as `name` or `name{label}`."""
+    text = generate_latest(telemetry.registry).decode()
+    return {
+        "/".join([sample.name, *sample.labels.values()]): sample.value
+        for family in text_string_to_metric_families(text)
+        for sample in family.samples
+    }
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def events(run_dir: Path) -> list[Event]:
+    """All events of a run, read record by record."""
+    found = []
+    for path in sorted((run_dir / "tensorboard").iterdir()):
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            size = int.from_bytes(data[at : at + 8], "little")
+            found.append(Event.FromString(data[at + 12 : at + 12 + size]))
+            at += 12 + size + 4
+    return found
+
+
+def test_series_exist_from_the_start() -> None:
+    telemetry, _ = make(None, Clock())
+    values = samples(telemetry)
+    for metric in METRICS:
+        if metric.kind == "histogram":
+            assert values[f"{metric.name}_count"] == 0
+            assert values[f"{metric.name}_bucket/+Inf"] == 0
+        elif metric.kind == "counter" and not metric.label:
+            assert values[metric.name] == 0
+    for thread in ("inference", "prefetch", "training"):
+        assert values[f"seedbed_busy_fraction/{thread}"] == 0
+        assert values[f"seedbed_blocked_fraction/{thread}"] == 0
+    assert values["seedbed_stream_errors_total/observation"] == 0
+    assert values["seedbed_sessions"] == 0
+    assert values["seedbed_run_dollars_per_hour"] == pytest.approx(3.6)
+    # There is no return and no loss yet, which is not the same as 0.
+    assert math.isnan(values["seedbed_mean_return"])
+    assert math.isnan(values["seedbed_loss"])
+
+
+def test_prometheus_after_some_events() -> None:
+    clock = Clock()
+    telemetry, _ = make(None, clock)
+    some_events(telemetry)
+    clock.now += 10
+    telemetry.tick()
+    values = samples(telemetry)
+    wanted = {
+        "seedbed_env_frames_total": 40,
+        "seedbed_trained_frames_total": 16,
+        "seedbed_discarded_frames_total": 5,
+        "seedbed_discarded_frames_by_reason_total/session ended": 5,
+        "seedbed_updates_total": 2,
+        "seedbed_episodes_total": 3,
+        "seedbed_abandoned_episodes_total": 2,
+        "seedbed_env_fps/10s": 4,
+        "seedbed_updates_per_second": 0.2,
+        "seedbed_episode_return_count": 3,
+        "seedbed_episode_return_sum": -18,
+        "seedbed_episode_return_bucket/-21.0": 1,
+        "seedbed_episode_return_bucket/-20.0": 1,
+        "seedbed_episode_return_bucket/0.0": 2,
+        "seedbed_episode_length_sum": 60,
+        "seedbed_mean_return": -6,
+        "seedbed_inference_latency_seconds_count": 10,
+        "seedbed_inference_latency_seconds_bucket/0.005": 8,
+        "seedbed_inference_batch_size_sum": 30,
+        "seedbed_inference_queue_depth": 1,
+        "seedbed_unroll_queue_depth": 3,
+        "seedbed_policy_lag_updates_sum": 6,
+        "seedbed_train_step_seconds_count": 2,
+        "seedbed_sessions": 2,
+        "seedbed_environments": 8,
+        "seedbed_actor_stepping_fraction": 0.75,
+        "seedbed_loss": 4,
+        "seedbed_training_scalar/entropy": 0.5,
+        "seedbed_stream_errors_total/reward": 1,
+        "seedbed_checkpoints_total": 1,
+        "seedbed_checkpoint_failures_total": 1,
+        "seedbed_checkpoint_bytes": 1000,
+        "seedbed_evaluation/mean": 7,
+        "seedbed_run_dollars_total": 0.01,
+    }
+    assert {name: values[name] for name in wanted} == pytest.approx(wanted)
+
+
+def test_summary_counts_and_knows_nothing_as_none() -> None:
+    clock = Clock()
+    telemetry, _ = make(None, clock)
+    empty = telemetry.summary()
+    for name in ("env_fps", "mean_return", "policy_lag_p50", "inference_ms_p50",
+                 "inference_ms_p99", "dollars_per_billion_frames"):  # fmt: skip
+        assert empty[name] is None
+    some_events(telemetry)
+    telemetry.stop_reason = "env_frames 40"
+    clock.now += 20
+    summary = telemetry.summary()
+    json.dumps(summary, allow_nan=False)
+    wanted = {
+        "env_frames": 40,
+        "seconds": 20.0,
+        "env_fps": 2.0,
+        "updates": 2,
+        "episodes": 3,
+        "mean_return": -6.0,
+        "policy_lag_p50": 1.5,
+        "inference_ms_p50": 3.0,
+        "dollars": 0.02,
+        "dollars_per_billion_frames": 0.02 / 40 * 1e9,
+        "stop_reason": "env_frames 40",
+    }
+    assert {name: summary[name] for name in wanted} == pytest.approx(wanted)
+    latencies = np.repeat([1.0, 2.0, 3.0, 4.0, 100.0], 2)
+    assert summary["inference_ms_p99"] == pytest.approx(np.percentile(latencies, 99))
+
+
+def test_mean_return_waits_for_enough_episodes() -> None:
+    telemetry, _ = make(None, Clock(), stop={"mean_return": 1.0, "mean_return_episodes": 150})
+    telemetry.on_episodes(np.full(149, 2.0), np.full(149, 10))
+    assert telemetry.mean_return(150) is None
+    telemetry.on_episodes(np.array([152.0]), np.array([10]))
+    assert telemetry.mean_return(150) == pytest.approx(3.0)
+    assert telemetry.mean_return(1) == 152.0
+
+
+def test_restart_counts_on(tmp_path: Path) -> None:
+    clock = Clock()
+    first, _ = make(tmp_path, clock)
+    some_events(first)
+    clock.now += 10
+    first.tick()
+    saved = json.loads(json.dumps([first.counters.to_json(), first.extra_state()]))
+    first.close()
+
+    counters = Counters()
+    second, out = make(tmp_path, clock, counters)
+    counters.set_from(saved[0])
+    second.restore(saved[1])
+    clock.now += 10
+    second.on_step(4, 0.1, 0.1)
+    second.tick()
+    assert counters.env_frames == 44
+    assert counters.seconds == pytest.approx(20)
+    assert counters.dollars == pytest.approx(0.02)
+    assert second.mean_return(3) == pytest.approx(-6.0)
+    written = rows(tmp_path / "progress.csv")
+    assert [row["env_frames"] for row in written] == ["40", "44"]
+    # The rate is this process's own: restored totals are no frames of the last seconds.
+    assert float(written[-1]["env_fps_10s"]) == pytest.approx(0.4)
+    assert "44 frames" in out.getvalue()
+
+
+def test_progress_and_tensorboard_of_one_interval(tmp_path: Path) -> None:
+    clock = Clock()
+    telemetry, _ = make(tmp_path, clock)
+    clock.now += 5
+    telemetry.tick()
+    some_events(telemetry)
+    clock.now += 5
+    telemetry.tick()
+    clock.now += 5
+    telemetry.tick()
+    before, during, after = rows(tmp_path / "progress.csv")
+    assert before["return_mean"] == ""  # no episode yet is not a return of 0
+    assert before["loss"] == ""
+    assert float(during["return_mean"]) == -6
+    assert float(during["loss"]) == 3.0  # mean of the interval's updates
+    assert after["loss"] == ""  # no update in this interval
+    assert float(during["seconds"]) == 10
+
+    begun, start, first, second, third = events(tmp_path)
+    assert begun.file_version == "brain.Event:2"
+    assert start.session_log.status == 1
+    tags = [{v.tag: v.simple_value for v in e.summary.value} for e in (first, second, third)]
+    assert [event.step for event in (first, second, third)] == [0, 40, 40]
+    assert "seedbed_episode_return" not in tags[0]
+    assert "seedbed_loss" not in tags[0]
+    assert tags[1]["seedbed_episode_return"] == pytest.approx(-6)
+    assert tags[1]["seedbed_env_frames_total"] == 40
+    assert tags[1]["seedbed_train_step_seconds"] == pytest.approx(0.03)
+    assert "seedbed_busy_fraction/training" in tags[1]
+    assert "seedbed_episode_return" not in tags[2]  # none ended in this interval
+
+
+def test_resumed_tensorboard_hides_what_was_lost(tmp_path: Path) -> None:
+    telemetry, _ = make(tmp_path, Clock(), Counters(env_frames=700))
+    telemetry.tick()
+    start = events(tmp_path)[1]
+    assert (start.step, start.session_log.status) == (700, 1)
+
+
+def test_status_is_whole_json(tmp_path: Path) -> None:
+    clock = Clock()
+    telemetry, _ = make(tmp_path, clock)
+    some_events(telemetry)
+    telemetry.on_update({"loss": math.nan}, np.array([0.0]), 0.1, 4)
+    clock.now += 10
+    telemetry.tick()
+    status = json.loads((tmp_path / "status.json").read_text())
+    assert status["state"] == "training"
+    assert status["scalars"] == {"loss": None}
+    assert status["counters"]["env_frames"] == 40
+    assert status["numbers"]["sessions"] == 2
+    assert status["bottleneck"]["part"]
+    assert status["checkpoint"]["failed"] == 1
+    assert not list(tmp_path.glob(".*tmp"))
+    telemetry.stop_reason = "seconds 10"
+    telemetry.close()
+    assert json.loads((tmp_path / "status.json").read_text())["state"] == "finished"
+
+
+def test_ended_run_keeps_its_bottleneck(tmp_path: Path) -> None:
+    clock = Clock()
+    telemetry, out = make(tmp_path, clock)
+    some_events(telemetry)
+    clock.now += 10
+    telemetry.tick()
+    limit = telemetry.status()["bottleneck"]["part"]
+    telemetry.set_sessions(0, 0)
+    telemetry.stop_reason = "seconds 10"
+    telemetry.tick()
+    telemetry.close()  # nothing is new since the tick
+    assert limit not in ("idle", "unknown")
+    assert telemetry.summary()["bottleneck"] == limit
+    assert json.loads((tmp_path / "status.json").read_text())["bottleneck"]["part"] == limit
+    assert len(rows(tmp_path / "progress.csv")) == out.getvalue().count("\n") == 2
+
+
+def test_waiting_says_for_what() -> None:
+    clock = Clock()
+    telemetry, _ = make(None, clock)
+    assert telemetry.waiting() == "no actors are connected"
+    telemetry.phase = "compiling the first inference step"
+    assert telemetry.waiting() == "compiling the first inference step"
+    telemetry.phase = "training"
+    telemetry.set_sessions(3, 6)
+    assert telemetry.waiting() is None
+    telemetry.on_step(4, 0.1, 0.1)
+    telemetry.tick()
+    clock.now += 12
+    telemetry.tick()
+    assert telemetry.waiting() == "no step has arrived for 12 s from 3 sessions"
+    telemetry.on_step(4, 0.1, 0.1)
+    assert telemetry.waiting() is None
+
+
+def test_blocked_thread_is_what_the_run_waits_for() -> None:
+    telemetry, _ = make(None, Clock())
+    telemetry.set_sessions(1, 1)
+    clock = telemetry.busy["inference"]
+    now = 0.0
+    clock._now = lambda: now
+    with clock.blocked("unroll queue full"):
+        assert telemetry.waiting() is None  # an ordinary moment
+        now = 1e6
+        waiting = telemetry.waiting()
+    assert waiting is not None
+    assert waiting.startswith("inference for ")
+    assert waiting.endswith("unroll queue full")
+
+
+def test_full_disk_does_not_stop_training(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """No file can be written while the run directory is gone."""
+    run_dir = tmp_path / "run"
+    run_dir.mkdir()
+    telemetry, out = make(run_dir, Clock())
+    run_dir.rename(tmp_path / "elsewhere")
+    (tmp_path / "run").write_text("a file where the directory was")
+    with caplog.at_level(logging.WARNING):
+        telemetry.tick()
+        telemetry.tick()
+    assert len(caplog.records) == 3  # each output once
+    assert samples(telemetry)["seedbed_telemetry_errors_total/progress.csv"] == 2
+    assert telemetry.status()["failing_outputs"] == ["progress.csv", "status.json", "tensorboard"]
+    assert out.getvalue().count("frames") == 2
+    (tmp_path / "run").unlink()
+    (tmp_path / "elsewhere").rename(run_dir)
+    telemetry.tick()
+    assert telemetry.status()["failing_outputs"] == []
+    assert len(rows(run_dir / "progress.csv")) == 1
+
+
+def a_user_module(monkeypatch: pytest.MonkeyPatch, function: Any) -> str:
+    module = types.ModuleType("a_users_scalars")
+    module.mine = function  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "a_users_scalars", module)
+    return "a_users_scalars:mine"
+
+
+def test_user_scalars_reach_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = a_user_module(monkeypatch, lambda n: {"frames_doubled": 2 * n["env_frames"]})
+    telemetry, _ = make(tmp_path, Clock(), logging={"scalars": path})
+    telemetry.on_step(4, 0.1, 0.1)
+    telemetry.tick()
+    assert samples(telemetry)["seedbed_user_scalar/frames_doubled"] == 8
+    assert rows(tmp_path / "progress.csv")[0]["user_frames_doubled"] == "8"
+    tags = {value.tag: value.simple_value for value in events(tmp_path)[-1].summary.value}
+    assert tags["seedbed_user_scalar/frames_doubled"] == 8
+
+
+def test_failing_user_scalars_are_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def mine(numbers: dict[str, Any]) -> dict[str, float]:
+        raise ZeroDivisionError("mine")
+
+    telemetry, out = make(None, Clock(), logging={"scalars": a_user_module(monkeypatch, mine)})
+    telemetry.tick()
+    telemetry.tick()
+    assert len(caplog.records) == 1
+    assert "ZeroDivisionError" in caplog.text
+    assert out.getvalue().count("\n") == 2
+
+
+def test_user_scalars_with_names_that_never_end(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = iter(range(100_000))
+    path = a_user_module(monkeypatch, lambda n: {f"x{next(names)}": 1.0 for _ in range(150)})
+    telemetry, _ = make(None, Clock(), logging={"scalars": path})
+    telemetry.tick()
+    telemetry.tick()
+    assert "at most 200" in caplog.text
+    assert sum(name.startswith("seedbed_user_scalar") for name in samples(telemetry)) == 150
+
+
+@pytest.mark.parametrize("path", ["nonsense", "no_such_module:f", "math:no_such", "math:pi"])
+def test_user_scalars_that_cannot_be_loaded(path: str) -> None:
+    with pytest.raises(SeedbedError, match=r"logging\.scalars") as caught:
+        make(None, Clock(), logging={"scalars": path})
+    assert caught.value.code is ExitCode.CONFIG
+
+
+def test_wandb_is_only_imported_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wandb", None)  # importing it raises ImportError
+    make(None, Clock())
+    with pytest.raises(SeedbedError, match=r"seedbed\[wandb\]") as caught:
+        make(None, Clock(), logging={"wandb": {"enabled": True}})
+    assert caught.value.code is ExitCode.CONFIG
+
+
+class FakeWandb(types.ModuleType):
+    """Records what the service would be told; the service itself needs an account."""
+
+    def __init__(self) -> None:
+        super().__init__("wandb")
+        self.inits: list[dict[str, Any]] = []
+        self.logged: list[dict[str, Any]] = []
+
+    def init(self, **settings: Any) -> FakeWandb:
+        self.inits.append(settings)
+        return self
+
+    def define_metric(self, name: str, step_metric: str | None = None) -> None:
+        pass
+
+    def log(self, numbers: dict[str, Any]) -> None:
+        self.logged.append(numbers)
+
+    def finish(self, exit_code: int) -> None:
+        pass
+
+
+def test_wandb_resumes_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeWandb()
+    monkeypatch.setitem(sys.modules, "wandb", fake)
+    for run_dir in (tmp_path / "a", tmp_path / "a", tmp_path / "b"):
+        run_dir.mkdir(exist_ok=True)
+        telemetry, _ = make(run_dir, Clock(), logging={"wandb": {"enabled": True}})
+        telemetry.on_step(4, 0.1, 0.1)
+        telemetry.close()
+    first, second, other = (settings["id"] for settings in fake.inits)
+    assert first == second != other
+    assert {settings["resume"] for settings in fake.inits} == {"allow"}
+    assert fake.inits[0]["config"] == experiment(logging={"wandb": {"enabled": True}}).model_dump(
+        mode="json"
+    )
+    assert fake.logged[0]["env_frames"] == 4
+    assert None not in fake.logged[0].values()
