@@ -11,7 +11,7 @@ import numpy as np
 
 from bench.child import serve, sleep_and_until
 from seedbed.config import load_experiment
-from seedbed.envs.atari import AtariGroup
+from seedbed.envs.atari import FastAtariVectorEnv
 
 GROUPS = 2  # as an actor has
 
@@ -23,7 +23,9 @@ class Bare:
         config = load_experiment(experiment)
         self._environments = environments
         groups = [
-            AtariGroup(config.environment, environments, threads, range(g, environments + g))
+            FastAtariVectorEnv(
+                config.environment, environments, threads, range(g, environments + g)
+            )
             for g in range(GROUPS)
         ]
         self._games = [group._games for group in groups]

@@ -28,7 +28,7 @@ from bench.wire import wire_efficiency
 from seedbed.cli.arguments import Subparsers
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-log = logging.getLogger("seedbed.bench")
+log = logging.getLogger(__name__)
 
 PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "actor": actor_efficiency,

@@ -47,7 +47,7 @@ def _learner(plan: Plan, slots: int, stack: ExitStack) -> tuple[Child, Child]:
     """A learner of so many slots, and clients that take them all."""
     group = min(MAX_GROUP, slots // 2)
     path = plan.folder / f"memory-{slots}.yaml"
-    inference = f"{{slots: {slots}, max_batch_environments: {group}}}"
+    inference = f"{{slots: {slots}, max_batch_envs: {group}}}"
     path.write_text(pong(replace(plan, environments=group), network="nature", inference=inference))
     address = f"unix:{plan.folder / f'memory-{slots}.sock'}"
     learner = Child(

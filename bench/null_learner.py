@@ -22,13 +22,13 @@ from bench.child import rss_bytes, serve, sleep_and_until
 from seedbed.config import Experiment, load_experiment
 from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.lifecycle import Threads
-from seedbed.services.learner.components import Model, ParameterStore
+from seedbed.services.learner.components import ComponentsFuture, ParameterStore
 from seedbed.services.learner.inference.poll import POLL_S
 from seedbed.services.learner.inference.thread import InferenceThread
 from seedbed.services.learner.sessions.batcher import Batcher
 from seedbed.services.learner.sessions.server import WireServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
-from seedbed.services.learner.sessions.session import SlotTable
+from seedbed.services.learner.sessions.session import SlotAllocator
 from seedbed.services.learner.unrolls.queue import UnrollQueue
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
 from seedbed.spec import ArraySpec, EnvironmentSpec, StepInputs
@@ -92,23 +92,23 @@ class NullLearner:
         self._queue = UnrollQueue(settings.queue_batches * settings.batch_size)
         inference = settings.inference
         self._batcher = Batcher(
-            inference.batch_environments,
-            inference.max_batch_environments,
+            inference.batch_envs,
+            inference.max_batch_envs,
             inference.max_wait_ms / 1000,
         )
-        self._model = Model(self.spec)
+        self._model = ComponentsFuture(self.spec)
         built: Any = self
         self._model.set(built)  # the servicer reads nothing but `unroll`
         store = ParameterStore()
         store.publish([], 0)
         self._servicer = InferenceServicer(
             experiment, self._batcher, self._queue, self.telemetry, self._model, lambda: "null",
-            SlotTable(inference.slots),
+            SlotAllocator(inference.slots),
         )  # fmt: skip
         self._inference = InferenceThread(
             self._batcher, store, self.telemetry, self._servicer.deliver
         )
-        self.policy = NullPolicy(self.spec.actions, inference.max_batch_environments)
+        self.policy = NullPolicy(self.spec.actions, inference.max_batch_envs)
         self._threads = Threads()
         self._wire = WireServer(self._servicer, self._listen, self._threads)
 

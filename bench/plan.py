@@ -87,11 +87,11 @@ def pong(plan: Plan, **learner: object) -> str:
     return f"""\
 name: bench
 environment: {{id: "{PONG}"}}
-actor: {{environments: {plan.environments}, threads: {plan.actor_threads}}}
+actor: {{envs_per_group: {plan.environments}, threads: {plan.actor_threads}}}
 learner:
   batch_size: {plan.batch_size}
   unroll_length: {plan.unroll_length}
-  stuck_timeout_s: 100000
+  watchdog_timeout_s: 100000
   notice_interval_s: 100000{extra}
 evaluation: {{at_end: false}}
 """

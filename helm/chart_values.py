@@ -122,7 +122,7 @@ class LearnerValues(_Scheduled):
         1, description="Learners, each with a volume. `helm upgrade` changes it, not `kubectl`."
     )
     topology: Literal["gossip", "allreduce"] = Field(
-        "gossip", description="What several learners exchange: `learners.topology`."
+        "gossip", description="What several learners exchange: `gossip.topology`."
     )
     scaleGuard: bool = Field(
         True,
@@ -200,11 +200,11 @@ class ReplayValues(_Scheduled):
     """The shards of a replay service, a StatefulSet, for agents that train from replay."""
 
     shards: Count = Field(
-        0, description="With 1 or more the experiment's `learner.replay.home` becomes `service`."
+        0, description="With 1 or more the experiment's `learner.replay.storage` becomes `remote`."
     )
     sequences: Positive = Field(
         100_000,
-        description="Of each shard. With the volume as it is; `learner.replay.sequences` becomes "
+        description="Of each shard. With the volume as it is; `learner.replay.capacity` becomes "
         "the sum.",
     )
     volume: Volume = Field(default_factory=Volume, description="")

@@ -75,7 +75,7 @@ class StepInputs(NamedTuple):
     previous_action: NDArray[np.int32]  # [E]
 
 
-class Frame(NamedTuple):
+class TimeStep(NamedTuple):
     """What one step of a lock-step group of E environments returns.
 
     NEXT_STEP autoreset, whatever the environment does: a finished row (`terminated` or
@@ -93,26 +93,26 @@ class Frame(NamedTuple):
     first: NDArray[np.bool_]  # [E]
 
 
-def clear(frame: Frame, chosen: NDArray[np.bool_] | int) -> None:
+def clear(frame: TimeStep, chosen: NDArray[np.bool_] | int) -> None:
     """Make the `chosen` ([E], or one number) rows an episode's first; leave the observation."""
     frame.reward[chosen] = 0.0
     frame.terminated[chosen] = frame.truncated[chosen] = frame.life_lost[chosen] = False
     frame.first[chosen] = True
 
 
-class EnvironmentGroup(Protocol):
+class VectorEnv(Protocol):
     """E environments that step together. One thread uses it at a time."""
 
     spec: EnvironmentSpec
     environments: int  # E
 
-    def reset(self) -> Frame:
+    def reset(self) -> TimeStep:
         """Start every environment's first episode; every row is `first`."""
 
-    def step(self, action: NDArray[np.int32]) -> Frame:
+    def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment. `action` [E] int32, each in 0 .. actions-1."""
 
-    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
         """Cut the episodes of the `chosen` [E] and begin new ones: their rows of `frame`, which
         `step` returned last, become `first` rows. None of them may be finished.
         """

@@ -14,7 +14,7 @@ from bench.plan import Plan
 from seedbed.config import parse_experiment
 from seedbed.gossip.layout import Layout
 from seedbed.gossip.mailbox import Message
-from seedbed.gossip.members import Member, Members
+from seedbed.gossip.members import Member, Membership
 from seedbed.gossip.peers import Peers
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.lifecycle import Threads
@@ -81,9 +81,9 @@ def _wire(size: int, messages: int) -> dict[str, float]:
         own[rank] = heard[rank]
         config = parse_experiment(
             "name: bench\nenvironment: {id: CartPole-v1}\n"
-            f"learners: {{count: 2, addresses: {own}}}"
+            f"gossip: {{replicas: 2, addresses: {own}}}"
         )
-        members = Members(rank, 2, 1000.0)
+        members = Membership(rank, 2, 1000.0)
         peers.append(Peers(config, members, layout, threads[rank], None, Member, Future))
     try:
         for one in peers:

@@ -13,7 +13,7 @@ import yaml
 from bench.gossip.team import ROOT, Team
 from bench.plan import Plan
 
-log = logging.getLogger("seedbed.bench")
+log = logging.getLogger(__name__)
 
 SIMULATORS = 16  # of a learner
 SLOW_S = 0.01  # that the straggler's steps take longer
@@ -87,7 +87,7 @@ def straggler(plan: Plan) -> dict[str, Any]:
 
 def _run(plan: Plan, folder: Path, count: int, simulators: int, topology: str) -> dict[str, float]:
     tree = pong_a2c()
-    tree["actor"]["environments"] = simulators // tree["actor"]["groups"]
+    tree["actor"]["envs_per_group"] = simulators // tree["actor"]["groups"]
     tree["learner"]["batch_size"] = simulators
     return _measured(plan, folder, tree, [{}] * count, topology)
 
@@ -101,7 +101,7 @@ def _straggling(
         "id": "bench.gossip.environments:make_slow",
         "kwargs": {"id": "CartPole-v1", "sleep_s": 0.0},
     }
-    tree["actor"]["environments"] = SIMULATORS // tree["actor"]["groups"]
+    tree["actor"]["envs_per_group"] = SIMULATORS // tree["actor"]["groups"]
     tree["learner"]["batch_size"] = SIMULATORS
     ranks: list[Mapping[str, Any]] = [{} for _ in range(count)]
     if sleep_s:

@@ -24,7 +24,7 @@ from bench.gossip.team import ROOT, Team
 from bench.plan import Plan
 from seedbed.runtime.exit_codes import SeedbedError
 
-log = logging.getLogger("seedbed.bench")
+log = logging.getLogger(__name__)
 
 # A learner of 16 simulators has long learned each of them in so many frames.
 TASKS: dict[str, dict[str, Any]] = {
@@ -91,10 +91,10 @@ def _start(plan: Plan, folder: Path, task: str, learners: int, simulators: int, 
     for section, change in TASKS[task].items():
         tree[section] = {**tree.get(section, {}), **change}
     tree["seed"] = seed
-    tree["actor"]["environments"] = simulators // tree["actor"]["groups"]
+    tree["actor"]["envs_per_group"] = simulators // tree["actor"]["groups"]
     tree["learner"]["backend"] = BACKEND
     tree["learner"]["batch_size"] = simulators
-    tree["learner"]["optimizer"]["nominal_environments"] = 16
+    tree["learner"]["optimizer"]["nominal_envs"] = 16
     if plan.gossip_frames is not None:
         tree["stop"] = {"env_frames": plan.gossip_frames}
     return Team(folder, tree, [{}] * learners)

@@ -43,7 +43,7 @@ class Team:
         sockets = [f"unix:{folder}/{rank}.sock" for rank in range(len(ranks))]
         tree = {
             **experiment,
-            "learners": {"count": len(ranks), "addresses": sockets, **learners},
+            "gossip": {"replicas": len(ranks), "addresses": sockets, **learners},
             "evaluation": {"at_end": False},
             "logging": {"interval_s": 1.0},
         }

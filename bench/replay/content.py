@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from seedbed.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.spec import ArraySpec
 
 
@@ -21,11 +21,11 @@ def atari(frame_stack: int = 4) -> SequenceSpec:
 
 def block_of(
     spec: SequenceSpec, environments: int, number: int, random: np.random.Generator
-) -> SequenceBlock:
+) -> SequenceChunk:
     """A block of noise, of one endless stream."""
     e = environments
     frames = random.integers(0, 256, (spec.steps, e, *spec.observation.shape), np.uint8)
-    return SequenceBlock(
+    return SequenceChunk(
         0,
         number,
         frames=frames.astype(spec.observation.dtype, copy=False),

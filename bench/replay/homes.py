@@ -21,8 +21,8 @@ from bench.replay.content import atari, block_of
 from seedbed import backends
 from seedbed.backends.protocol import Backend
 from seedbed.replay.buffer import SequenceBuffer
-from seedbed.replay.client.replay_buffer import HostHome
-from seedbed.replay.sequence import SequenceBlock
+from seedbed.replay.client.replay_buffer import HostReplay
+from seedbed.replay.sequence import SequenceChunk
 from seedbed.runtime.allocator import keep_large_blocks
 
 ENVIRONMENTS = 32
@@ -73,7 +73,7 @@ def measure(home: Any, sample: Callable[[], NDArray[np.int64]], capacity: int, r
 
     def insert() -> None:
         nonlocal number
-        block: SequenceBlock = blocks[number % 3]
+        block: SequenceChunk = blocks[number % 3]
         home.add(replace(block, number=number))
         number += 1
 
@@ -105,7 +105,7 @@ def measure(home: Any, sample: Callable[[], NDArray[np.int64]], capacity: int, r
 
 def host(capacity: int, runs: int, window_s: float) -> dict[str, Any]:
     """The learner's RAM."""
-    home = HostHome(SequenceBuffer(atari(), capacity, EXPONENT), 0)
+    home = HostReplay(SequenceBuffer(atari(), capacity, EXPONENT), 0)
     random = np.random.default_rng(1)
     return measure(
         home,
@@ -118,9 +118,9 @@ def host(capacity: int, runs: int, window_s: float) -> dict[str, Any]:
 
 def device(backend: Backend, capacity: int, runs: int, window_s: float) -> dict[str, Any]:
     """The accelerator. A sample stays there; its items come back, so that it is waited for."""
-    from seedbed.replay.client.device import DeviceHome
+    from seedbed.replay.client.device import DeviceReplay
 
-    home = DeviceHome(backend, atari(), capacity, EXPONENT, update_size=ENVIRONMENTS * 80)
+    home = DeviceReplay(backend, atari(), capacity, EXPONENT, transfer_steps=ENVIRONMENTS * 80)
     random = np.random.default_rng(1)
 
     def sample() -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from typing import Any
 from bench.plan import Plan
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-log = logging.getLogger("seedbed.bench")
+log = logging.getLogger(__name__)
 
 LONGEST_S = 1800.0
 

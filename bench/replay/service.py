@@ -21,7 +21,7 @@ import numpy as np
 
 from bench.figures import ratio, series
 from bench.replay.content import atari, block_of
-from seedbed.replay.client.sharded import ServiceHome
+from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.codec import MESSAGE_BYTES, block_bytes, sample_arrays, sequences_a_message
 from seedbed.rpc import channels
 from seedbed.runtime.allocator import keep_large_blocks
@@ -154,7 +154,7 @@ def measure(
             _process(folder, "shard", *replay),
             _process(folder, "bare", "bench.replay.service", "--serve", bare, str(size)),
         ):
-            home = ServiceHome(spec, [shard], EXPONENT, timeout_s=60)
+            home = ShardedReplay(spec, [shard], EXPONENT, timeout_s=60)
             number = 0
             for _ in range(sequences // ENVIRONMENTS):  # every page once
                 home.add(replace(blocks[0], number=number))
@@ -200,7 +200,7 @@ def measure(
     }
 
 
-def _priorities(home: ServiceHome, keys: Any, runs: int, batches: int) -> list[float]:
+def _priorities(home: ShardedReplay, keys: Any, runs: int, batches: int) -> list[float]:
     """New priorities a second, until the last one is set."""
     rates = []
     for _ in range(runs):

@@ -1,4 +1,4 @@
-"""The training step of "Deep In-GPU Experience Replay" (section 5), with the replay in two homes.
+"""The training step of "Deep In-GPU ReplaySource Replay" (section 5), with the replay in two homes.
 
 Its dueling DQN on states of 27 floats, a million transitions, uniform sampling. Three ways to the
 same update: drawn in RAM and copied before every step, as the paper's baseline; drawn and copied
@@ -25,9 +25,9 @@ from bench.replay.homes import timed
 from seedbed import backends
 from seedbed.backends.protocol import Backend
 from seedbed.config import parse_experiment
-from seedbed.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.runtime.allocator import keep_large_blocks
-from seedbed.services.learner.components import Built, build
+from seedbed.services.learner.components import LearnerComponents, build
 from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.spec import ArraySpec, EnvironmentSpec
 
@@ -39,14 +39,14 @@ PAPER_PERCENT = {16: 30.54, 32: 54.87, 64: 67.08, 128: 114.41, 256: 114.35}
 PAPER_INSERT_US = {"ram": 1.4, "gpu": 37.5}
 
 
-def built_for(backend: Backend, home: str, batch_size: int, sequences: int) -> Built:
+def built_for(backend: Backend, home: str, batch_size: int, sequences: int) -> LearnerComponents:
     """The paper's agent with an empty replay."""
     experiment = parse_experiment(
         f"""
         name: bench
         environment: {{id: "bench:melee"}}
         agent: dqn
-        actor: {{environments: 1, groups: 1}}
+        actor: {{envs_per_group: 1, groups: 1}}
         learner:
           backend: {backend.name}
           network: mlp
@@ -55,13 +55,13 @@ def built_for(backend: Backend, home: str, batch_size: int, sequences: int) -> B
           unroll_length: 1
           batch_size: {batch_size}
           replay:
-            home: {home}
-            sequences: {sequences}
-            min_sequences: 1
-            update_size: 2000
+            storage: {home}
+            capacity: {sequences}
+            min_size: 1
+            transfer_steps: 2000
             priority_exponent: 0
-            importance_exponent: 0
-          inference: {{slots: 16, max_batch_environments: 16}}
+            importance_sampling_exponent: 0
+          inference: {{slots: 16, max_batch_envs: 16}}
         """
     )
     return build(experiment, EnvironmentSpec("bench:melee", STATE, ACTIONS, 1), backend)
@@ -158,14 +158,14 @@ def insertion(
 ) -> dict[str, Any]:
     """Microseconds a transition against how many are added at a time."""
     from seedbed.replay.buffer import SequenceBuffer
-    from seedbed.replay.client.device import DeviceHome
+    from seedbed.replay.client.device import DeviceReplay
 
     spec = SequenceSpec(STATE, steps=1)
     cases = []
     for size in sizes:
         homes: dict[str, Any] = {
             "host": SequenceBuffer(spec, sequences, 0.0),
-            "device": DeviceHome(backend, spec, sequences, 0.0, update_size=size),
+            "device": DeviceReplay(backend, spec, sequences, 0.0, transfer_steps=size),
         }
         block = block_of(spec, size, 0, np.random.default_rng(0))
         case: dict[str, Any] = {"at_a_time": size}
@@ -179,7 +179,7 @@ def insertion(
     return {"cases": cases, "paper_us": PAPER_INSERT_US}
 
 
-def _adder(backend: Backend, home: Any, block: SequenceBlock) -> Callable[[], None]:
+def _adder(backend: Backend, home: Any, block: SequenceChunk) -> Callable[[], None]:
     """Adds the block once more, and waits until it is there."""
     count = 0
 

@@ -184,7 +184,9 @@ def replay() -> list[dict[str, Any]]:
     return [
         replay_graph("Replay: sequences", {
             "{{experiment}}": by_experiment("max", "seedbed_replay_sequences"),
-            "{{experiment}} can be drawn": by_experiment("max", "seedbed_replay_sampleable"),
+            "{{experiment}} can be drawn": by_experiment(
+                "max", "seedbed_replay_sampleable"
+            ),
             "{{experiment}} capacity": by_experiment("max", "seedbed_replay_capacity"),
         }, "short", "Of the shards that answer, or in the learner."),
         replay_graph("Replay: bytes", {
@@ -222,7 +224,7 @@ def replay() -> list[dict[str, Any]]:
         }, "percentunit", "Of the time, in which a block that has come waits for the shard: near 1 "
            "the shard is the bottleneck."),
         replay_graph("Shards: damaged and refused", {
-            "{{experiment}} {{pod}} damaged sequences": each("damaged_total"),
+            "{{experiment}} {{pod}} damaged sequences": each("corrupt_total"),
             "{{experiment}} {{pod}} refused streams": each("refused_total"),
         }, "short", "Since each began."),
     ]  # fmt: skip

@@ -124,7 +124,7 @@ def learning_rate_scale(experiment: Experiment) -> float:
     averaged, by all-reduce at once and by gossip over time (Assran et al. 2019 train 4 learners of
     16 at √4 · 7e-4).
     """
-    nominal = experiment.learner.optimizer.nominal_environments
+    nominal = experiment.learner.optimizer.nominal_envs
     if not nominal:
         return 1.0
-    return math.sqrt(experiment.learner.batch_size * experiment.learners.count / nominal)
+    return math.sqrt(experiment.learner.batch_size * experiment.gossip.replicas / nominal)

@@ -133,12 +133,12 @@ class ReplayAgent(Agent, Protocol):
     Attributes:
         burn_in: transitions of a sequence that only warm up the recurrent state.
         lookahead: transitions after the trained ones that only complete their targets.
-        target_update_every: updates after which the target network takes the parameters over.
+        target_update_period: updates after which the target network takes the parameters over.
     """
 
     burn_in: int
     lookahead: int
-    target_update_every: int
+    target_update_period: int
 
     def initial_priority(self, window: Window) -> NDArray[np.float32]:
         """Priorities [E] of new sequences, from what acting computed. NumPy, on the host."""

@@ -35,7 +35,9 @@ def train_function(agent: OnPolicyAgent, frames: Frames) -> Loss:
     return function
 
 
-def replay_function(agent: ReplayAgent, frames: Frames, importance_exponent: float) -> Loss:
+def replay_function(
+    agent: ReplayAgent, frames: Frames, importance_sampling_exponent: float
+) -> Loss:
     """The agent's loss as a function of parameters, those of the target network, and the arrays
     of a sample from replay. With its scalars it gives `priority` [B].
     """
@@ -43,7 +45,7 @@ def replay_function(agent: ReplayAgent, frames: Frames, importance_exponent: flo
     def function(
         params: Params, target_params: Params, arrays: dict[str, Any]
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        weight = importance_weights(arrays["probability"], importance_exponent)
+        weight = importance_weights(arrays["probability"], importance_sampling_exponent)
         unroll = unroll_of(agent, frames, arrays)
         loss, scalars, priority = agent.loss(params, target_params, unroll, weight)
         return loss, {**scalars, "priority": priority}

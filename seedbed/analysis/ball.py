@@ -128,7 +128,7 @@ def analyse_run(
             ExitCode.RUN_DIRECTORY,
             f"{run_dir} has no snapshot-C.npy that every learner wrote for the same C "
             f"({', '.join(f'learner-{i}: {len(of)}' for i, of in enumerate(files))} files): set "
-            f"learners.snapshot_every_s (it is {every_s:g}) to well below the length of the run",
+            f"gossip.snapshot_every_s (it is {every_s:g}) to well below the length of the run",
         )
     grams = {
         number: snapshots.gram([of_learner[number] for of_learner in files]) for number in numbers

@@ -104,7 +104,7 @@ def proposition_2(
         window: B; None is not known, or infinite.
     """
     if staleness is None:
-        return "Proposition 2 needs a finite τ, and learners.staleness is not set"
+        return "Proposition 2 needs a finite τ, and gossip.staleness is not set"
     if window is None:
         return "Proposition 2 needs a finite B, and the graphs have none that is known"
     best: Proposition2 | None = None

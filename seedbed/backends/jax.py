@@ -97,10 +97,10 @@ class JaxBackend:
         optimizer: keras.optimizers.Optimizer,
         loss: LossFunction,
         max_gradient_norm: float,
-        target_update_every: int = 0,
+        target_update_period: int = 0,
     ) -> JaxTrainer:
         """See the protocol."""
-        return JaxTrainer(model, optimizer, loss, max_gradient_norm, target_update_every)
+        return JaxTrainer(model, optimizer, loss, max_gradient_norm, target_update_period)
 
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> Rows:
         """See the protocol. On a CPU the result may share the NumPy array's memory."""
@@ -213,7 +213,7 @@ class JaxTrainer:
         optimizer: keras.optimizers.Optimizer,
         loss: LossFunction,
         max_gradient_norm: float,
-        target_update_every: int = 0,
+        target_update_period: int = 0,
     ) -> None:
         optimizer.build(model.trainable_variables)
         self._names, self._slot_names = named_variables(model, optimizer)
@@ -256,7 +256,7 @@ class JaxTrainer:
 
         self._mix = jax.jit(mix)
         self._gradients, self._apply = jax.jit(gradients), jax.jit(apply, donate_argnums=0)
-        self._target = TargetNetwork(self._names, self._params, target_update_every)
+        self._target = TargetNetwork(self._names, self._params, target_update_period)
 
     def step(self, batch: Rows) -> dict[str, Tensor]:
         """See the protocol."""

@@ -155,13 +155,13 @@ class Backend(Protocol):
         optimizer: keras.optimizers.Optimizer,
         loss: LossFunction,
         max_gradient_norm: float,
-        target_update_every: int = 0,
+        target_update_period: int = 0,
     ) -> Trainer:
         """Compile a training step.
 
         Args:
             max_gradient_norm: 0 does not clip.
-            target_update_every: updates after which the target network takes the parameters
+            target_update_period: updates after which the target network takes the parameters
                 over; 0 is an agent without one, whose loss gets an empty list.
         """
 

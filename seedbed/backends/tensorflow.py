@@ -129,10 +129,10 @@ class TensorFlowBackend:
         optimizer: keras.optimizers.Optimizer,
         loss: LossFunction,
         max_gradient_norm: float,
-        target_update_every: int = 0,
+        target_update_period: int = 0,
     ) -> TensorFlowTrainer:
         """See the protocol."""
-        return TensorFlowTrainer(model, optimizer, loss, max_gradient_norm, target_update_every)
+        return TensorFlowTrainer(model, optimizer, loss, max_gradient_norm, target_update_period)
 
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> Rows:
         """See the protocol."""
@@ -244,7 +244,7 @@ class TensorFlowTrainer:
         optimizer: keras.optimizers.Optimizer,
         loss: LossFunction,
         max_gradient_norm: float,
-        target_update_every: int = 0,
+        target_update_period: int = 0,
     ) -> None:
         optimizer.build(model.trainable_variables)
         self._variables = [v.value for v in model.trainable_variables]
@@ -310,7 +310,7 @@ class TensorFlowTrainer:
         self._mix, self._mean = tf.function(mix), tf.function(mean)
         self._gradients, self._apply = tf.function(gradients), tf.function(apply)
         self._params = self._copies()
-        self._target = TargetNetwork(self._names, self._params, target_update_every)
+        self._target = TargetNetwork(self._names, self._params, target_update_period)
 
     def step(self, batch: Rows) -> dict[str, Tensor]:
         """See the protocol."""

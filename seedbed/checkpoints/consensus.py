@@ -11,6 +11,7 @@ import yaml
 from numpy.typing import NDArray
 
 from seedbed.checkpoints.store import Checkpoint
+from seedbed.config.renamed import translate
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 
@@ -36,11 +37,12 @@ def learner_directories(path: str | Path) -> list[Path]:
 
 
 def _count(path: Path) -> int | None:
-    """`learners.count` of the run at `path`; None where nobody says."""
+    """`gossip.replicas` of the run at `path`; None where nobody says."""
     try:
         stored = yaml.safe_load((path / "experiment.yaml").read_text())
-        return int(stored["learners"]["count"])
-    except (OSError, yaml.YAMLError, KeyError, TypeError, ValueError):
+        translate(stored)
+        return int(stored["gossip"]["replicas"])
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
         return None
 
 

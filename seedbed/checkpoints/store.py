@@ -28,7 +28,7 @@ BEST = "best.safetensors"
 _NAME = re.compile(r"checkpoint-(\d{12,})\.safetensors")
 _Names = list[str]  # inside the class, `list` is the method
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class CheckpointWriteError(SeedbedError):
@@ -94,7 +94,7 @@ class CheckpointStore:
                 # Left over from before this run went back to an older one: kept under another
                 # name, since under its own it would count as newer than what is saved now.
                 if other in self._damaged or _updates(other) > updates:
-                    _log.warning(
+                    log.warning(
                         "%s/%s is set aside: the run goes on without it", self.directory, other
                     )
                     self._files.rename(other, f"{other}.aside")
@@ -104,7 +104,7 @@ class CheckpointStore:
                     self._files.remove(old)
         except (OSError, SeedbedError) as error:
             # The new one is safe; what could not be tidied up only takes room.
-            _log.warning("old checkpoints in %s could not be deleted: %s", self.directory, error)
+            log.warning("old checkpoints in %s could not be deleted: %s", self.directory, error)
         return saved
 
     def save_best(self, checkpoint: Checkpoint | str) -> SavedCheckpoint:
@@ -130,7 +130,7 @@ class CheckpointStore:
                 except (DamagedCheckpointError, OSError) as error:
                     reasons.append(f"{self.directory}/{name}: {error}")
                     self._damaged.add(name)
-                    _log.warning("checkpoint %s/%s is skipped: %s", self.directory, name, error)
+                    log.warning("checkpoint %s/%s is skipped: %s", self.directory, name, error)
             if reasons:
                 raise SeedbedError(
                     ExitCode.CHECKPOINT_READ,

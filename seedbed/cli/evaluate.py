@@ -53,7 +53,7 @@ def add_parser(subparsers: Subparsers) -> None:
         "--environments",
         type=_positive,
         metavar="E",
-        help="that play at the same time (default: evaluation.environments)",
+        help="that play at the same time (default: evaluation.num_envs)",
     )
     parser.add_argument(
         "--seed", type=int, metavar="S", help="default: the experiment's; no episode of training"
@@ -106,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     settings = Settings(
         episodes=args.episodes,
         greedy=(args.policy or _policy(experiment, agent)) == "greedy",
-        environments=args.environments or experiment.evaluation.environments,
+        environments=args.environments or experiment.evaluation.num_envs,
         seed=experiment.seed if args.seed is None else args.seed,
         max_steps=args.max_steps,
     )

@@ -23,7 +23,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="host:port or unix:PATH that actors connect to (default %(default)s)",
     )
     parser.add_argument(
-        "--stay",
+        "--linger",
         action="store_true",
         help="when the experiment is over, stay: say so to actors, serve metrics and status, and "
         "end on SIGTERM (in a cluster, whoever ends by himself is started again)",
@@ -33,8 +33,8 @@ def add_parser(subparsers: Subparsers) -> None:
         type=int,
         default=0,
         metavar="R",
-        help="which one of learners.count it is; it listens for the others at the port of "
-        "learners.addresses[R]",
+        help="which one of gossip.replicas it is; it listens for the others at the port of "
+        "gossip.addresses[R]",
     )
     add_tls(parser)
     add_run_directory(parser)
@@ -57,6 +57,6 @@ def run(args: argparse.Namespace) -> int:
             print(f"seedbed: listening on {learner.start()}", file=sys.stderr, flush=True)
             summary = learner.run()
         print(json.dumps(summary), flush=True)
-        if args.stay:
-            learner.stay()
+        if args.linger:
+            learner.serve_until_stopped()
     return 0

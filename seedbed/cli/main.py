@@ -19,23 +19,25 @@ COMMANDS = {
     "train": "train an experiment on this machine: one learner and its actors",
     "learner": "run the learner alone, as in a container",
     "actor": "run one actor alone, as in a container",
-    "replay": "run one replay shard, for learners with `home: service`",
-    "try": "ask a learner for one action",
+    "replay": "run one replay shard, for learners with `storage: remote`",
     "cost": "price a release on Kubernetes, and end it when it is over",
     "evaluate": "play a trained policy and print its returns",
-    "report": "how far a run's learners were from each other, and its bounds",
+    "analyze": "how far a run's learners were from each other, and its bounds",
     "status": "what a run is doing, where the time goes, what it costs",
     "export": "write a policy that plain Keras loads",
     "bench": "measure where the time goes",
-    "env": "try an environment against what the wire needs",
-    "doctor": "check this machine",
+    "check": "check a machine, an environment or a learner",
     "config": "print the schema, the reference, or a resolved experiment",
-    "debug": "look inside: dump an unroll",
+    "inspect": "write one training batch as arrays and pictures",
 }
-_MODULES = {
-    "bench": "bench.main",
-    "env": "seedbed.cli.env_check",
-    "try": "seedbed.cli.try_out",
+_MODULES = {"bench": "bench.main"}
+# What commands of 0.1 are called now.
+RENAMED = {
+    "doctor": "check machine",
+    "env": "check env",
+    "try": "check learner",
+    "report": "analyze",
+    "debug": "inspect",
 }
 
 
@@ -46,6 +48,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         prog="seedbed", description="SEED RL for Kubernetes: central inference, cheap actors."
     )
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    if argv and argv[0] in RENAMED:
+        parser.error(f"`seedbed {argv[0]}` of 0.1 is `seedbed {RENAMED[argv[0]]}` now")
     if argv and argv[0] in COMMANDS:  # import only what runs: an actor has no TensorFlow
         module = importlib.import_module(_MODULES.get(argv[0], f"seedbed.cli.{argv[0]}"))
         module.add_parser(subparsers)

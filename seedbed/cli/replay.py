@@ -13,7 +13,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import start_metrics_server
 from seedbed.runtime.lifecycle import Threads, end_on_sigterm, on_stop_signals
 
-log = logging.getLogger("seedbed.replay")
+log = logging.getLogger(__name__)
 
 STOP_S = 30.0  # for the server to end
 
@@ -23,7 +23,7 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "replay",
         help="run one replay shard",
-        description="Keep sequences for learners with `learner.replay.home: service`. What the "
+        description="Keep sequences for learners with `learner.replay.storage: service`. What the "
         "sequences are the first learner says; in a directory they survive a restart.",
     )
     parser.add_argument(

@@ -137,13 +137,13 @@ def _time(status: dict[str, Any]) -> list[str]:
         actors += f"; {_percent(stepping)} of their time stepping"
         actors += f", {_percent(numbers.get('actor_held_up'))} held up by the full queue"
         actors += f", {_percent(numbers.get('actor_network'))} on the way"
-    batch = f"{number(numbers.get('batch_environments'), 1)} environments, "
+    batch = f"{number(numbers.get('batch_envs'), 1)} environments, "
     batch += f"{_percent(numbers.get('batch_padding'))} padding; answered in "
     batch += f"{_ms(numbers.get('inference_ms_p50'))} (p50), "
     batch += f"{_ms(numbers.get('inference_ms_p99'))} (p99), of which "
     batch += f"{_ms(numbers.get('batch_wait_ms'))} for others to join and "
     batch += f"{_ms(numbers.get('inference_run_ms'))} to compute"
-    if numbers.get("batch_environments") is None:
+    if numbers.get("batch_envs") is None:
         batch = "none in the last 30 s"
     queues = f"{number(numbers.get('inference_queue_requests'))} requests for inference, "
     queues += f"{number(numbers.get('unroll_queue_columns'))} of "

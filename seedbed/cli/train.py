@@ -14,7 +14,7 @@ from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.lifecycle import end_on_sigterm, on_stop_signals
 
-log = logging.getLogger("seedbed")
+log = logging.getLogger(__name__)
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -32,7 +32,7 @@ def add_parser(subparsers: Subparsers) -> None:
         type=int,
         metavar="N",
         help="that many learners, each with actor.processes actors of its own, which exchange "
-        "what learners.topology says (default: learners.count)",
+        "what gossip.topology says (default: gossip.replicas)",
     )
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)  # one of them
     add_parent(parser, hidden=True)
@@ -70,10 +70,10 @@ def run(args: argparse.Namespace) -> int:
     end_on_sigterm()
     if not follow_parent(args):
         return ExitCode.OK
-    counted = [] if args.learners is None else [f"learners.count={args.learners}"]
+    counted = [] if args.learners is None else [f"gossip.replicas={args.learners}"]
     experiment = load_experiment(args.experiment, [*args.set, *counted])
     with open_run(args, experiment) as directory:
-        if experiment.learners.count > 1 and args.rank is None:
+        if experiment.gossip.replicas > 1 and args.rank is None:
             from seedbed.launch.multi_learner import train_together
 
             summary = train_together(experiment, directory, _passed_on(args))

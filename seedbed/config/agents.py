@@ -81,10 +81,10 @@ class QLearning(Section):
     value_rescaling_epsilon: Annotated[float, Field(ge=0, le=1)] = Field(
         1e-3, description="ε of h(x) = sign(x) (√(|x| + 1) - 1) + εx; 0 does not rescale."
     )
-    target_update_every: Positive = Field(
+    target_update_period: Positive = Field(
         2_500, description="Updates after which the target network takes the parameters over."
     )
-    priority_eta: Annotated[float, Field(ge=0, le=1)] = Field(
+    max_priority_weight: Annotated[float, Field(ge=0, le=1)] = Field(
         0.9, description="η: a priority is η max|δ| + (1 - η) mean|δ| of a sequence's errors δ."
     )
     dueling_units: Positive = Field(512, description="Units of each of the two hidden layers.")
@@ -115,7 +115,7 @@ class R2d2(QLearning):
 
 
 class Dqn(QLearning):
-    """Hyperparameters of the dueling DQN of "Deep In-GPU Experience Replay" (2017), section 4.2.
+    """Hyperparameters of the dueling DQN of "Deep In-GPU ReplaySource Replay" (2017), section 4.2.
     It trains on single transitions: `learner.unroll_length` is 1.
     """
 
@@ -128,6 +128,6 @@ class Dqn(QLearning):
     value_rescaling_epsilon: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="ε of h(x) = sign(x) (√(|x| + 1) - 1) + εx; 0 does not rescale."
     )
-    target_update_every: Positive = Field(
+    target_update_period: Positive = Field(
         10_000, description="Updates after which the target network takes the parameters over."
     )

@@ -16,12 +16,12 @@ NETWORKS = ("impala_deep", "impala_shallow", "mlp", "nature", "nature_shallow")
 class Inference(Section):
     """How actions are computed."""
 
-    batch_environments: Annotated[int, Field(ge=0)] = Field(
+    batch_envs: Annotated[int, Field(ge=0)] = Field(
         0,
         description="Environments at which a batch is full. 0 takes half of those connected, "
         "since the groups of an actor alternate.",
     )
-    max_batch_environments: Positive = Field(512, description="Largest batch, in environments.")
+    max_batch_envs: Positive = Field(512, description="Largest batch, in environments.")
     max_wait_ms: NonNegative = Field(
         5.0, description="Longest wait of the oldest request for others to join, in milliseconds."
     )
@@ -54,7 +54,7 @@ class Optimizer(Section):
     max_gradient_norm: NonNegative = Field(
         40.0, description="Global norm at which gradients are clipped; 0 does not clip."
     )
-    nominal_environments: Annotated[int, Field(ge=0)] = Field(
+    nominal_envs: Annotated[int, Field(ge=0)] = Field(
         0,
         description="The learning rates are multiplied by √(environments / this), as Stooke and "
         "Abbeel 2018 scale them; 0 does not. The environments are the `learner.batch_size` of a "
@@ -84,17 +84,17 @@ class Replay(Section):
     defaults are the paper's Table 8.
     """
 
-    home: Literal["host", "device", "service"] = Field(
+    storage: Literal["host", "device", "remote"] = Field(
         "host",
-        description="`host` is the learner's RAM, `device` the accelerator's memory, `service` "
+        description="`host` is the learner's RAM, `device` the accelerator's memory, `remote` "
         "replay shards (`seedbed replay`).",
     )
-    sequences: Positive = Field(
+    capacity: Positive = Field(
         100_000,
-        description="Sequences that are kept, first in first out; of a home of several shards, "
+        description="Sequences that are kept, first in first out; with several shards, "
         "each shard says its own.",
     )
-    min_sequences: Positive = Field(
+    min_size: Positive = Field(
         5_000, description="Sequences that can be drawn before training begins."
     )
     ratio: Annotated[float, Field(gt=0)] = Field(
@@ -102,7 +102,7 @@ class Replay(Section):
         description="Trained steps for each step that comes in. Training waits for it, and "
         "so do the actors.",
     )
-    ahead_batches: Annotated[float, Field(ge=1)] = Field(
+    ratio_tolerance_batches: Annotated[float, Field(ge=1)] = Field(
         4.0,
         description="Batches by which the actors may be ahead of the ratio before they wait. "
         "Below 1 both sides could wait for each other.",
@@ -110,24 +110,24 @@ class Replay(Section):
     priority_exponent: Annotated[float, Field(ge=0, le=2)] = Field(
         0.9, description="α: a sequence of priority p is drawn in proportion to p^α; 0 is uniform."
     )
-    importance_exponent: Annotated[float, Field(ge=0, le=2)] = Field(
+    importance_sampling_exponent: Annotated[float, Field(ge=0, le=2)] = Field(
         0.6, description="β: its loss is weighted by (N P)^-β, divided by the batch's largest."
     )
     prefetch_batches: Positive = Field(
-        2, description="Batches drawn ahead of training (`host` and `service`)."
+        2, description="Batches drawn ahead of training (`host` and `remote`)."
     )
-    update_size: Positive = Field(
+    transfer_steps: Positive = Field(
         2_000,
         description="Steps that go over to the device at a time (`device`). Until then they "
         "cannot be drawn.",
     )
     directory: str = Field(
         "",
-        description="Keeps the `host` home in files there, on a local disk, so that it "
+        description="Keeps the `host` storage in files there, on a local disk, so that it "
         "outlives the process, a kill -9 too. Empty: in memory only.",
     )
     shards: list[str] = Field(
-        default_factory=list, description="Addresses `host:port` of `service`; the chart sets it."
+        default_factory=list, description="Addresses `host:port` of `remote`; the chart sets it."
     )
     shard_timeout_s: Annotated[float, Field(gt=0)] = Field(
         240.0, description="Longest time without any shard before the learner gives up, in seconds."
@@ -135,17 +135,19 @@ class Replay(Section):
 
     @model_validator(mode="after")
     def _fits(self) -> Replay:
-        if self.min_sequences > self.sequences:
+        if self.min_size > self.capacity:
             raise ValueError(
-                f"min_sequences {self.min_sequences} is more than sequences {self.sequences}: "
+                f"min_size {self.min_size} is more than capacity {self.capacity}: "
                 "training would never begin"
             )
-        if self.directory and self.home != "host":
+        if self.directory and self.storage != "host":
             raise ValueError(
-                f"directory {self.directory!r} is for home: host, and home is {self.home}"
+                f"directory {self.directory!r} is for storage: host, and storage is {self.storage}"
             )
-        if self.shards and self.home != "service":
-            raise ValueError(f"shards {self.shards} are for home: service, and home is {self.home}")
+        if self.shards and self.storage != "remote":
+            raise ValueError(
+                f"shards {self.shards} are for storage: remote, and storage is {self.storage}"
+            )
         twice = sorted({shard for shard in self.shards if self.shards.count(shard) > 1})
         if twice:
             raise ValueError(f"shards {twice} are there twice")
@@ -181,7 +183,7 @@ class Learner(Section):
     )
     unroll_length: Positive = Field(20, description="T: steps of an unroll.")
     batch_size: Positive = Field(32, description="B: unrolls (columns) of a training batch.")
-    passes: Positive = Field(
+    epochs_per_batch: Positive = Field(
         1,
         description="Updates made with each batch. More use each frame better and cost more "
         "training; V-trace corrects for the policy's changes in between.",
@@ -191,7 +193,7 @@ class Learner(Section):
         description="Training batches that may wait; then inference waits, which bounds the "
         "policy lag.",
     )
-    round_deadline_s: Annotated[float, Field(gt=0)] = Field(
+    straggler_timeout_s: Annotated[float, Field(gt=0)] = Field(
         30.0,
         description="Of `a2c`, whose batches are rounds of all environments: seconds after a "
         "round's first unroll in which the others must come. Then it goes without them, and so do "
@@ -207,7 +209,7 @@ class Learner(Section):
     notice_interval_s: Annotated[float, Field(gt=0)] = Field(
         2.0, description="A late answer is announced to the actor this often."
     )
-    stuck_timeout_s: Annotated[float, Field(gt=0)] = Field(
+    watchdog_timeout_s: Annotated[float, Field(gt=0)] = Field(
         300.0,
         description="A thread that has had work for so long and taken none ends the process. "
         "First compiles count as work in progress.",
@@ -229,10 +231,13 @@ class Learner(Section):
     @model_validator(mode="after")
     def _shards_are_waited_for(self) -> Learner:
         replay = self.replay
-        if replay.home == "service" and replay.shard_timeout_s >= self.stuck_timeout_s:
+        if replay.storage == "remote" and replay.shard_timeout_s >= self.watchdog_timeout_s:
             raise ValueError(
-                f"replay.shard_timeout_s {replay.shard_timeout_s:g} is not below stuck_timeout_s "
-                f"{self.stuck_timeout_s:g}: the watchdog would end the learner first, and not say "
+                f"replay.shard_timeout_s {replay.shard_timeout_s:g} is not below "
+                f"watchdog_timeout_s "
+                f""
+                f"{self.watchdog_timeout_s:g}: the watchdog would end the learner first, and "
+                f"not say "
                 "that it is the shards"
             )
         return self
@@ -240,15 +245,15 @@ class Learner(Section):
     @model_validator(mode="after")
     def _fits(self) -> Learner:
         inference = self.inference
-        if inference.batch_environments > inference.max_batch_environments:
+        if inference.batch_envs > inference.max_batch_envs:
             raise ValueError(
-                f"inference.batch_environments {inference.batch_environments} is more than "
-                f"inference.max_batch_environments {inference.max_batch_environments}: a batch "
+                f"inference.batch_envs {inference.batch_envs} is more than "
+                f"inference.max_batch_envs {inference.max_batch_envs}: a batch "
                 "could never be full"
             )
-        if inference.max_batch_environments > inference.slots:
+        if inference.max_batch_envs > inference.slots:
             raise ValueError(
-                f"inference.max_batch_environments {inference.max_batch_environments} is more than "
+                f"inference.max_batch_envs {inference.max_batch_envs} is more than "
                 f"inference.slots {inference.slots}: there are never so many environments"
             )
         return self

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
+from seedbed.config.renamed import renamed_keys
 from seedbed.config.schema import Experiment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -43,6 +44,10 @@ def parse_experiment(
         raise SeedbedError(ExitCode.CONFIG, f"{source} must be a mapping of keys to values")
     for override in overrides:
         _override(tree, override)
+    old_keys = list(renamed_keys(tree))
+    if old_keys:
+        lines = [f"{source}: {old} of 0.1 is {new} now" for old, new in old_keys]
+        raise SeedbedError(ExitCode.CONFIG, "\n".join(lines))
     try:
         return Experiment.model_validate(tree)
     except ValidationError as error:

@@ -11,14 +11,19 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, field_validator, model_validator
 
 from seedbed.config.agents import AGENTS, SYNCHRONOUS, A2c, Dqn, R2d2, Vtrace
+from seedbed.config.gossip import Gossip
 from seedbed.config.learner import Learner
-from seedbed.config.learners import Learners
 from seedbed.config.section import NonNegative, Positive, Section, one_of, pattern
 
 
 class Atari(Section):
     """Preprocessing of `atari:` environments. The defaults are the paper's Table 9."""
 
+    preprocessing: Literal["fast", "exact"] = Field(
+        "fast",
+        description="`fast` is the C++ vector environment: it resizes by area and draws "
+        "0..noop_max no-ops. `exact` follows Table 9 to the letter (bilinear, 1..30), slower.",
+    )
     frame_skip: Positive = Field(4, description="Action repetition: emulator frames a step.")
     noop_max: Annotated[int, Field(ge=0)] = Field(
         30, description="Most random no-op frames at an episode's start."
@@ -44,12 +49,6 @@ class Environment(Section):
     kwargs: dict[str, Any] = Field(
         default_factory=dict, description="Passed to the Gymnasium id's or the factory's call."
     )
-    table9: Literal["fast", "exact"] = Field(
-        "fast",
-        description="`atari:` ids only. `fast` is the C++ vector environment: it resizes by area "
-        "and draws 0..noop_max no-ops. `exact` follows Table 9 to the letter (bilinear, 1..30), "
-        "slower.",
-    )
     atari: Atari = Field(default_factory=Atari, description="For `atari:` ids only.")
 
     @model_validator(mode="after")
@@ -73,11 +72,11 @@ class Actor(Section):
         description="Lock-step groups an actor, each a stream of its own. With two, one steps "
         "while the other waits for its actions.",
     )
-    environments: Positive = Field(32, description="Environments E a group.")
+    envs_per_group: Positive = Field(32, description="Environments E of a group.")
     threads: Positive = Field(
         1, description="Threads that step one group's environments (Atari `fast` only)."
     )
-    stagger_steps: Annotated[int, Field(ge=0)] = Field(
+    decorrelate_steps: Annotated[int, Field(ge=0)] = Field(
         0,
         description="Each environment's first episode is cut at a step of its own below this one, "
         "so that episodes do not run in step: games that all begin together lose their first ball "
@@ -142,7 +141,7 @@ class Evaluation(Section):
         description="How actions are chosen. `agent` leaves it to the agent: `vtrace` and `a2c` "
         "sample, `r2d2` and `dqn` are greedy, but for their evaluation_epsilon.",
     )
-    environments: Positive = Field(16, description="Environments that play at the same time.")
+    num_envs: Positive = Field(16, description="Environments that play at the same time.")
 
 
 class Wandb(Section):
@@ -183,7 +182,7 @@ class Experiment(Section):
     environment: Environment
     actor: Actor = Field(default_factory=Actor)
     learner: Learner = Field(default_factory=Learner)
-    learners: Learners = Field(default_factory=Learners)
+    gossip: Gossip = Field(default_factory=Gossip)
     agent: str = Field(
         "vtrace",
         json_schema_extra={"pattern": pattern(AGENTS)},
@@ -213,16 +212,16 @@ class Experiment(Section):
                 f"agent_options {sorted(self.agent_options)} is for `module:Class` agents: agent "
                 f"{self.agent!r} takes its hyperparameters from the section {self.agent!r}"
             )
-        group = self.actor.environments
-        if group > self.learner.inference.max_batch_environments:
+        group = self.actor.envs_per_group
+        if group > self.learner.inference.max_batch_envs:
             raise ValueError(
-                f"actor.environments {group} is more than learner.inference.max_batch_environments "
-                f"{self.learner.inference.max_batch_environments}: a group is answered as a whole "
+                f"actor.envs_per_group {group} is more than learner.inference.max_batch_envs "
+                f"{self.learner.inference.max_batch_envs}: a group is answered as a whole "
                 "and would never fit a batch"
             )
-        if self.learner.deterministic and self.learners.count > 1:
+        if self.learner.deterministic and self.gossip.replicas > 1:
             raise ValueError(
-                f"learners.count {self.learners.count} are that many processes, and "
+                f"gossip.replicas {self.gossip.replicas} are that many processes, and "
                 "learner.deterministic is one thread: set one of them back"
             )
         if self.learner.deterministic and not self.actor.processes:
@@ -234,7 +233,7 @@ class Experiment(Section):
         if environments > self.learner.inference.slots:
             raise ValueError(
                 f"actor.processes {self.actor.processes} x actor.groups {self.actor.groups} x "
-                f"actor.environments {group} are {environments} environments, and "
+                f"actor.envs_per_group {group} are {environments} environments, and "
                 f"learner.inference.slots is {self.learner.inference.slots}: the last ones would "
                 "be refused"
             )
@@ -258,27 +257,28 @@ class Experiment(Section):
                 f"learner.lstm_units {learner.lstm_units}: dqn has no recurrent state, use r2d2"
             )
         if self.agent in ("dqn", "r2d2"):
-            if learner.passes != 1:
+            if learner.epochs_per_batch != 1:
                 raise ValueError(
-                    f"learner.passes {learner.passes}: {self.agent} draws each batch anew, use "
+                    f"learner.epochs_per_batch {learner.epochs_per_batch}: {self.agent} draws "
+                    f"each batch anew, use "
                     "learner.replay.ratio"
                 )
             replay = learner.replay
-            if learner.deterministic and replay.home != "host":
+            if learner.deterministic and replay.storage != "host":
                 raise ValueError(
-                    f"learner.deterministic runs in one thread, and learner.replay.home is "
-                    f"{replay.home}: use host"
+                    f"learner.deterministic runs in one thread, and learner.replay.storage is "
+                    f"{replay.storage}: use host"
                 )
-            connected = self.actor.processes * self.actor.groups * self.actor.environments
+            connected = self.actor.processes * self.actor.groups * self.actor.envs_per_group
             blocks = self._blocks_before()
             if (
-                replay.home != "service"
-                and replay.min_sequences + blocks * connected > replay.sequences
+                replay.storage != "remote"
+                and replay.min_size + blocks * connected > replay.capacity
             ):
                 raise ValueError(
-                    f"learner.replay.min_sequences {replay.min_sequences} and {blocks} for the "
+                    f"learner.replay.min_size {replay.min_size} and {blocks} for the "
                     f"start of each of {connected} environments' streams are more than "
-                    f"learner.replay.sequences {replay.sequences}: training would never begin"
+                    f"learner.replay.capacity {replay.capacity}: training would never begin"
                 )
         return self
 
@@ -296,16 +296,17 @@ class Experiment(Section):
             ValueError: it cannot.
         """
         learner, actor = self.learner, self.actor
-        if learner.passes != 1:
+        if learner.epochs_per_batch != 1:
             raise ValueError(
-                f"learner.passes {learner.passes}: {self.agent} is on-policy, and after one update "
+                f"learner.epochs_per_batch {learner.epochs_per_batch}: {self.agent} is "
+                f"on-policy, and after one update "
                 "with a batch that batch is not; set it to 1"
             )
-        environments = actor.processes * actor.groups * actor.environments
+        environments = actor.processes * actor.groups * actor.envs_per_group
         if actor.processes and environments != learner.batch_size:
             raise ValueError(
                 f"actor.processes {actor.processes} x actor.groups {actor.groups} x "
-                f"actor.environments {actor.environments} are {environments} environments, and "
+                f"actor.envs_per_group {actor.envs_per_group} are {environments} environments, and "
                 f"learner.batch_size is {learner.batch_size}: a batch of {self.agent} holds every "
                 "environment once; make them equal"
             )
@@ -322,25 +323,29 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _learners_fit(self) -> Experiment:
-        learners, learner = self.learners, self.learner
-        if learners.count == 1:
+        gossip, learner = self.gossip, self.learner
+        if gossip.replicas == 1:
             return self
-        if learners.deadline_s >= learner.stuck_timeout_s:
+        if gossip.deadline_s >= learner.watchdog_timeout_s:
             raise ValueError(
-                f"learners.deadline_s {learners.deadline_s:g} is not below "
-                f"learner.stuck_timeout_s {learner.stuck_timeout_s:g}: the watchdog would end a "
+                f"gossip.deadline_s {gossip.deadline_s:g} is not below "
+                f""
+                f"learner.watchdog_timeout_s {learner.watchdog_timeout_s:g}: the watchdog "
+                f"would end a "
                 "learner before it gives a dead peer up"
             )
-        if self.agent in ("dqn", "r2d2") and learner.replay.home == "service":
+        if self.agent in ("dqn", "r2d2") and learner.replay.storage == "remote":
             raise ValueError(
-                f"learners.count {learners.count} with learner.replay.home service: shards hold "
-                "the experience of one learner; use home host or device, or one learner"
+                f"gossip.replicas {gossip.replicas} with learner.replay.storage remote: shards "
+                f"hold "
+                "the experience of one learner; use storage host or device, or one learner"
             )
-        on_device = self.agent in ("dqn", "r2d2") and learner.replay.home == "device"
-        if learners.topology == "allreduce" and on_device:
+        on_device = self.agent in ("dqn", "r2d2") and learner.replay.storage == "device"
+        if gossip.topology == "allreduce" and on_device:
             raise ValueError(
-                "learners.topology allreduce makes each update of everybody's gradients, and "
-                "learner.replay.home device makes it in one compiled step: use home host, or gossip"
+                "gossip.topology allreduce makes each update of everybody's gradients, and "
+                "learner.replay.storage device makes it in one compiled step: use storage "
+                "host, or gossip"
             )
         return self
 

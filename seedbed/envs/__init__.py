@@ -1,5 +1,5 @@
 """Environment groups: E environments that step together, of any kind."""
 
-from seedbed.envs.registry import environment_seed, make_actor_group, make_group
+from seedbed.envs.registry import environment_seed, make_actor_env, make_vector_env
 
-__all__ = ["environment_seed", "make_actor_group", "make_group"]
+__all__ = ["environment_seed", "make_actor_env", "make_vector_env"]

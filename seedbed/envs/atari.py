@@ -20,15 +20,15 @@ from seedbed.config.schema import Environment
 from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import rom_name
 from seedbed.envs.watchdog import Watchdog
-from seedbed.spec import ArraySpec, EnvironmentSpec, Frame, clear
+from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, clear
 
 STEP_DEADLINE_S = 120.0  # a step of 64 environments takes about 20 ms of CPU
 
 
-class AtariGroup:
-    """E games of one name in lock step. See `EnvironmentGroup`.
+class FastAtariVectorEnv:
+    """E games of one name in lock step. See `VectorEnv`.
 
-    Observations are [E, height, width, 1] uint8 gray. The arrays of a `Frame` belong to it: the
+    Observations are [E, height, width, 1] uint8 gray. The arrays of a `TimeStep` belong to it: the
     library hands over a fresh batch at every step and never writes to it again.
     """
 
@@ -81,14 +81,14 @@ class AtariGroup:
         self._done: NDArray[np.bool_] = np.zeros(environments, np.bool_)
         self._watchdog = Watchdog(f"{environment.id} with {environments} environments", deadline_s)
 
-    def reset(self) -> Frame:
+    def reset(self) -> TimeStep:
         """Start every environment's first episode from its seed."""
         with self._watchdog:
             observation, info = self._games.reset(seed=self._seeds)
         self._lives = info["lives"]
         self._done = np.zeros(self.environments, np.bool_)
         none = np.zeros(self.environments, np.bool_)
-        return Frame(
+        return TimeStep(
             observation=observation.reshape(self._shape),
             reward=np.zeros(self.environments, np.float32),
             terminated=none,
@@ -97,7 +97,7 @@ class AtariGroup:
             first=np.ones(self.environments, np.bool_),
         )
 
-    def step(self, action: NDArray[np.int32]) -> Frame:
+    def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment. Raises ValueError for an action that is out of range."""
         check_actions(action, self.environments, self.spec.actions)
         with self._watchdog:
@@ -108,7 +108,7 @@ class AtariGroup:
         life_lost = (lives < self._lives) & ~first
         self._lives = lives
         self._done = terminated | truncated
-        return Frame(
+        return TimeStep(
             observation=observation.reshape(self._shape),  # [E, 1, H, W] -> [E, H, W, 1]
             reward=reward.astype(np.float32),
             terminated=terminated,
@@ -117,8 +117,8 @@ class AtariGroup:
             first=first,
         )
 
-    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
-        """See `EnvironmentGroup`."""
+    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
+        """See `VectorEnv`."""
         with self._watchdog:
             observation, info = self._games.reset(options={"reset_mask": chosen})
         frame.observation[chosen] = observation.reshape(self._shape)[chosen]

@@ -20,15 +20,15 @@ from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import rom_name
 from seedbed.envs.resize import BilinearResize
 from seedbed.envs.watchdog import Watchdog
-from seedbed.spec import ArraySpec, EnvironmentSpec, Frame, clear
+from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, clear
 
 STEP_DEADLINE_S = 120.0
 
 
-class ExactAtariGroup:
-    """E games of one name in lock step, in the caller's thread. See `EnvironmentGroup`.
+class ExactAtariVectorEnv:
+    """E games of one name in lock step, in the caller's thread. See `VectorEnv`.
 
-    Observations are [E, height, width, 1] uint8 gray. The arrays of a `Frame` belong to it.
+    Observations are [E, height, width, 1] uint8 gray. The arrays of a `TimeStep` belong to it.
     """
 
     def __init__(self, environment: Environment, environments: int, seeds: Sequence[int]) -> None:
@@ -48,7 +48,7 @@ class ExactAtariGroup:
             f"{environment.id} with {environments} environments", STEP_DEADLINE_S
         )
 
-    def reset(self) -> Frame:
+    def reset(self) -> TimeStep:
         """Start every environment's first episode from its seed."""
         frame = self._empty()
         with self._watchdog:
@@ -60,7 +60,7 @@ class ExactAtariGroup:
         self._done = np.zeros(self.environments, np.bool_)
         return frame
 
-    def step(self, action: NDArray[np.int32]) -> Frame:
+    def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment. Raises ValueError for an action that is out of range."""
         check_actions(action, self.environments, self.spec.actions)
         frame = self._empty()
@@ -79,8 +79,8 @@ class ExactAtariGroup:
         self._done = frame.terminated | frame.truncated
         return frame
 
-    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
-        """See `EnvironmentGroup`."""
+    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
+        """See `VectorEnv`."""
         clear(frame, chosen)
         with self._watchdog:
             for i in np.flatnonzero(chosen).tolist():
@@ -96,9 +96,9 @@ class ExactAtariGroup:
         self._watchdog.close()
         self._games = []
 
-    def _empty(self) -> Frame:
+    def _empty(self) -> TimeStep:
         flags = np.zeros((4, self.environments), np.bool_)
-        return Frame(
+        return TimeStep(
             np.empty((self.environments, *self.spec.observation.shape), np.uint8),
             np.zeros(self.environments, np.float32),
             *flags,

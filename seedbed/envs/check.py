@@ -1,4 +1,4 @@
-"""Try an environment against what the wire needs, and measure it. For `seedbed env check`."""
+"""Try an environment against what the wire needs, and measure it. For `seedbed check env`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import numpy as np
 from seedbed.config.schema import Environment
 from seedbed.envs.advice import Advice, Cost, advise
 from seedbed.envs.measure import Measured, measure
-from seedbed.envs.registry import environment_seed, make_group
+from seedbed.envs.registry import environment_seed, make_vector_env
 from seedbed.runtime.exit_codes import SeedbedError
-from seedbed.spec import EnvironmentGroup, EnvironmentSpec, Frame
+from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 from seedbed.v1 import inference_pb2
 
 REPRODUCED_STEPS = 50
@@ -32,7 +32,7 @@ class Check:
 
 @dataclass
 class Report:
-    """All that `seedbed env check` found out."""
+    """All that `seedbed check env` found out."""
 
     environment: str
     spec: EnvironmentSpec | None = None
@@ -84,7 +84,7 @@ def check_environment(
         measured = measure(group, start, seconds)
         _check_rows(report, measured)
         speedup = None
-        if environment.id.startswith("atari:") and environment.table9 == "fast":
+        if environment.id.startswith("atari:") and environment.atari.preprocessing == "fast":
             speedup = _two_threads(report, environment, environments, seconds, measured, say)
         _add_speed(report, measured, start, memory, speedup)
     except SeedbedError as error:
@@ -154,7 +154,7 @@ def _check_seeds(report: Report, environment: Environment, environments: int) ->
         )
 
 
-def _play(environment: Environment, environments: int, run_seed: int) -> list[Frame]:
+def _play(environment: Environment, environments: int, run_seed: int) -> list[TimeStep]:
     group = _make(environment, environments, 1, run_seed)
     try:
         random = np.random.default_rng(0)
@@ -167,7 +167,7 @@ def _play(environment: Environment, environments: int, run_seed: int) -> list[Fr
         group.close()
 
 
-def _same(one: Frame, other: Frame) -> bool:
+def _same(one: TimeStep, other: TimeStep) -> bool:
     return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
@@ -192,7 +192,7 @@ def _two_threads(
 
 
 def _add_speed(
-    report: Report, measured: Measured, frame: Frame, memory: float, speedup: float | None
+    report: Report, measured: Measured, frame: TimeStep, memory: float, speedup: float | None
 ) -> None:
     environments = len(frame.reward)
     message_bytes = len(_message(frame))
@@ -222,7 +222,7 @@ def _add_speed(
     report.advice = advise(Cost(step_s, cpu_s, speedup, memory, message_bytes / environments))
 
 
-def _message(frame: Frame) -> bytes:
+def _message(frame: TimeStep) -> bytes:
     step = inference_pb2.Step(
         sequence=1 << 20,
         observation=frame.observation.tobytes(),
@@ -236,9 +236,9 @@ def _message(frame: Frame) -> bytes:
 
 def _make(
     environment: Environment, environments: int, threads: int, run_seed: int = 1
-) -> EnvironmentGroup:
+) -> VectorEnv:
     seeds = [environment_seed(run_seed, 0, 0, i) for i in range(environments)]
-    return make_group(environment, environments, threads, seeds)
+    return make_vector_env(environment, environments, threads, seeds)
 
 
 def _resident_bytes() -> int:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.spec import EnvironmentGroup, EnvironmentSpec, Frame
+from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
 
 @dataclass
@@ -42,7 +42,7 @@ class Measured:
         return self.queued_s > 0.1 * self.wall_s
 
 
-def measure(group: EnvironmentGroup, frame: Frame, seconds: float, threads: int = 1) -> Measured:
+def measure(group: VectorEnv, frame: TimeStep, seconds: float, threads: int = 1) -> Measured:
     """Step for `seconds` with random actions; the checks themselves are not counted."""
     measured = Measured(threads)
     random = np.random.default_rng(0)
@@ -65,7 +65,7 @@ def measure(group: EnvironmentGroup, frame: Frame, seconds: float, threads: int 
     return measured
 
 
-def _look(measured: Measured, spec: EnvironmentSpec, before: Frame, after: Frame) -> None:
+def _look(measured: Measured, spec: EnvironmentSpec, before: TimeStep, after: TimeStep) -> None:
     done: NDArray[np.bool_] = before.terminated | before.truncated
     measured.failures += int((after.first & ~done).sum())
     broken = ""

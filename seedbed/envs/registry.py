@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seedbed.config.schema import Environment, Experiment
-from seedbed.envs.stagger import Staggered
-from seedbed.spec import EnvironmentGroup
+from seedbed.envs.decorrelate import DecorrelatedVectorEnv
+from seedbed.spec import VectorEnv
 
 # Bits of a seed's place in its run: 2^14 actors × 2^5 groups × 2^12 environments = 2^31 seeds.
 ACTORS = 1 << 14
@@ -15,13 +15,13 @@ ENVIRONMENTS = 1 << 12
 _MASK = (1 << 31) - 1
 
 
-def make_group(
+def make_vector_env(
     environment: Environment,
     environments: int,
     threads: int,
     seeds: Sequence[int],
     max_failures: int = 10,
-) -> EnvironmentGroup:
+) -> VectorEnv:
     """Make a lock-step group.
 
     Args:
@@ -40,36 +40,40 @@ def make_group(
         raise ValueError(f"{len(seeds)} seeds for {environments} environments: give one for each")
     # Imported here: an actor of one kind needs the packages of that kind only.
     if not environment.id.startswith("atari:"):
-        from seedbed.envs.gymnasium_group import GymnasiumGroup
+        from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 
-        return GymnasiumGroup(environment, environments, seeds, max_failures=max_failures)
-    if environment.table9 == "exact":
-        from seedbed.envs.atari_exact import ExactAtariGroup
+        return GymnasiumVectorEnv(environment, environments, seeds, max_failures=max_failures)
+    if environment.atari.preprocessing == "exact":
+        from seedbed.envs.atari_exact import ExactAtariVectorEnv
 
-        return ExactAtariGroup(environment, environments, seeds)
-    from seedbed.envs.atari import AtariGroup
+        return ExactAtariVectorEnv(environment, environments, seeds)
+    from seedbed.envs.atari import FastAtariVectorEnv
 
-    return AtariGroup(environment, environments, threads, seeds)
+    return FastAtariVectorEnv(environment, environments, threads, seeds)
 
 
-def make_actor_group(experiment: Experiment, actor: int, group: int) -> EnvironmentGroup:
+def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
     """Group `group` of actor `actor`, as the experiment has it, with seeds of its own.
 
     Raises:
-        SeedbedError: as `make_group`.
+        SeedbedError: as `make_vector_env`.
     """
     settings = experiment.actor
     seeds = [
-        environment_seed(experiment.seed, actor, group, i) for i in range(settings.environments)
+        environment_seed(experiment.seed, actor, group, i) for i in range(settings.envs_per_group)
     ]
-    made = make_group(
+    made = make_vector_env(
         experiment.environment,
-        settings.environments,
+        settings.envs_per_group,
         settings.threads,
         seeds,
         max_failures=settings.max_environment_failures,
     )
-    return Staggered(made, settings.stagger_steps, seeds) if settings.stagger_steps else made
+    return (
+        DecorrelatedVectorEnv(made, settings.decorrelate_steps, seeds)
+        if settings.decorrelate_steps
+        else made
+    )
 
 
 def environment_seed(run_seed: int, actor_index: int, group_index: int, i: int) -> int:

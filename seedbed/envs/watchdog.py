@@ -62,7 +62,7 @@ class Watchdog:
         # os._exit: a thread stuck in foreign code would keep an ordinary exit waiting for ever.
         print(
             f"exit {ExitCode.ENVIRONMENT:d} ({ExitCode.ENVIRONMENT.name}): {self._name} has not "
-            f"come back for {busy_s:.0f} s (limit {self._deadline_s:g} s); run `seedbed env check`",
+            f"come back for {busy_s:.0f} s (limit {self._deadline_s:g} s); run `seedbed check env`",
             file=sys.stderr,
             flush=True,
         )

@@ -23,12 +23,12 @@ from seedbed.agents.protocol import Agent
 from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment
 from seedbed.config.schema import Environment
-from seedbed.envs import environment_seed, make_group
+from seedbed.envs import environment_seed, make_vector_env
 from seedbed.envs.registry import ACTORS
 from seedbed.evaluation import atari57
 from seedbed.evaluation.atari_protocol import follows_table_9, protocol
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import FIRST, EnvironmentGroup, EnvironmentSpec, Frame, StepInputs
+from seedbed.spec import FIRST, EnvironmentSpec, StepInputs, TimeStep, VectorEnv
 
 
 class Episode(NamedTuple):
@@ -86,7 +86,7 @@ class Player:
         self._slots = np.arange(environments, dtype=np.int32)
         self._action = np.full(environments, -1, np.int32)
 
-    def act(self, frame: Frame) -> NDArray[np.int32]:
+    def act(self, frame: TimeStep) -> NDArray[np.int32]:
         """Actions [E] for what the group has just seen. A first row forgets what was before."""
         flags = frame.first.astype(np.uint8) * np.uint8(FIRST)
         row = StepInputs(self._slots, frame.observation, flags, frame.reward, self._action)
@@ -118,7 +118,7 @@ class Tally:
         """Whether every row goes on with an episode that was cut: only new environments help."""
         return bool(self._cut.all())
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: TimeStep) -> None:
         """One step of the group."""
         for i in np.flatnonzero(frame.first):
             self._begin(int(i))
@@ -194,7 +194,7 @@ def evaluate(
 
 def make(
     policy: Policy, experiment: Experiment, environments: int, seed: int, round_: int
-) -> EnvironmentGroup:
+) -> VectorEnv:
     """A group whose environments share no seed with those of the training, nor of other rounds.
 
     Raises:
@@ -204,7 +204,7 @@ def make(
     place = ACTORS - 1 - round_ % (ACTORS // 2)  # the actors of a training count from 0
     seeds = [environment_seed(seed, place, 0, i) for i in range(environments)]
     try:
-        group = make_group(
+        group = make_vector_env(
             environment, environments, actor.threads, seeds, actor.max_environment_failures
         )
     except ImportError as error:

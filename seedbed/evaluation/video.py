@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.config import Experiment
-from seedbed.envs.atari_exact import ExactAtariGroup
-from seedbed.envs.gymnasium_group import GymnasiumGroup
+from seedbed.envs.atari_exact import ExactAtariVectorEnv
+from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 from seedbed.evaluation.play import Policy, Settings, Tally, make
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -99,7 +99,8 @@ def _filmed(experiment: Experiment) -> Experiment:
     """The experiment with environments that show what they do."""
     environment = experiment.environment
     if environment.id.startswith("atari:"):
-        environment = environment.model_copy(update={"table9": "exact"})
+        atari = environment.atari.model_copy(update={"preprocessing": "exact"})
+        environment = environment.model_copy(update={"atari": atari})
     else:
         kwargs = {**environment.kwargs, "render_mode": "rgb_array"}
         environment = environment.model_copy(update={"kwargs": kwargs})
@@ -107,7 +108,7 @@ def _filmed(experiment: Experiment) -> Experiment:
 
 
 def _screen(group: object, experiment: Experiment) -> tuple[Screen, float]:
-    if isinstance(group, ExactAtariGroup):
+    if isinstance(group, ExactAtariVectorEnv):
         return lambda: group.rgb(0), _ATARI_FPS / experiment.environment.atari.frame_skip
-    assert isinstance(group, GymnasiumGroup)
+    assert isinstance(group, GymnasiumVectorEnv)
     return lambda: group.rgb(0), group.frames_per_second

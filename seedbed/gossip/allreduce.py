@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 
 from seedbed.backends.protocol import Backend, Rows, Tensor, Trainer
-from seedbed.config.learners import Learners
+from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import Stopped
 from seedbed.gossip.layout import Layout
 from seedbed.gossip.peers import Peers
@@ -38,7 +38,7 @@ class AllReduce:
 
     def __init__(
         self,
-        settings: Learners,
+        settings: Gossip,
         trainer: Trainer,
         backend: Backend,
         layout: Layout,
@@ -155,8 +155,8 @@ class AllReduce:
                 raise SeedbedError(
                     ExitCode.PEERS_UNREACHABLE,
                     f"no gradients of learner {before} for update {update + 1} in {waited:.0f} s, "
-                    f"and learners.deadline_s is {self._settings.deadline_s:g}: with all-reduce "
-                    "nobody goes on alone; learners.topology gossip would",
+                    f"and gossip.deadline_s is {self._settings.deadline_s:g}: with all-reduce "
+                    "nobody goes on alone; gossip.topology gossip would",
                 )
         self._numbers.waiting = ""
         self._numbers.wait_seconds += time.perf_counter() - began

@@ -11,7 +11,7 @@ class Stopped(Exception):
     """The learner is to end while it waits for a peer."""
 
 
-class Exchange(Protocol):
+class ParameterExchange(Protocol):
     """Training thread only."""
 
     def start(self) -> None:

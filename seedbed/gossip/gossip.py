@@ -10,7 +10,7 @@ import logging
 import time
 
 from seedbed.backends.protocol import Rows, Tensor, Trainer
-from seedbed.config.learners import Learners
+from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import Stopped
 from seedbed.gossip.layout import Layout
 from seedbed.gossip.outbox import Mixing, Outbox, Update
@@ -21,13 +21,13 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.lifecycle import Threads
 from seedbed.telemetry.gossip import GossipNumbers
 
-log = logging.getLogger("seedbed.gossip")
+log = logging.getLogger(__name__)
 
 _POLL_S = 0.1
 _UNHEARD = 10_000  # more than anybody makes between two beats
 
 
-class Gossip:
+class GossipExchange:
     """See `exchange.Exchange`.
 
     Attributes:
@@ -36,7 +36,7 @@ class Gossip:
 
     def __init__(
         self,
-        settings: Learners,
+        settings: Gossip,
         topology: Topology,
         trainer: Trainer,
         layout: Layout,
@@ -115,7 +115,7 @@ class Gossip:
         if adopted:
             log.warning(
                 "no update for %.0f s, so the other learners went on without this one "
-                "(learners.deadline_s is %g): it has taken a peer's parameters. If this happens "
+                "(gossip.deadline_s is %g): it has taken a peer's parameters. If this happens "
                 "again and again, raise it above the time of an update",
                 *(away_s, self._settings.deadline_s),
             )
@@ -200,7 +200,7 @@ class Gossip:
 
     def _wait_for(self, peer: int) -> None:
         began = time.perf_counter()
-        self._numbers.waiting = f"a message of learner {peer}, as learners.staleness asks"
+        self._numbers.waiting = f"a message of learner {peer}, as gossip.staleness asks"
         try:
             heard = self._receipts.get(peer, 0)
             while not self._peers.mailbox.wait_for(peer, heard, _POLL_S):

@@ -22,7 +22,7 @@ from seedbed.rpc.tls import Tls
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 
-log = logging.getLogger("seedbed.gossip")
+log = logging.getLogger(__name__)
 
 RETRY_S = (0.2, 5.0)  # the first pause, and the longest
 WELCOME_S = 10.0

@@ -26,7 +26,7 @@ class Member:
     waiting: bool = False
 
 
-class Members:
+class Membership:
     """All learners. Any thread.
 
     A learner is alive while its iterations go on: one that answers and makes no progress, because

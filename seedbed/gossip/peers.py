@@ -19,7 +19,7 @@ from seedbed.gossip.chunks import Assembly
 from seedbed.gossip.layout import Layout
 from seedbed.gossip.link import Link
 from seedbed.gossip.mailbox import Mailbox, Message
-from seedbed.gossip.members import Member, Members
+from seedbed.gossip.members import Member, Membership
 from seedbed.gossip.ring import Inbox
 from seedbed.gossip.segments import SegmentStream
 from seedbed.gossip.servicer import GossipServicer, member_of
@@ -51,14 +51,14 @@ class Peers(ServerThread):
     def __init__(
         self,
         experiment: Experiment,
-        members: Members,
+        members: Membership,
         layout: Layout,
         threads: Threads,
         tls: Tls | None,
         beat: Callable[[], Member],
         whole_state: Callable[[], Future[dict[str, NDArray[Any]]]],
     ) -> None:
-        settings, rank = experiment.learners, members.rank
+        settings, rank = experiment.gossip, members.rank
         super().__init__(listen_address(settings.addresses[rank]), threads, tls, "gossip")
         self._addresses = settings.addresses
         self._deadline_s = settings.deadline_s

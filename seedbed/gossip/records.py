@@ -1,4 +1,4 @@
-"""What a learner keeps of its gossip, for `seedbed report`: `gossip/` in its run directory.
+"""What a learner keeps of its gossip, for `seedbed analyze`: `gossip/` in its run directory.
 
 events.csv         a row for each update, mixing, and change of the graph
 snapshot-C.npy     its parameters [d] float32 as of unix time C * snapshot_every_s
@@ -18,7 +18,7 @@ import numpy as np
 from seedbed.gossip.layout import Flat
 from seedbed.gossip.mailbox import Message
 
-log = logging.getLogger("seedbed.gossip")
+log = logging.getLogger(__name__)
 
 HEADER = "time,kind,iteration,norm,mixed\n"
 KEPT = 200  # snapshots, and gradients
@@ -153,7 +153,7 @@ class Records:
         except OSError as error:
             if not self._failing:
                 log.warning(
-                    "what gossip does cannot be recorded (%s): seedbed report will miss it",
+                    "what gossip does cannot be recorded (%s): seedbed analyze will miss it",
                     error,
                 )
             self._failing = True
@@ -167,7 +167,8 @@ def _set_aside(folder: Path, kind: str) -> None:
     while (aside := folder.with_name(f"{folder.name}.{number}")).exists():
         number += 1
     folder.rename(aside)
-    log.info("learners.count or snapshot_every_s is another now: what was recorded before is in %s",
+    log.info("gossip.replicas or snapshot_every_s is another now: what was recorded before is "
+    "in %s",
              aside)  # fmt: skip
 
 

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from seedbed.gossip.chunks import CHUNK_BYTES, Assembly, chunks
 from seedbed.gossip.layout import Layout
 from seedbed.gossip.mailbox import Mailbox, Message
-from seedbed.gossip.members import Member, Members
+from seedbed.gossip.members import Member, Membership
 from seedbed.gossip.ring import Inbox
 from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 
-log = logging.getLogger("seedbed.gossip")
+log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_S = 10.0
 
@@ -50,7 +50,7 @@ class GossipServicer(wire_grpc.GossipServicer):
     def __init__(
         self,
         experiment: str,
-        members: Members,
+        members: Membership,
         layout: Layout,
         mailbox: Mailbox,
         inbox: Inbox,
@@ -143,12 +143,12 @@ class GossipServicer(wire_grpc.GossipServicer):
         if hello.experiment != self._experiment:
             raise Refused(
                 f"experiment {self._experiment!r} here and {hello.experiment!r} there: "
-                "learners.addresses name learners of one experiment"
+                "gossip.addresses name learners of one experiment"
             )
         if hello.learners != own.count or not hello.rank < own.count or hello.rank == own.rank:
             raise Refused(
                 f"learner {own.rank} of {own.count} here, and {hello.rank} of {hello.learners} "
-                "there: give all of them the same learners.count, and each a rank of its own",
+                "there: give all of them the same gossip.replicas, and each a rank of its own",
                 passes=True,
             )
         difference = self._layout.difference(hello.parameters)

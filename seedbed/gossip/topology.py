@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.config.learners import Graph, Learners, Weights
+from seedbed.config.gossip import Gossip, Graph, Weights
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 Matrix = NDArray[np.float64]
@@ -67,7 +67,7 @@ class Topology:
         return Topology(graphs, smallest_window(graphs, sorted(alive)))
 
 
-def make_topology(settings: Learners) -> Topology:
+def make_topology(settings: Gossip) -> Topology:
     """The topology of an experiment.
 
     Raises:
@@ -75,33 +75,34 @@ def make_topology(settings: Learners) -> Topology:
             strongly connected, with the reason.
     """
     graphs = tuple(
-        _matrix(graph, settings.count, f"learners.graphs[{i}]")
+        _matrix(graph, settings.replicas, f"gossip.graphs[{i}]")
         for i, graph in enumerate(settings.graphs)
     )
-    everybody = list(range(settings.count))
+    everybody = list(range(settings.replicas))
     found = smallest_window(graphs, everybody)
     if found is None:
         union = np.maximum.reduce(graphs)
         source, target = _unreached(union, everybody)
         raise SeedbedError(
             ExitCode.CONFIG,
-            f"learners.graphs: nothing that learner {source} sends ever reaches learner {target}, "
+            f"gossip.graphs: nothing that learner {source} sends ever reaches learner {target}, "
             f"in all {len(graphs)} graphs together: add edges until they are strongly connected",
         )
-    if settings.window and settings.window < found:
+    if settings.connectivity_window and settings.connectivity_window < found:
         first = next(
             k
             for k in range(len(graphs))
-            if not _connected(_union(graphs, k, settings.window), everybody)
+            if not _connected(_union(graphs, k, settings.connectivity_window), everybody)
         )
-        source, target = _unreached(_union(graphs, first, settings.window), everybody)
+        source, target = _unreached(_union(graphs, first, settings.connectivity_window), everybody)
         raise SeedbedError(
             ExitCode.CONFIG,
-            f"learners.window {settings.window}: in the {settings.window} graphs from "
-            f"learners.graphs[{first}] on nothing that learner {source} sends reaches learner "
+            f"gossip.connectivity_window {settings.connectivity_window}: in the "
+            f"{settings.connectivity_window} graphs from "
+            f"gossip.graphs[{first}] on nothing that learner {source} sends reaches learner "
             f"{target}; {found} in a row are strongly connected: set it to {found}, or to 0",
         )
-    return Topology(graphs, settings.window or found)
+    return Topology(graphs, settings.connectivity_window or found)
 
 
 def smallest_window(graphs: Sequence[Matrix], nodes: Sequence[int]) -> int | None:

@@ -15,7 +15,7 @@ from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.lifecycle import Threads
 
-log = logging.getLogger("seedbed")
+log = logging.getLogger(__name__)
 
 _RETRY_S = 1.0
 _FAILURES, _WINDOW_S = 5, 60.0

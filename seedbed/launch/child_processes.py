@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 
-log = logging.getLogger("seedbed")
+log = logging.getLogger(__name__)
 
 
 def process_environment() -> dict[str, str]:

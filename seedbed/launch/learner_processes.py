@@ -17,7 +17,7 @@ from seedbed.launch.child_processes import Restarts, end_all, process_environmen
 from seedbed.runs.lock import socket_path
 from seedbed.runtime.exit_codes import ExitCode
 
-log = logging.getLogger("seedbed")
+log = logging.getLogger(__name__)
 
 _FAILURES, _WINDOW_S = 5, 120.0
 STOP_S = 90.0  # for a last checkpoint
@@ -42,14 +42,14 @@ class LearnerProcesses:
 
     def __init__(self, experiment: Experiment, path: Path, arguments: Sequence[str]) -> None:
         self._experiment, self._path, self._arguments = experiment, path, arguments
-        self.count = experiment.learners.count
+        self.count = experiment.gossip.replicas
         self.directories = [learner_directory(path, rank) for rank in range(self.count)]
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._restarts = Restarts(
             "learner", _FAILURES * self.count, _WINDOW_S, ExitCode.LEARNERS_FAILED, _FATAL
         )
         # By all-reduce all have diverged.
-        gossip = experiment.learners.topology == "gossip"
+        gossip = experiment.gossip.topology == "gossip"
         self._may_diverge = set(range(self.count)) if gossip else set()
         self._ended: set[int] = set()
         self._stopping = False
@@ -77,7 +77,7 @@ class LearnerProcesses:
             for directory in self.directories
         ]
         settings: dict[str, Any] = {
-            "learners.addresses": json.dumps(addresses),
+            "gossip.addresses": json.dumps(addresses),
             # The run's own last one plays the average, or the best, of all learners.
             "evaluation.at_end": "false",
         }

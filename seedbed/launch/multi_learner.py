@@ -21,7 +21,7 @@ from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.lifecycle import on_stop_signals
 from seedbed.telemetry.live_line import LiveLine
 
-log = logging.getLogger("seedbed")
+log = logging.getLogger(__name__)
 
 _LOOK_S = 0.5
 
@@ -37,7 +37,7 @@ def train_together(
     Raises:
         SeedbedError: a learner failed in a way that starting it again cannot mend.
     """
-    make_topology(experiment.learners)  # or refuse it before anything starts
+    make_topology(experiment.gossip)  # or refuse it before anything starts
     processes = LearnerProcesses(experiment, directory.path, arguments)
     stopping = threading.Event()
     on_stop_signals(lambda _: stopping.set())
@@ -68,8 +68,8 @@ def train_together(
 
 
 def _evaluate(experiment: Experiment, path: Path) -> dict[str, Any] | None:
-    """Play what `learners.evaluation` says."""
-    which = "best" if experiment.learners.evaluation == "best" else "newest"
+    """Play what `gossip.evaluation` says."""
+    which = "best" if experiment.gossip.evaluation == "best" else "newest"
     policy = experiment.evaluation.policy
     command = [
         sys.executable, "-m", "seedbed.cli.main", "evaluate", str(path), "--checkpoint", which,

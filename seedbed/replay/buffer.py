@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.replay.ring import Ring
-from seedbed.replay.sequence import Sample, SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.replay.sum_tree import SumTree
 from seedbed.spec import ArraySpec
 
@@ -38,7 +38,7 @@ def buffer_bytes(spec: SequenceSpec, capacity: int) -> int:
     return capacity * (item + ring) + tree
 
 
-def check_block(spec: SequenceSpec, block: SequenceBlock) -> None:
+def check_block(spec: SequenceSpec, block: SequenceChunk) -> None:
     """Whether a block fits a replay of `spec`.
 
     Raises:
@@ -133,7 +133,7 @@ class SequenceBuffer:
         """Σ p^α."""
         return self._tree.total
 
-    def add(self, block: SequenceBlock) -> int:
+    def add(self, block: SequenceChunk) -> int:
         """Insert a block; the oldest sequences give way. Returns how many can be drawn of it.
 
         Raises:

@@ -14,7 +14,7 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from seedbed.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.rpc.varint import read_varint, write_varint
 from seedbed.spec import ArraySpec
 from seedbed.v1 import inference_pb2
@@ -130,7 +130,7 @@ def block_bytes(spec: SequenceSpec) -> int:
 
 
 def insert_request(
-    spec: SequenceSpec, block: SequenceBlock, which: slice, chain: int, sequence: int
+    spec: SequenceSpec, block: SequenceChunk, which: slice, chain: int, sequence: int
 ) -> bytes:
     """Some columns of a block, as a chain of their own."""
     message = wire.InsertRequest(
@@ -152,7 +152,7 @@ def insert_request(
     return pack(message, pieces)
 
 
-def block_of(spec: SequenceSpec, message: wire.InsertRequest, payload: memoryview) -> SequenceBlock:
+def block_of(spec: SequenceSpec, message: wire.InsertRequest, payload: memoryview) -> SequenceChunk:
     """The block of an `InsertRequest`; its arrays are the payload.
 
     Raises:
@@ -167,7 +167,7 @@ def block_of(spec: SequenceSpec, message: wire.InsertRequest, payload: memoryvie
         for name, array in block_arrays(spec).items()
     }  # fmt: skip
     arrays = _split(payload, shapes, f"a block of {e} environments")
-    return SequenceBlock(message.chain, message.number, **arrays, version=message.version)
+    return SequenceChunk(message.chain, message.number, **arrays, version=message.version)
 
 
 def sample_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Life(NamedTuple):
+class Incarnation(NamedTuple):
     """One start of a shard."""
 
     incarnation: int  # drawn anew; below 2^63
     first_key: int  # the first one that it gave
 
 
-class Incarnations:
+class IncarnationHistory:
     """The lives of a shard.
 
     A life goes on counting keys where the files of the one before end. After `kill -9` that is
@@ -23,8 +23,8 @@ class Incarnations:
     only where it is below the first key of every life since.
     """
 
-    def __init__(self, earlier: Iterable[Life], first_key: int) -> None:
-        self.lives = [*earlier, Life(secrets.randbits(63), first_key)]
+    def __init__(self, earlier: Iterable[Incarnation], first_key: int) -> None:
+        self.lives = [*earlier, Incarnation(secrets.randbits(63), first_key)]
 
     @property
     def now(self) -> int:

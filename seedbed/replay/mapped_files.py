@@ -27,12 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.replay.buffer import SequenceBuffer, stored_arrays
-from seedbed.replay.incarnations import Incarnations, Life
+from seedbed.replay.incarnations import Incarnation, IncarnationHistory
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec
 
-log = logging.getLogger("seedbed.replay")
+log = logging.getLogger(__name__)
 
 FORMAT = 1
 LIVES = 1000  # of a shard that are remembered; keys of older ones are stale
@@ -56,7 +56,7 @@ class Description(NamedTuple):
 
     spec: SequenceSpec
     capacity: int
-    lives: list[Life]
+    lives: list[Incarnation]
     complete: bool  # False: it was killed while it made the files
 
 
@@ -84,7 +84,7 @@ class FileBuffer(SequenceBuffer):
         self.damaged += owned - self.ring.size  # too old to live
         if self.damaged:
             log.warning("%s: %d damaged sequences are dropped", directory, self.damaged)
-        self.incarnations = Incarnations(found.lives[1 - LIVES :], self.ring.next_key)
+        self.incarnations = IncarnationHistory(found.lives[1 - LIVES :], self.ring.next_key)
         _describe(directory, found._replace(lives=self.incarnations.lives))
 
     def _map(self, path: Path, capacity: int, array: ArraySpec) -> NDArray[Any]:
@@ -233,7 +233,7 @@ def describe(directory: Path) -> Description | None:
         return Description(
             SequenceSpec.from_json(tree["spec"]),
             int(tree["capacity"]),
-            [Life(int(life[0]), int(life[1])) for life in tree["lives"]],
+            [Incarnation(int(life[0]), int(life[1])) for life in tree["lives"]],
             bool(tree["complete"]),
         )
     except FileNotFoundError:

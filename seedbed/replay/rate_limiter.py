@@ -73,7 +73,7 @@ class RateLimiter:
 def rate_limiter(settings: Replay, batch_size: int, spec: SequenceSpec) -> RateLimiter:
     """Of `learner.replay`: counts the steps that train, not those that warm up a state."""
     return RateLimiter(
-        settings.ratio, batch_size * spec.steps, settings.min_sequences, settings.ahead_batches
+        settings.ratio, batch_size * spec.steps, settings.min_size, settings.ratio_tolerance_batches
     )
 
 

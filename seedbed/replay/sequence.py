@@ -86,7 +86,7 @@ class SequenceSpec:
 
 
 @dataclass(eq=False)
-class SequenceBlock:
+class SequenceChunk:
     """E sequences that end at the same row, and the frames that are new with them, time-major.
 
     Nobody writes to it once it has been handed on.
@@ -113,7 +113,7 @@ class SequenceBlock:
         """New transitions of the block that are steps of an environment."""
         return int(np.count_nonzero((self.flags[-len(self.frames) :] & _FIRST) == 0))
 
-    def columns(self, which: slice) -> SequenceBlock:
+    def columns(self, which: slice) -> SequenceChunk:
         """The block of some of its environments."""
         timed = ("frames", "flags", "reward", "action")
         rows = ("previous_action", "state", "priority")

@@ -1,6 +1,6 @@
 """A sum tree: draw items in proportion to their weights, and change weights, many at a time.
 
-Schaul et al. 2016, "Prioritized Experience Replay", appendix B.2.1. A complete binary tree in one
+Schaul et al. 2016, "Prioritized ReplaySource Replay", appendix B.2.1. A complete binary tree in one
 array: the root at 1, the children of i at 2i and 2i + 1, the leaves at the end. Sums are float64
 and are always added anew from both children, so that a billion updates leave no drift behind.
 """

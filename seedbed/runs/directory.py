@@ -25,7 +25,7 @@ from seedbed.runs.lock import LOCK, acquire, socket_path
 from seedbed.runs.resume import check_resume, read_stored
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-log = logging.getLogger("seedbed")
+log = logging.getLogger(__name__)
 
 Restart = Literal["resume", "fresh", "overwrite"]
 

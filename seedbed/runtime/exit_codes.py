@@ -40,8 +40,8 @@ HELP: dict[ExitCode, str] = {
     ExitCode.USAGE: "The command line is wrong: see --help.",
     ExitCode.CONFIG: "The experiment's YAML or a --set is wrong: mend the key that the line names.",
     ExitCode.ENVIRONMENT: "The environment cannot be made, or raises at every try: "
-    "run `seedbed env check` on it.",
-    ExitCode.BACKEND: "The backend or its device does not start: run `seedbed doctor`.",
+    "run `seedbed check env` on it.",
+    ExitCode.BACKEND: "The backend or its device does not start: run `seedbed check machine`.",
     ExitCode.BIND: "An address or port to listen on is taken or not allowed: choose another one.",
     ExitCode.CHECKPOINT_WRITE: "Checkpoints cannot be written: free or enlarge the volume, "
     "then run the same command again; it resumes from the newest whole checkpoint.",
@@ -63,7 +63,7 @@ HELP: dict[ExitCode, str] = {
     ExitCode.REFUSED_BY_REPLAY: "A replay shard refused this learner: the line names both sides' "
     "numbers; give each experiment shards of its own.",
     ExitCode.PEERS_UNREACHABLE: "A learner of an all-reduce did not answer in time, and all wait "
-    "for all: start it again, or set learners.topology to gossip.",
+    "for all: start it again, or set gossip.topology to gossip.",
     ExitCode.LEARNERS_FAILED: "Learner processes keep failing: see logs/learner-*.log in the run "
     "directory.",
     ExitCode.THREAD_STUCK: "A part of the learner had work and took none for too long: the line "

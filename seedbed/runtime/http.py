@@ -20,7 +20,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 MAX_PROFILE_S = 300.0
 _CLIENT_TIMEOUT_S = 10.0  # a client that says nothing for so long loses its connection
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class Refused(RuntimeError):
@@ -101,7 +101,7 @@ class _Server(ThreadingHTTPServer):
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         # A client that hangs up early is its own affair; anything else is a defect of ours.
-        _log.debug("request of %s failed", client_address, exc_info=True)
+        log.debug("request of %s failed", client_address, exc_info=True)
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -162,7 +162,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.owner.profiling.release()
 
     def log_message(self, format: str, *args: Any) -> None:
-        _log.debug(format, *args)
+        log.debug(format, *args)
 
     def _state(self, reason: str | None) -> None:
         if reason is None:
@@ -181,7 +181,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _failed(self, error: Exception) -> None:
         if isinstance(error, ConnectionError | TimeoutError):
             raise error  # the client's connection: nobody is left to answer
-        _log.exception("%s %s failed", self.command, self.path)
+        log.exception("%s %s failed", self.command, self.path)
         self._text(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
 
     def _json(self, code: HTTPStatus, value: dict[str, Any]) -> None:

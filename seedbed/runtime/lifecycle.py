@@ -13,7 +13,7 @@ from types import FrameType
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-log = logging.getLogger("seedbed")
+log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)

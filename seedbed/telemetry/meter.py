@@ -8,7 +8,7 @@ import threading
 import urllib.request
 from typing import Any, NamedTuple
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 ASK_EVERY_S = 10.0
 TIMEOUT_S = 5.0
@@ -47,7 +47,7 @@ class Meter:
             self.reading = Reading(float(said["dollars"]), float(said["dollars_per_hour"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             if not self._silent:
-                _log.warning(
+                log.warning(
                     "no answer from the cost meter at %s (%s: %s): dollars are counted at the last "
                     "known price until it answers",
                     self._url, type(error).__name__, error,
@@ -55,5 +55,5 @@ class Meter:
             self._silent = True
         else:
             if self._silent:
-                _log.info("the cost meter at %s answers again", self._url)
+                log.info("the cost meter at %s answers again", self._url)
             self._silent = False

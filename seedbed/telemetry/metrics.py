@@ -45,7 +45,9 @@ METRICS = (
         "counter",
         "Episodes cut by a disconnect or a restart, over all restarts; they have no return.",
     ),
-    Metric("seedbed_seconds_total", "counter", "Seconds that a learner ran, over all restarts."),
+    Metric(
+        "seedbed_run_seconds_total", "counter", "Seconds that a learner ran, over all restarts."
+    ),
     Metric(
         "seedbed_env_fps",
         "gauge",
@@ -163,7 +165,7 @@ METRICS = (
         "seedbed_gossip_distance",
         "gauge",
         "2-norm between these parameters and the newest ones of a peer, by its rank; measured "
-        "every `learners.distance_every` mixings.",
+        "every `gossip.distance_every` mixings.",
         "peer",
     ),
     Metric(
@@ -223,7 +225,7 @@ METRICS = (
     Metric(
         "seedbed_run_budget_dollars", "gauge", "`stop.dollars`, at which the run ends; 0 is none."
     ),
-    Metric("seedbed_run_over", "gauge", "1 once a stop condition is met."),
+    Metric("seedbed_run_finished", "gauge", "1 once a stop condition is met."),
     Metric(
         "seedbed_telemetry_errors_total",
         "counter",
@@ -266,7 +268,7 @@ def read_metrics(
         "seedbed_updates_total": counters.updates,
         "seedbed_episodes_total": counters.episodes,
         "seedbed_abandoned_episodes_total": counters.abandoned_episodes,
-        "seedbed_seconds_total": counters.seconds,
+        "seedbed_run_seconds_total": counters.seconds,
         "seedbed_env_fps": {f"{w}s": measured(f"env_fps_{w}s") for w in FPS_WINDOWS_S},
         "seedbed_updates_per_second": measured("updates_per_s"),
         "seedbed_episode_return": recorder.returns,
@@ -344,7 +346,7 @@ def read_metrics(
         "seedbed_run_dollars_total": counters.dollars,
         "seedbed_run_dollars_per_hour": measured("dollars_per_hour"),
         "seedbed_run_budget_dollars": recorder.budget_dollars,
-        "seedbed_run_over": float(recorder.over is not None),
+        "seedbed_run_finished": float(recorder.over is not None),
         "seedbed_telemetry_errors_total": {**dict.fromkeys(OUTPUTS, 0), **output_errors},
     }
 

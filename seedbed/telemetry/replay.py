@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.replay.client.replay_buffer import HomeState
+from seedbed.replay.client.replay_buffer import ReplayStats
 from seedbed.runtime.metrics import Histogram
 from seedbed.telemetry.windows import RecentValues
 
@@ -16,7 +16,7 @@ class ReplayNumbers:
     """Kept by the thread that uses the replay, read by telemetry."""
 
     def __init__(self) -> None:
-        self.home: HomeState | None = None
+        self.home: ReplayStats | None = None
         self.filling: str | None = None  # how far it is, until training may begin
         self.sampled = 0  # sequences
         self.age_s = Histogram(AGE_BOUNDS_S)  # of the sequences that were drawn

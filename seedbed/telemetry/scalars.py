@@ -13,7 +13,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 MAX_NAMES = 200  # each is a time series of Prometheus and a column of progress.csv
 _SLOW_S = 1.0
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class UserScalars:
@@ -46,11 +46,11 @@ class UserScalars:
                 )
         except Exception:
             if not self._complained:
-                _log.exception("logging.scalars %s failed; shown this once", self._path)
+                log.exception("logging.scalars %s failed; shown this once", self._path)
             self._complained = True
             return {}
         if time.monotonic() - began > _SLOW_S and not self._complained:
-            _log.warning(
+            log.warning(
                 "logging.scalars %s took %.1f s: it holds up the run's own logging",
                 self._path,
                 time.monotonic() - began,

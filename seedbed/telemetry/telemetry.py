@@ -38,7 +38,7 @@ from seedbed.telemetry.status import (
 from seedbed.telemetry.weights_and_biases import WandbRun
 from seedbed.telemetry.windows import History
 
-_log = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 _BLOCKED_S = 1.0  # shorter blocking is the ordinary give and take between threads
 _SILENT_S = 5.0  # connected actors that send nothing for so long are worth a word
@@ -313,7 +313,7 @@ class Telemetry(Recorder):
         except Exception as error:
             self._output_errors[output] += 1
             if output not in self._failing:
-                _log.warning(
+                log.warning(
                     "cannot write %s (%s: %s): training goes on without, and tries again each "
                     "interval",
                     output,
@@ -323,7 +323,7 @@ class Telemetry(Recorder):
             self._failing.add(output)
         else:
             if output in self._failing:
-                _log.warning("%s is written again", output)
+                log.warning("%s is written again", output)
             self._failing.discard(output)
 
 

@@ -9,16 +9,16 @@ import threading
 from functools import partial
 
 from seedbed.config import Experiment
-from seedbed.envs import make_actor_group
+from seedbed.envs import make_actor_env
 from seedbed.rpc import channels
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.http import start_metrics_server
 from seedbed.runtime.lifecycle import on_stop_signals
-from seedbed.services.actor.group import GroupRunner, actor_name
+from seedbed.services.actor.loop import ActorLoop, actor_name
 from seedbed.services.actor.metrics import ActorMetrics
 
-log = logging.getLogger("seedbed.actor")
+log = logging.getLogger(__name__)
 
 # Spot gives 15 s between SIGTERM and SIGKILL; a step and a goodbye take far less.
 DRAIN_S = 8.0
@@ -44,10 +44,10 @@ class Actor:
         self._tls = tls
         self.metrics = ActorMetrics()
 
-    def _runner(self, group: int) -> GroupRunner:
+    def _runner(self, group: int) -> ActorLoop:
         settings = self._experiment.actor
-        return GroupRunner(
-            partial(make_actor_group, self._experiment, self._index, group),
+        return ActorLoop(
+            partial(make_actor_env, self._experiment, self._index, group),
             self._address,
             actor_name(self._index, group),
             settings.reply_timeout_s,

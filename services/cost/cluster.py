@@ -10,7 +10,7 @@ from kubernetes.client.exceptions import ApiException
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-log = logging.getLogger("seedbed.cost")
+log = logging.getLogger(__name__)
 
 TIMEOUT_S = 10.0
 

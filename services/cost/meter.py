@@ -20,7 +20,7 @@ from seedbed.services.cost.metrics import METRICS
 from seedbed.services.cost.prices import PriceList
 from seedbed.services.cost.usage import occupies, usage_of
 
-log = logging.getLogger("seedbed.cost")
+log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 5.0
 LEARNER_TIMEOUT_S = 3.0

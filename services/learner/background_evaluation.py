@@ -17,17 +17,17 @@ from seedbed.config import Experiment
 from seedbed.launch.child_processes import process_environment
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import SeedbedError
-from seedbed.services.learner.checkpointer import Saver
+from seedbed.services.learner.checkpointer import Checkpointer
 from seedbed.telemetry import Telemetry
 
-log = logging.getLogger("seedbed.learner")
+log = logging.getLogger(__name__)
 
 LAST_TIMEOUT_S = 1800.0
 _LOOK_S = 0.2
 _NICE = 5
 
 
-class SideEvaluation:
+class BackgroundEvaluation:
     """Starts an evaluation every so many frames, takes its result, keeps the best checkpoint."""
 
     def __init__(self, experiment: Experiment, run: RunDirectory, telemetry: Telemetry) -> None:
@@ -48,7 +48,7 @@ class SideEvaluation:
         every = self._settings.every_frames
         return (self._telemetry.counters.env_frames // every + 1) * every if every else 0
 
-    def poll(self, saver: Saver) -> None:
+    def poll(self, saver: Checkpointer) -> None:
         """Start one when it is due and take the result of the one that has ended. Never waits."""
         if self._process is not None:
             if self._process.poll() is not None:
@@ -62,7 +62,7 @@ class SideEvaluation:
             self._wants_checkpoint = True
             saver.request()
 
-    def last(self, saver: Saver, wanted: bool) -> None:
+    def last(self, saver: Checkpointer, wanted: bool) -> None:
         """At the end: if `wanted`, wait for the one under way, and play one more."""
         if not wanted or saver.newest is None:
             self._abandon()
@@ -101,7 +101,7 @@ class SideEvaluation:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, min(19, own + _NICE))
         log.info("evaluating %s", checkpoint)
 
-    def _wait(self, saver: Saver) -> None:
+    def _wait(self, saver: Checkpointer) -> None:
         if self._process is None:
             return
         self._telemetry.phase = "the last evaluation"
@@ -129,7 +129,7 @@ class SideEvaluation:
         self._log.close()
         self._process = self._output = self._log = None
 
-    def _take(self, saver: Saver) -> None:
+    def _take(self, saver: Checkpointer) -> None:
         assert self._process is not None
         assert self._output is not None
         code = self._process.returncode

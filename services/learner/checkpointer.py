@@ -17,14 +17,14 @@ from seedbed.config.learner import Checkpoint as CheckpointSettings
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry import Telemetry
 
-log = logging.getLogger("seedbed.learner")
+log = logging.getLogger(__name__)
 
 Arrays = dict[str, NDArray[Any]]
 
 LAST_S = 600.0  # longest wait for a write at the end: a volume that hangs would keep the process
 
 
-class Saver:
+class Checkpointer:
     """Asks the training thread for its state, writes it in a thread of its own, counts failures.
 
     Args:

@@ -18,8 +18,8 @@ if TYPE_CHECKING:  # these import Keras, whose backend must be chosen first
     from seedbed.agents.inference_step import InferenceStep
     from seedbed.agents.protocol import Agent, Params
     from seedbed.backends.protocol import Backend, Trainer
-    from seedbed.services.learner.training.fused_replay import FusedExperience
-    from seedbed.services.learner.training.replay_source import Experience
+    from seedbed.services.learner.training.fused_replay import FusedReplay
+    from seedbed.services.learner.training.replay_source import ReplaySource
     from seedbed.services.learner.unrolls.sequences import SequencePlan
     from seedbed.telemetry.replay import ReplayNumbers
 
@@ -44,7 +44,7 @@ class ParameterStore:
 
 
 @dataclass
-class Built:
+class LearnerComponents:
     """Everything that depends on the environment's specs."""
 
     spec: EnvironmentSpec
@@ -53,11 +53,11 @@ class Built:
     agent: Agent
     trainer: Trainer
     inference: InferenceStep
-    experience: Experience | FusedExperience | None = None  # of agents that train from replay
+    experience: ReplaySource | FusedReplay | None = None  # of agents that train from replay
 
 
-class Model:
-    """A `Built` to come: the event loop fixes the specs, the training thread builds."""
+class ComponentsFuture:
+    """A `LearnerComponents` to come: the event loop fixes the specs, the training thread builds."""
 
     def __init__(self, spec: EnvironmentSpec | None) -> None:
         self.spec = spec
@@ -65,7 +65,7 @@ class Model:
         if spec is not None:
             self._spec_known.set()
         self._unroll: Future[UnrollSpec | SequencePlan] = Future()
-        self._built: Future[Built] = Future()
+        self._built: Future[LearnerComponents] = Future()
 
     def fix_spec(self, spec: EnvironmentSpec) -> None:
         """The first session's specs are everybody's."""
@@ -78,7 +78,7 @@ class Model:
         self._spec_known.wait(timeout_s)
         return self.spec
 
-    def set(self, built: Built) -> None:
+    def set(self, built: LearnerComponents) -> None:
         """The model is there."""
         self._unroll.set_result(built.unroll)
         self._built.set_result(built)
@@ -87,7 +87,7 @@ class Model:
         """Wait for the model in an event loop; cancelling the wait cancels nothing else."""
         return await asyncio.shield(asyncio.wrap_future(self._unroll))
 
-    def built(self, timeout_s: float) -> Built | None:
+    def built(self, timeout_s: float) -> LearnerComponents | None:
         """The model, or None after `timeout_s`."""
         try:
             return self._built.result(timeout_s)
@@ -107,7 +107,7 @@ def build(
     replay: ReplayNumbers | None = None,
     tls: Tls | None = None,
     rank: int = 0,
-) -> Built:
+) -> LearnerComponents:
     """Make agent, trainer, inference and, where it needs one, replay for `spec`.
 
     Args:
@@ -126,7 +126,7 @@ def build(
     learner = experiment.learner
     agent: Any = build_agent(experiment, spec)
     unroll: UnrollSpec | SequencePlan
-    experience: Experience | FusedExperience | None = None
+    experience: ReplaySource | FusedReplay | None = None
     # Frames that come in for each update, by which a schedule counts.
     frames_per_update: float = learner.unroll_length * learner.batch_size * spec.action_repeat
     if trains_from_replay(agent):
@@ -141,7 +141,7 @@ def build(
             actions=spec.actions,
         )
         unroll = SequencePlan(sequence, agent.behaviour, agent.initial_priority)
-        loss = replay_function(agent, unroll, learner.replay.importance_exponent)
+        loss = replay_function(agent, unroll, learner.replay.importance_sampling_exponent)
         frames_per_update = frames_per_update / learner.replay.ratio
     else:
         unroll = UnrollSpec(
@@ -152,15 +152,15 @@ def build(
             behaviour=agent.behaviour,
         )
         loss = train_function(agent, unroll)
-        frames_per_update = frames_per_update / learner.passes
+        frames_per_update = frames_per_update / learner.epochs_per_batch
     # What the others bring in meanwhile counts too.
-    frames_per_update *= experiment.learners.count
+    frames_per_update *= experiment.gossip.replicas
     trainer = backend.trainer(
         agent.model,
         build_optimizer(experiment, frames_per_update),
         loss,
         learner.optimizer.max_gradient_norm,
-        getattr(agent, "target_update_every", 0),
+        getattr(agent, "target_update_period", 0),
     )
     if isinstance(unroll, SequencePlan):
         experience = make_experience(
@@ -172,10 +172,10 @@ def build(
         spec,
         learner.frame_stack,
         learner.inference.slots,
-        learner.inference.max_batch_environments,
+        learner.inference.max_batch_envs,
         seed=experiment.seed + SEEDS_APART * rank,
     )
-    return Built(spec, unroll, backend, agent, trainer, inference, experience)
+    return LearnerComponents(spec, unroll, backend, agent, trainer, inference, experience)
 
 
 def trains_from_replay(agent: Agent) -> bool:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from seedbed.config import Experiment
 from seedbed.gossip.allreduce import AllReduce
-from seedbed.gossip.exchange import Exchange
-from seedbed.gossip.gossip import Gossip
+from seedbed.gossip.exchange import ParameterExchange
+from seedbed.gossip.gossip import GossipExchange
 from seedbed.gossip.layout import Layout
-from seedbed.gossip.members import Member, Members
+from seedbed.gossip.members import Member, Membership
 from seedbed.gossip.outbox import Outbox
 from seedbed.gossip.peers import Peers
 from seedbed.gossip.records import Records
@@ -22,52 +22,53 @@ from seedbed.runtime.lifecycle import Threads
 from seedbed.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from seedbed.services.learner.components import Built
+    from seedbed.services.learner.components import LearnerComponents
     from seedbed.services.learner.training.thread import TrainingThread
 
 
-def make_members(experiment: Experiment, rank: int) -> Members | None:
+def make_members(experiment: Experiment, rank: int) -> Membership | None:
     """The learners of an experiment; None where there is one.
 
     Raises:
         SeedbedError: CONFIG: there is no such rank, nobody knows where they are, or the graphs
             are wrong.
     """
-    settings = experiment.learners
-    if rank >= settings.count:
+    settings = experiment.gossip
+    if rank >= settings.replicas:
         raise SeedbedError(
             ExitCode.CONFIG,
-            f"rank {rank}: learners.count is {settings.count}, so the ranks are 0 to "
-            f"{settings.count - 1}; a learner more is a change of learners.count for all of them",
+            f"rank {rank}: gossip.replicas is {settings.replicas}, so the ranks are 0 to "
+            f"{settings.replicas - 1}; a learner more is a change of gossip.replicas for all "
+            f"of them",
         )
-    if settings.count == 1:
+    if settings.replicas == 1:
         return None
     if not settings.addresses:
         raise SeedbedError(
             ExitCode.CONFIG,
-            f"learners.count is {settings.count} and learners.addresses is empty: `seedbed train "
+            f"gossip.replicas is {settings.replicas} and gossip.addresses is empty: `seedbed train "
             "--learners N` and the chart set it; by hand, give each rank a host:port",
         )
     make_topology(settings)  # or refuse it now
-    return Members(rank, settings.count, settings.deadline_s, bool(experiment.cost.meter))
+    return Membership(rank, settings.replicas, settings.deadline_s, bool(experiment.cost.meter))
 
 
 def join(
     experiment: Experiment,
-    members: Members,
-    built: Built,
+    members: Membership,
+    built: LearnerComponents,
     training: TrainingThread,
     telemetry: Telemetry,
     threads: Threads,
     folder: Path,
     tls: Tls | None,
-) -> Exchange:
+) -> ParameterExchange:
     """Make the exchange; `start` meets the peers.
 
     Args:
         folder: where gossip is recorded.
     """
-    settings, numbers = experiment.learners, telemetry.gossip
+    settings, numbers = experiment.gossip, telemetry.gossip
     names, shapes = zip(*built.trainer.layout(), strict=True)
     layout = Layout(names, shapes)
     iteration: Callable[[], int] = lambda: telemetry.counters.updates  # noqa: E731
@@ -76,18 +77,18 @@ def join(
         return _beat(experiment, members, telemetry, iteration())
 
     peers = Peers(experiment, members, layout, threads, tls, beat, training.request_state)
-    numbers.peers = numbers.alive = settings.count
+    numbers.peers = numbers.alive = settings.replicas
     if settings.topology == "allreduce":
-        kept = Records(folder, 0, settings.count) if settings.gradients_every else None
+        kept = Records(folder, 0, settings.replicas) if settings.gradients_every else None
         return AllReduce(
             settings, built.trainer, built.backend, layout, peers, telemetry.counters, numbers,
             threads.stopping, lambda: training.give_states(built), kept,
         )  # fmt: skip
-    records = Records(folder, settings.snapshot_every_s, settings.count)
+    records = Records(folder, settings.snapshot_every_s, settings.replicas)
     outbox = Outbox(
         members.rank, built.backend, layout, peers, records, numbers, settings.distance_every
     )
-    gossip = Gossip(
+    gossip = GossipExchange(
         settings, make_topology(settings), built.trainer, layout, peers, outbox, records, numbers,
         threads,
     )  # fmt: skip
@@ -95,7 +96,9 @@ def join(
     return gossip
 
 
-def _beat(experiment: Experiment, members: Members, telemetry: Telemetry, iteration: int) -> Member:
+def _beat(
+    experiment: Experiment, members: Membership, telemetry: Telemetry, iteration: int
+) -> Member:
     counters = telemetry.counters
     # Everybody's share of the episodes of stop.mean_return.
     returns = telemetry.recent_returns.values(members.share(experiment.stop.mean_return_episodes))

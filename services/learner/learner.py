@@ -12,16 +12,21 @@ from seedbed.checkpoints.store import Checkpoint
 from seedbed.config import Experiment
 from seedbed.config.agents import SYNCHRONOUS
 from seedbed.config.load import dump_experiment
-from seedbed.gossip.exchange import Exchange, Stopped
-from seedbed.gossip.members import Members
+from seedbed.gossip.exchange import ParameterExchange, Stopped
+from seedbed.gossip.members import Membership
 from seedbed.rpc.tls import Tls
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
 from seedbed.runtime.lifecycle import Threads
-from seedbed.services.learner.background_evaluation import SideEvaluation
-from seedbed.services.learner.checkpointer import Saver
-from seedbed.services.learner.components import Built, Model, ParameterStore, build
+from seedbed.services.learner.background_evaluation import BackgroundEvaluation
+from seedbed.services.learner.checkpointer import Checkpointer
+from seedbed.services.learner.components import (
+    ComponentsFuture,
+    LearnerComponents,
+    ParameterStore,
+    build,
+)
 from seedbed.services.learner.exchange_factory import join, make_members
 from seedbed.services.learner.inference.poll import POLL_S
 from seedbed.services.learner.inference.thread import InferenceThread
@@ -29,17 +34,17 @@ from seedbed.services.learner.profiling import Profiler
 from seedbed.services.learner.sessions.batcher import Batcher
 from seedbed.services.learner.sessions.server import WireServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
-from seedbed.services.learner.sessions.session import SlotTable
+from seedbed.services.learner.sessions.session import SlotAllocator
 from seedbed.services.learner.stop import Reached, peer_reached, stop_reached
 from seedbed.services.learner.training.prefetch import PrefetchThread
 from seedbed.services.learner.training.thread import TrainingThread
 from seedbed.services.learner.unrolls.queue import UnrollQueue
-from seedbed.services.learner.unrolls.synchronous_queue import RoundQueue
+from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
 from seedbed.services.learner.watchdog import Stuck
 from seedbed.spec import EnvironmentSpec
 from seedbed.telemetry import Counters, Telemetry
 
-log = logging.getLogger("seedbed.learner")
+log = logging.getLogger(__name__)
 
 JOIN_S = 60.0  # longest wait for a thread to end: a training step that is under way
 
@@ -76,7 +81,7 @@ class Learner:
         listen: `host:port` or `unix:PATH`.
         frozen: never update the parameters (for tests and benchmarks).
         tls: actors need a certificate of its authority.
-        rank: which one of `learners.count` it is.
+        rank: which one of `gossip.replicas` it is.
     """
 
     def __init__(
@@ -102,20 +107,20 @@ class Learner:
         spec = EnvironmentSpec.from_json(checkpoint.meta["spec"]) if checkpoint else None
         if self.members is not None:
             self._share(self.members)
-        self.evaluation = SideEvaluation(experiment, run, self.telemetry)
+        self.evaluation = BackgroundEvaluation(experiment, run, self.telemetry)
         self._resume(run)
-        self.model = Model(spec)
+        self.model = ComponentsFuture(spec)
         self.store = ParameterStore()
-        slots = SlotTable(learner.inference.slots)
+        slots = SlotAllocator(learner.inference.slots)
         self.queue = UnrollQueue(learner.queue_batches * learner.batch_size)
         if synchronous(experiment):
-            slots = SlotTable(learner.batch_size, "learner.batch_size")
-            self.queue = RoundQueue(
-                learner.batch_size, learner.round_deadline_s, lambda: self.store.newest()[1]
+            slots = SlotAllocator(learner.batch_size, "learner.batch_size")
+            self.queue = SynchronousUnrollQueue(
+                learner.batch_size, learner.straggler_timeout_s, lambda: self.store.newest()[1]
             )
         self.batcher = Batcher(
-            learner.inference.batch_environments,
-            learner.inference.max_batch_environments,
+            learner.inference.batch_envs,
+            learner.inference.max_batch_envs,
             learner.inference.max_wait_ms / 1000,
         )
         self.servicer = InferenceServicer(
@@ -127,15 +132,15 @@ class Learner:
         )
         self.prefetch = PrefetchThread(self.queue, learner.batch_size, self.telemetry)
         self.training = TrainingThread(
-            self.store, self.prefetch, self.telemetry, learner.passes, frozen
+            self.store, self.prefetch, self.telemetry, learner.epochs_per_batch, frozen
         )
-        if isinstance(self.queue, RoundQueue):
+        if isinstance(self.queue, SynchronousUnrollQueue):
             self.training.after.append(self.queue.release)
-        self.saver = Saver(learner.checkpoint, run.store, self.telemetry, self._meta)
-        self._stuck = Stuck(learner.stuck_timeout_s, self)
+        self.saver = Checkpointer(learner.checkpoint, run.store, self.telemetry, self._meta)
+        self._stuck = Stuck(learner.watchdog_timeout_s, self)
         self.profiler = Profiler(run.path / "profile", self.threads.stopping)
         self._http: MetricsServer | None = None
-        self._exchange: Exchange | None = None
+        self._exchange: ParameterExchange | None = None
         self._listen, self._tls = listen, tls
         self._stop_reason: str | None = None
         self.asked_to_stop = False
@@ -143,19 +148,19 @@ class Learner:
         self._next_tick = time.monotonic()
         self._finished: str | None = None  # while it stays after the end, why it ended
 
-    def _share(self, members: Members) -> None:
+    def _share(self, members: Membership) -> None:
         """Count what the learners do together."""
-        telemetry, settings = self.telemetry, self.experiment.learners
+        telemetry, settings = self.telemetry, self.experiment.gossip
         telemetry.together = lambda: members.total(self.counters)
         telemetry.team = lambda: {
             "rank": self.rank,
-            "count": settings.count,
+            "count": settings.replicas,
             "topology": settings.topology,
             "alive": sorted(members.alive()),
             "env_frames": members.total(self.counters).env_frames,
         }
         if all(address.startswith("unix:") for address in settings.addresses):
-            telemetry.dollars_per_hour /= settings.count  # all are on this machine
+            telemetry.dollars_per_hour /= settings.replicas  # all are on this machine
 
     def _resume(self, run: RunDirectory) -> None:
         spent = run.last_counters()  # before anything writes its own
@@ -228,7 +233,7 @@ class Learner:
                 return
             self.training.run(built, self.threads.stopping)
 
-    def _build(self, spec: EnvironmentSpec, backend: Backend) -> Built:
+    def _build(self, spec: EnvironmentSpec, backend: Backend) -> LearnerComponents:
         self.telemetry.phase = "building the model"
         built = build(self.experiment, spec, backend, self.telemetry.replay, self._tls, self.rank)
         run = self.run_directory
@@ -246,7 +251,7 @@ class Learner:
         self.model.set(built)
         return built
 
-    def _meet(self, members: Members, built: Built) -> None:
+    def _meet(self, members: Membership, built: LearnerComponents) -> None:
         """Join the other learners, and begin where they are."""
         exchange = join(
             self.experiment, members, built, self.training, self.telemetry, self.threads,
@@ -259,7 +264,7 @@ class Learner:
         exchange.start()
         self.training.exchange = exchange
 
-    def _wait_for_model(self) -> Built | None:
+    def _wait_for_model(self) -> LearnerComponents | None:
         """The model; None if the learner stops before it is built."""
         built = None
         while built is None and not self.threads.stopping.is_set():
@@ -277,7 +282,7 @@ class Learner:
             self.prefetch.run(built, self.threads.stopping)
 
     def _why_late(self) -> str:
-        missing = self.queue.missing if isinstance(self.queue, RoundQueue) else 0
+        missing = self.queue.missing if isinstance(self.queue, SynchronousUnrollQueue) else 0
         if missing:
             return f"the round waits for {missing} environments that have not come"
         return self.telemetry.waiting() or "the learner is busy"
@@ -430,7 +435,7 @@ class Learner:
             raise failure
         return summary
 
-    def stay(self) -> None:
+    def serve_until_stopped(self) -> None:
         """After `run`, where a stop condition was met: tell actors that it is over, and serve
         metrics and status until somebody asks to stop.
 

@@ -11,7 +11,7 @@ from types import FrameType
 from seedbed import backends
 from seedbed.runtime.http import Refused
 
-log = logging.getLogger("seedbed.learner")
+log = logging.getLogger(__name__)
 
 SIGNAL_S = 5.0  # a signal carries no number of seconds
 

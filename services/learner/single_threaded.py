@@ -18,20 +18,20 @@ import numpy as np
 
 from seedbed import backends
 from seedbed.config import Experiment
-from seedbed.envs import make_actor_group
+from seedbed.envs import make_actor_env
 from seedbed.rpc.versions import PROTOCOL_VERSION
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.lifecycle import on_stop_signals
-from seedbed.services.actor.group import actor_name, step_of
-from seedbed.services.learner.components import Built
+from seedbed.services.actor.loop import actor_name, step_of
+from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import answer_requests
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.profiling import profile_on_signal
 from seedbed.services.learner.sessions.batcher import Request
-from seedbed.services.learner.sessions.session import Greeting, Session, SlotTable
+from seedbed.services.learner.sessions.session import Greeting, Session, SlotAllocator
 from seedbed.services.learner.unrolls.batches import TrainingBatch
-from seedbed.spec import EnvironmentGroup, EnvironmentSpec, Frame
+from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
 
 def run_deterministic(experiment: Experiment, directory: RunDirectory) -> dict[str, Any]:
@@ -59,9 +59,9 @@ def run_deterministic(experiment: Experiment, directory: RunDirectory) -> dict[s
 class _Seat:
     """A group of environments, its session, and what it has just seen."""
 
-    group: EnvironmentGroup
+    group: VectorEnv
     session: Session
-    frame: Frame
+    frame: TimeStep
 
 
 class OneThreadLearner(Learner):
@@ -70,7 +70,7 @@ class OneThreadLearner(Learner):
     def __init__(self, experiment: Experiment, run: RunDirectory, frozen: bool = False) -> None:
         super().__init__(experiment, run, "", frozen)
         self.trace: Any = None  # a csv writer
-        self._slots = SlotTable(experiment.learner.inference.slots)
+        self._slots = SlotAllocator(experiment.learner.inference.slots)
 
     def play(self) -> dict[str, Any]:
         """Until the run is over; then as `Learner.run`.
@@ -103,11 +103,11 @@ class OneThreadLearner(Learner):
             seat.group.close()
         return self._end()
 
-    def _make_groups(self) -> list[list[EnvironmentGroup]]:
+    def _make_groups(self) -> list[list[VectorEnv]]:
         """The groups of each actor, in order."""
         experiment, settings = self.experiment, self.experiment.actor
         return [
-            [make_actor_group(experiment, actor, group) for group in range(settings.groups)]
+            [make_actor_env(experiment, actor, group) for group in range(settings.groups)]
             for actor in range(settings.processes)
         ]
 
@@ -120,7 +120,7 @@ class OneThreadLearner(Learner):
         self.model.fix_spec(spec)
         return spec
 
-    def _seats(self, built: Built, actor: int, groups: list[EnvironmentGroup]) -> list[_Seat]:
+    def _seats(self, built: LearnerComponents, actor: int, groups: list[VectorEnv]) -> list[_Seat]:
         seats = []
         for index, group in enumerate(groups):
             name, e = actor_name(actor, index), group.environments
@@ -131,11 +131,11 @@ class OneThreadLearner(Learner):
 
     def _fitting(self, seats: list[_Seat]) -> list[list[_Seat]]:
         """An actor's groups as one batch, or as few as hold them."""
-        each = self.experiment.actor.environments
-        size = self.experiment.learner.inference.max_batch_environments // each
+        each = self.experiment.actor.envs_per_group
+        size = self.experiment.learner.inference.max_batch_envs // each
         return [seats[start : start + size] for start in range(0, len(seats), size)]
 
-    def _receive(self, built: Built, seats: list[_Seat]) -> None:
+    def _receive(self, built: LearnerComponents, seats: list[_Seat]) -> None:
         """Send what the groups have seen, then train on the batches that it fills."""
         blocks = [
             seat.session.receive(step_of(seat.frame, seat.session.sequence)) for seat in seats
@@ -146,7 +146,7 @@ class OneThreadLearner(Learner):
                     self.training.train(built, batch, arrays)
                     self._write_trace(batch)
 
-    def _act(self, built: Built, seats: list[_Seat]) -> None:
+    def _act(self, built: LearnerComponents, seats: list[_Seat]) -> None:
         """Answer the groups in one batch, and step them."""
         started = time.perf_counter()
         requests = [Request(seat.session, seat.session.environments) for seat in seats]

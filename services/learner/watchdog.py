@@ -28,7 +28,7 @@ class Stuck:
                 "watchdog",
                 SeedbedError(
                     ExitCode.THREAD_STUCK,
-                    f"{cause} (learner.stuck_timeout_s is {self._timeout_s:g})",
+                    f"{cause} (learner.watchdog_timeout_s is {self._timeout_s:g})",
                 ),
             )
 

@@ -11,7 +11,7 @@ METRICS = (
     Metric("seedbed_replay_shard_size", "gauge", "Sequences that are stored."),
     Metric("seedbed_replay_shard_sampleable", "gauge", "Sequences that can be drawn."),
     Metric(
-        "seedbed_replay_shard_mass",
+        "seedbed_replay_shard_total_priority",
         "gauge",
         "Sum of priority^exponent of the sequences that can be drawn.",
     ),
@@ -33,7 +33,7 @@ METRICS = (
         "New priorities for sequences that were already replaced.",
     ),
     Metric(
-        "seedbed_replay_shard_damaged_total",
+        "seedbed_replay_shard_corrupt_total",
         "counter",
         "Sequences that were found damaged at the start, and dropped.",
     ),

@@ -24,7 +24,7 @@ from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.services.replay.shard import Shard, SpecRefused
 from seedbed.v1 import replay_pb2 as wire
 
-log = logging.getLogger("seedbed.replay")
+log = logging.getLogger(__name__)
 
 SERVICE = "seedbed.v1.Replay"
 HELLO_TIMEOUT_S = 10.0

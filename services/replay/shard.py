@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from seedbed.replay.buffer import SequenceBuffer, buffer_bytes
 from seedbed.replay.codec import block_of, sample_reply
-from seedbed.replay.incarnations import Incarnations
+from seedbed.replay.incarnations import IncarnationHistory
 from seedbed.replay.mapped_files import FileBuffer, describe, files_bytes, open_buffer, words
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.replay.sizes import check_memory, estimate
@@ -23,7 +23,7 @@ from seedbed.runtime.metrics import Histogram, TableCollector, Value, registry_o
 from seedbed.services.replay.metrics import AGE_BOUNDS_S, METRICS
 from seedbed.v1 import replay_pb2 as wire
 
-log = logging.getLogger("seedbed.replay")
+log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -49,7 +49,7 @@ class Shard:
         self._directory, self._memory = directory, memory
         self._thread = ThreadPoolExecutor(1, "buffer")
         self._buffer: SequenceBuffer | None = None
-        self._incarnations = Incarnations((), 0)
+        self._incarnations = IncarnationHistory((), 0)
         self._bytes = 0
         self.serving = True
         self.learners = 0
@@ -201,13 +201,13 @@ class Shard:
             f"{prefix}capacity": state.capacity,
             f"{prefix}size": state.size,
             f"{prefix}sampleable": state.sampleable,
-            f"{prefix}mass": state.mass,
+            f"{prefix}total_priority": state.mass,
             f"{prefix}bytes": state.bytes,
             f"{prefix}inserts_total": state.inserted,
             f"{prefix}samples_total": state.sampled,
             f"{prefix}sample_age_seconds": self._age,
             f"{prefix}stale_updates_total": state.stale_updates,
-            f"{prefix}damaged_total": state.damaged,
+            f"{prefix}corrupt_total": state.damaged,
             f"{prefix}insert_blocked_seconds_total": self._blocked_s,
             f"{prefix}learners": self.learners,
             f"{prefix}refused_total": self.refused,

@@ -1,4 +1,4 @@
-"""DQN: the network and settings of "Deep In-GPU Experience Replay", and single transitions."""
+"""DQN: the network and settings of "Deep In-GPU ReplaySource Replay", and single transitions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ CARTPOLE = Path(__file__).parents[2] / "experiments/cartpole-dqn.yaml"
 def test_the_defaults_are_the_papers() -> None:
     """Section 4.2; double Q-learning and n steps are options."""
     options = Options()
-    assert (options.target_update_every, options.dueling_units) == (10_000, 512)
+    assert (options.target_update_period, options.dueling_units) == (10_000, 512)
     assert (options.n_steps, options.double_q, options.value_rescaling_epsilon) == (1, False, 0)
 
 
@@ -52,7 +52,7 @@ def test_the_experiment_that_ships_has_the_papers_network() -> None:
     assert agent.model.count_params() == 5 * 128 + 2 * 129 * 512 + 513 * (1 + 2)
     assert (agent.body.state_size, agent.burn_in) == (0, 0)
     replay = experiment.learner.replay
-    assert (replay.priority_exponent, replay.importance_exponent) == (0, 0)
+    assert (replay.priority_exponent, replay.importance_sampling_exponent) == (0, 0)
 
 
 def make_agent(n: int, **options: Any) -> DqnAgent:

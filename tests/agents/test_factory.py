@@ -127,8 +127,8 @@ def test_schedules() -> None:
     ("learners", "factor"),
     [
         ("{}", 2.0),  # √(64 / 16)
-        ("{count: 4, topology: gossip}", 4.0),  # 256 in all
-        ("{count: 4, topology: allreduce}", 4.0),
+        ("{replicas: 4, topology: gossip}", 4.0),  # 256 in all
+        ("{replicas: 4, topology: allreduce}", 4.0),
     ],
 )
 def test_learning_rates_grow_with_the_root_of_the_environments(
@@ -136,14 +136,14 @@ def test_learning_rates_grow_with_the_root_of_the_environments(
 ) -> None:
     linear = experiment(
         "learner: {network: mlp, batch_size: 64, optimizer: {learning_rate: 0.1, schedule: linear, "
-        "final_learning_rate: 0.02, decay_env_frames: 1000, nominal_environments: 16}}\n"
-        f"learners: {learners}"
+        "final_learning_rate: 0.02, decay_env_frames: 1000, nominal_envs: 16}}\n"
+        f"gossip: {learners}"
     )
     wanted = [0.1 * factor, 0.06 * factor, 0.02 * factor]
     assert rates(build_optimizer(linear, 10), [0, 50, 100]) == pytest.approx(wanted)
     constant = experiment(
         "learner: {network: mlp, batch_size: 8, optimizer: {learning_rate: 7.0e-4, "
-        "nominal_environments: 16}}"
+        "nominal_envs: 16}}"
     )
     assert rates(build_optimizer(constant, 10), [0]) == pytest.approx([7e-4 / 2**0.5])
 

@@ -134,10 +134,10 @@ CASES = {
     "table-8": Options(),
     "no-double-q": Options(double_q=False),
     "no-rescaling": Options(value_rescaling_epsilon=0.0, discount=0.9),
-    "one-step": Options(n_steps=1, priority_eta=0.5),
+    "one-step": Options(n_steps=1, max_priority_weight=0.5),
     "windows-longer-than-rows": Options(n_steps=50, discount=0.8),
     "lives": Options(life_loss_ends=True, discount=0.9, n_steps=3),
-    "clipped": Options(reward_clip=0.7, priority_eta=1.0),
+    "clipped": Options(reward_clip=0.7, max_priority_weight=1.0),
     "dqn": DqnOptions(),
     "dqn-n3": DqnOptions(n_steps=3, double_q=True, reward_clip=1.0),
 }
@@ -160,7 +160,7 @@ def test_loss_equals_a_walk_through_every_window(case: str, trained: int) -> Non
         assert 0 < real.sum() < real.size
         wanted = (weight * 0.5 * (errors**2).sum(0)).mean()
         np.testing.assert_allclose(float(loss), wanted, rtol=1e-4)
-        wanted = priorities(errors, real, options.priority_eta)
+        wanted = priorities(errors, real, options.max_priority_weight)
         np.testing.assert_allclose(ops.convert_to_numpy(priority), wanted, rtol=1e-4)
         for name, number in {
             "td_error_mean": np.abs(errors)[real].mean(),
@@ -271,7 +271,7 @@ def test_equals_rlax(backend: Backend, tmp_path: Path) -> None:
             ops.ones((B,)), options,
         )  # fmt: skip
         np.testing.assert_allclose(float(loss), 0.5 * (errors**2).sum(0).mean(), rtol=1e-4)
-        wanted = priorities(errors, np.ones_like(errors, bool), options.priority_eta)
+        wanted = priorities(errors, np.ones_like(errors, bool), options.max_priority_weight)
         np.testing.assert_allclose(ops.convert_to_numpy(priority), wanted, rtol=1e-4)
 
 
@@ -534,18 +534,18 @@ TABLE_8 = {
     "r2d2.n_steps": 5,
     "r2d2.double_q": True,
     "r2d2.value_rescaling_epsilon": 1e-3,
-    "r2d2.target_update_every": 2_500,
-    "r2d2.priority_eta": 0.9,
+    "r2d2.target_update_period": 2_500,
+    "r2d2.max_priority_weight": 0.9,
     "r2d2.epsilon_levels": 256,
     "r2d2.evaluation_epsilon": 1e-3,
     "r2d2.reward_clip": 0,
     "r2d2.life_loss_ends": False,
     "r2d2.dueling_units": 512,
-    "learner.replay.sequences": 100_000,
-    "learner.replay.min_sequences": 5_000,
+    "learner.replay.capacity": 100_000,
+    "learner.replay.min_size": 5_000,
     "learner.replay.ratio": 0.75,
     "learner.replay.priority_exponent": 0.9,
-    "learner.replay.importance_exponent": 0.6,
+    "learner.replay.importance_sampling_exponent": 0.6,
     "learner.optimizer.name": "adam",
     "learner.optimizer.learning_rate": 1e-4,
     "learner.optimizer.epsilon": 1e-3,

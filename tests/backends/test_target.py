@@ -28,7 +28,7 @@ def make(backend: Backend, every: int, value: float = 0.0) -> Trainer:
         return total, {"target": ops.max(target[0]) if target else ops.zeros(()),
                        "own": ops.max(params[0])}  # fmt: skip
 
-    return backend.trainer(model, keras.optimizers.SGD(1.0), loss, 0, target_update_every=every)
+    return backend.trainer(model, keras.optimizers.SGD(1.0), loss, 0, target_update_period=every)
 
 
 def updates(backend: Backend, trainer: Trainer, n: int) -> list[tuple[float, float]]:

@@ -23,7 +23,7 @@ SHARDS: dict[str, Any] = {
     "experiment": {
         "environment": {"id": "CartPole-v1"},
         "agent": "dqn",
-        "learner": {"unroll_length": 1, "replay": {"min_sequences": 100, "priority_exponent": 0}},
+        "learner": {"unroll_length": 1, "replay": {"min_size": 100, "priority_exponent": 0}},
     },
     "replay": {"shards": 2, "sequences": 3_000},
 }
@@ -139,7 +139,7 @@ def changed_pods(before: Rendered, after: Rendered) -> set[str]:
         ({"cost": {"defaultFamily": "e2"}}, {"pong-cost"}),
         # The learner resumes with it; actors go on.
         ({"experiment": {"learner": {"optimizer": {"learning_rate": 1e-4}}}}, {"pong-learner"}),
-        ({"experiment": {"actor": {"environments": 8}}}, {"pong-learner", "pong-actor"}),
+        ({"experiment": {"actor": {"envs_per_group": 8}}}, {"pong-learner", "pong-actor"}),
         ({"experiment": {"stop": {"dollars": 3}}}, {"pong-learner", "pong-cost"}),
         ({"replay": {"sequences": 5}}, set()),  # without shards
     ],
@@ -225,9 +225,9 @@ def test_shards_and_what_the_learner_knows_of_them() -> None:
     rendered = render(SHARDS, "kept")
     text = rendered.one("ConfigMap", "kept-experiment")["data"]["experiment.yaml"]
     replay = parse_experiment(text).learner.replay
-    assert replay.home == "service"
+    assert replay.storage == "remote"
     assert replay.shards == [f"kept-replay-{i}.kept-replay.rl.svc:8480" for i in range(2)]
-    assert (replay.sequences, replay.min_sequences) == (6_000, 100)
+    assert (replay.capacity, replay.min_size) == (6_000, 100)
     shards = rendered.one("StatefulSet", "kept-replay")["spec"]
     assert shards["replicas"] == 2
     assert shards["podManagementPolicy"] == "Parallel"
@@ -315,24 +315,25 @@ def test_shards_with_tls() -> None:
         ({"experiment": {"agent": "vtrace"}}, ["shards is 2", "agent is vtrace"]),
         ({"experiment": {"agent": "a2c"}}, ["shards is 2", "agent is a2c"]),
         (
-            {"experiment": {"learner": {"replay": {"home": "host"}}}},
-            ["shards is 2", "home is host"],
+            {"experiment": {"learner": {"replay": {"storage": "host"}}}},
+            ["shards is 2", "storage is host"],
         ),
         (
-            {"experiment": {"learner": {"replay": {"home": "device"}}}},
-            ["shards is 2", "home is device"],
+            {"experiment": {"learner": {"replay": {"storage": "device"}}}},
+            ["shards is 2", "storage is device"],
         ),
         (
-            {"experiment": {"learner": {"replay": {"home": "service"}}}, "replay": {"shards": 0}},
-            ["home is service", "replay.shards is 0"],
+            {"experiment": {"learner": {"replay": {"storage": "remote"}}},
+             "replay": {"shards": 0}},
+            ["storage is remote", "replay.shards is 0"],
         ),
         (
             {"experiment": {"learner": {"replay": {"shards": ["a:1"]}}}},
             ["shards is 2", "names a:1"],
         ),
         (
-            {"experiment": {"learner": {"replay": {"min_sequences": 6_001}}}},
-            ["min_sequences is 6001", "2 shards of replay.sequences 3000 hold 6000"],
+            {"experiment": {"learner": {"replay": {"min_size": 6_001}}}},
+            ["min_size is 6001", "2 shards of replay.sequences 3000 hold 6000"],
         ),
         (
             {"tls": {"enabled": True, "certManager": False, "learnerSecret": "a",
@@ -352,7 +353,7 @@ def test_shards_that_do_not_fit_are_refused(values: dict[str, Any], words: list[
 def test_shards_of_others() -> None:
     """Addresses that the experiment names, such as another release's."""
     own = merged(SHARDS, {"replay": {"shards": 0}})
-    own["experiment"]["learner"]["replay"] |= {"home": "service", "shards": ["x:1"]}
+    own["experiment"]["learner"]["replay"] |= {"storage": "remote", "shards": ["x:1"]}
     text = render(own).one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
     assert parse_experiment(text).learner.replay.shards == ["x:1"]
 

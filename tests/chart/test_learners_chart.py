@@ -31,17 +31,17 @@ def names(port: int, count: int = 3) -> list[str]:
 
 
 def test_what_learners_know_of_each_other() -> None:
-    values = merged(THREE, {"experiment": {"learners": {"graphs": ["complete"]}}})
+    values = merged(THREE, {"experiment": {"gossip": {"graphs": ["complete"]}}})
     text = render(values).one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
-    learners = parse_experiment(text).learners
-    assert (learners.count, learners.topology) == (3, "gossip")
-    assert learners.addresses == names(8490)
-    assert learners.graphs == ["complete"], "what the experiment says stays"
+    gossip = parse_experiment(text).gossip
+    assert (gossip.replicas, gossip.topology) == (3, "gossip")
+    assert gossip.addresses == names(8490)
+    assert gossip.graphs == ["complete"], "what the experiment says stays"
     both = merged(THREE, {"learner": {"topology": "allreduce"}})
     text = render(both).one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
-    assert parse_experiment(text).learners.topology == "allreduce"
+    assert parse_experiment(text).gossip.topology == "allreduce"
     alone = render().one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
-    assert "learners" not in alone
+    assert "gossip" not in alone
 
 
 def test_ranks_volumes_and_names() -> None:
@@ -117,7 +117,7 @@ def test_their_certificate_is_for_all_of_their_names() -> None:
     text = rendered.one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
     certificate = rendered.one("Certificate", "pong-learner")["spec"]
     assert set(certificate["usages"]) == {"server auth", "client auth"}
-    addresses = parse_experiment(text).learners.addresses
+    addresses = parse_experiment(text).gossip.addresses
     assert len(addresses) == 4
     for address in addresses:
         host = address.partition(":")[0]
@@ -148,7 +148,7 @@ def test_kubectl_scale_is_refused_but_to_nothing_and_all() -> None:
         ({"learner": {"replicas": 4}}, {"pong-learner", "pong-actor", "pong-cost"}),
         ({"learner": {"topology": "allreduce"}}, {"pong-learner"}),
         ({"learner": {"scaleGuard": False}}, set()),
-        ({"experiment": {"learners": {"staleness": 4}}}, {"pong-learner"}),
+        ({"experiment": {"gossip": {"staleness": 4}}}, {"pong-learner"}),
     ],
 )
 def test_what_an_upgrade_restarts(values: dict[str, Any], restarts: set[str]) -> None:
@@ -162,19 +162,19 @@ def test_what_an_upgrade_restarts(values: dict[str, Any], restarts: set[str]) ->
         ({"learner": {"replicas": 0}}, ["replicas"]),
         ({"learner": {"topology": "star"}}, ["topology"]),
         (
-            {"experiment": {"learners": {"count": 4}}},
-            ["learner.replicas is 3", "experiment.learners.count is 4", "learner.replicas: 4"],
+            {"experiment": {"gossip": {"replicas": 4}}},
+            ["learner.replicas is 3", "experiment.gossip.replicas is 4", "learner.replicas: 4"],
         ),
         (
-            {"learner": {"replicas": 1}, "experiment": {"learners": {"count": 2}}},
-            ["learner.replicas is 1", "experiment.learners.count is 2"],
+            {"learner": {"replicas": 1}, "experiment": {"gossip": {"replicas": 2}}},
+            ["learner.replicas is 1", "experiment.gossip.replicas is 2"],
         ),
         (
-            {"experiment": {"learners": {"topology": "allreduce"}}},
-            ["learner.topology is gossip", "experiment.learners.topology is allreduce"],
+            {"experiment": {"gossip": {"topology": "allreduce"}}},
+            ["learner.topology is gossip", "experiment.gossip.topology is allreduce"],
         ),
         (
-            {"experiment": {"learners": {"addresses": ["a:1", "b:2"]}}},
+            {"experiment": {"gossip": {"addresses": ["a:1", "b:2"]}}},
             ["names 2 addresses", "learner.replicas is 3"],
         ),
         (
@@ -190,5 +190,5 @@ def test_what_does_not_fit_is_refused(values: dict[str, Any], words: list[str]) 
 
 
 def test_the_same_numbers_in_both_places_are_no_contradiction() -> None:
-    same = {"experiment": {"learners": {"count": 3, "topology": "gossip"}}}
+    same = {"experiment": {"gossip": {"replicas": 3, "topology": "gossip"}}}
     assert render(merged(THREE, same)).one("StatefulSet", "pong-learner")["spec"]["replicas"] == 3

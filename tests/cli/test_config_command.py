@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[2]
 NOT_READERS = (
     "seedbed/config/schema.py",
     "seedbed/runs/resume.py",
-    "seedbed/cli/doctor.py",
+    "seedbed/cli/check_machine.py",
 )
 
 # What a key is called where it is read, if not by its own name.

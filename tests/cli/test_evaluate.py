@@ -21,7 +21,7 @@ from seedbed.backends.state import named_variables
 from seedbed.cli.main import main
 from seedbed.config import parse_experiment
 from seedbed.config.load import dump_experiment
-from seedbed.envs import make_group
+from seedbed.envs import make_vector_env
 from seedbed.runs.directory import open_run_directory
 from seedbed.runtime.exit_codes import ExitCode
 
@@ -60,7 +60,7 @@ class Walk(gymnasium.Env[Any, Any]):
 def make_run(path: Path, yaml: str) -> Path:
     """A run directory with one checkpoint of a new network, at 9 updates and 1234 frames."""
     experiment = parse_experiment(yaml, [f"learner.backend={NAME}"])
-    group = make_group(experiment.environment, 1, 1, [0])
+    group = make_vector_env(experiment.environment, 1, 1, [0])
     spec = group.spec
     group.close()
     model = build_agent(experiment, spec).model

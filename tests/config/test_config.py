@@ -92,9 +92,9 @@ def test_a2c_wants_as_many_environments_as_columns_where_it_starts_them() -> Non
 
 def test_a_replay_that_just_suffices_is_taken() -> None:
     for more in (
-        [*R2D2, "learner.replay.sequences=5064"],
-        [*R2D2, "r2d2.burn_in=100", "learner.unroll_length=20", "learner.replay.sequences=5384"],
-        [*DQN, "dqn.n_steps=3", "learner.frame_stack=1", "learner.replay.sequences=5192"],
+        [*R2D2, "learner.replay.capacity=5064"],
+        [*R2D2, "r2d2.burn_in=100", "learner.unroll_length=20", "learner.replay.capacity=5384"],
+        [*DQN, "dqn.n_steps=3", "learner.frame_stack=1", "learner.replay.capacity=5192"],
     ):
         parse_experiment(MINIMAL, more)
 
@@ -103,25 +103,25 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
     ("overrides", "words"),
     [
         (["vtrace.rho_bar=0.5"], ["0.5", "1.0", "rho_bar >= c_bar"]),
-        (["learner.inference.batch_environments=600"], ["600", "512", "never be full"]),
+        (["learner.inference.batch_envs=600"], ["600", "512", "never be full"]),
         (["learner.inference.slots=100"], ["512", "100", "never so many"]),
-        (["actor.environments=600"], ["600", "512", "never fit"]),
+        (["actor.envs_per_group=600"], ["600", "512", "never fit"]),
         (["actor.processes=33"], ["33 x actor.groups 2", "2112", "slots is 2048", "refused"]),
         (["learner.deterministic=true", "actor.processes=0"], ["deterministic", "is 0"]),
-        (["learner.deterministic=true", "learners.count=2"], ["learners.count 2", "one thread"]),
-        (["learners.count=2", "learners.addresses=['h:1']"], ["has 1 addresses", "count is 2"]),
-        (["learners.count=2", "learners.deadline_s=900"], ["deadline_s 900", "timeout_s 300"]),
+        (["learner.deterministic=true", "gossip.replicas=2"], ["gossip.replicas 2", "one thread"]),
+        (["gossip.replicas=2", "gossip.addresses=['h:1']"], ["has 1 addresses", "replicas is 2"]),
+        (["gossip.replicas=2", "gossip.deadline_s=900"], ["deadline_s 900", "timeout_s 300"]),
         (
             [
-                "learners.count=2",
-                "learners.topology=allreduce",
+                "gossip.replicas=2",
+                "gossip.topology=allreduce",
                 "agent=r2d2",
                 "r2d2.burn_in=0",
-                "learner.replay.home=device",
+                "learner.replay.storage=device",
             ],
-            ["allreduce", "home device"],
+            ["allreduce", "storage device"],
         ),
-        (["learners.graphs=[star]"], ["learners.graphs.0", "'star'"]),
+        (["gossip.graphs=[star]"], ["gossip.graphs.0", "'star'"]),
         (["learner.network=impala"], ["learner.network: unknown: one of impala_deep", "'impala'"]),
         (
             ["agent=ppo"],
@@ -131,32 +131,47 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
         (["agent_options={a: 1}"], ["'a'", "'vtrace'"]),
         (["learner.checkpoint.keep=1"], ["learner.checkpoint.keep", "2", "given 1"]),
         (
-            ["learner.replay.min_sequences=9", "learner.replay.sequences=8"],
+            ["learner.replay.min_size=9", "learner.replay.capacity=8"],
             ["9", "8", "never begin"],
         ),
-        (["learner.replay.ahead_batches=0.9"], ["learner.replay.ahead_batches", "1", "given 0.9"]),
-        (["learner.replay.directory=x", "learner.replay.home=device"], ["'x'", "is device"]),
-        (["agent=a2c"], ["1 x actor.groups 2 x actor.environments 32 are 64", "batch_size is 32"]),
-        ([*A2C, "learner.passes=2"], ["learner.passes 2", "a2c is on-policy", "set it to 1"]),
+        (
+            ["learner.replay.ratio_tolerance_batches=0.9"],
+            ["learner.replay.ratio_tolerance_batches", "1", "given 0.9"],
+        ),
+        (["learner.replay.directory=x", "learner.replay.storage=device"], ["'x'", "is device"]),
+        (
+            ["agent=a2c"],
+            ["1 x actor.groups 2 x actor.envs_per_group 32 are 64", "batch_size is 32"],
+        ),
+        (
+            [*A2C, "learner.epochs_per_batch=2"],
+            ["learner.epochs_per_batch 2", "a2c is on-policy", "set it to 1"],
+        ),
         (["agent=dqn"], ["learner.unroll_length 20", "set it to 1"]),
         ([*DQN, "learner.lstm_units=8"], ["learner.lstm_units 8", "use r2d2"]),
-        ([*DQN, "learner.passes=2"], ["learner.passes 2", "learner.replay.ratio"]),
-        ([*R2D2, "learner.passes=3"], ["learner.passes 3", "learner.replay.ratio"]),
+        (
+            [*DQN, "learner.epochs_per_batch=2"],
+            ["learner.epochs_per_batch 2", "learner.replay.ratio"],
+        ),
+        (
+            [*R2D2, "learner.epochs_per_batch=3"],
+            ["learner.epochs_per_batch 3", "learner.replay.ratio"],
+        ),
         (["agent=r2d2"], ["r2d2.burn_in 40", "learner.lstm_units is 0"]),
         # Two actors' groups of 32: the first block of each of 64 streams cannot be drawn.
-        ([*R2D2, "learner.replay.sequences=5063"], ["5000", "64", "5063", "never begin"]),
+        ([*R2D2, "learner.replay.capacity=5063"], ["5000", "64", "5063", "never begin"]),
         # With a burn-in of 100, 20 steps and 4 frames the first six of each.
         (
             [
                 *R2D2,
                 "r2d2.burn_in=100",
                 "learner.unroll_length=20",
-                "learner.replay.sequences=5383",
+                "learner.replay.capacity=5383",
             ],
             ["5000", "6", "64", "5383", "never begin"],
         ),
         (
-            [*DQN, "dqn.n_steps=3", "learner.frame_stack=1", "learner.replay.sequences=5191"],
+            [*DQN, "dqn.n_steps=3", "learner.frame_stack=1", "learner.replay.capacity=5191"],
             ["5000", "3", "64", "5191", "never begin"],
         ),
         (["name=My Run"], ["name: ", "'My Run'"]),

@@ -42,7 +42,7 @@ def values(**more: Any) -> dict[str, Any]:
     base: dict[str, Any] = {
         "experiment": {
             "environment": {"id": "CartPole-v1"},
-            "actor": {"environments": 4, "groups": 2},
+            "actor": {"envs_per_group": 4, "groups": 2},
             "learner": {
                 "network": "mlp",
                 "frame_stack": 1,
@@ -71,7 +71,7 @@ def with_shards(shards: int, **more: Any) -> dict[str, Any]:
     learner = {
         "unroll_length": 1,
         "batch_size": 64,
-        "replay": {"min_sequences": MINIMUM, "ratio": 32, "priority_exponent": 0.6},
+        "replay": {"min_size": MINIMUM, "ratio": 32, "priority_exponent": 0.6},
     }
     replay = {
         "shards": shards,

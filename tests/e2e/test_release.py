@@ -187,7 +187,8 @@ def test_mtls_with_given_secrets(namespace: str, tmp_path: Path) -> None:
     command("helm", "test", "secret", "-n", namespace, "--timeout", "3m", timeout_s=240)
     # From an actor's pod, which the network policy lets through, but without its certificate.
     said = secret.kubectl(
-        "exec", "deployment/secret-actor", "--", "seedbed", "try", "/etc/seedbed/experiment.yaml",
+        "exec", "deployment/secret-actor", "--",
+        "seedbed", "check", "learner", "/etc/seedbed/experiment.yaml",
         f"--learner=secret-learner-0.secret-learner.{namespace}.svc:8470", "--timeout-s=5",
         check=False,
     )  # fmt: skip

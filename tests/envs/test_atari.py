@@ -18,23 +18,23 @@ import pytest
 from ale_py import roms
 
 from seedbed.config.schema import Environment
-from seedbed.envs import make_group
-from seedbed.envs.atari_exact import ExactAtariGroup
+from seedbed.envs import make_vector_env
+from seedbed.envs.atari_exact import ExactAtariVectorEnv
 from seedbed.envs.atari_games import rom_name
 from seedbed.envs.resize import BilinearResize
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import EnvironmentGroup, Frame
+from seedbed.spec import TimeStep, VectorEnv
 from tests.support.vector_env_compliance import GroupCompliance
 
 ROOT = Path(__file__).parents[2]
 
 
-def pong(table9: str = "fast", **atari: Any) -> Environment:
-    return playing("Pong", table9, **atari)
+def pong(preprocessing: str = "fast", **atari: Any) -> Environment:
+    return playing("Pong", preprocessing, **atari)
 
 
-def playing(name: str, table9: str, **atari: Any) -> Environment:
-    tree = {"id": f"atari:{name}", "table9": table9, "atari": atari}
+def playing(name: str, preprocessing: str, **atari: Any) -> Environment:
+    tree = {"id": f"atari:{name}", "atari": {**atari, "preprocessing": preprocessing}}
     return Environment.model_validate(tree)
 
 
@@ -42,14 +42,14 @@ class TestFast(GroupCompliance):
     """Breakout: random play loses its five lives in 170 steps or more, and the limit is 180."""
 
     steps = 190
-    table9: Literal["fast", "exact"] = "fast"
+    preprocessing: Literal["fast", "exact"] = "fast"
 
-    def make(self, seeds: Sequence[int]) -> EnvironmentGroup:
-        breakout = playing("Breakout", self.table9, max_frames_per_episode=720)
-        return make_group(breakout, len(seeds), 1, seeds)
+    def make(self, seeds: Sequence[int]) -> VectorEnv:
+        breakout = playing("Breakout", self.preprocessing, max_frames_per_episode=720)
+        return make_vector_env(breakout, len(seeds), 1, seeds)
 
     def test_lives_are_lost_one_by_one_and_the_game_ends_with_the_last(
-        self, rows: list[Frame]
+        self, rows: list[TimeStep]
     ) -> None:
         lost = np.stack([frame.life_lost for frame in rows])  # [T, E]
         over = np.stack([frame.terminated for frame in rows])
@@ -63,12 +63,12 @@ class TestFast(GroupCompliance):
 
 
 class TestExact(TestFast):
-    table9 = "exact"
+    preprocessing = "exact"
 
 
 def test_a_new_episode_with_fewer_lives_is_no_lost_life() -> None:
     """A game may give lives; an episode cut short then ends with more than the next begins with."""
-    group: Any = make_group(pong(max_frames_per_episode=4), 1, 1, [1])
+    group: Any = make_vector_env(pong(max_frames_per_episode=4), 1, 1, [1])
     group.reset()
     assert group.step(np.zeros(1, np.int32)).truncated.all()
     group._lives = group._lives + 9
@@ -79,7 +79,7 @@ def test_a_new_episode_with_fewer_lives_is_no_lost_life() -> None:
 
 
 def test_threads_change_nothing() -> None:
-    groups = [make_group(pong(), 3, threads, [1, 2, 3]) for threads in (1, 2)]
+    groups = [make_vector_env(pong(), 3, threads, [1, 2, 3]) for threads in (1, 2)]
     rows = [group.reset() for group in groups]
     random = np.random.default_rng(0)
     for _ in range(50):
@@ -91,9 +91,11 @@ def test_threads_change_nothing() -> None:
         group.close()
 
 
-@pytest.mark.parametrize("table9", ["fast", "exact"])
-def test_a_time_limit_truncates_after_its_frames(table9: str) -> None:
-    group = make_group(pong(table9=table9, max_frames_per_episode=42), 2, 1, [1, 2])
+@pytest.mark.parametrize("preprocessing", ["fast", "exact"])
+def test_a_time_limit_truncates_after_its_frames(preprocessing: str) -> None:
+    group = make_vector_env(
+        pong(preprocessing=preprocessing, max_frames_per_episode=42), 2, 1, [1, 2]
+    )
     group.reset()
     ends = []
     for _ in range(24):
@@ -105,14 +107,14 @@ def test_a_time_limit_truncates_after_its_frames(table9: str) -> None:
     assert np.flatnonzero(ends).tolist() == [10, 22]
 
 
-@pytest.mark.parametrize("table9", ["fast", "exact"])
-def test_defaults_are_table_9(table9: str) -> None:
-    group = make_group(pong(table9=table9), 1, 1, [1])
+@pytest.mark.parametrize("preprocessing", ["fast", "exact"])
+def test_defaults_are_table_9(preprocessing: str) -> None:
+    group = make_vector_env(pong(preprocessing=preprocessing), 1, 1, [1])
     assert group.spec.observation.shape == (84, 84, 1)
     assert group.spec.actions == 18
     assert group.spec.action_repeat == 4
     group.close()
-    group = make_group(pong(table9=table9, full_action_space=False), 1, 1, [1])
+    group = make_vector_env(pong(preprocessing=preprocessing, full_action_space=False), 1, 1, [1])
     assert group.spec.actions == 6
     group.close()
 
@@ -126,7 +128,8 @@ def test_both_ways_agree_where_they_must(game: str) -> None:
     """
     common: dict[str, Any] = {"noop_max": 0, "height": 210, "width": 160}
     groups = [
-        make_group(playing(game, table9, **common), 2, 2, [7, 8]) for table9 in ("fast", "exact")
+        make_vector_env(playing(game, preprocessing, **common), 2, 2, [7, 8])
+        for preprocessing in ("fast", "exact")
     ]
     rows = [group.reset() for group in groups]
     random = np.random.default_rng(3)
@@ -147,7 +150,9 @@ def test_both_ways_agree_where_they_must(game: str) -> None:
 
 def test_the_pictures_differ_by_the_way_of_resizing_only() -> None:
     """Area and bilinear are close on average, and not the same."""
-    groups = [make_group(pong(table9=t, noop_max=0), 1, 1, [5]) for t in ("fast", "exact")]
+    groups = [
+        make_vector_env(pong(preprocessing=t, noop_max=0), 1, 1, [5]) for t in ("fast", "exact")
+    ]
     pictures = [group.reset().observation.astype(float) for group in groups]
     for group in groups:
         group.close()
@@ -190,7 +195,7 @@ def test_resizing_is_bilinear(source: tuple[int, int], target: tuple[int, int]) 
 def test_exact_follows_the_table_frame_by_frame() -> None:
     """Against one emulator driven by hand, from the no-ops on."""
     seed = 3
-    group = ExactAtariGroup(pong(), 1, [seed])
+    group = ExactAtariVectorEnv(pong(), 1, [seed])
     ale = ale_py.ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
     ale.setInt("random_seed", seed)
@@ -221,7 +226,7 @@ def test_exact_follows_the_table_frame_by_frame() -> None:
 
 def test_exact_draws_no_ops_from_one_to_noop_max() -> None:
     """The frame number after reset is the number of no-ops; each of 1 .. 3 comes up."""
-    group = ExactAtariGroup(pong(noop_max=3), 1, [0])
+    group = ExactAtariVectorEnv(pong(noop_max=3), 1, [0])
     game: Any = group._games[0]
     seen = set()
     for _ in range(40):
@@ -232,7 +237,7 @@ def test_exact_draws_no_ops_from_one_to_noop_max() -> None:
 
 
 def test_fast_draws_no_ops_from_none_to_noop_max() -> None:
-    group: Any = make_group(pong(noop_max=1), 5, 1, range(5))
+    group: Any = make_vector_env(pong(noop_max=1), 5, 1, range(5))
     _, info = group._games.reset(seed=np.arange(5))
     group.close()
     assert set(info["episode_frame_number"].tolist()) == {0, 1}
@@ -252,25 +257,25 @@ def test_game_names(name: str, rom: str) -> None:
     assert rom_name(f"atari:{name}") == rom
 
 
-@pytest.mark.parametrize("table9", ["fast", "exact"])
-def test_a_game_that_is_not_there_is_named_with_the_nearest(table9: str) -> None:
-    environment = playing("Pongg", table9)
+@pytest.mark.parametrize("preprocessing", ["fast", "exact"])
+def test_a_game_that_is_not_there_is_named_with_the_nearest(preprocessing: str) -> None:
+    environment = playing("Pongg", preprocessing)
     with pytest.raises(SeedbedError, match=r"'atari:Pongg'.*did you mean pong"):
-        make_group(environment, 1, 1, [0])
+        make_vector_env(environment, 1, 1, [0])
 
 
 def test_the_wrong_number_of_seeds_is_refused() -> None:
     with pytest.raises(ValueError, match="3 seeds for 2 environments"):
-        make_group(pong(), 2, 1, [1, 2, 3])
+        make_vector_env(pong(), 2, 1, [1, 2, 3])
 
 
 def test_close_stops_the_threads() -> None:
     def native_threads() -> int:
         return len(list(Path("/proc/self/task").iterdir()))
 
-    make_group(pong(), 1, 1, [0]).close()  # whatever the first one starts for good
+    make_vector_env(pong(), 1, 1, [0]).close()  # whatever the first one starts for good
     before, python_before = native_threads(), threading.active_count()
-    group = make_group(pong(), 2, 2, [0, 1])
+    group = make_vector_env(pong(), 2, 2, [0, 1])
     group.reset()
     assert native_threads() >= before + 3
     group.close()
@@ -301,12 +306,13 @@ def test_a_hanging_library_ends_the_process_with_a_number_and_a_line() -> None:
 def test_environments_import_no_learner() -> None:
     code = (
         "import sys\n"
-        "from seedbed.envs import make_group\n"
+        "from seedbed.envs import make_vector_env\n"
         "from seedbed.config.schema import Environment\n"
-        "import seedbed.envs.check, seedbed.cli.env_check\n"
+        "import seedbed.envs.check, seedbed.cli.check_env\n"
         "for name in ('atari:Pong', 'CartPole-v1'):\n"
-        "    for table9 in ('fast', 'exact'):\n"
-        "        make_group(Environment(id=name, table9=table9), 1, 1, [0]).reset()\n"
+        "    for preprocessing in ('fast', 'exact'):\n"
+        "        make_vector_env(Environment(id=name, atari={'preprocessing': preprocessing}), 1, "
+        "1, [0]).reset()\n"
         "heavy = {'tensorflow', 'keras', 'jax', 'cv2'} & {m.split('.')[0] for m in sys.modules}\n"
         "sys.exit(f'imported {heavy}' if heavy else 0)\n"
     )

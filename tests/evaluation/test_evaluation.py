@@ -26,7 +26,7 @@ from seedbed.evaluation.play import (
     statistics,
 )
 from seedbed.runtime.exit_codes import SeedbedError
-from seedbed.spec import ArraySpec, EnvironmentSpec, Frame
+from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep
 from tests.support.pattern_group import NAME, PatternGroup
 
 pytestmark = pytest.mark.backends
@@ -41,7 +41,7 @@ class Scripted:
         self.starts: list[tuple[int, int, int]] = []  # time, environment, episode
         self._time = 0
 
-    def next(self) -> Frame:
+    def next(self) -> TimeStep:
         e = len(self._lengths)
         first, over = np.zeros(e, bool), np.zeros(e, bool)
         reward = np.zeros(e, np.float32)
@@ -55,7 +55,7 @@ class Scripted:
         self._time += 1
         none = np.zeros(e, bool)
         # What comes with a first row is not part of any episode.
-        return Frame(np.zeros((e, 1)), reward + 7 * first, over, none, none.copy(), first)
+        return TimeStep(np.zeros((e, 1)), reward + 7 * first, over, none, none.copy(), first)
 
     @staticmethod
     def total(i: int, episode: int) -> int:
@@ -84,7 +84,7 @@ def test_an_environment_that_raised_plays_its_number_again() -> None:
     row = np.array([True])
     for first, reward, over in ((1, 0, 0), (0, 5, 0), (1, 0, 0), (0, 2, 0), (0, 3, 1)):
         tally.take(
-            Frame(np.zeros((1, 1)), np.array([reward], np.float32), row & bool(over), ~row, ~row,
+            TimeStep(np.zeros((1, 1)), np.array([reward], np.float32), row & bool(over), ~row, ~row,
                   row & bool(first))
         )  # fmt: skip
     assert tally.ended == {0: Episode(5.0, 2, False)}

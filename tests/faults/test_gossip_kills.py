@@ -14,8 +14,8 @@ from tests.support.processes import START_S, Cluster, Process, cluster, parent
 from tests.support.waiting import wait_for
 
 SMALL = (
-    *("actor.processes=1", "actor.groups=1", "actor.environments=2", "learner.batch_size=2"),
-    *("learners.deadline_s=4", "learners.distance_every=1", "learners.snapshot_every_s=1"),
+    *("actor.processes=1", "actor.groups=1", "actor.envs_per_group=2", "learner.batch_size=2"),
+    *("gossip.deadline_s=4", "gossip.distance_every=1", "gossip.snapshot_every_s=1"),
 )
 
 
@@ -149,7 +149,7 @@ def test_one_that_diverged_is_started_again_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_all_reduce_meets_again_after_a_kill(tmp_path: Path) -> None:
     """Nobody goes on alone: all are started again, and whoever is behind catches up."""
-    with cluster(tmp_path, *SMALL, "learners.topology=allreduce", "agent=a2c",
+    with cluster(tmp_path, *SMALL, "gossip.topology=allreduce", "agent=a2c",
                  "learner.unroll_length=5") as it:  # fmt: skip
         run = it.train("--learners", "2")
         wait_for(lambda: updates(it, 1) > 20, f"both train: {run.said}", START_S)
@@ -166,14 +166,14 @@ def test_all_reduce_meets_again_after_a_kill(tmp_path: Path) -> None:
 
 
 def test_a_rank_that_there_is_not_is_refused(tmp_path: Path) -> None:
-    with cluster(tmp_path, "learners.count=2", "learners.addresses=['h0:1','h1:1']") as it:
+    with cluster(tmp_path, "gossip.replicas=2", "gossip.addresses=['h0:1','h1:1']") as it:
         refused = it.start("learner", "--rank", "2", "--run-dir", str(it.run))
         assert refused.wait() == 10
-        assert "rank 2: learners.count is 2, so the ranks are 0 to 1" in refused.said
+        assert "rank 2: gossip.replicas is 2, so the ranks are 0 to 1" in refused.said
 
 
 def test_a_wrong_graph_is_refused_before_anything_starts(tmp_path: Path) -> None:
-    with cluster(tmp_path, "learners.graphs=[[[0,1]]]") as it:
+    with cluster(tmp_path, "gossip.graphs=[[[0,1]]]") as it:
         refused = it.train("--learners", "2")
         assert refused.wait() == 10
         assert "nothing that learner 1 sends ever reaches learner 0" in refused.said

@@ -18,10 +18,10 @@ import numpy as np
 import pytest
 
 from seedbed.config import Experiment, parse_experiment
-from seedbed.envs import make_group
+from seedbed.envs import make_vector_env
 from seedbed.runs.directory import open_run_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.services.actor.group import GroupRunner
+from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.learner import learner as learner_module
 from seedbed.services.learner.learner import Learner
@@ -70,12 +70,12 @@ class Run:
 
     async def _play(self, address: str) -> None:
         config = self.learner.experiment
-        e = config.actor.environments
+        e = config.actor.envs_per_group
 
-        def runner(group: int) -> GroupRunner:
+        def runner(group: int) -> ActorLoop:
             seeds = list(range(10 * group, 10 * group + e))
-            make = partial(make_group, config.environment, e, 1, seeds, max_failures=10)
-            return GroupRunner(make, address, f"test/{group}", 60, 60, ActorMetrics())
+            make = partial(make_vector_env, config.environment, e, 1, seeds, max_failures=10)
+            return ActorLoop(make, address, f"test/{group}", 60, 60, ActorMetrics())
 
         runners = [asyncio.create_task(runner(group).run()) for group in range(2)]
         while not self.ended.is_set():
@@ -143,7 +143,7 @@ def test_a_stop_while_the_model_is_built_ends_the_peers_server(
         return join(*arguments)
 
     monkeypatch.setattr(learner_module, "join", late)
-    with running(tmp_path, "learners.count=2", f"learners.addresses={sockets}") as run:
+    with running(tmp_path, "gossip.replicas=2", f"gossip.addresses={sockets}") as run:
         wait_for(building.is_set, "the model is being built", START_S)
         threads = run.learner.threads
         ended = threads.join
@@ -270,7 +270,7 @@ def test_a_part_that_raises_is_named(
 
 
 def test_a_part_that_is_stuck_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    limit = "learner.stuck_timeout_s=0.3"
+    limit = "learner.watchdog_timeout_s=0.3"
     with (
         null_learner(tmp_path, monkeypatch, limit, may_fail=True) as learner,
         stream(learner.address) as actor,
@@ -286,7 +286,7 @@ def test_a_part_that_is_stuck_is_named(tmp_path: Path, monkeypatch: pytest.Monke
     assert isinstance(learner.failure, SeedbedError)
     assert learner.failure.code == ExitCode.THREAD_STUCK
     assert "inference has worked on one batch for" in str(learner.failure)
-    assert "learner.stuck_timeout_s is 0.3" in str(learner.failure)
+    assert "learner.watchdog_timeout_s is 0.3" in str(learner.failure)
 
 
 def test_a_best_checkpoint_that_cannot_be_kept_ends_nothing(

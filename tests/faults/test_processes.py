@@ -263,12 +263,12 @@ def test_a_finished_learner_stays_and_so_does_the_next_one(tmp_path: Path) -> No
     wire, http = (f"127.0.0.1:{free_port()}" for _ in range(2))
     port = http.rpartition(":")[2]
     with cluster(tmp_path, "stop.env_frames=400", f"learner.metrics_port={port}") as it:
-        arguments = ("learner", "--stay", "--listen", wire, "--run-dir", str(it.run))
+        arguments = ("learner", "--linger", "--listen", wire, "--run-dir", str(it.run))
         learner = it.start(*arguments)
         wait_for(lambda: get(http, "/readyz")[0] == 200, "it is ready and idle", START_S)
         actor = it.start("actor", "--learner", wire, "--index", "0")
         assert actor.wait() == 0, "the experiment is over"
-        tries = it.start("try", "--learner", wire)
+        tries = it.start("check learner", "--learner", wire)
         assert tries.wait() == 0, tries.said
         assert tries.summary()["over"].startswith("stop.env_frames")
         # A late actor hears it from the learner that stays; so does the cost meter.
@@ -279,7 +279,7 @@ def test_a_finished_learner_stays_and_so_does_the_next_one(tmp_path: Path) -> No
         assert status["over"].startswith("stop.env_frames")
         assert status["state"] == "finished"
         assert get(http, "/healthz") == (200, "ok\n")
-        assert "seedbed_run_over 1.0" in get(http, "/metrics")[1]
+        assert "seedbed_run_finished 1.0" in get(http, "/metrics")[1]
         learner.runs()
         learner.send(signal.SIGTERM)
         assert learner.wait(30) == 0
@@ -296,13 +296,15 @@ def test_a_finished_learner_stays_and_so_does_the_next_one(tmp_path: Path) -> No
 def test_one_action_for_who_tries(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     with cluster(tmp_path) as it:
-        nobody = it.start("try", "--learner", address, "--timeout-s", "1")
+        nobody = it.start("check learner", "--learner", address, "--timeout-s", "1")
         check_end(nobody, ExitCode.LEARNER_UNREACHABLE, "no action", "within 1 s")
         learner = it.start("learner", "--listen", address, "--run-dir", str(it.run))
-        tries = it.start("try", "--learner", address)
+        tries = it.start("check learner", "--learner", address)
         assert tries.wait() == 0, tries.said
         assert tries.summary()["action"] in (0, 1)
-        other = it.start("try", "--learner", address, "--set", "environment.id=Acrobot-v1")
+        other = it.start(
+            "check learner", "--learner", address, "--set", "environment.id=Acrobot-v1"
+        )
         check_end(other, ExitCode.REFUSED_BY_LEARNER, "FAILED_PRECONDITION", "Acrobot-v1")
         learner.runs()
 

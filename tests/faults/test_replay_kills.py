@@ -37,12 +37,12 @@ def test_shards_and_learner_are_killed(tmp_path: Path) -> None:
             tmp_path,
             "agent=r2d2",
             f"environment.id={ENVIRONMENT}",
-            "actor.environments=4",
+            "actor.envs_per_group=4",
             "learner.lstm_units=8",
             "r2d2.burn_in=4",
-            "learner.replay.home=service",
+            "learner.replay.storage=remote",
             f"learner.replay.shards={names}",
-            "learner.replay.min_sequences=40",
+            "learner.replay.min_size=40",
             "learner.replay.ratio=0.5",
         ) as it:
 
@@ -99,9 +99,9 @@ def test_without_a_shard_the_actors_wait(tmp_path: Path) -> None:
         "agent=r2d2",
         "learner.lstm_units=8",
         "r2d2.burn_in=4",
-        "learner.replay.home=service",
+        "learner.replay.storage=remote",
         f"learner.replay.shards=[127.0.0.1:{free_port()}]",
-        "learner.replay.min_sequences=40",
+        "learner.replay.min_size=40",
     ) as it:
         learner = it.train()
         words = "no replay shard answers: 127.0.0.1:"

@@ -12,7 +12,7 @@ import pytest
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.actor import learner_selection
-from seedbed.services.learner.sessions.session import SlotTable
+from seedbed.services.learner.sessions.session import SlotAllocator
 from tests.support.echo_actor import Actor
 from tests.support.null_model import NullLearner, null_learner
 from tests.support.processes import free_port
@@ -38,7 +38,7 @@ class Scene:
         self.learners[rank] = stack.enter_context(
             null_learner(
                 self._path / str(self._started), self._monkeypatch,
-                f"learner.inference.slots={slots}", "learner.inference.max_batch_environments=3",
+                f"learner.inference.slots={slots}", "learner.inference.max_batch_envs=3",
                 "actor.processes=0",
                 listen=self.addresses[rank],
             )
@@ -143,7 +143,7 @@ def reconnects(scene: Scene) -> list[Any]:
     return [a.metrics._read()["seedbed_actor_reconnects_total"] for a in scene.actors]
 
 
-class Liar(SlotTable):
+class Liar(SlotAllocator):
     """Says that it has room: somebody else is always quicker."""
 
     @property

@@ -179,7 +179,7 @@ def test_ten_thousand_random_messages(bare: Any, caplog: pytest.LogCaptureFixtur
     while messages < MESSAGES:
         conversations.append(nonsense(chance))
         messages += len(conversations[-1])
-    logging.getLogger("seedbed.wire").setLevel(logging.ERROR)
+    logging.getLogger(__name__).setLevel(logging.ERROR)
     try:
         with bare() as learner, playing(learner.address):
             ends = asyncio.run(speak(learner.address, conversations))
@@ -187,7 +187,7 @@ def test_ten_thousand_random_messages(bare: Any, caplog: pytest.LogCaptureFixtur
             assert learner.threads.failure is None
         assert all_slots_free(learner)
     finally:
-        logging.getLogger("seedbed.wire").setLevel(logging.NOTSET)
+        logging.getLogger(__name__).setLevel(logging.NOTSET)
     assert sum(ends.values()) == len(conversations)
     # Each kind of end is well represented, or the nonsense is too dull.
     expected = {"answered", "goodbye", "INVALID_ARGUMENT", "FAILED_PRECONDITION"}
@@ -344,7 +344,7 @@ def test_an_actor_without_a_learner_gives_up_and_says_so() -> None:
 
 
 def test_a_refused_actor_leaves_at_once(bare: Any) -> None:
-    with bare("learner.inference.max_batch_environments=2") as learner:
+    with bare("learner.inference.max_batch_envs=2") as learner:
         actor = Actor(learner.address)
         actor.thread.join(30)
     assert isinstance(actor.failure, SeedbedError)

@@ -426,7 +426,7 @@ def test_who_waits_for_the_dead_is_not_dead(make: Any, tmp_path: Path) -> None:
 def pushed(config: Any, hello: wire.GossipHello, *messages: wire.Chunk) -> grpc.RpcError | None:
     """How a learner takes these messages; None is well."""
     requests = [wire.PushRequest(hello=hello), *(wire.PushRequest(chunk=m) for m in messages)]
-    with channels.channel(config.learners.addresses[0]) as channel:
+    with channels.channel(config.gossip.addresses[0]) as channel:
         try:
             list(wire_grpc.GossipStub(channel).Push(iter(requests), timeout=20))
         except grpc.RpcError as error:

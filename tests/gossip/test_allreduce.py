@@ -17,7 +17,7 @@ from seedbed.backends.protocol import Backend, Trainer
 from seedbed.gossip.allreduce import AllReduce
 from seedbed.gossip.exchange import Stopped
 from seedbed.gossip.layout import Layout
-from seedbed.gossip.members import Member, Members
+from seedbed.gossip.members import Member, Membership
 from seedbed.gossip.peers import Peers
 from seedbed.gossip.ring import Inbox, ring_sum
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -95,10 +95,10 @@ class Team:
         self.pool = ThreadPoolExecutor(count)
 
     def _make(self, rank: int) -> AllReduce:
-        settings, trainer = self.config.learners, self.trainers[rank]
+        settings, trainer = self.config.gossip, self.trainers[rank]
         names, shapes = zip(*trainer.layout(), strict=True)
         layout = Layout(names, shapes)
-        members = Members(rank, settings.count, settings.deadline_s)
+        members = Membership(rank, settings.replicas, settings.deadline_s)
         wanted: list[Future[Any]] = []
 
         def ask() -> Future[Any]:
@@ -203,7 +203,7 @@ def test_a_learner_that_is_gone_is_named_after_the_deadline(
             team.made[1].step(backend.to_device(rows(4, seed=0)))  # learner 0 makes none
         assert lost.value.code is ExitCode.PEERS_UNREACHABLE
         assert "no gradients of learner 0 for update 1" in str(lost.value)
-        assert "learners.deadline_s is 5" in str(lost.value)
+        assert "gossip.deadline_s is 5" in str(lost.value)
     finally:
         team.close()
 

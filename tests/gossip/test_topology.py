@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedbed.config.learners import Learners
+from seedbed.config.gossip import Gossip
 from seedbed.gossip.topology import Topology, make_topology
 from seedbed.runtime.exit_codes import SeedbedError
 
 
 def topology(count: int, *graphs: Any, window: int = 0) -> Topology:
-    return make_topology(Learners(count=count, graphs=list(graphs or ("ring",)), window=window))
+    return make_topology(
+        Gossip(replicas=count, graphs=list(graphs or ("ring",)), connectivity_window=window)
+    )
 
 
 def test_a_ring_sends_to_the_next_one() -> None:
@@ -94,13 +96,14 @@ def test_windows_of_random_sequences() -> None:
     ("count", "graphs", "window", "words"),
     [
         (3, [[[0, 1], [1, 2]]], 0, "nothing that learner 1 sends ever reaches learner 0"),
-        (3, [[[0, 1], [1, 0]], [[1, 2], [2, 1]]], 1, "learners.window 1: in the 1 graphs from "
-         "learners.graphs[0] on nothing that learner 0 sends reaches learner 2; 2 in a row are"),
-        (3, [[[0, 3]]], 0, "learners.graphs[0]: the edge [0, 3] is none between two of the 3"),
+        (3, [[[0, 1], [1, 0]], [[1, 2], [2, 1]]], 1,
+         "gossip.connectivity_window 1: in the 1 graphs from "
+         "gossip.graphs[0] on nothing that learner 0 sends reaches learner 2; 2 in a row are"),
+        (3, [[[0, 3]]], 0, "gossip.graphs[0]: the edge [0, 3] is none between two of the 3"),
         (3, [[[1, 1]]], 0, "the edge [1, 1] is none"),
         (2, [{"weights": [[0.5, 0.4], [0.5, 0.5]]}], 0, "row 0 sums to 0.9, and must to 1"),
         (2, [{"weights": [[1.0]]}], 0, "weights has 1 rows of [1] numbers, and there are 2"),
-        (2, ["ring", {"weights": [[0.0, 1.0], [0.5, 0.5]]}], 0, "learners.graphs[1]: row 0 has "
+        (2, ["ring", {"weights": [[0.0, 1.0], [0.5, 0.5]]}], 0, "gossip.graphs[1]: row 0 has "
          "weight 0 in column 0: learner 0 would throw away"),
     ],
 )  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 from seedbed.checkpoints.consensus import best, consensus, learner_directories, learner_directory
 from seedbed.checkpoints.store import Checkpoint, CheckpointStore
 from seedbed.config.schema import Stop
-from seedbed.gossip.members import Member, Members
+from seedbed.gossip.members import Member, Membership
 from seedbed.launch.learners_view import team_line, team_summary
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -41,7 +41,7 @@ def checkpoint(value: float, rank: int = 0, **meta: Any) -> Checkpoint:
 
 
 def test_frames_and_dollars_are_added_up() -> None:
-    members = Members(0, 3, 10.0)
+    members = Membership(0, 3, 10.0)
     members.update(1, Member(iteration=1, env_frames=40, dollars=2.0, updates=7, seconds=9.0))
     members.update(2, Member(iteration=1, env_frames=2, dollars=0.5, updates=8, seconds=1.0))
     own = Counters(env_frames=100, dollars=1.0, updates=3, seconds=4.0)
@@ -52,13 +52,13 @@ def test_frames_and_dollars_are_added_up() -> None:
 
 
 def test_one_bill_for_all_is_paid_once() -> None:
-    members = Members(0, 2, 10.0, whole_bill=True)
+    members = Membership(0, 2, 10.0, whole_bill=True)
     members.update(1, Member(dollars=2.0))
     assert members.total(Counters(dollars=1.5)).dollars == 2.0
 
 
 def test_stop_conditions_count_all_learners() -> None:
-    members = Members(0, 2, 10.0)
+    members = Membership(0, 2, 10.0)
     stop = Stop(env_frames=100)
     own = Counters(env_frames=60)
     assert stop_reached(stop, members.total(own), lambda _: None) is None
@@ -69,7 +69,7 @@ def test_stop_conditions_count_all_learners() -> None:
 
 
 def test_mean_return_is_of_everybodys_share_of_the_episodes() -> None:
-    members = Members(0, 2, 10.0)
+    members = Membership(0, 2, 10.0)
     assert members.mean_return(lambda n: 3.0, 10) is None, "five episodes are not ten"
     members.update(1, Member(return_sum=40.0, return_count=5))
     asked: list[int] = []
@@ -85,7 +85,7 @@ def test_mean_return_is_of_everybodys_share_of_the_episodes() -> None:
 
 def test_the_dead_have_no_share_of_the_episodes() -> None:
     clock = Clock()
-    members = Members(0, 4, 10.0, now=clock)
+    members = Membership(0, 4, 10.0, now=clock)
     assert members.share(10) == 3
     clock.now = 11.0
     members.update(2, Member(iteration=1))
@@ -93,7 +93,7 @@ def test_the_dead_have_no_share_of_the_episodes() -> None:
 
 
 def test_what_a_peer_has_met_ends_all() -> None:
-    members = Members(1, 3, 10.0)
+    members = Membership(1, 3, 10.0)
     assert members.peers_over() == ""
     members.update(1, Member(over="stop.updates: its own does not count here"))
     members.update(2, Member(over="stop.dollars: 3 of 3"))
@@ -106,7 +106,7 @@ def test_what_a_peer_has_met_ends_all() -> None:
 
 def test_alive_is_who_makes_progress() -> None:
     clock = Clock()
-    members = Members(0, 3, 10.0, now=clock)
+    members = Membership(0, 3, 10.0, now=clock)
     clock.now = 9.0
     assert members.alive() == {0, 1, 2}, "they have as long to come"
     members.update(1, Member(iteration=1))
@@ -129,15 +129,15 @@ def test_alive_is_who_makes_progress() -> None:
 
 
 def test_what_others_had_done_survives_a_restart() -> None:
-    before = Members(0, 2, 10.0)
+    before = Membership(0, 2, 10.0)
     before.update(1, Member(iteration=4, env_frames=40, over="stop.env_frames: 40 of 40"))
-    after = Members(0, 2, 10.0)
+    after = Membership(0, 2, 10.0)
     after.set_from(before.to_json())
     assert after.total(Counters(env_frames=1)).env_frames == 41
     assert after.peers_over() == "", "whether it is over is looked at anew"
     assert after.heard() == {}, "and it has said nothing yet"
     assert after.highest(1) == 4
-    fewer = Members(0, 1, 10.0)
+    fewer = Membership(0, 1, 10.0)
     fewer.set_from(before.to_json())
     assert fewer.total(Counters(env_frames=1)).env_frames == 1
 
@@ -182,7 +182,7 @@ def test_they_are_read_by_the_runs_name(tmp_path: Path) -> None:
         store.save(made.arrays, meta, 10 + rank)
     assert [d.name for d in learner_directories(tmp_path)] == ["learner-0", "learner-1"]
     assert learner_directories(tmp_path / "learner-0") == []
-    (tmp_path / "experiment.yaml").write_text("learners: {count: 1}")
+    (tmp_path / "experiment.yaml").write_text("gossip: {replicas: 1}")
     assert [d.name for d in learner_directories(tmp_path)] == ["learner-0"], "one was left behind"
     (tmp_path / "experiment.yaml").unlink()
     assert read_checkpoint(tmp_path).arrays["model/a"][0, 0] == 2.0

@@ -23,7 +23,7 @@ CARTPOLE = ROOT / "experiments/cartpole-vtrace.yaml"
 CATCH = """
 name: catch
 environment: {id: "tests.support.catch:Catch"}
-actor: {environments: 32}
+actor: {envs_per_group: 32}
 learner:
   network: impala_shallow
   network_options: {standardize: true}
@@ -40,7 +40,7 @@ CARTPOLE_DQN = ROOT / "experiments/cartpole-dqn.yaml"
 T_MAZE = """
 name: t-maze
 environment: {id: "tests.support.t_maze:TMaze", kwargs: {length: 10}}
-actor: {environments: 16}
+actor: {envs_per_group: 16}
 agent: r2d2
 learner:
   network: mlp
@@ -49,10 +49,10 @@ learner:
   frame_stack: 1
   unroll_length: 10
   batch_size: 32
-  replay: {sequences: 4000, min_sequences: 200, ratio: 4}
+  replay: {capacity: 4000, min_size: 200, ratio: 4}
   optimizer:
     {learning_rate: 2.0e-3, schedule: linear, decay_env_frames: 32000, max_gradient_norm: 40}
-r2d2: {burn_in: 5, target_update_every: 100, dueling_units: 64, epsilon_levels: 32}
+r2d2: {burn_in: 5, target_update_period: 100, dueling_units: 64, epsilon_levels: 32}
 evaluation: {episodes: 100}
 stop: {env_frames: 30000}
 """
@@ -129,10 +129,10 @@ def t_maze(tmp_path: Path) -> Path:
 @pytest.mark.learning
 @pytest.mark.parametrize("home", ["host", "device", "service"])
 def test_r2d2_remembers_the_sign_of_a_t_maze(home: str, t_maze: Path, tmp_path: Path) -> None:
-    settings = [f"learner.replay.home={home}"]
+    settings = [f"learner.replay.storage={home}"]
     with ExitStack() as stack:
         if home == "device":
-            settings.append("learner.replay.update_size=160")
+            settings.append("learner.replay.transfer_steps=160")
         if home == "service":
             if BACKEND == "jax":
                 pytest.skip("shards know nothing of the backend")

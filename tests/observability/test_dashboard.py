@@ -54,9 +54,9 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, li
             shard.metrics_port = its
             shard.start()
         (folder / "experiment.yaml").write_text(
-            "name: kept\nenvironment: {id: CartPole-v1}\nagent: dqn\nactor: {environments: 4}\n"
+            "name: kept\nenvironment: {id: CartPole-v1}\nagent: dqn\nactor: {envs_per_group: 4}\n"
             f"learner: {{network: mlp, frame_stack: 1, unroll_length: 1, batch_size: 8, "
-            f"metrics_port: {port}, replay: {{home: service, min_sequences: 50, ratio: 1, "
+            f"metrics_port: {port}, replay: {{storage: service, min_size: 50, ratio: 1, "
             f"priority_exponent: {ALPHA}, shards: {[shard.address for shard in made]}}}}}\n"
             "logging: {interval_s: 0.5}\n"
         )
@@ -89,10 +89,10 @@ def prometheus(
     learner, actor, cost, own = free_port_pair(), free_port_pair(), free_port(), free_port()
     (folder / "experiment.yaml").write_text(
         "name: short\nenvironment: {id: CartPole-v1}\n"
-        f"actor: {{environments: 4, metrics_port: {actor}}}\n"
+        f"actor: {{envs_per_group: 4, metrics_port: {actor}}}\n"
         f"learner: {{network: mlp, frame_stack: 1, unroll_length: 8, batch_size: 8, metrics_port: "
         f"{learner}, checkpoint: {{every_s: 1}}}}\n"
-        "learners: {distance_every: 10}\n"
+        "gossip: {distance_every: 10}\n"
         "stop: {dollars: 1000}\n"
         "evaluation: {every_frames: 2000, episodes: 2, at_end: false}\n"
         "logging: {interval_s: 0.5}\n"

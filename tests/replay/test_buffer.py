@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seedbed.replay.buffer import SequenceBuffer, buffer_bytes, stored_arrays
-from seedbed.replay.sequence import Sample, SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.spec import ArraySpec
 from tests.support.shard_streams import SPECS, Reference, Stream, Traffic
 
@@ -126,7 +126,7 @@ def state_of(buffer: SequenceBuffer) -> dict[str, bytes]:
     }
 
 
-def spoilt(block: SequenceBlock, name: str) -> SequenceBlock:
+def spoilt(block: SequenceChunk, name: str) -> SequenceChunk:
     """A block that is wrong in one way."""
     if name == "length":
         return replace(block, reward=block.reward[1:])

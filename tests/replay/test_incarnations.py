@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from seedbed.replay.incarnations import Incarnations
+from seedbed.replay.incarnations import IncarnationHistory
 
 
 def test_a_key_counts_while_no_later_life_began_below_it() -> None:
-    a = Incarnations((), 0)
+    a = IncarnationHistory((), 0)
     assert a.limit(a.now) is None
-    b = Incarnations(a.lives, 50)
+    b = IncarnationHistory(a.lives, 50)
     assert (b.limit(a.now), b.limit(b.now)) == (50, None)
-    c = Incarnations(b.lives, 30)  # a crash took keys 30 .. 49, and more
+    c = IncarnationHistory(b.lives, 30)  # a crash took keys 30 .. 49, and more
     assert (c.limit(a.now), c.limit(b.now), c.limit(c.now)) == (30, 30, None)
-    d = Incarnations(c.lives, 80)
+    d = IncarnationHistory(c.lives, 80)
     assert (d.limit(a.now), d.limit(b.now), d.limit(c.now)) == (30, 30, 80)
     assert d.limit(12345) == 0
     assert len({life.incarnation for life in d.lives}) == 4

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from seedbed.backends.protocol import Backend
 from seedbed.replay.buffer import SequenceBuffer
-from seedbed.replay.client.replay_buffer import Home, HostHome
-from seedbed.replay.client.sharded import ServiceHome
+from seedbed.replay.client.replay_buffer import HostReplay, ReplayBuffer
+from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.mapped_files import open_buffer
 from seedbed.replay.sequence import Sample, SequenceSpec
 from seedbed.spec import ArraySpec
@@ -31,7 +31,7 @@ SPECS = {
     "dqn": SequenceSpec(ArraySpec((5,), "float32"), steps=1),
     "dqn, 3 steps": SequenceSpec(ArraySpec((5,), "float32"), steps=1, lookahead=2),
 }
-Make = Callable[..., Home]
+Make = Callable[..., ReplayBuffer]
 
 
 @pytest.fixture(params=["host", "device", "files", "service"])
@@ -41,38 +41,38 @@ def make(request: pytest.FixtureRequest, backend: Backend, tmp_path: Path) -> It
     if kind != "device" and os.environ.get("SEEDBED_TEST_BACKEND") == "jax":
         pytest.skip("has no backend")
 
-    def home(spec: SequenceSpec, capacity: int, exponent: float = 0.9) -> Home:
+    def home(spec: SequenceSpec, capacity: int, exponent: float = 0.9) -> ReplayBuffer:
         if kind == "host":
-            return HostHome(SequenceBuffer(spec, capacity, exponent), 0)
+            return HostReplay(SequenceBuffer(spec, capacity, exponent), 0)
         folder = tmp_path / str(len(made))
         if kind == "files":
-            made.append(HostHome(open_buffer(folder, spec, capacity, exponent), 0))
+            made.append(HostReplay(open_buffer(folder, spec, capacity, exponent), 0))
             return made[-1]
         if kind == "service":
             shard = stack.enter_context(
                 shards(folder, 1, capacity=capacity, alpha=exponent, directory=False)
             )
-            made.append(ServiceHome(spec, [one.address for one in shard], exponent))
+            made.append(ShardedReplay(spec, [one.address for one in shard], exponent))
             return made[-1]
-        from seedbed.replay.client.device import DeviceHome
+        from seedbed.replay.client.device import DeviceReplay
 
-        return DeviceHome(backend, spec, capacity, exponent, update_size=1)
+        return DeviceReplay(backend, spec, capacity, exponent, transfer_steps=1)
 
-    made: list[Home] = []
+    made: list[ReplayBuffer] = []
     with ExitStack() as stack:
         yield home
         for one in made:
             one.close()
 
 
-def draw(home: Home, count: int, seed: int = 1) -> Sample:
+def draw(home: ReplayBuffer, count: int, seed: int = 1) -> Sample:
     settle(home)
     return home.request(np.random.default_rng(seed).random(count)).result(30)
 
 
-def settle(home: Home) -> None:
+def settle(home: ReplayBuffer) -> None:
     """A service has what it was given a moment later."""
-    if isinstance(home, ServiceHome):
+    if isinstance(home, ShardedReplay):
         home.settle(30)
 
 
@@ -215,7 +215,7 @@ def test_a_gap_begins_a_new_chain(make: Make) -> None:
 def test_snapshot_and_restore(make: Make) -> None:
     spec = SPECS["r2d2"]
     home, other = make(spec, 40), make(spec, 40)
-    if isinstance(home, ServiceHome):
+    if isinstance(home, ShardedReplay):
         pytest.skip("what is on shards stays there")
     stream = Stream(spec, 1, 3)
     rng = np.random.default_rng(2)
@@ -236,10 +236,10 @@ def test_snapshot_and_restore(make: Make) -> None:
 
 def test_sums_on_the_device_follow_their_items(backend: Backend) -> None:
     """Over several groups of items, with evictions that retire sequences of another group."""
-    from seedbed.replay.client.device import WIDTH, DeviceHome
+    from seedbed.replay.client.device import WIDTH, DeviceReplay
 
     spec = SequenceSpec(ArraySpec((2,), "float32"), steps=1, lookahead=1)
-    home = DeviceHome(backend, spec, 3 * WIDTH, 0.9, update_size=80)
+    home = DeviceReplay(backend, spec, 3 * WIDTH, 0.9, transfer_steps=80)
     stream = Stream(spec, 1, WIDTH // 3)
     rng = np.random.default_rng(1)
     for _ in range(30):

@@ -8,9 +8,9 @@ import threading
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.services.actor.group import GroupRunner
+from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
-from seedbed.spec import EnvironmentSpec, Frame
+from seedbed.spec import EnvironmentSpec, TimeStep
 from tests.support.null_model import ACTIONS, NAME, OBSERVATION
 from tests.support.waiting import wait_for
 
@@ -27,19 +27,19 @@ class EchoGroup:
         self.may_step = threading.Event()
         self.may_step.set()
 
-    def _frame(self, first: bool) -> Frame:
+    def _frame(self, first: bool) -> TimeStep:
         e = self.environments
         self._seen = (7 * self.steps + np.arange(e)) % ACTIONS
         observation = np.zeros((e, 2), np.float32)
         observation[:, 0] = self._seen
         none = np.zeros(e, bool)
-        return Frame(observation, np.zeros(e, np.float32), none, none, none, none | first)
+        return TimeStep(observation, np.zeros(e, np.float32), none, none, none, none | first)
 
-    def reset(self) -> Frame:
+    def reset(self) -> TimeStep:
         self.resets += 1
         return self._frame(True)
 
-    def step(self, action: NDArray[np.int32]) -> Frame:
+    def step(self, action: NDArray[np.int32]) -> TimeStep:
         np.testing.assert_array_equal(action, (self._seen + 1) % ACTIONS)
         self.stepping.set()
         assert self.may_step.wait(30)
@@ -64,7 +64,7 @@ class Actor:
         self.metrics = ActorMetrics()
         self._address, self._timeouts = address, (reply_timeout_s, connect_s)
         self._name = name
-        self._runner: GroupRunner | None = None
+        self._runner: ActorLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.failure: BaseException | None = None
         self.thread = threading.Thread(target=self._run, daemon=True)
@@ -73,7 +73,7 @@ class Actor:
     def _run(self) -> None:
         async def play() -> None:
             self._loop = asyncio.get_running_loop()
-            self._runner = GroupRunner(
+            self._runner = ActorLoop(
                 lambda: self.group, self._address, self._name, *self._timeouts, self.metrics
             )
             await self._runner.run()

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.config import Experiment, parse_experiment
-from seedbed.gossip.gossip import Gossip
+from seedbed.gossip.gossip import GossipExchange
 from seedbed.gossip.layout import Layout
-from seedbed.gossip.members import Member, Members
+from seedbed.gossip.members import Member, Membership
 from seedbed.gossip.outbox import Outbox
 from seedbed.gossip.peers import Peers
 from seedbed.gossip.records import Records
@@ -30,9 +30,9 @@ LAYOUT = Layout(("dense/kernel", "dense/bias"), ((3, 2), (2,)))
 def experiment(folder: Path, count: int, **learners: Any) -> Experiment:
     """An experiment of so many learners with sockets in a folder."""
     addresses = [f"unix:{folder}/{rank}.sock" for rank in range(count)]
-    settings = {"count": count, "addresses": addresses, "deadline_s": 20.0, **learners}
+    settings = {"replicas": count, "addresses": addresses, "deadline_s": 20.0, **learners}
     return parse_experiment(
-        f"name: team\nenvironment: {{id: CartPole-v1}}\nlearners: {settings!r}".replace(
+        f"name: team\nenvironment: {{id: CartPole-v1}}\ngossip: {settings!r}".replace(
             "None", "null"
         )
     )
@@ -89,26 +89,26 @@ class Teammate:
     def __init__(
         self, config: Experiment, rank: int, folder: Path, layout: Layout = LAYOUT, updates: int = 0
     ) -> None:
-        settings = config.learners
+        settings = config.gossip
         self.rank = rank
         self.trainer = KnownTrainer(rank, layout)
         self.trainer.updates = updates
         self.threads = Threads()
-        self.numbers = GossipNumbers(peers=settings.count, alive=settings.count)
-        self.members = Members(rank, settings.count, settings.deadline_s)
+        self.numbers = GossipNumbers(peers=settings.replicas, alive=settings.replicas)
+        self.members = Membership(rank, settings.replicas, settings.deadline_s)
         self.over = ""
         self.peers = Peers(
             config, self.members, layout, self.threads, None, self._beat, Future
         )  # fmt: skip
         self.folder = folder / f"learner-{rank}" / "gossip"
         self.folder.parent.mkdir(exist_ok=True)
-        self.records = Records(self.folder, settings.snapshot_every_s, settings.count)
+        self.records = Records(self.folder, settings.snapshot_every_s, settings.replicas)
         backend: Any = HostBackend()
         trainer: Any = self.trainer
         self.outbox = Outbox(
             rank, backend, layout, self.peers, self.records, self.numbers, settings.distance_every
         )
-        self.gossip = Gossip(
+        self.gossip = GossipExchange(
             settings, make_topology(settings), trainer, layout, self.peers, self.outbox,
             self.records, self.numbers, self.threads,
         )  # fmt: skip

@@ -17,7 +17,7 @@ import pytest
 
 from seedbed.config import Experiment, parse_experiment
 from seedbed.runs.directory import open_run_directory
-from seedbed.services.learner.components import Built
+from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
 from seedbed.spec import ArraySpec, EnvironmentSpec, StepInputs
@@ -68,7 +68,7 @@ def experiment(*overrides: str) -> Experiment:
         f"""
         name: "null"
         environment: {{id: "{NAME}"}}
-        actor: {{environments: 2}}
+        actor: {{envs_per_group: 2}}
         learner:
           frame_stack: 1
           unroll_length: 4
@@ -76,7 +76,7 @@ def experiment(*overrides: str) -> Experiment:
           idle_timeout_s: 60
           notice_interval_s: 60
           checkpoint: {{every_s: 1000}}
-          inference: {{slots: 64, max_batch_environments: 32, max_wait_ms: 1}}
+          inference: {{slots: 64, max_batch_envs: 32, max_wait_ms: 1}}
         evaluation: {{at_end: false}}
         logging: {{interval_s: 1000}}
         """,
@@ -105,7 +105,7 @@ def null_learner(
     if may_build:
         allowed.set()
 
-    def build(_: Experiment, spec: EnvironmentSpec, *__: Any) -> Built:
+    def build(_: Experiment, spec: EnvironmentSpec, *__: Any) -> LearnerComponents:
         assert allowed.wait(DEADLINE_S)
         unroll = UnrollSpec(spec.observation, config.learner.unroll_length, 1, 0, {})
         trainer = SimpleNamespace(
@@ -113,7 +113,7 @@ def null_learner(
         )
         backend = SimpleNamespace(to_device=lambda arrays: arrays)
         parts: Any = (backend, None, trainer, policy)
-        return Built(spec, unroll, *parts)
+        return LearnerComponents(spec, unroll, *parts)
 
     monkeypatch.setattr("seedbed.services.learner.learner.build", build)
     monkeypatch.setattr("seedbed.services.learner.learner.backends.use", lambda *_: None)

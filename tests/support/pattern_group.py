@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.spec import ArraySpec, EnvironmentSpec, Frame
+from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep
 
 NAME = "tests:pattern"
 ACTIONS = 5
@@ -31,13 +31,13 @@ class PatternGroup:
         self._episode = np.zeros(environments, np.int64)
         self._ended = np.zeros(environments, bool)
 
-    def reset(self) -> Frame:
+    def reset(self) -> TimeStep:
         """Every row is first."""
         self._episode += 1
         self._ended[:] = False
         return self._frame(np.zeros(self.environments, np.int32), np.ones(self.environments, bool))
 
-    def step(self, action: NDArray[np.int32]) -> Frame:
+    def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Rows after a finished one are first; now and then one is so without."""
         assert action.shape == (self.environments,)
         assert ((action >= 0) & (action < ACTIONS)).all()
@@ -50,7 +50,7 @@ class PatternGroup:
     def close(self) -> None:
         """Nothing to give back."""
 
-    def _frame(self, action: NDArray[np.int32], first: NDArray[np.bool_]) -> Frame:
+    def _frame(self, action: NDArray[np.int32], first: NDArray[np.bool_]) -> TimeStep:
         e, spec = self.environments, self.spec.observation
         chance = np.where(first, 1.0, self._random.random(e))
         terminated = chance < 0.06
@@ -64,7 +64,7 @@ class PatternGroup:
         flat[:, 0], flat[:, 1] = self._numbers, self._counter % 200
         flat[:, 2], flat[:, 3] = action, self._episode % 200
         reward = action + 0.01 * (self._counter % 200)
-        return Frame(
+        return TimeStep(
             observation=observation,
             reward=np.where(first, 0, reward).astype(np.float32),
             terminated=terminated,

@@ -22,14 +22,14 @@ START_S = 240.0  # a process loads TensorFlow first, on a machine that may be bu
 EXPERIMENT = """
 name: bad-days
 environment: {id: CartPole-v1}
-actor: {processes: 2, environments: 2, connect_timeout_s: 60}
+actor: {processes: 2, envs_per_group: 2, connect_timeout_s: 60}
 learner:
   network: mlp
   frame_stack: 1
   unroll_length: 8
   batch_size: 8
   checkpoint: {every_s: 0.5}
-  inference: {slots: 64, max_batch_environments: 16}
+  inference: {slots: 64, max_batch_envs: 16}
 evaluation: {at_end: false}
 logging: {interval_s: 0.1}
 """
@@ -119,8 +119,8 @@ class Cluster:
     def start(self, command: str, *arguments: str, **options: Any) -> Process:
         """`seedbed command` with the experiment, its overrides, and more arguments."""
         given = [word for override in self.overrides for word in ("--set", override)]
-        folder = self.path / f"{len(self._processes)}-{command}"
-        made = Process(folder, command, str(self.yaml), *given, *arguments, **options)
+        folder = self.path / f"{len(self._processes)}-{command.replace(' ', '-')}"
+        made = Process(folder, *command.split(), str(self.yaml), *given, *arguments, **options)
         self._processes.append(made)
         return made
 

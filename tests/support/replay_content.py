@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.replay.sequence import Sample, SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.spec import ArraySpec
 
 SPEC = SequenceSpec(
@@ -37,11 +37,11 @@ def block(
     number: int,
     environments: int = 1,
     priority: float | NDArray[np.float32] = 1.0,
-) -> SequenceBlock:
+) -> SequenceChunk:
     """Block `number` of a chain. Its newest rows are number*T .. number*T + T-1."""
     end = (number + 1) * spec.steps
     every = range(environments)
-    return SequenceBlock(
+    return SequenceChunk(
         chain,
         number,
         frames=np.stack(

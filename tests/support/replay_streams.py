@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 
 FIRST = 8
 
@@ -57,7 +57,7 @@ class Stream:
             "state": self.state(e, start),
         }
 
-    def block(self, priority: Any = None) -> SequenceBlock:
+    def block(self, priority: Any = None) -> SequenceChunk:
         """The next one."""
         spec, number, every = self.spec, self.number, range(self.environments)
         made = [self.sequence(e, number) for e in every]
@@ -65,7 +65,7 @@ class Stream:
         self.number += 1
         if priority is None:
             priority = np.ones(self.environments)
-        return SequenceBlock(
+        return SequenceChunk(
             chain=self.chain,
             number=number,
             frames=np.stack([one[-spec.steps :] for one in newest["observation"]], 1),

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.spec import ArraySpec
 
 Array = NDArray[Any]
@@ -51,7 +51,7 @@ class Stream:
             return random.normal(size=e).astype(np.float32)
         return random.integers(0, 9, e).astype(np.int32)
 
-    def block(self) -> tuple[SequenceBlock, list[dict[str, Array]]]:
+    def block(self) -> tuple[SequenceChunk, list[dict[str, Array]]]:
         """The next block, and each of its sequences whole, as a sample gives them."""
         spec, e = self.spec, self.environments
         for name, rows in self._rows.items():
@@ -65,7 +65,7 @@ class Stream:
             "previous_action": self._rows["action"][-spec.rows - 1],
             "state": self._random.normal(size=(e, spec.state_size)).astype(np.float32),
         }
-        block = SequenceBlock(
+        block = SequenceChunk(
             chain=self.chain,
             number=self.number,
             frames=newest["frames"][-spec.steps :].copy(),
@@ -99,7 +99,7 @@ class Reference:
         self._next_key = 0
         self._life: dict[int, tuple[int, int, int]] = {}  # chain: life, newest number, E
 
-    def add(self, block: SequenceBlock, sequences: list[dict[str, Array]]) -> None:
+    def add(self, block: SequenceChunk, sequences: list[dict[str, Array]]) -> None:
         """Insert a block."""
         life, number, environments = self._life.get(block.chain, (-1, -2, 0))
         if (block.number, len(sequences)) != (number + 1, environments):
@@ -134,7 +134,7 @@ class Traffic:
         self.streams: list[Stream] = []
         self._chains = 0
 
-    def next(self) -> tuple[SequenceBlock, list[dict[str, Array]]]:
+    def next(self) -> tuple[SequenceChunk, list[dict[str, Array]]]:
         """The next block that arrives."""
         random = self.random
         if not self.streams or (len(self.streams) < 3 and random.random() < 0.1):

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from seedbed.spec import EnvironmentGroup, Frame
+from seedbed.spec import TimeStep, VectorEnv
 
 SEEDS = (11, 22, 33)
 E = len(SEEDS)
@@ -21,9 +21,9 @@ class GroupCompliance(ABC):
     steps = 60
 
     @abstractmethod
-    def make(self, seeds: Sequence[int]) -> EnvironmentGroup: ...
+    def make(self, seeds: Sequence[int]) -> VectorEnv: ...
 
-    def play(self, seeds: Sequence[int] = SEEDS) -> list[Frame]:
+    def play(self, seeds: Sequence[int] = SEEDS) -> list[TimeStep]:
         """Rows 0 .. steps of a run with random actions (the same ones at every call)."""
         group = self.make(seeds)
         try:
@@ -31,7 +31,7 @@ class GroupCompliance(ABC):
         finally:
             group.close()
 
-    def _play(self, group: EnvironmentGroup) -> list[Frame]:
+    def _play(self, group: VectorEnv) -> list[TimeStep]:
         random = np.random.default_rng(0)
         frames = [group.reset()]
         for _ in range(self.steps):
@@ -41,7 +41,7 @@ class GroupCompliance(ABC):
 
     @pytest.fixture(scope="class")
     @classmethod
-    def rows(cls) -> list[Frame]:
+    def rows(cls) -> list[TimeStep]:
         """One run, for all the tests of a class that only look."""
         return cls().play()
 
@@ -64,7 +64,7 @@ class GroupCompliance(ABC):
                 assert array.flags.c_contiguous
 
     def test_a_first_row_follows_each_finished_row_and_nothing_else(
-        self, rows: list[Frame]
+        self, rows: list[TimeStep]
     ) -> None:
         assert rows[0].first.all()
         finished = 0
@@ -74,31 +74,31 @@ class GroupCompliance(ABC):
             np.testing.assert_array_equal(after.first, done)
         assert finished > 0
 
-    def test_a_first_row_carries_nothing_of_a_transition(self, rows: list[Frame]) -> None:
+    def test_a_first_row_carries_nothing_of_a_transition(self, rows: list[TimeStep]) -> None:
         for frame in rows:
             assert not frame.reward[frame.first].any()
             assert not frame.terminated[frame.first].any()
             assert not frame.truncated[frame.first].any()
             assert not frame.life_lost[frame.first].any()
 
-    def test_an_episode_ends_in_one_way(self, rows: list[Frame]) -> None:
+    def test_an_episode_ends_in_one_way(self, rows: list[TimeStep]) -> None:
         assert not any((frame.terminated & frame.truncated).any() for frame in rows)
 
-    def test_the_finished_row_is_not_the_next_episodes_first(self, rows: list[Frame]) -> None:
+    def test_the_finished_row_is_not_the_next_episodes_first(self, rows: list[TimeStep]) -> None:
         for before, after in pairwise(rows):
             for i in np.flatnonzero(after.first):
                 assert (before.observation[i] != after.observation[i]).any()
 
-    def test_the_same_seeds_give_the_same_rows(self, rows: list[Frame]) -> None:
+    def test_the_same_seeds_give_the_same_rows(self, rows: list[TimeStep]) -> None:
         for one, other in zip(rows, self.play(), strict=True):
             for a, b in zip(one, other, strict=True):
                 np.testing.assert_array_equal(a, b)
 
-    def test_other_seeds_give_other_rows(self, rows: list[Frame]) -> None:
+    def test_other_seeds_give_other_rows(self, rows: list[TimeStep]) -> None:
         pairs = zip(rows, self.play([seed + 1000 for seed in SEEDS]), strict=True)
         assert any((one.observation != other.observation).any() for one, other in pairs)
 
-    def test_each_environment_follows_its_own_seed(self, rows: list[Frame]) -> None:
+    def test_each_environment_follows_its_own_seed(self, rows: list[TimeStep]) -> None:
         """The last environment alone has another seed, so its row changes, and no other."""
         others = self.play([*SEEDS[:-1], 4444])
         last = False
@@ -108,7 +108,7 @@ class GroupCompliance(ABC):
             last = last or bool((one.observation[-1] != other.observation[-1]).any())
         assert last
 
-    def test_reset_starts_the_seeds_again(self, rows: list[Frame]) -> None:
+    def test_reset_starts_the_seeds_again(self, rows: list[TimeStep]) -> None:
         group = self.make(SEEDS)
         group.reset()
         for _ in range(5):

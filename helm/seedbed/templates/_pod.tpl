@@ -132,13 +132,13 @@ Call with (dict "root" $ "kind" KIND "name" NAME "wanted" NUMBER).
 {{- if not $experiment.name }}{{ $_ := set $experiment "name" (include "seedbed.name" .) }}{{ end -}}
 {{- with .Values.replay -}}
   {{- if .shards -}}
-    {{- $home := dict "home" "service" "sequences" (mul .shards .sequences) "shards" (include "seedbed.replayAddresses" $ | fromJsonArray) -}}
-    {{- $experiment = mergeOverwrite $experiment (dict "learner" (dict "replay" $home)) -}}
+    {{- $replay := dict "storage" "remote" "capacity" (mul .shards .sequences) "shards" (include "seedbed.replayAddresses" $ | fromJsonArray) -}}
+    {{- $experiment = mergeOverwrite $experiment (dict "learner" (dict "replay" $replay)) -}}
   {{- end -}}
 {{- end -}}
 {{- if include "seedbed.several" . -}}
-  {{- $learners := dict "count" (int .Values.learner.replicas) "topology" .Values.learner.topology "addresses" (include "seedbed.peers" . | fromJsonArray) -}}
-  {{- $experiment = mergeOverwrite $experiment (dict "learners" $learners) -}}
+  {{- $gossip := dict "replicas" (int .Values.learner.replicas) "topology" .Values.learner.topology "addresses" (include "seedbed.peers" . | fromJsonArray) -}}
+  {{- $experiment = mergeOverwrite $experiment (dict "gossip" $gossip) -}}
 {{- end -}}
 {{ toYaml $experiment }}
 {{- end -}}

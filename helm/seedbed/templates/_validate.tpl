@@ -73,15 +73,15 @@
   {{- fail (printf "learner.storage.bucket %q is read with learner.storage.kind: gcsfuse only, given %s" $learner.storage.bucket $learner.storage.kind) -}}
 {{- end -}}
 {{- $replicas := int $learner.replicas -}}
-{{- $learners := get .Values.experiment "learners" | default dict -}}
-{{- if and (hasKey $learners "count") (ne (int $learners.count) $replicas) -}}
-  {{- fail (printf "learner.replicas is %d, and experiment.learners.count is %v: the chart sets the count; leave it out, and say learner.replicas: %v for so many" $replicas $learners.count $learners.count) -}}
+{{- $gossip := get .Values.experiment "gossip" | default dict -}}
+{{- if and (hasKey $gossip "replicas") (ne (int $gossip.replicas) $replicas) -}}
+  {{- fail (printf "learner.replicas is %d, and experiment.gossip.replicas is %v: the chart sets the count; leave it out, and say learner.replicas: %v for so many" $replicas $gossip.replicas $gossip.replicas) -}}
 {{- end -}}
-{{- if and (hasKey $learners "topology") (ne $learners.topology $learner.topology) -}}
-  {{- fail (printf "learner.topology is %s, and experiment.learners.topology is %s: the chart sets it; leave it out, and say learner.topology: %s" $learner.topology $learners.topology $learners.topology) -}}
+{{- if and (hasKey $gossip "topology") (ne $gossip.topology $learner.topology) -}}
+  {{- fail (printf "learner.topology is %s, and experiment.gossip.topology is %s: the chart sets it; leave it out, and say learner.topology: %s" $learner.topology $gossip.topology $gossip.topology) -}}
 {{- end -}}
-{{- if get $learners "addresses" -}}
-  {{- fail (printf "experiment.learners.addresses names %d addresses, and learner.replicas is %d: the chart sets them; leave them out" (len $learners.addresses) $replicas) -}}
+{{- if get $gossip "addresses" -}}
+  {{- fail (printf "experiment.gossip.addresses names %d addresses, and learner.replicas is %d: the chart sets them; leave them out" (len $gossip.addresses) $replicas) -}}
 {{- end -}}
 {{- $shards := int .Values.replay.shards -}}
 {{- if and $shards (gt $replicas 1) -}}
@@ -93,20 +93,20 @@
   {{- if has $agent (list "vtrace" "a2c") -}}
     {{- fail (printf "replay.shards is %d and experiment.agent is %s, which trains without a replay: say replay.shards: 0, or experiment.agent: r2d2 or dqn" $shards $agent) -}}
   {{- end -}}
-  {{- $home := get $given "home" | default "service" -}}
-  {{- if ne $home "service" -}}
-    {{- fail (printf "replay.shards is %d and experiment.learner.replay.home is %s: the shards would be idle; leave home out, or say replay.shards: 0" $shards $home) -}}
+  {{- $storage := get $given "storage" | default "remote" -}}
+  {{- if ne $storage "remote" -}}
+    {{- fail (printf "replay.shards is %d and experiment.learner.replay.storage is %s: the shards would be idle; leave storage out, or say replay.shards: 0" $shards $storage) -}}
   {{- end -}}
   {{- if get $given "shards" -}}
     {{- fail (printf "replay.shards is %d, and experiment.learner.replay.shards names %s: the chart sets those addresses; leave them out, or say replay.shards: 0" $shards (get $given "shards" | join ", ")) -}}
   {{- end -}}
-  {{- $minimum := int (get $given "min_sequences" | default 5000) -}}
+  {{- $minimum := int (get $given "min_size" | default 5000) -}}
   {{- $sequences := int (mul $shards .Values.replay.sequences) -}}
   {{- if gt $minimum $sequences -}}
-    {{- fail (printf "experiment.learner.replay.min_sequences is %d, and %d shards of replay.sequences %d hold %d: training would never begin" $minimum $shards (int .Values.replay.sequences) $sequences) -}}
+    {{- fail (printf "experiment.learner.replay.min_size is %d, and %d shards of replay.sequences %d hold %d: training would never begin" $minimum $shards (int .Values.replay.sequences) $sequences) -}}
   {{- end -}}
-{{- else if and (eq (get $given "home" | default "host") "service") (not (get $given "shards")) -}}
-  {{- fail "experiment.learner.replay.home is service and replay.shards is 0: say how many shards there are to be (replay.shards: 2), or name others' in experiment.learner.replay.shards" -}}
+{{- else if and (eq (get $given "storage" | default "host") "remote") (not (get $given "shards")) -}}
+  {{- fail "experiment.learner.replay.storage is remote and replay.shards is 0: say how many shards there are to be (replay.shards: 2), or name others' in experiment.learner.replay.shards" -}}
 {{- end -}}
 {{- $live := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "seedbed.replay" .) -}}
 {{- if and $live $shards -}}

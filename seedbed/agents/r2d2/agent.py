@@ -62,7 +62,7 @@ class R2d2Agent:
         self.actions = actions
         self.burn_in = getattr(options, "burn_in", 0)
         self.lookahead = 0
-        self.target_update_every = options.target_update_every
+        self.target_update_period = options.target_update_period
         self.behaviour = {"chosen": ArraySpec((), "float32"), "best": ArraySpec((), "float32")}
         self.model = QModel(body, actions, options.dueling_units)
         self.model(*body.zeros())
@@ -97,7 +97,7 @@ class R2d2Agent:
             window.first, self.options, np,
         )  # fmt: skip
         priority: NDArray[np.float32] = sequence_priority(
-            errors[start:stop], mask[start:stop], self.options.priority_eta, np
+            errors[start:stop], mask[start:stop], self.options.max_priority_weight, np
         )
         return priority.astype(np.float32)
 

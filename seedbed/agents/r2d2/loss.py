@@ -99,7 +99,7 @@ def q_loss(
     errors, mask = td_errors(chosen, bootstrap, unroll.reward, ends, unroll.first, options, ops)
     errors, mask, chosen = errors[:trained], mask[:trained], chosen[:trained]
     loss = ops.mean(weight * 0.5 * ops.sum(ops.square(errors), axis=0))
-    priority = sequence_priority(ops.stop_gradient(errors), mask, options.priority_eta, ops)
+    priority = sequence_priority(ops.stop_gradient(errors), mask, options.max_priority_weight, ops)
     size = ops.abs(errors)
     return (
         loss,

@@ -1,7 +1,7 @@
-"""Replay on the accelerator ("Deep In-GPU Experience Replay", section 4).
+"""Replay on the accelerator ("Deep In-GPU ReplaySource Replay", section 4).
 
 Storage, priorities and sampling are tables on the device; which sequence lives where is settled on
-the host, which knows it from the keys alone. Frames go over once, `update_size` steps at a time.
+the host, which knows it from the keys alone. Frames go over once, `transfer_steps` steps at a time.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from seedbed.backends.protocol import Backend, Rows, Tables, Tensor
 from seedbed.replay.buffer import check_block, check_priorities
-from seedbed.replay.client.replay_buffer import HomeState
+from seedbed.replay.client.replay_buffer import ReplayStats
 from seedbed.replay.ring import Ring
-from seedbed.replay.sequence import Sample, SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.spec import ArraySpec
 
 # Items whose weights are summed. A draw looks for a sum by halving, then at all items of that sum.
@@ -54,12 +54,12 @@ def device_bytes(spec: SequenceSpec, capacity: int) -> int:
     return sum(rows * array.row_bytes for rows, array in device_tables(spec, capacity).values())
 
 
-class DeviceHome:
-    """See `Home`; and the pieces of a fused training step.
+class DeviceReplay:
+    """See `ReplayBuffer`; and the pieces of a fused training step.
 
     Args:
         exponent: α.
-        update_size: steps that are collected on the host before they go over.
+        transfer_steps: steps that are collected on the host before they go over.
         seed: of the sequences that a fused step draws.
     """
 
@@ -69,7 +69,7 @@ class DeviceHome:
         spec: SequenceSpec,
         capacity: int,
         exponent: float,
-        update_size: int,
+        transfer_steps: int,
         seed: int = 0,
     ) -> None:
         self.spec = spec
@@ -82,8 +82,8 @@ class DeviceHome:
         self._exponent = exponent
         self._seed = seed
         self._began = time.time()
-        self._update_sequences = max(1, update_size // spec.steps)
-        self._staged: list[SequenceBlock] = []
+        self._update_sequences = max(1, transfer_steps // spec.steps)
+        self._staged: list[SequenceChunk] = []
         self._staged_count = 0
         self._add = self.tables.compile(self._add_function)
         self._sample = self.tables.compile(self._sample_function)
@@ -92,11 +92,11 @@ class DeviceHome:
     # --- on the host ------------------------------------------------------------------------
 
     def room(self) -> bool:
-        """See `Home`. Always: the oldest sequences give way."""
+        """See `ReplayBuffer`. Always: the oldest sequences give way."""
         return True
 
-    def add(self, block: SequenceBlock) -> None:
-        """See `Home`. Kept on the host until there are `update_size` steps."""
+    def add(self, block: SequenceChunk) -> None:
+        """See `ReplayBuffer`. Kept on the host until there are `transfer_steps` steps."""
         check_block(self.spec, block)
         if block.environments > self.capacity // 2:
             raise ValueError(
@@ -146,11 +146,11 @@ class DeviceHome:
         self.inserted += len(items)
 
     def request(self, uniform: NDArray[np.float64]) -> Future[Sample]:
-        """See `Home`. Copies to the host: for tests, and to look at."""
+        """See `ReplayBuffer`. Copies to the host: for tests, and to look at."""
         if not self.ring.sampleable:
             raise ValueError(
                 f"nothing can be drawn: {self.ring.size} of {self.capacity} items are in use, and "
-                f"{self._staged_count} more are waiting for learner.replay.update_size"
+                f"{self._staged_count} more are waiting for learner.replay.transfer_steps"
             )
         # The upper 24 bits choose among the sums, those below among a sum's items.
         upper = np.floor(uniform * 2**24)
@@ -179,7 +179,7 @@ class DeviceHome:
         return age.astype(np.float64)
 
     def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
-        """See `Home`."""
+        """See `ReplayBuffer`."""
         keys, priority = check_priorities(keys, priority)
         items = self.ring.item(keys)
         there = self.ring.is_there(keys) & self.ring.whole[items]
@@ -191,9 +191,9 @@ class DeviceHome:
             there.astype(np.float32),
         )
 
-    def state(self) -> HomeState:
-        """See `Home`."""
-        return HomeState(
+    def state(self) -> ReplayStats:
+        """See `ReplayBuffer`."""
+        return ReplayStats(
             capacity=self.capacity,
             size=self.ring.size,
             sampleable=self.ring.sampleable,
@@ -225,7 +225,7 @@ class DeviceHome:
         self.tables.write(state)
 
     def close(self) -> None:
-        """See `Home`."""
+        """See `ReplayBuffer`."""
 
     # --- on the device ----------------------------------------------------------------------
 

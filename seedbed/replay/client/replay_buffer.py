@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from seedbed.replay.buffer import SequenceBuffer
 from seedbed.replay.mapped_files import FileBuffer
-from seedbed.replay.sequence import Sample, SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 
 
-class HomeState(NamedTuple):
+class ReplayStats(NamedTuple):
     """What is shown of a home."""
 
     capacity: int  # sequences
@@ -27,7 +27,7 @@ class HomeState(NamedTuple):
     trouble: str = ""  # why it neither takes blocks nor gives batches, in words
 
 
-class Home(Protocol):
+class ReplayBuffer(Protocol):
     """A home that is *fed*: it gives batches, and takes priorities back. One thread calls it."""
 
     spec: SequenceSpec
@@ -35,7 +35,7 @@ class Home(Protocol):
     def room(self) -> bool:
         """Whether `add` would take a block now, without waiting."""
 
-    def add(self, block: SequenceBlock) -> None:
+    def add(self, block: SequenceChunk) -> None:
         """Insert a block. Waits where a home takes in less than it is given.
 
         Raises:
@@ -52,14 +52,14 @@ class Home(Protocol):
             ValueError: a priority is negative, NaN or infinite.
         """
 
-    def state(self) -> HomeState:
+    def state(self) -> ReplayStats:
         """How it is. Cheap."""
 
     def close(self) -> None:
         """Let go of threads, files and connections."""
 
 
-class HostHome:
+class HostReplay:
     """The learner's own RAM (or mapped files): see `seedbed.replay.buffer`."""
 
     def __init__(self, buffer: SequenceBuffer, size_bytes: int) -> None:
@@ -68,27 +68,27 @@ class HostHome:
         self._bytes = size_bytes
 
     def room(self) -> bool:
-        """See `Home`. Always: the oldest sequences give way."""
+        """See `ReplayBuffer`. Always: the oldest sequences give way."""
         return True
 
-    def add(self, block: SequenceBlock) -> None:
-        """See `Home`."""
+    def add(self, block: SequenceChunk) -> None:
+        """See `ReplayBuffer`."""
         self.buffer.add(block)
 
     def request(self, uniform: NDArray[np.float64]) -> Future[Sample]:
-        """See `Home`. Drawn at once."""
+        """See `ReplayBuffer`. Drawn at once."""
         future: Future[Sample] = Future()
         future.set_result(self.buffer.sample(uniform))
         return future
 
     def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
-        """See `Home`."""
+        """See `ReplayBuffer`."""
         self.buffer.update_priorities(keys, priority)
 
-    def state(self) -> HomeState:
-        """See `Home`."""
+    def state(self) -> ReplayStats:
+        """See `ReplayBuffer`."""
         buffer = self.buffer
-        return HomeState(
+        return ReplayStats(
             capacity=buffer.capacity,
             size=buffer.ring.size,
             sampleable=buffer.sampleable,
@@ -106,6 +106,6 @@ class HostHome:
         self.buffer.restore(state)
 
     def close(self) -> None:
-        """See `Home`."""
+        """See `ReplayBuffer`."""
         if isinstance(self.buffer, FileBuffer):
             self.buffer.close()

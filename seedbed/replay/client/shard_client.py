@@ -22,14 +22,14 @@ from numpy.typing import NDArray
 
 from seedbed.replay.client.sample_request import Part
 from seedbed.replay.codec import insert_request, sequences_of, spec_message, unpack
-from seedbed.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.tls import Tls
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import replay_pb2 as wire
 
-log = logging.getLogger("seedbed.replay")
+log = logging.getLogger(__name__)
 
 # What a shard says when trying again cannot help.
 FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION,
@@ -48,7 +48,7 @@ class ShardSilent(Exception):
 class Piece:
     """Some columns of a block, on their way to a shard."""
 
-    block: SequenceBlock
+    block: SequenceChunk
     which: slice
     chain: int  # of these columns
     home: int  # the shard that they belong to
@@ -72,28 +72,28 @@ class Update(NamedTuple):
 class Owner(Protocol):
     """What a link tells whoever has it. All in the event loop."""
 
-    def on_up(self, link: ShardLink) -> None:
+    def on_up(self, link: ShardClient) -> None:
         """It can be used."""
 
-    def on_down(self, link: ShardLink, pieces: list[Piece], parts: list[Part]) -> None:
+    def on_down(self, link: ShardClient, pieces: list[Piece], parts: list[Part]) -> None:
         """It cannot, and these are left over."""
 
-    def on_refused(self, link: ShardLink, error: SeedbedError) -> None:
+    def on_refused(self, link: ShardClient, error: SeedbedError) -> None:
         """Nor will it ever."""
 
-    def on_stored(self, link: ShardLink, piece: Piece) -> None:
+    def on_stored(self, link: ShardClient, piece: Piece) -> None:
         """A piece is safe."""
 
     async def on_drawn(
-        self, link: ShardLink, part: Part, arrays: dict[str, NDArray[Any]], mass: float
+        self, link: ShardClient, part: Part, arrays: dict[str, NDArray[Any]], mass: float
     ) -> None:
         """The first sequences [n, ...] of what is missing of a part have come."""
 
-    def on_empty(self, link: ShardLink, part: Part) -> None:
+    def on_empty(self, link: ShardClient, part: Part) -> None:
         """The shard has nothing to draw for what is missing of a part."""
 
 
-class ShardLink:
+class ShardClient:
     """One shard. Event loop only, but for what is read.
 
     Attributes:

@@ -16,16 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.replay.buffer import check_block, check_priorities
-from seedbed.replay.client.replay_buffer import HomeState
+from seedbed.replay.client.replay_buffer import ReplayStats
 from seedbed.replay.client.sample_request import Draw, Frames, Part, allot
-from seedbed.replay.client.shard_client import Piece, ShardLink, Update
+from seedbed.replay.client.shard_client import Piece, ShardClient, Update
 from seedbed.replay.codec import MESSAGE_BYTES, block_bytes
-from seedbed.replay.sequence import Sample, SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-log = logging.getLogger("seedbed.replay")
+log = logging.getLogger(__name__)
 
 # A key of this home: which life of which shard gave it, and the shard's own key. 2^44 sequences
 # are 500 years at 1,000 a second; 2^19 lives are more than anybody will restart.
@@ -35,8 +35,8 @@ _BATCHES = 8  # whose memory is kept for the next ones
 _CLOSE_S = 10.0  # for what is under way to be stored
 
 
-class ServiceHome:
-    """Replay on shards. See `Home`; any thread may call it.
+class ShardedReplay:
+    """Replay on shards. See `ReplayBuffer`; any thread may call it.
 
     The environments of a block go to shards by the block's chain and their place in it, always the
     same ones, so that a shard has all the frames of its sequences. Where a shard is away its part
@@ -110,7 +110,7 @@ class ServiceHome:
         self._draws: set[Draw] = set()
         self._lives: dict[tuple[int, int], int] = {}  # of (shard, incarnation), in order
         self.links = [
-            ShardLink(index, address, spec, exponent, self, tls, reply_timeout_s)
+            ShardClient(index, address, spec, exponent, self, tls, reply_timeout_s)
             for index, address in enumerate(addresses)
         ]
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -123,7 +123,7 @@ class ServiceHome:
     # --- the learner's side ----------------------------------------------------------------
 
     def room(self) -> bool:
-        """See `Home`. Not while no shard is up: what is taken in then may be stored nowhere.
+        """Return whether a chunk can be inserted; False while no shard is up.
 
         Raises:
             SeedbedError: no shard for `timeout_s`, or one refuses this learner.
@@ -138,8 +138,8 @@ class ServiceHome:
         """One more block like the last one."""
         return not self._in_flight or self._in_flight + self._block_bytes <= self._window
 
-    def add(self, block: SequenceBlock) -> None:
-        """See `Home`. Returns when the block is on its way; waits while too much is.
+    def add(self, block: SequenceChunk) -> None:
+        """See `ReplayBuffer`. Returns when the block is on its way; waits while too much is.
 
         Raises:
             ValueError: the block does not fit.
@@ -152,7 +152,7 @@ class ServiceHome:
             self._call(self._route, piece)
 
     def request(self, uniform: NDArray[np.float64]) -> Future[Sample]:
-        """See `Home`. Several may be under way.
+        """See `ReplayBuffer`. Several may be under way.
 
         The future fails with ValueError where all shards are up and nothing can be drawn, and with
         SeedbedError after `timeout_s` without any shard that has something.
@@ -163,16 +163,16 @@ class ServiceHome:
         return draw.future
 
     def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
-        """See `Home`. Does not wait; what cannot be delivered is counted."""
+        """See `ReplayBuffer`. Does not wait; what cannot be delivered is counted."""
         keys, priority = check_priorities(keys, priority)
         self._check_failure()
         self._call(self._send_update, keys.copy(), priority.copy())
 
-    def state(self) -> HomeState:
-        """See `Home`: the shards that are up."""
+    def state(self) -> ReplayStats:
+        """See `ReplayBuffer`: the shards that are up."""
         up = [link for link in self.links if link.up]
         states = [link.state for link in up]
-        return HomeState(
+        return ReplayStats(
             capacity=sum(link.state.capacity for link in self.links),
             size=sum(state.size for state in states),
             sampleable=sum(state.sampleable for state in states),
@@ -223,7 +223,7 @@ class ServiceHome:
             link.look()
 
     def close(self) -> None:
-        """See `Home`. What is on its way is stored first, if that goes quickly."""
+        """See `ReplayBuffer`. What is on its way is stored first, if that goes quickly."""
         if not self._thread.is_alive():
             return
         try:
@@ -248,7 +248,7 @@ class ServiceHome:
             self._check_failure()
             raise SeedbedError(ExitCode.INTERNAL, "the replay's home is closed") from None
 
-    def _split(self, block: SequenceBlock) -> Iterator[Piece]:
+    def _split(self, block: SequenceChunk) -> Iterator[Piece]:
         """What goes where. Equal chains and columns always give equal pieces."""
         shards, columns = len(self.links), block.environments
         turn = _number(self._salt, block.chain) % shards
@@ -421,14 +421,14 @@ class ServiceHome:
 
     # --- what links tell -------------------------------------------------------------------
 
-    def on_up(self, link: ShardLink) -> None:
+    def on_up(self, link: ShardClient) -> None:
         """See `Owner`."""
         homeless, self._homeless = self._homeless, []
         for piece in homeless:
             self._route(piece)
         self._look_at_waiting()
 
-    def on_down(self, link: ShardLink, pieces: list[Piece], parts: list[Part]) -> None:
+    def on_down(self, link: ShardClient, pieces: list[Piece], parts: list[Part]) -> None:
         """See `Owner`."""
         self.resent += sum(piece.sequences for piece in pieces)
         for piece in pieces:
@@ -437,11 +437,11 @@ class ServiceHome:
         for part in parts:
             self._draw(part)
 
-    def on_refused(self, link: ShardLink, error: SeedbedError) -> None:
+    def on_refused(self, link: ShardClient, error: SeedbedError) -> None:
         """See `Owner`."""
         self._fail(error)
 
-    def on_stored(self, link: ShardLink, piece: Piece) -> None:
+    def on_stored(self, link: ShardClient, piece: Piece) -> None:
         """See `Owner`."""
         self._inserted += piece.sequences
         with self._room:
@@ -451,7 +451,7 @@ class ServiceHome:
             self._look_at_waiting()
 
     async def on_drawn(
-        self, link: ShardLink, part: Part, arrays: dict[str, NDArray[Any]], mass: float
+        self, link: ShardClient, part: Part, arrays: dict[str, NDArray[Any]], mass: float
     ) -> None:
         """See `Owner`."""
         life = (link.index, link.state.incarnation)
@@ -476,7 +476,7 @@ class ServiceHome:
         if error is not None or done.result():
             self._draws.discard(draw)
 
-    def on_empty(self, link: ShardLink, part: Part) -> None:
+    def on_empty(self, link: ShardClient, part: Part) -> None:
         """See `Owner`."""
         self.redrawn += len(part.columns)
         self._draw(part)

@@ -17,7 +17,7 @@ from seedbed.agents.training_step import unroll_of
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import open_run_directory
-from seedbed.services.learner.components import Built
+from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.learner import synchronous
 from seedbed.services.learner.single_threaded import OneThreadLearner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
@@ -80,7 +80,7 @@ def collect(experiment: Experiment, init_from: str | None, updates: int) -> Dump
     """
     overrides = (*_ALONE, *_small_replay(experiment))
     if synchronous(experiment):  # a batch is every environment, and here is one process of them
-        columns = experiment.actor.groups * experiment.actor.environments
+        columns = experiment.actor.groups * experiment.actor.envs_per_group
         overrides = (*overrides, f"learner.batch_size={columns}")
     alone = parse_experiment(dump_experiment(experiment), overrides, "debug")
     taken: list[Dump] = []
@@ -108,16 +108,16 @@ def collect(experiment: Experiment, init_from: str | None, updates: int) -> Dump
 def _small_replay(experiment: Experiment) -> tuple[str, ...]:
     """A replay of its own, that is filled soon."""
     actor, batch = experiment.actor, experiment.learner.batch_size
-    streams = actor.groups * actor.environments
+    streams = actor.groups * actor.envs_per_group
     replay = (
-        f"sequences={4 * batch + 64 * streams}",
-        f"min_sequences={batch}",
-        *("home=host", "directory=''", "shards=[]"),
+        f"capacity={4 * batch + 64 * streams}",
+        f"min_size={batch}",
+        *("storage=host", "directory=''", "shards=[]"),
     )
     return tuple(f"learner.replay.{setting}" for setting in replay)
 
 
-def arrays_of(built: Built, params: Params, batch: TrainingBatch) -> Arrays:
+def arrays_of(built: LearnerComponents, params: Params, batch: TrainingBatch) -> Arrays:
     """The arrays of `MEANINGS`, as far as the agent has them, and `behaviour_*`."""
     on_device = built.backend.to_device(batch.arrays)
     unroll = unroll_of(built.agent, built.unroll, on_device)

@@ -44,7 +44,7 @@ def read_hello(
             "start actor and learner with the same experiment",
         )
     _between("environments", hello.environments, 1, max_environments,
-             "learner.inference.max_batch_environments bounds actor.environments")  # fmt: skip
+             "learner.inference.max_batch_envs bounds actor.envs_per_group")  # fmt: skip
     _between("actions", hello.actions, 1, 2**15, "only discrete action spaces are supported")
     _between("action_repeat", hello.action_repeat, 1, 1024, "emulator frames a step")
     shape = tuple(hello.observation.shape)
@@ -74,7 +74,7 @@ def read_hello(
             "observation",
             f"steps of at most {MAX_MESSAGE_BYTES} bytes",
             f"{step_bytes} bytes: {hello.environments} environments of {received.observation}",
-            "lower actor.environments or make the observation smaller",
+            "lower actor.envs_per_group or make the observation smaller",
         )
     if spec is not None:
         for field, ours, theirs in (

@@ -18,16 +18,21 @@ from google.protobuf.message import DecodeError
 
 from seedbed.config import Experiment
 from seedbed.rpc.step_codec import Actions, Step, kind_of
-from seedbed.services.learner.components import Model
+from seedbed.services.learner.components import ComponentsFuture
 from seedbed.services.learner.sessions.batcher import Batcher, Request
 from seedbed.services.learner.sessions.handshake import read_hello
-from seedbed.services.learner.sessions.session import Greeting, Session, SlotTable, StreamRefused
+from seedbed.services.learner.sessions.session import (
+    Greeting,
+    Session,
+    SlotAllocator,
+    StreamRefused,
+)
 from seedbed.services.learner.unrolls.queue import Finished, UnrollQueue
 from seedbed.telemetry import Telemetry
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
-log = logging.getLogger("seedbed.wire")
+log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_S = 10.0
 ERROR_KEY = "seedbed-error-bin"
@@ -66,9 +71,9 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         batcher: Batcher,
         queue: UnrollQueue,
         telemetry: Telemetry,
-        model: Model,
+        model: ComponentsFuture,
         reason: Callable[[], str],
-        slots: SlotTable,
+        slots: SlotAllocator,
     ) -> None:
         self._experiment = experiment
         self._settings = experiment.learner
@@ -157,7 +162,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             message.hello,
             self._experiment.environment.id,
             self._model.spec,
-            self._settings.inference.max_batch_environments,
+            self._settings.inference.max_batch_envs,
         )
         self._model.fix_spec(greeting.spec)
         return greeting

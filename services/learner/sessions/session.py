@@ -44,7 +44,7 @@ class Accounts(Protocol):
     def on_discarded(self, frames: int, reason: str) -> None: ...
 
 
-class SlotTable:
+class SlotAllocator:
     """Leases rows of the device tables. There is no fixed table of actors anywhere.
 
     Args:

@@ -11,14 +11,14 @@ from typing import Any
 
 from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config.learner import Replay
-from seedbed.replay.client.device import DeviceHome
+from seedbed.replay.client.device import DeviceReplay
 from seedbed.replay.rate_limiter import rate_limiter
-from seedbed.replay.sequence import SequenceBlock
+from seedbed.replay.sequence import SequenceChunk
 from seedbed.services.learner.training.replay_source import never_filled
 from seedbed.telemetry.replay import ReplayNumbers
 
 
-class FusedExperience:
+class FusedReplay:
     """A device home. One thread brings blocks; the training thread alone touches the device.
 
     Args:
@@ -28,7 +28,7 @@ class FusedExperience:
 
     def __init__(
         self,
-        home: DeviceHome,
+        home: DeviceReplay,
         trainer: Trainer,
         backend: Backend,
         settings: Replay,
@@ -40,7 +40,7 @@ class FusedExperience:
         self.batch_size = batch_size
         self._backend = backend
         self._limiter = rate_limiter(settings, batch_size, home.spec)
-        self._arrived: deque[SequenceBlock] = deque()
+        self._arrived: deque[SequenceChunk] = deque()
         self._changed = threading.Condition()
         self._since = time.perf_counter()
         self._update: Callable[[], dict[str, Any]] = trainer.fuse(
@@ -52,7 +52,7 @@ class FusedExperience:
         with self._changed:
             return self._changed.wait_for(self._limiter.may_insert, timeout_s)
 
-    def insert(self, block: SequenceBlock) -> None:
+    def insert(self, block: SequenceChunk) -> None:
         """Bring a block; the training thread takes it over before its next step."""
         with self._changed:
             self._arrived.append(block)

@@ -7,15 +7,15 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from seedbed.services.learner.components import Built
+from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.poll import POLL_S
-from seedbed.services.learner.training.replay_source import Experience
+from seedbed.services.learner.training.replay_source import ReplaySource
 from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
 from seedbed.services.learner.unrolls.queue import UnrollQueue
 from seedbed.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from seedbed.services.learner.training.fused_replay import FusedExperience
+    from seedbed.services.learner.training.fused_replay import FusedReplay
 
 
 _DRAW_S = 0.005  # how long blocks wait while a batch is being drawn
@@ -31,9 +31,9 @@ class PrefetchThread:
         self.ready: queue.Queue[tuple[TrainingBatch, Any]] = queue.Queue(maxsize=1)
         self._dropped_steps = 0  # in batches that training did not take before the end
 
-    def run(self, built: Built, stopping: threading.Event) -> None:
+    def run(self, built: LearnerComponents, stopping: threading.Event) -> None:
         """Until `stopping`."""
-        if isinstance(built.experience, Experience):
+        if isinstance(built.experience, ReplaySource):
             try:
                 self._replay(built, built.experience, stopping)
             finally:
@@ -53,7 +53,9 @@ class PrefetchThread:
                 with busy.blocked("training is busy"):
                     self._hand_on(item, stopping)
 
-    def _replay(self, built: Built, experience: Experience, stopping: threading.Event) -> None:
+    def _replay(
+        self, built: LearnerComponents, experience: ReplaySource, stopping: threading.Event
+    ) -> None:
         busy = self._telemetry.busy["prefetch"]
         while not stopping.is_set():
             # Whichever side may go on does; it waits where neither has anything to do.
@@ -78,7 +80,9 @@ class PrefetchThread:
                 with busy.blocked("training is busy"):
                     self._hand_on(item, stopping)
 
-    def _bring(self, built: Built, experience: FusedExperience, stopping: threading.Event) -> None:
+    def _bring(
+        self, built: LearnerComponents, experience: FusedReplay, stopping: threading.Event
+    ) -> None:
         busy = self._telemetry.busy["prefetch"]
         while not stopping.is_set():
             with busy.blocked("training is busy"):
@@ -88,18 +92,20 @@ class PrefetchThread:
                 with busy:
                     self._insert(built, experience, block)
 
-    def _insert(self, built: Built, experience: Experience | FusedExperience, block: Any) -> None:
+    def _insert(
+        self, built: LearnerComponents, experience: ReplaySource | FusedReplay, block: Any
+    ) -> None:
         experience.insert(block)
         self._telemetry.counters.inserted_frames += block.steps * built.spec.action_repeat
 
-    def build(self, built: Built, block: Any) -> Iterator[tuple[TrainingBatch, Any]]:
+    def build(self, built: LearnerComponents, block: Any) -> Iterator[tuple[TrainingBatch, Any]]:
         """The training batches that a block gives rise to, on the host and on the device."""
         experience = built.experience
         if experience is None:
             for batch in self._builder.add(block):
                 yield batch, built.backend.to_device(batch.arrays)
             return
-        assert isinstance(experience, Experience), "learner.deterministic has no device home"
+        assert isinstance(experience, ReplaySource), "learner.deterministic has no device home"
         self._insert(built, experience, block)
         experience.draw()
         while (drawn := experience.take(POLL_S)) is not None:

@@ -10,20 +10,20 @@ from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config.learner import Replay
 from seedbed.config.schema import Experiment
 from seedbed.replay.buffer import SequenceBuffer
-from seedbed.replay.client.replay_buffer import Home, HostHome
-from seedbed.replay.client.sharded import ServiceHome
+from seedbed.replay.client.replay_buffer import HostReplay, ReplayBuffer
+from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.mapped_files import files_bytes, gib, open_buffer
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.replay.sizes import check_memory, estimate, memory_bytes
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.services.learner.training.replay_source import Experience
+from seedbed.services.learner.training.replay_source import ReplaySource
 from seedbed.telemetry.replay import ReplayNumbers
 
 if TYPE_CHECKING:  # imports Keras
-    from seedbed.services.learner.training.fused_replay import FusedExperience
+    from seedbed.services.learner.training.fused_replay import FusedReplay
 
-log = logging.getLogger("seedbed.learner")
+log = logging.getLogger(__name__)
 
 
 def make_experience(
@@ -33,7 +33,7 @@ def make_experience(
     trainer: Trainer,
     numbers: ReplayNumbers,
     tls: Tls | None,
-) -> Experience | FusedExperience:
+) -> ReplaySource | FusedReplay:
     """The home of `learner.replay` with its driver: empty, or with what its files or shards hold.
 
     Args:
@@ -44,34 +44,34 @@ def make_experience(
     """
     learner = experiment.learner
     settings = learner.replay
-    if settings.home == "device":
+    if settings.storage == "device":
         return _on_device(experiment, spec, backend, trainer, numbers)
-    home = _shards(settings, spec, tls) if settings.home == "service" else _host(settings, spec)
-    return Experience(home, settings, learner.batch_size, experiment.seed, numbers)
+    home = _shards(settings, spec, tls) if settings.storage == "remote" else _host(settings, spec)
+    return ReplaySource(home, settings, learner.batch_size, experiment.seed, numbers)
 
 
-def _host(settings: Replay, spec: SequenceSpec) -> Home:
+def _host(settings: Replay, spec: SequenceSpec) -> ReplayBuffer:
     directory = Path(settings.directory) if settings.directory else None
-    capacity, exponent = settings.sequences, settings.priority_exponent
+    capacity, exponent = settings.capacity, settings.priority_exponent
     log.info("replay in the learner: %s", estimate(spec, capacity, directory))
     check_memory(spec, capacity, directory)
     if directory is not None:
-        return HostHome(open_buffer(directory, spec, capacity, exponent),
+        return HostReplay(open_buffer(directory, spec, capacity, exponent),
                         files_bytes(spec, capacity))  # fmt: skip
-    return HostHome(
+    return HostReplay(
         SequenceBuffer(spec, capacity, exponent), memory_bytes(spec, capacity, directory)
     )
 
 
-def _shards(settings: Replay, spec: SequenceSpec, tls: Tls | None) -> Home:
+def _shards(settings: Replay, spec: SequenceSpec, tls: Tls | None) -> ReplayBuffer:
     if not settings.shards:
         raise SeedbedError(
             ExitCode.CONFIG,
-            "learner.replay.home is service, and learner.replay.shards names none: start shards "
+            "learner.replay.storage is remote, and learner.replay.shards names none: start shards "
             "with `seedbed replay`, and list their addresses",
         )
     log.info("replay on %d shards: %s", len(settings.shards), ", ".join(settings.shards))
-    return ServiceHome(
+    return ShardedReplay(
         spec,
         settings.shards,
         settings.priority_exponent,
@@ -86,28 +86,28 @@ def _on_device(
     backend: Backend,
     trainer: Trainer,
     numbers: ReplayNumbers,
-) -> FusedExperience:
-    from seedbed.replay.client.device import DeviceHome, device_bytes
-    from seedbed.services.learner.training.fused_replay import FusedExperience
+) -> FusedReplay:
+    from seedbed.replay.client.device import DeviceReplay, device_bytes
+    from seedbed.services.learner.training.fused_replay import FusedReplay
 
     learner = experiment.learner
     settings = learner.replay
-    size, limit = device_bytes(spec, settings.sequences), backend.memory_bytes()
+    size, limit = device_bytes(spec, settings.capacity), backend.memory_bytes()
     log.info("replay on %s: %s", backend.devices()[0], gib(size))
     if limit and size > limit:
         raise SeedbedError(
             ExitCode.CONFIG,
-            f"learner.replay.sequences {settings.sequences} take {gib(size)}, and "
+            f"learner.replay.capacity {settings.capacity} take {gib(size)}, and "
             f"{backend.devices()[0]} has {gib(limit)}: at most "
-            f"{int(settings.sequences * limit / size)} would fit, less what the model needs. Lower "
-            "it, or use home: host",
+            f"{int(settings.capacity * limit / size)} would fit, less what the model needs. Lower "
+            "it, or use storage: host",
         )
-    home = DeviceHome(
+    home = DeviceReplay(
         backend,
         spec,
-        settings.sequences,
+        settings.capacity,
         settings.priority_exponent,
-        settings.update_size,
+        settings.transfer_steps,
         experiment.seed,
     )
-    return FusedExperience(home, trainer, backend, settings, learner.batch_size, numbers)
+    return FusedReplay(home, trainer, backend, settings, learner.batch_size, numbers)

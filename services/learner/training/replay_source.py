@@ -1,7 +1,7 @@
 """Between sessions and training for agents with replay: blocks in, batches out, priorities back.
 
 The *fed* driver: a home draws sequences, which go over to the device as a batch; training gives
-their new priorities back. One thread uses an `Experience`, but for `give_back`.
+their new priorities back. One thread uses an `ReplaySource`, but for `give_back`.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.config.learner import Replay
-from seedbed.replay.client.replay_buffer import Home, HomeState
+from seedbed.replay.client.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.rate_limiter import rate_limiter
-from seedbed.replay.sequence import Sample, SequenceBlock
+from seedbed.replay.sequence import Sample, SequenceChunk
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import FIRST
 from seedbed.telemetry.replay import ReplayNumbers
 
-log = logging.getLogger("seedbed.learner")
+log = logging.getLogger(__name__)
 
 
-class Experience:
+class ReplaySource:
     """A home, its rate limiter, and the batches that are on their way.
 
     Args:
@@ -36,7 +36,12 @@ class Experience:
     """
 
     def __init__(
-        self, home: Home, settings: Replay, batch_size: int, seed: int, numbers: ReplayNumbers
+        self,
+        home: ReplayBuffer,
+        settings: Replay,
+        batch_size: int,
+        seed: int,
+        numbers: ReplayNumbers,
     ) -> None:
         self.home = home
         self.numbers = numbers
@@ -56,7 +61,7 @@ class Experience:
         """
         return self._limiter.may_insert() and self.home.room()
 
-    def insert(self, block: SequenceBlock) -> None:
+    def insert(self, block: SequenceChunk) -> None:
         """Put a block into the home.
 
         Raises:
@@ -127,7 +132,7 @@ class Experience:
         self.numbers.filling = state.trouble or self._limiter.filling(state.sampleable)
 
 
-def never_filled(state: HomeState, minimum: int) -> None:
+def never_filled(state: ReplayStats, minimum: int) -> None:
     """Refuse to wait for ever.
 
     Raises:
@@ -137,8 +142,8 @@ def never_filled(state: HomeState, minimum: int) -> None:
         raise SeedbedError(
             ExitCode.CONFIG,
             f"replay is full with {state.size} sequences, and only {state.sampleable} of them can "
-            f"be drawn, below learner.replay.min_sequences {minimum}: the first ones of each "
-            "environment's stream cannot. Raise learner.replay.sequences, lower min_sequences, or "
+            f"be drawn, below learner.replay.min_size {minimum}: the first ones of each "
+            "environment's stream cannot. Raise learner.replay.capacity, lower min_size, or "
             "connect fewer environments",
         )
 

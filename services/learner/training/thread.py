@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.gossip.exchange import Exchange, Stopped
+from seedbed.gossip.exchange import ParameterExchange, Stopped
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.services.learner.components import Built, ParameterStore
+from seedbed.services.learner.components import LearnerComponents, ParameterStore
 from seedbed.services.learner.inference.poll import POLL_S
 from seedbed.services.learner.training.prefetch import PrefetchThread
-from seedbed.services.learner.training.replay_source import Experience
+from seedbed.services.learner.training.replay_source import ReplaySource
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from seedbed.services.learner.training.fused_replay import FusedExperience
+    from seedbed.services.learner.training.fused_replay import FusedReplay
 
-log = logging.getLogger("seedbed.learner")
+log = logging.getLogger(__name__)
 
 
 class TrainingThread:
@@ -48,7 +48,7 @@ class TrainingThread:
         self._frozen = frozen
         self._wanted: queue.Queue[Future[dict[str, NDArray[Any]]]] = queue.Queue()
         self._warned = False  # of another run's sequences
-        self.exchange: Exchange | None = None  # with peers, where there are any
+        self.exchange: ParameterExchange | None = None  # with peers, where there are any
         self._compiled = False
         self.step_since: float | None = None  # when the step at work began; None while compiling
         self.observers: list[Callable[[TrainingBatch], None]] = []  # for tests and `debug`
@@ -60,17 +60,17 @@ class TrainingThread:
         self._wanted.put(future)
         return future
 
-    def give_states(self, built: Built) -> None:
+    def give_states(self, built: LearnerComponents) -> None:
         """Answer what `request_state` asked. Between two steps only."""
         while not self._wanted.empty():
             self._wanted.get_nowait().set_result(built.trainer.state())
 
-    def run(self, built: Built, stopping: threading.Event) -> None:
+    def run(self, built: LearnerComponents, stopping: threading.Event) -> None:
         """Until `stopping`; then gives the states that were asked for, and ends."""
         experience = built.experience
         while not stopping.is_set():
             self.give_states(built)
-            if experience is not None and not isinstance(experience, Experience):
+            if experience is not None and not isinstance(experience, ReplaySource):
                 if experience.wait_for_batch(POLL_S):
                     self._train_fused(built, experience)
                 continue
@@ -84,8 +84,8 @@ class TrainingThread:
                 self._discard(built, batch, "the learner stopped")
         self.give_states(built)
 
-    def train(self, built: Built, batch: TrainingBatch, arrays: Any) -> None:
-        """`learner.passes` updates with a batch, whose `arrays` are on the device."""
+    def train(self, built: LearnerComponents, batch: TrainingBatch, arrays: Any) -> None:
+        """`learner.epochs_per_batch` updates with a batch, whose `arrays` are on the device."""
         for observe in self.observers:
             observe(batch)
         self._warn_of_another_run(batch)
@@ -112,12 +112,12 @@ class TrainingThread:
         for tell in self.after:
             tell()
 
-    def _discard(self, built: Built, batch: TrainingBatch, reason: str) -> None:
+    def _discard(self, built: LearnerComponents, batch: TrainingBatch, reason: str) -> None:
         self._telemetry.on_discarded(batch.steps * built.spec.action_repeat, reason)
         self._tell()
 
     def _warn_of_another_run(self, batch: TrainingBatch) -> None:
-        """Experience that later parameters than these have made: files or shards that were kept."""
+        """Warn of sequences that another run has acted, in files or shards that were kept."""
         updates = self._telemetry.counters.updates
         if not self._warned and batch.keys is not None and (batch.version > updates).any():
             self._warned = True
@@ -128,7 +128,7 @@ class TrainingThread:
                 *(int(batch.version.max()), updates),
             )
 
-    def _train_fused(self, built: Built, experience: FusedExperience) -> None:
+    def _train_fused(self, built: LearnerComponents, experience: FusedReplay) -> None:
         version = self._telemetry.counters.updates
         started = time.perf_counter()
         with self._at_work():
@@ -146,13 +146,13 @@ class TrainingThread:
         )
 
     def _step(
-        self, built: Built, arrays: Any, keys: NDArray[np.int64] | None, version: int
+        self, built: LearnerComponents, arrays: Any, keys: NDArray[np.int64] | None, version: int
     ) -> dict[str, float]:
         with self._at_work():
             outputs = (self.exchange or built.trainer).step(arrays)
             priority = outputs.pop("priority", None)
             scalars = self._publish(built, outputs, version)
-            if isinstance(built.experience, Experience):
+            if isinstance(built.experience, ReplaySource):
                 assert keys is not None
                 built.experience.give_back(keys, built.backend.to_host(priority))
             return scalars
@@ -170,7 +170,9 @@ class TrainingThread:
             self._telemetry.phase = "training"
         self._compiled, self.step_since = True, None
 
-    def _publish(self, built: Built, outputs: dict[str, Any], version: int) -> dict[str, float]:
+    def _publish(
+        self, built: LearnerComponents, outputs: dict[str, Any], version: int
+    ) -> dict[str, float]:
         """Check an update's numbers, and let acting use its parameters."""
         scalars = {name: float(built.backend.to_host(x)) for name, x in outputs.items()}
         bad = [name for name in ("loss", "gradient_norm") if not math.isfinite(scalars[name])]

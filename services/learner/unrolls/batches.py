@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.services.learner.unrolls.unroll import Block
+from seedbed.services.learner.unrolls.unroll import SessionUnroll
 from seedbed.spec import FIRST
 
 
@@ -30,7 +30,7 @@ class BatchBuilder:
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
-        self._parts: list[tuple[Block, int, int]] = []  # block, first and last column
+        self._parts: list[tuple[SessionUnroll, int, int]] = []  # block, first and last column
         self._columns = 0
 
     @property
@@ -40,7 +40,7 @@ class BatchBuilder:
             int(np.count_nonzero((_flags(b)[1:, i:j] & FIRST) == 0)) for b, i, j in self._parts
         )
 
-    def add(self, block: Block) -> list[TrainingBatch]:
+    def add(self, block: SessionUnroll) -> list[TrainingBatch]:
         """Add a block; return the batches that it completes."""
         done: list[TrainingBatch] = []
         start = 0
@@ -80,6 +80,6 @@ class BatchBuilder:
         )
 
 
-def _flags(block: Block) -> NDArray[np.uint8]:
+def _flags(block: SessionUnroll) -> NDArray[np.uint8]:
     """The flags [R, E] of a block without those of the stack's context."""
     return block.flags[-len(block.reward) :]

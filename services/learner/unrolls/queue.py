@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 class Finished(Protocol):
-    """What a session hands on: a `Block`, or a `SequenceBlock` for replay."""
+    """What a session hands on: a `SessionUnroll`, or a `SequenceChunk` for replay."""
 
     @property
     def environments(self) -> int: ...

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.agents.protocol import Window
-from seedbed.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, ArraySpec
 
 
@@ -102,7 +102,7 @@ class SequenceWriter:
         observation: NDArray[Any],  # [E, *shape]
         reward: NDArray[np.float32],  # [E]
         flags: NDArray[np.uint8],  # [E]
-    ) -> SequenceBlock | None:
+    ) -> SequenceChunk | None:
         """Write the next row; return the block that was full before it, if one was."""
         block = self._hand_on() if self._rows == self._spec.steps else None
         self._rows += 1
@@ -112,7 +112,7 @@ class SequenceWriter:
         self._small["reward"][at] = reward
         return block
 
-    def _hand_on(self) -> SequenceBlock:
+    def _hand_on(self) -> SequenceChunk:
         spec, small = self._spec, self._small
         rows = slice(self._length - spec.rows, None)  # of the sequence, in the small arrays
         flags = small["flags"][rows]
@@ -125,7 +125,7 @@ class SequenceWriter:
             first=(flags & FIRST) != 0,
             behaviour={name: small[f"behaviour/{name}"][rows] for name in self._plan.behaviour},
         )
-        block = SequenceBlock(
+        block = SequenceChunk(
             chain=self._chain,
             number=self._number,
             frames=self._frames,

@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.services.learner.unrolls.queue import Finished, Lost, UnrollQueue, ignore
-from seedbed.services.learner.unrolls.unroll import Block
+from seedbed.services.learner.unrolls.unroll import SessionUnroll
 from seedbed.spec import FIRST
 
-log = logging.getLogger("seedbed.learner")
+log = logging.getLogger(__name__)
 
 LATE = "late for its round"
 
 
-class RoundQueue(UnrollQueue):
+class SynchronousUnrollQueue(UnrollQueue):
     """Takes the place of the queue for synchronous agents (Stooke and Abbeel 2018).
 
     `put` ends when its round has been trained on, so that the session's next row is answered by
@@ -111,11 +111,11 @@ class RoundQueue(UnrollQueue):
                 self._changed.wait(min(due, end) - now)
             return None
 
-    def _take(self, now: float) -> Block:
+    def _take(self, now: float) -> SessionUnroll:
         if self.missing:
             log.warning(
                 "a round goes without %d of %d environments: they did not come within "
-                "learner.round_deadline_s %g",
+                "learner.straggler_timeout_s %g",
                 *(self.missing, self._expected, self._deadline_s),
             )
         blocks: list[Any] = [*self._blocks]
@@ -139,7 +139,7 @@ class RoundQueue(UnrollQueue):
         self._wake_putters()
 
 
-def joined(blocks: Sequence[Block], columns: int) -> Block:
+def joined(blocks: Sequence[SessionUnroll], columns: int) -> SessionUnroll:
     """Blocks of the same version as one of `columns` columns. Those that are missing are first
     rows only, from which no transition is real.
     """
@@ -153,7 +153,7 @@ def joined(blocks: Sequence[Block], columns: int) -> Block:
         shape[axis] = missing
         return np.concatenate([*arrays, np.full(shape, fill, arrays[0].dtype)], axis)
 
-    return Block(
+    return SessionUnroll(
         observation=join([block.observation for block in blocks], 1),
         flags=join([block.flags for block in blocks], 1, FIRST),
         reward=join([block.reward for block in blocks], 1),

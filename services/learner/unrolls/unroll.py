@@ -39,7 +39,7 @@ class UnrollSpec:
 
 
 @dataclass(eq=False)
-class Block:
+class SessionUnroll:
     """One unroll of E environments. Nobody writes to it once it has been handed on.
 
     The first K-1 rows of `observation` and `flags` are what the first stack needs.
@@ -81,12 +81,12 @@ class UnrollWriter:
         self._row = -1
         self._last_action = np.full(environments, -1, np.int32)
 
-    def _new_block(self) -> Block:
+    def _new_block(self) -> SessionUnroll:
         spec, e = self._spec, self._environments
         rows, steps = self._context + spec.unroll_length + 1, spec.unroll_length
         # New memory for every block: whoever still holds the old one (the device may share it)
         # keeps it whole, and the reference count frees it.
-        return Block(
+        return SessionUnroll(
             observation=np.empty((rows, e, *spec.observation.shape), spec.observation.dtype),
             flags=np.zeros((rows, e), np.uint8),
             reward=np.empty((steps + 1, e), np.float32),
@@ -105,7 +105,7 @@ class UnrollWriter:
         observation: NDArray[Any],  # [E, *shape]
         reward: NDArray[np.float32],  # [E]
         flags: NDArray[np.uint8],  # [E]
-    ) -> Block | None:
+    ) -> SessionUnroll | None:
         """Write the next row; return the block that it completes, if it does."""
         if self._row < 0:  # the session's first row: every environment is `first`
             self._block.observation[: self._context] = 0

@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
-from seedbed.services.learner.unrolls.unroll import Block
+from seedbed.services.learner.unrolls.unroll import SessionUnroll
 from seedbed.spec import FIRST
 
 STEPS, CONTEXT = 4, 2
 
 
-def make_block(random: np.random.Generator, environments: int) -> Block:
+def make_block(random: np.random.Generator, environments: int) -> SessionUnroll:
     rows, e = STEPS + 1, environments
-    return Block(
+    return SessionUnroll(
         observation=random.integers(0, 256, (CONTEXT + rows, e, 3)).astype(np.uint8),
         flags=(FIRST * (random.random((CONTEXT + rows, e)) < 0.4)).astype(np.uint8),
         reward=random.normal(size=(rows, e)).astype(np.float32),
@@ -26,7 +26,7 @@ def make_block(random: np.random.Generator, environments: int) -> Block:
     )
 
 
-def columns(blocks: list[Block]) -> dict[str, np.ndarray]:
+def columns(blocks: list[SessionUnroll]) -> dict[str, np.ndarray]:
     """All blocks side by side."""
     time_major = ("observation", "flags", "reward", "action")
     joined = {name: np.concatenate([getattr(b, name) for b in blocks], 1) for name in time_major}

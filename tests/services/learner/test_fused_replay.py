@@ -9,7 +9,7 @@ from seedbed.backends.protocol import Backend
 from seedbed.config import parse_experiment
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.runtime.exit_codes import SeedbedError
-from seedbed.services.learner.components import Built, build
+from seedbed.services.learner.components import LearnerComponents, build
 from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from seedbed.telemetry.replay import ReplayNumbers
@@ -21,14 +21,14 @@ SPEC = EnvironmentSpec("tests:any", ArraySpec((36, 36), "uint8"), 11, 1)
 BATCH = 6
 
 
-def built_on(backend: Backend) -> Built:
+def built_on(backend: Backend) -> LearnerComponents:
     """A small R2D2 with a filled device home. The same each time."""
     experiment = parse_experiment(
         f"""
         name: fused
         environment: {{id: "tests:any"}}
         agent: r2d2
-        r2d2: {{burn_in: 3, n_steps: 2, dueling_units: 16, target_update_every: 2}}
+        r2d2: {{burn_in: 3, n_steps: 2, dueling_units: 16, target_update_period: 2}}
         learner:
           backend: {backend.name}
           network: nature
@@ -36,9 +36,9 @@ def built_on(backend: Backend) -> Built:
           frame_stack: 2
           unroll_length: 5
           batch_size: {BATCH}
-          replay: {{home: device, sequences: 40, min_sequences: 1, update_size: 1}}
-          inference: {{slots: 32, max_batch_environments: 16}}
-        actor: {{environments: 4, groups: 1}}
+          replay: {{storage: device, capacity: 40, min_size: 1, transfer_steps: 1}}
+          inference: {{slots: 32, max_batch_envs: 16}}
+        actor: {{envs_per_group: 4, groups: 1}}
         """
     )
     built = build(experiment, SPEC, backend, ReplayNumbers())
@@ -83,13 +83,13 @@ def test_a_replay_that_never_fills_is_refused() -> None:
     """More environments came than the settings knew of: nothing of a stream is ever whole."""
     from seedbed.config.learner import Replay
     from seedbed.replay.buffer import SequenceBuffer
-    from seedbed.replay.client.replay_buffer import HostHome
-    from seedbed.services.learner.training.replay_source import Experience
+    from seedbed.replay.client.replay_buffer import HostReplay
+    from seedbed.services.learner.training.replay_source import ReplaySource
 
     spec = SequenceSpec(ArraySpec((2,), "float32"), steps=1)
-    home = HostHome(SequenceBuffer(spec, 8, 0.9), 0)
-    settings = Replay(sequences=8, min_sequences=4)
-    experience = Experience(home, settings, 2, 1, ReplayNumbers())
+    home = HostReplay(SequenceBuffer(spec, 8, 0.9), 0)
+    settings = Replay(capacity=8, min_size=4)
+    experience = ReplaySource(home, settings, 2, 1, ReplayNumbers())
     stream = Stream(spec, 1, 6)
 
     def fill() -> None:

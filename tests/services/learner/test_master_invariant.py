@@ -20,9 +20,9 @@ import pytest
 
 from seedbed.config import Experiment, parse_experiment
 from seedbed.runs.directory import open_run_directory
-from seedbed.services.actor.group import GroupRunner
+from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
-from seedbed.services.learner.components import Built
+from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import FIRST
@@ -61,9 +61,9 @@ def experiment(
           unroll_length: 7
           batch_size: {batch_size}
           queue_batches: 2
-          round_deadline_s: 0.3
-          inference: {{max_wait_ms: 2, slots: 64, max_batch_environments: 16}}
-        actor: {{processes: 0, environments: 4}}
+          straggler_timeout_s: 0.3
+          inference: {{max_wait_ms: 2, slots: 64, max_batch_envs: 16}}
+        actor: {{processes: 0, envs_per_group: 4}}
         logging: {{interval_s: 1000}}
         """
     )
@@ -72,8 +72,8 @@ def experiment(
 async def play(address: str, shape: tuple[int, ...], dtype: str, done: threading.Event) -> None:
     """Sessions of 4, 1, 3 and 5 environments; the last one keeps leaving in mid-unroll."""
 
-    def runner(environments: int, number: int, visit: int = 0) -> GroupRunner:
-        return GroupRunner(
+    def runner(environments: int, number: int, visit: int = 0) -> ActorLoop:
+        return ActorLoop(
             lambda: PatternGroup(environments, number, shape, dtype, visit),
             address, f"test/{number}", 60.0, 60.0, ActorMetrics(),
         )  # fmt: skip
@@ -94,7 +94,7 @@ async def play(address: str, shape: tuple[int, ...], dtype: str, done: threading
 
 def collect(
     config: Experiment, shape: tuple[int, ...], dtype: str, path: Path
-) -> tuple[Built, list[TrainingBatch], Any]:
+) -> tuple[LearnerComponents, list[TrainingBatch], Any]:
     """Batches of the real learner with frozen parameters, and its built parts."""
     done = threading.Event()
     batches: list[TrainingBatch] = []
@@ -128,7 +128,7 @@ def collect(
         return built, batches, params
 
 
-def recompute(built: Built, params: Any, batch: TrainingBatch) -> np.ndarray:
+def recompute(built: LearnerComponents, params: Any, batch: TrainingBatch) -> np.ndarray:
     """The training forward pass's log-probabilities [R, B, A]."""
     from keras import ops
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from seedbed.config import Experiment, parse_experiment
-from seedbed.services.learner.components import Built
+from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.services.learner.training.thread import TrainingThread
 from seedbed.services.learner.unrolls.batches import TrainingBatch
@@ -25,7 +25,7 @@ from tests.support.recording_agent import name_of
 from tests.support.shard_process import shards
 
 if TYPE_CHECKING:  # imports Keras
-    from seedbed.services.learner.training.fused_replay import FusedExperience
+    from seedbed.services.learner.training.fused_replay import FusedReplay
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 BURN_IN, STEPS = 4, 7
@@ -53,15 +53,15 @@ def experiment(network: str, lstm: int, stack: int, **replay: Any) -> Experiment
           unroll_length: {STEPS}
           batch_size: 6
           queue_batches: 2
-          replay: {{sequences: 60, min_sequences: 10, ratio: 0.4, {settings}}}
-          inference: {{max_wait_ms: 2, slots: 64, max_batch_environments: 16}}
-        actor: {{environments: 4}}
+          replay: {{capacity: 60, min_size: 10, ratio: 0.4, {settings}}}
+          inference: {{max_wait_ms: 2, slots: 64, max_batch_envs: 16}}
+        actor: {{envs_per_group: 4}}
         logging: {{interval_s: 1000}}
         """
     )
 
 
-def values(built: Built, params: Any, batch: TrainingBatch) -> np.ndarray:
+def values(built: LearnerComponents, params: Any, batch: TrainingBatch) -> np.ndarray:
     """The training forward pass's action values [R, B, A], from the stored state on."""
     from seedbed.agents.training_step import unroll_of
 
@@ -87,7 +87,7 @@ def test_on_the_device_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """As the host's, but the batches never leave the device: they are drawn to look at them."""
     rng = np.random.default_rng(1)
 
-    def look(thread: TrainingThread, _: Built, experience: FusedExperience) -> None:
+    def look(thread: TrainingThread, _: LearnerComponents, experience: FusedReplay) -> None:
         sample = experience.home.request(rng.random(6)).result()
         batch = training_batch(sample, STEPS, BURN_IN)
         experience._limiter.trained()
@@ -96,9 +96,9 @@ def test_on_the_device_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 
     monkeypatch.setattr(TrainingThread, "_train_fused", look)
     network, lstm, stack, shape, dtype = CASES["nature-lstm-stack"]
-    config = experiment(network, lstm, stack, home="device", update_size=70)
+    config = experiment(network, lstm, stack, home="device", transfer_steps=70)
     built, batches, params = collect(config, shape, dtype, tmp_path)
-    assert type(built.experience).__name__ == "FusedExperience"
+    assert type(built.experience).__name__ == "FusedReplay"
     check(built, batches, params, stack)
     assert built.experience.home.state().inserted > 120, "hardly anything was evicted"
 
@@ -130,7 +130,7 @@ def test_from_shards_that_are_killed(tmp_path: Path) -> None:
     check(built, batches, params, stack)
 
 
-def check(built: Built, batches: list[TrainingBatch], params: Any, stack: int) -> None:
+def check(built: LearnerComponents, batches: list[TrainingBatch], params: Any, stack: int) -> None:
     cut, burnt = 0, 0.0
     for batch in batches:
         arrays = batch.arrays

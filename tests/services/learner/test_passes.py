@@ -1,4 +1,4 @@
-"""`learner.passes`: each batch makes so many updates, and its frames count once."""
+"""`learner.epochs_per_batch`: each batch makes so many updates, and its frames count once."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_two_passes_make_two_updates_a_batch(tmp_path: Path) -> None:
         str(ROOT / "experiments/cartpole-vtrace.yaml"), "--run-dir", str(tmp_path / "run"),
     ]  # fmt: skip
     for setting in (
-        f"learner.backend={BACKEND}", "learner.deterministic=true", "learner.passes=2",
+        f"learner.backend={BACKEND}", "learner.deterministic=true", "learner.epochs_per_batch=2",
         "stop.updates=12", "evaluation.at_end=false",
     ):  # fmt: skip
         command += ["--set", setting]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from seedbed.agents.protocol import Window
 from seedbed.replay.buffer import SequenceBuffer
-from seedbed.replay.sequence import SequenceBlock, SequenceSpec
+from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.services.learner.unrolls.sequences import SequencePlan, SequenceWriter
 from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, ArraySpec
 
@@ -48,7 +48,7 @@ class Priorities:
 
 def play(
     spec: SequenceSpec, rows: int
-) -> tuple[History, list[SequenceBlock], SequenceWriter, list[Window]]:
+) -> tuple[History, list[SequenceChunk], SequenceWriter, list[Window]]:
     """Random rows through a writer."""
     random = np.random.default_rng(spec.steps * 100 + spec.burn_in)
     priorities = Priorities()

@@ -262,7 +262,7 @@ def test_every_wrong_word_is_answered_and_the_learner_lives_on(learner: NullLear
 
 
 def test_more_environments_than_slots(bare: Any) -> None:
-    overrides = ("learner.inference.slots=8", "learner.inference.max_batch_environments=8")
+    overrides = ("learner.inference.slots=8", "learner.inference.max_batch_envs=8")
     with bare(*overrides) as learner, stream(learner.address, 5):
         with Stream(learner.address) as late:
             late.send(hello(4))
@@ -305,7 +305,7 @@ def test_hello_is_not_waited_for_without_end(
 
 
 def test_slots_in_a_batch_are_not_given_away_before_it_is_done(bare: Any) -> None:
-    overrides = ("learner.inference.slots=4", "learner.inference.max_batch_environments=4")
+    overrides = ("learner.inference.slots=4", "learner.inference.max_batch_envs=4")
     with bare(*overrides) as learner:
         learner.policy.gate.clear()
         with stream(learner.address, 4) as leaves:

@@ -13,8 +13,13 @@ from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.step_codec import Step, read_actor_message, write_actor_message
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.services.learner.sessions.handshake import read_hello
-from seedbed.services.learner.sessions.session import Greeting, Session, SlotTable, StreamRefused
-from seedbed.services.learner.unrolls.unroll import Block, UnrollSpec
+from seedbed.services.learner.sessions.session import (
+    Greeting,
+    Session,
+    SlotAllocator,
+    StreamRefused,
+)
+from seedbed.services.learner.unrolls.unroll import SessionUnroll, UnrollSpec
 from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
 from seedbed.telemetry import Counters, Telemetry
 from seedbed.v1 import inference_pb2 as wire
@@ -56,7 +61,7 @@ def answer(session: Session) -> None:
     session.answer(np.zeros(session.environments, np.int32), {}, 0, None)
 
 
-def play(session: Session, *steps: Step) -> list[Block]:
+def play(session: Session, *steps: Step) -> list[SessionUnroll]:
     blocks = []
     for item in steps:
         block = session.receive(item)
@@ -283,7 +288,7 @@ def test_a_session_that_never_stepped_leaves_no_trace() -> None:
 
 
 def test_slots_are_leased_lowest_first_and_never_twice() -> None:
-    table = SlotTable(8)
+    table = SlotAllocator(8)
     first, second = table.lease(3), table.lease(4)
     np.testing.assert_array_equal(np.concatenate([first, second]), range(7))
     assert first.dtype == np.int32

@@ -25,7 +25,7 @@ TIMEOUT_S = 240  # each takes about ten seconds of CPU
 EXPERIMENT = f"""
 name: small
 environment: {{id: CartPole-v1}}
-actor: {{processes: 2, groups: 2, environments: 2}}
+actor: {{processes: 2, groups: 2, envs_per_group: 2}}
 learner:
   backend: {BACKEND}
   deterministic: true
@@ -43,11 +43,11 @@ AGENTS = {
     "a2c": "agent: a2c\n",
     "r2d2": """
 agent: r2d2
-r2d2: {burn_in: 3, target_update_every: 5, epsilon_levels: 4}
+r2d2: {burn_in: 3, target_update_period: 5, epsilon_levels: 4}
 """,
 }
 QUICK = ("vtrace",) if BACKEND == "tensorflow" else ()
-R2D2_REPLAY = "  replay: {sequences: 60, min_sequences: 8, ratio: 0.5}\n"
+R2D2_REPLAY = "  replay: {capacity: 60, min_size: 8, ratio: 0.5}\n"
 
 # Two seeds, one after the other, by the command that users have.
 PROGRAM = """

@@ -20,13 +20,13 @@ from numpy.typing import NDArray
 from seedbed.config import Experiment, parse_experiment
 from seedbed.runs.directory import open_run_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.services.actor.group import GroupRunner
+from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.single_threaded import OneThreadLearner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.services.learner.unrolls.synchronous_queue import LATE
-from seedbed.spec import FIRST, Frame
+from seedbed.spec import FIRST, TimeStep
 from tests.support.pattern_group import NAME, PatternGroup
 from tests.support.waiting import wait_for
 
@@ -49,9 +49,9 @@ def experiment(*overrides: str) -> Experiment:
           frame_stack: 2
           unroll_length: {T}
           batch_size: {B}
-          round_deadline_s: 30
-          inference: {{max_wait_ms: 2, slots: 64, max_batch_environments: 16}}
-        actor: {{processes: 0, environments: 4}}
+          straggler_timeout_s: 30
+          inference: {{max_wait_ms: 2, slots: 64, max_batch_envs: 16}}
+        actor: {{processes: 0, envs_per_group: 4}}
         logging: {{interval_s: 1000}}
         """,
         overrides,
@@ -124,7 +124,7 @@ class GatedGroup(PatternGroup):
         self.may_go.set()
         self.stands = threading.Event()
 
-    def step(self, action: NDArray[np.int32]) -> Frame:
+    def step(self, action: NDArray[np.int32]) -> TimeStep:
         self._steps += 1
         if self._steps % T == 3 and not self.may_go.is_set():
             self.stands.set()
@@ -144,7 +144,7 @@ class Actors:
 
     def join(self, environments: int, number: int) -> GatedGroup:
         group = GatedGroup(environments, number)
-        runner = GroupRunner(
+        runner = ActorLoop(
             lambda: group, self._address, f"test/{number}", 60.0, 60.0, ActorMetrics()
         )
         self._running[group] = asyncio.run_coroutine_threadsafe(runner.run(), self._loop)
@@ -251,9 +251,9 @@ def test_in_one_thread_everybody_is_answered_after_the_update(
     def make(_: Experiment, actor: int, group: int) -> PatternGroup:
         return PatternGroup(3, 100 * actor + 10 * group, SHAPE, "float32")
 
-    monkeypatch.setattr("seedbed.services.learner.single_threaded.make_actor_group", make)
+    monkeypatch.setattr("seedbed.services.learner.single_threaded.make_actor_env", make)
     config = experiment(
-        "learner.deterministic=true", "actor={processes: 2, groups: 2, environments: 3}",
+        "learner.deterministic=true", "actor={processes: 2, groups: 2, envs_per_group: 3}",
         "stop.updates=15", "evaluation.at_end=false",
     )  # fmt: skip
     with open_run_directory(tmp_path / "run", config) as run:
@@ -275,10 +275,12 @@ def test_an_agent_of_the_users_has_rounds_too(tmp_path: Path) -> None:
 
 
 def test_an_agent_of_the_users_that_cannot_have_its_rounds(tmp_path: Path) -> None:
-    config = experiment("agent=tests.support.sure_agent:SureA2c", "learner.passes=2")
+    config = experiment("agent=tests.support.sure_agent:SureA2c", "learner.epochs_per_batch=2")
     with (
         open_run_directory(tmp_path / "run", config) as run,
-        pytest.raises(SeedbedError, match=r"learner.passes 2: .*SureA2c is on-policy") as error,
+        pytest.raises(
+            SeedbedError, match=r"learner.epochs_per_batch 2: .*SureA2c is on-policy"
+        ) as error,
     ):
         Learner(config, run, f"unix:{run.socket}")
     assert error.value.code is ExitCode.CONFIG

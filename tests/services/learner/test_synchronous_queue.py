@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedbed.services.learner.unrolls.synchronous_queue import LATE, RoundQueue
-from seedbed.services.learner.unrolls.unroll import Block
+from seedbed.services.learner.unrolls.synchronous_queue import LATE, SynchronousUnrollQueue
+from seedbed.services.learner.unrolls.unroll import SessionUnroll
 from seedbed.spec import FIRST
 from tests.support.null_model import NullLearner, null_learner
 from tests.support.raw_wire import Refused, Stream, hello, step, stream
@@ -26,10 +26,10 @@ SHORT_S = 0.05
 DEADLINE_S = 30.0
 
 
-def block(environments: int, number: int = 1, version: int | list[int] = 0) -> Block:
+def block(environments: int, number: int = 1, version: int | list[int] = 0) -> SessionUnroll:
     """Of two steps, with a stack of two frames; `number` tells it from others."""
     e = environments
-    return Block(
+    return SessionUnroll(
         observation=np.full((4, e, 2), number),
         flags=np.zeros((4, e), np.uint8),
         reward=np.full((3, e), number, np.float32),
@@ -41,7 +41,7 @@ def block(environments: int, number: int = 1, version: int | list[int] = 0) -> B
     )
 
 
-class Rounds(RoundQueue):
+class Rounds(SynchronousUnrollQueue):
     """With a version that the test sets."""
 
     def __init__(self, columns: int, deadline_s: float = LONG_S) -> None:
@@ -56,7 +56,7 @@ class Rounds(RoundQueue):
 class Putting:
     """A session that hands in a block."""
 
-    def __init__(self, queue: RoundQueue, item: Block) -> None:
+    def __init__(self, queue: SynchronousUnrollQueue, item: SessionUnroll) -> None:
         self.lost: list[str] = []
         self.task = asyncio.create_task(queue.put(item, self.lost.append))
 
@@ -135,7 +135,7 @@ def test_who_is_missing_is_masked_after_the_deadline_and_then_not_waited_for(
         assert not taken.state[2:].any()
         assert caplog.messages == [
             "a round goes without 3 of 5 environments: they did not come within "
-            "learner.round_deadline_s 0.05"
+            "learner.straggler_timeout_s 0.05"
         ]
         queue.train()
         await session.ended()
@@ -488,7 +488,7 @@ def test_the_end_comes_to_those_who_wait_for_a_round(bare: Any) -> None:
 
 
 def test_without_actors_it_is_idle(bare: Any) -> None:
-    with bare("learner.round_deadline_s=0.01") as learner:
+    with bare("learner.straggler_timeout_s=0.01") as learner:
         with stream(learner.address, 2) as actor:
             actor.play(9)
         wait_for(lambda: learner.telemetry.sessions == 0, "it is gone")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedbed.services.learner.unrolls.unroll import Block, UnrollSpec, UnrollWriter
+from seedbed.services.learner.unrolls.unroll import SessionUnroll, UnrollSpec, UnrollWriter
 from seedbed.spec import FIRST, TERMINATED, ArraySpec
 
 ENVIRONMENTS = 3
@@ -37,7 +37,7 @@ class History:
     state: list[Any] = field(default_factory=list)
 
 
-def play(spec: UnrollSpec, rows: int) -> tuple[History, list[Block], UnrollWriter]:
+def play(spec: UnrollSpec, rows: int) -> tuple[History, list[SessionUnroll], UnrollWriter]:
     """Random rows through a writer. Blocks are as they were handed on."""
     random = np.random.default_rng(spec.unroll_length * 100 + spec.frame_stack)
     writer, history, blocks = UnrollWriter(spec, ENVIRONMENTS), History(), []

@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 from seedbed.services.learner.unrolls.queue import UnrollQueue
-from seedbed.services.learner.unrolls.unroll import Block
+from seedbed.services.learner.unrolls.unroll import SessionUnroll
 
 LONG_S = 1000.0
 DEADLINE_S = 30.0
 
 
-def block(environments: int, number: int = 0) -> Block:
+def block(environments: int, number: int = 0) -> SessionUnroll:
     """Of one step; `number` tells it from others."""
-    return Block(
+    return SessionUnroll(
         observation=np.full((2, environments), number),
         flags=np.zeros((2, environments), np.uint8),
         reward=np.zeros((2, environments), np.float32),

@@ -19,7 +19,7 @@ import pytest
 import trustme
 from numpy.typing import NDArray
 
-from seedbed.replay.client.sharded import ServiceHome
+from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.codec import block_bytes, insert_request, spec_message
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
@@ -37,19 +37,19 @@ WAIT_S = 30.0
 @contextmanager
 def home_of(
     made: list[ShardProcess], spec: SequenceSpec = SPEC, alpha: float = ALPHA, **options: Any
-) -> Iterator[ServiceHome]:
-    home = ServiceHome(spec, [shard.address for shard in made], alpha, **options)
+) -> Iterator[ShardedReplay]:
+    home = ShardedReplay(spec, [shard.address for shard in made], alpha, **options)
     try:
         yield home
     finally:
         home.close()
 
 
-def all_up(home: ServiceHome, count: int) -> None:
+def all_up(home: ShardedReplay, count: int) -> None:
     wait_for(lambda: home.state().healthy_shards == count, f"{count} shards are up")
 
 
-def fill(home: ServiceHome, chains: range, blocks: int, environments: int = 3) -> None:
+def fill(home: ShardedReplay, chains: range, blocks: int, environments: int = 3) -> None:
     for number in range(blocks):
         for chain in chains:
             home.add(block(SPEC, chain, number, environments))
@@ -423,7 +423,7 @@ def test_a_learner_that_comes_back_finds_everything(tmp_path: Path) -> None:
 
 def test_no_shard_at_all(tmp_path: Path) -> None:
     addresses = [f"unix:{tmp_path}/a", f"unix:{tmp_path}/b"]
-    home = ServiceHome(SPEC, addresses, ALPHA, timeout_s=1.0)
+    home = ShardedReplay(SPEC, addresses, ALPHA, timeout_s=1.0)
     try:
         with pytest.raises(SeedbedError) as caught:
             home.request(evenly(2)).result(WAIT_S)
@@ -437,7 +437,7 @@ def test_no_shard_at_all(tmp_path: Path) -> None:
 
 
 def test_blocks_that_no_shard_took_are_counted(tmp_path: Path) -> None:
-    home = ServiceHome(SPEC, [f"unix:{tmp_path}/a"], ALPHA, timeout_s=0.5)
+    home = ShardedReplay(SPEC, [f"unix:{tmp_path}/a"], ALPHA, timeout_s=0.5)
     try:
         home.add(block(SPEC, 0, 0, 3))
         wait_for(lambda: home._failure is not None, "the home has given up")
@@ -507,7 +507,7 @@ def test_metrics_and_status(tmp_path: Path) -> None:
             for line in (
                 "capacity 64.0", "size 36.0", "sampleable 18.0", "inserts_total 36.0",
                 "samples_total 25.0", "sample_age_seconds_count 25.0", "stale_updates_total 0.0",
-                "damaged_total 0.0", "learners 1.0", "mass 18.0",
+                "corrupt_total 0.0", "learners 1.0", "total_priority 18.0",
             ):  # fmt: skip
                 assert f"seedbed_replay_shard_{line}" in lines
             status = shard.status()

@@ -1,4 +1,4 @@
-"""`seedbed doctor`: can this machine run an experiment, and if not, what to do."""
+"""`seedbed check machine`: can this machine run an experiment, and if not, what to do."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
-from seedbed.cli import doctor_machine, doctor_parts
+from seedbed.cli import machine_checks, part_checks
 from seedbed.cli.arguments import Subparsers
-from seedbed.cli.doctor_finding import Finding
+from seedbed.cli.finding import Finding
 from seedbed.config import Experiment, load_experiment
 from seedbed.runtime.exit_codes import ExitCode
 
@@ -21,8 +21,9 @@ Check = Callable[[], list[Finding]]
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add `doctor [EXPERIMENT]`."""
-    parser = subparsers.add_parser("doctor", help="check this machine")
+    """Declare `check machine [EXPERIMENT]`."""
+    parser = subparsers.add_parser("machine", help="check this machine")
+    parser.set_defaults(check=run)
     parser.set_defaults(run=run)
     parser.add_argument(
         "experiment", metavar="EXPERIMENT.yaml", nargs="?", help="check what this one needs"
@@ -59,17 +60,17 @@ def run(args: argparse.Namespace) -> int:
 def examine(experiment: Experiment | None, run_dir: Path, ports: Sequence[int]) -> list[Finding]:
     """Every check's findings, in reading order. The slow ones, in processes, run side by side."""
     checks: dict[str, Check] = {
-        "python": doctor_machine.python,
-        "cores": partial(doctor_machine.cores, experiment),
-        "memory": doctor_machine.memory,
-        "disk": partial(doctor_machine.disk, run_dir),
-        "shm": doctor_machine.shared_memory,
-        "files": partial(doctor_machine.open_files, experiment),
-        "clock": doctor_machine.clock,
-        "ports": partial(doctor_machine.ports, experiment, ports),
-        "grpc": doctor_parts.grpc_loopback,
-        "backend": partial(doctor_parts.backends, experiment),
-        "environment": partial(doctor_parts.environments, experiment),
+        "python": machine_checks.python,
+        "cores": partial(machine_checks.cores, experiment),
+        "memory": machine_checks.memory,
+        "disk": partial(machine_checks.disk, run_dir),
+        "shm": machine_checks.shared_memory,
+        "files": partial(machine_checks.open_files, experiment),
+        "clock": machine_checks.clock,
+        "ports": partial(machine_checks.ports, experiment, ports),
+        "grpc": part_checks.grpc_loopback,
+        "backend": partial(part_checks.backends, experiment),
+        "environment": partial(part_checks.environments, experiment),
     }
     with ThreadPoolExecutor(len(checks)) as pool:
         running = {name: pool.submit(_guarded, name, check) for name, check in checks.items()}

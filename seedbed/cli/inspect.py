@@ -1,4 +1,4 @@
-"""`seedbed debug`: look inside."""
+"""`seedbed inspect unroll`: one training batch as arrays and pictures."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from seedbed.runtime.exit_codes import ExitCode
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare `debug dump-unroll`."""
-    parser = subparsers.add_parser("debug", help="look inside: dump an unroll")
+    """Declare `inspect unroll`."""
+    parser = subparsers.add_parser("inspect", help="write what a learner trains on, as arrays")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     dump = actions.add_parser(
-        "dump-unroll",
+        "unroll",
         help="write one training batch as arrays and pictures",
         description="Collect one training batch with the learner's own parts, and write it to DIR: "
         "unroll.npz (arrays), README.txt (what they are) and unroll.png (a few columns over time).",
@@ -71,4 +71,4 @@ def _source(source: str, overrides: list[str]) -> tuple[Experiment, str | None]:
         return load_experiment(source, overrides), None
     checkpoint = read_checkpoint(source)
     stored = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
-    return parse_experiment(dump_experiment(stored), overrides, "debug"), source
+    return parse_experiment(dump_experiment(stored), overrides, "inspect"), source

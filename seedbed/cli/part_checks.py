@@ -1,7 +1,7 @@
 """The parts of Seedbed: gRPC, the backends, the environments.
 
 Backends and environments are tried in processes of their own: one that hangs or crashes is a
-finding, and the doctor itself imports none of them.
+finding, and the check itself imports none of them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 
 import grpc.aio
 
-from seedbed.cli.doctor_finding import Finding
+from seedbed.cli.finding import Finding
 from seedbed.config import Experiment
 from seedbed.rpc import channels
 from seedbed.runtime.exit_codes import ExitCode
@@ -46,11 +46,11 @@ _BACKENDS = {
 
 _ENVIRONMENT = (
     "import json, sys, numpy as np\n"
-    "from seedbed.envs.registry import make_group\n"
+    "from seedbed.envs.registry import make_vector_env\n"
     "from seedbed.config.schema import Environment\n"
     "from seedbed.runtime.exit_codes import SeedbedError\n"
     "try:\n"
-    "    group = make_group(Environment.model_validate_json(sys.argv[1]), 1, 1, [1])\n"
+    "    group = make_vector_env(Environment.model_validate_json(sys.argv[1]), 1, 1, [1])\n"
     "except SeedbedError as error:\n"
     "    sys.exit(str(error))\n"
     "group.reset()\n"
@@ -117,7 +117,7 @@ def environments(experiment: Experiment | None) -> list[Finding]:
             findings.append(Finding("environment", "ok", message))
         else:
             message = f"{name} does not step: {error}"
-            advice = "`seedbed env check` says more; Atari needs pip install 'seedbed[actor]'"
+            advice = "`seedbed check env` says more; Atari needs pip install 'seedbed[actor]'"
             level: Any = "fail" if experiment is not None else "warn"
             findings.append(Finding("environment", level, message, advice, ExitCode.ENVIRONMENT))
     return findings

@@ -1,4 +1,4 @@
-"""`seedbed try`: join a learner as an actor would, and ask for one action."""
+"""`seedbed check learner`: join a learner as an actor would, and ask for one action."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 
 from seedbed.cli.arguments import Subparsers, add_experiment, add_tls, tls_of
 from seedbed.config import load_experiment
-from seedbed.envs import make_group
+from seedbed.envs import make_vector_env
 from seedbed.rpc import channels
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import EnvironmentGroup
+from seedbed.spec import VectorEnv
 from seedbed.v1 import inference_pb2 as wire
 
 SEED = 1
@@ -26,7 +26,7 @@ SEED = 1
 def add_parser(subparsers: Subparsers) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "try",
+        "learner",
         help="ask a learner for one action",
         description="Join a learner with one environment, as an actor would, and ask for one "
         "action: the whole way through wire, batcher and model. One JSON object on stdout.",
@@ -40,6 +40,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="longest wait for the action (default %(default)g: the first one may compile)",
     )  # fmt: skip
     add_tls(parser)
+    parser.set_defaults(check=run)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -49,10 +50,10 @@ def run(args: argparse.Namespace) -> int:
         SeedbedError: LEARNER_UNREACHABLE, with what gRPC says; REFUSED_BY_LEARNER, when it answers
             with anything but an action that the environment has.
     """
-    from seedbed.services.actor.group import FATAL
+    from seedbed.services.actor.loop import FATAL
 
     experiment = load_experiment(args.experiment, args.set)
-    group = make_group(experiment.environment, 1, 1, [SEED])
+    group = make_vector_env(experiment.environment, 1, 1, [SEED])
     started = time.perf_counter()
     try:
         with channels.channel(args.learner, tls_of(args)) as channel:
@@ -83,10 +84,10 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _conversation(group: EnvironmentGroup) -> Iterator[Step | wire.ActorMessage]:
-    from seedbed.services.actor.group import hello_of, step_of
+def _conversation(group: VectorEnv) -> Iterator[Step | wire.ActorMessage]:
+    from seedbed.services.actor.loop import hello_of, step_of
 
-    yield wire.ActorMessage(hello=hello_of(group, "seedbed try"))
+    yield wire.ActorMessage(hello=hello_of(group, "seedbed check learner"))
     yield step_of(group.reset(), 0)
 
 

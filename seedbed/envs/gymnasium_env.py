@@ -16,21 +16,21 @@ from seedbed.envs.actions import check_actions
 from seedbed.envs.factory import Env, make_environment, read_spaces
 from seedbed.envs.watchdog import Watchdog
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import Frame, clear
+from seedbed.spec import TimeStep, clear
 
 STEP_DEADLINE_S = 600.0  # a reset may load a level, or start a simulator
 FAILURE_WINDOW_S = 600.0
 _REWARD_LIMIT = float(np.finfo(np.float32).max)
 
-logger = logging.getLogger(__name__)
+log = logging.getLogger(__name__)
 
 
 class EnvironmentFault(Exception):
     """An environment broke its contract; treated like an exception of its own."""
 
 
-class GymnasiumGroup:
-    """E environments in lock step. See `EnvironmentGroup`.
+class GymnasiumVectorEnv:
+    """E environments in lock step. See `VectorEnv`.
 
     An environment that raises, or gives a reward or observation that is not finite, is closed
     and made anew; its row is then a first row without a finished one before it.
@@ -72,7 +72,7 @@ class GymnasiumGroup:
         self._done = np.zeros(environments, np.bool_)
         self._lives: list[int | None] = [None] * environments
 
-    def reset(self) -> Frame:
+    def reset(self) -> TimeStep:
         """Start every environment's first episode from its seed."""
         frame = self._empty()
         with self._watchdog:
@@ -81,7 +81,7 @@ class GymnasiumGroup:
         self._done = np.zeros(self.environments, np.bool_)
         return frame
 
-    def step(self, action: NDArray[np.int32]) -> Frame:
+    def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment.
 
         Raises:
@@ -105,8 +105,8 @@ class GymnasiumGroup:
         self._done = frame.terminated | frame.truncated
         return frame
 
-    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
-        """See `EnvironmentGroup`."""
+    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
+        """See `VectorEnv`."""
         with self._watchdog:
             for i in np.flatnonzero(chosen).tolist():
                 self._begin(frame, i, None)
@@ -147,7 +147,7 @@ class GymnasiumGroup:
             self._close_one(i, env)
         self._envs = []
 
-    def _advance(self, frame: Frame, i: int, action: int) -> None:
+    def _advance(self, frame: TimeStep, i: int, action: int) -> None:
         """One step of environment `i` into its row."""
         values: Any = self._envs[i].step(action)
         if len(values) != 5:
@@ -167,7 +167,7 @@ class GymnasiumGroup:
         frame.life_lost[i] = lives is not None and before is not None and lives < before
         self._lives[i] = lives
 
-    def _begin(self, frame: Frame, i: int, seed: int | None) -> None:
+    def _begin(self, frame: TimeStep, i: int, seed: int | None) -> None:
         """Reset environment `i` into its row, as the first one of an episode."""
         try:
             self._reset_one(frame, i, seed)
@@ -176,7 +176,7 @@ class GymnasiumGroup:
         except Exception as error:
             self._restart(frame, i, error)
 
-    def _restart(self, frame: Frame, i: int, error: Exception) -> None:
+    def _restart(self, frame: TimeStep, i: int, error: Exception) -> None:
         """Make environment `i` anew until one resets, or there were too many failures."""
         self._close_one(i, self._envs[i])
         while True:
@@ -199,14 +199,14 @@ class GymnasiumGroup:
             else:
                 return
 
-    def _reset_one(self, frame: Frame, i: int, seed: int | None) -> None:
+    def _reset_one(self, frame: TimeStep, i: int, seed: int | None) -> None:
         observation, info = self._envs[i].reset(seed=seed)
         self._put(frame, i, observation)
         # All of the row: a step that failed half way may have written some of it.
         clear(frame, i)
         self._lives[i] = info.get("lives")
 
-    def _put(self, frame: Frame, i: int, observation: Any) -> None:
+    def _put(self, frame: TimeStep, i: int, observation: Any) -> None:
         """Copy an observation into its row. A cast within a kind, float64 to float32, is fine."""
         array = np.asarray(observation)
         if array.shape != self._shape or not np.can_cast(
@@ -228,7 +228,7 @@ class GymnasiumGroup:
         while now - self._failed_at[0] > FAILURE_WINDOW_S:
             self._failed_at.popleft()
         recent = len(self._failed_at)
-        logger.error(
+        log.error(
             "environment %d of %s failed (%d of at most %d within ten minutes)",
             i,
             self._environment.id,
@@ -241,7 +241,7 @@ class GymnasiumGroup:
                 ExitCode.ENVIRONMENT,
                 f"{self._environment.id}: {recent} failures of environments within ten minutes "
                 f"(limit {self._max_failures}); the last one: {type(error).__name__}: {error}; run "
-                "`seedbed env check` on it",
+                "`seedbed check env` on it",
             ) from error
 
     def _make(self) -> Env:
@@ -251,13 +251,13 @@ class GymnasiumGroup:
         try:
             env.close()
         except Exception:  # it is being thrown away, and must not take the others with it
-            logger.warning(
+            log.warning(
                 "closing environment %d of %s failed", i, self._environment.id, exc_info=True
             )
 
-    def _empty(self) -> Frame:
+    def _empty(self) -> TimeStep:
         flags = np.zeros((4, self.environments), np.bool_)
-        return Frame(
+        return TimeStep(
             np.zeros((self.environments, *self._shape), self.spec.observation.dtype),
             np.zeros(self.environments, np.float32),
             *flags,

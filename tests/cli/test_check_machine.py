@@ -1,4 +1,4 @@
-"""`seedbed doctor` finds what would stop a run, says what to do, and imports no backend itself."""
+"""`seedbed check machine` finds what would stop a run, and imports no backend itself."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from seedbed.cli import doctor, doctor_machine, doctor_parts
-from seedbed.cli.doctor_finding import Finding
+from seedbed.cli import check_machine, machine_checks, part_checks
+from seedbed.cli.finding import Finding
 from seedbed.config import Experiment, parse_experiment
 from seedbed.runtime.exit_codes import ExitCode
 
@@ -27,7 +27,7 @@ def test_a_whole_examination_imports_no_backend(tmp_path: Path) -> None:
     code = (
         "import sys\n"
         "from seedbed.cli.main import main\n"
-        f"code = main(['doctor', '--json', '--run-dir', {str(tmp_path / 'runs')!r}])\n"
+        f"code = main(['check', 'machine', '--json', '--run-dir', {str(tmp_path / 'runs')!r}])\n"
         "heavy = {'tensorflow', 'jax', 'keras', 'gymnasium', 'ale_py'} & sys.modules.keys()\n"
         "assert not heavy, heavy\n"
         "sys.exit(code)"
@@ -48,21 +48,21 @@ def test_a_whole_examination_imports_no_backend(tmp_path: Path) -> None:
 def test_a_taken_port_fails_with_the_code_of_a_run(capsys: pytest.CaptureFixture[str]) -> None:
     with socket.create_server(("", 0)) as server:
         port = server.getsockname()[1]
-        (taken,) = doctor_machine.ports(None, [port])
-        (metrics,) = doctor_machine.ports(experiment(f"learner.metrics_port={port}"), [])
+        (taken,) = machine_checks.ports(None, [port])
+        (metrics,) = machine_checks.ports(experiment(f"learner.metrics_port={port}"), [])
     assert (taken.level, taken.code) == ("fail", ExitCode.BIND)
     assert str(port) in taken.message
     assert "learner.metrics_port" in metrics.message
-    (free,) = doctor_machine.ports(None, [port])
+    (free,) = machine_checks.ports(None, [port])
     assert free.level == "ok"
-    (same,) = doctor_machine.ports(
+    (same,) = machine_checks.ports(
         experiment("learner.metrics_port=9000", "actor.metrics_port=9000"), []
     )
     assert same.level == "warn"
 
 
 def test_an_environment_that_does_not_step() -> None:
-    (finding,) = doctor_parts.environments(experiment("environment.id=NoSuch-v1"))
+    (finding,) = part_checks.environments(experiment("environment.id=NoSuch-v1"))
     assert (finding.level, finding.code) == ("fail", ExitCode.ENVIRONMENT)
     assert "NoSuch" in finding.message
 
@@ -76,11 +76,11 @@ def test_a_broken_backend_counts_where_it_is_wanted(
     (tmp_path / "jax" / "__init__.py").write_text("raise ImportError('libtpu.so: not found')")
     (tmp_path / "tensorflow" / "__init__.py").write_text("import nosuch_part")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    tensorflow, jax = doctor_parts.backends(experiment("learner.backend=jax"))
+    tensorflow, jax = part_checks.backends(experiment("learner.backend=jax"))
     assert (jax.level, jax.code) == ("fail", ExitCode.BACKEND)
     assert "libtpu.so" in jax.message
     assert tensorflow.level == "ok"  # not installed, and not wanted
-    findings = doctor_parts.backends(None)
+    findings = part_checks.backends(None)
     assert [finding.level for finding in findings] == ["ok", "warn", "warn"]
     assert "only actors" in findings[-1].message
 
@@ -97,46 +97,46 @@ def test_a_device_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "jax" / "numpy.py").write_text("import numpy\nones = numpy.ones")
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     wanted = experiment("learner.backend=jax", "learner.device=tpu")
-    (finding,) = (f for f in doctor_parts.backends(wanted) if f.level == "fail")
+    (finding,) = (f for f in part_checks.backends(wanted) if f.level == "fail")
     assert "jax 1 with Keras 3, on cpu; learner.device is 'tpu'" in finding.message
     wanted = experiment("learner.backend=jax", "learner.device=cpu")
-    assert {f.level for f in doctor_parts.backends(wanted)} == {"ok"}
+    assert {f.level for f in part_checks.backends(wanted)} == {"ok"}
 
 
 def test_what_hangs_or_crashes_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
-    assert doctor_parts._json_of(crash, [], {}) == (None, "its process was killed by signal 11")
-    assert doctor_parts._json_of("raise OSError('no disk')", [], {}) == (None, "OSError: no disk")
-    monkeypatch.setattr(doctor_parts, "_PROCESS_S", 0.2)
+    assert part_checks._json_of(crash, [], {}) == (None, "its process was killed by signal 11")
+    assert part_checks._json_of("raise OSError('no disk')", [], {}) == (None, "OSError: no disk")
+    monkeypatch.setattr(part_checks, "_PROCESS_S", 0.2)
     hangs = "import threading; threading.Event().wait(60)"
-    assert doctor_parts._json_of(hangs, [], {}) == (None, "no answer within 0.2 s")
+    assert part_checks._json_of(hangs, [], {}) == (None, "no answer within 0.2 s")
 
 
 def test_grpc_goes_round_over_both() -> None:
-    assert [finding.level for finding in doctor_parts.grpc_loopback()] == ["ok", "ok"]
+    assert [finding.level for finding in part_checks.grpc_loopback()] == ["ok", "ok"]
 
 
 def test_cores_name_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    findings = doctor_machine.cores(
-        experiment("actor.processes=300", "actor.environments=1", "actor.threads=4")
+    findings = machine_checks.cores(
+        experiment("actor.processes=300", "actor.envs_per_group=1", "actor.threads=4")
     )
     assert "= 1200 threads" in findings[-1].message
-    monkeypatch.setattr(doctor_machine, "usable_cpus", lambda: 0.5)
-    (limited,) = doctor_machine.cores(None)
+    monkeypatch.setattr(machine_checks, "usable_cpus", lambda: 0.5)
+    (limited,) = machine_checks.cores(None)
     assert limited.level == "warn"
     assert "0.5 cores usable" in limited.message
 
 
 def test_memory_disk_files_and_python(tmp_path: Path) -> None:
-    assert doctor_machine.memory(GIB)[0].level == "warn"
-    assert doctor_machine.memory(2 * GIB)[0].level == "ok"
-    assert doctor_machine.open_files(None, 512)[0].level == "ok"
-    few = experiment("actor.environments=2")  # 1024 streams at most
-    assert "ulimit -n 1536" in doctor_machine.open_files(few, 1024)[0].advice
-    assert doctor_machine.shared_memory(tmp_path / "nosuch")[0].level == "warn"
-    assert doctor_machine.python((3, 12))[0].level == "fail"
-    assert doctor_machine.clock()[0].check == "clock"
-    readonly = doctor_machine.disk(Path("/proc/self/nosuch/runs"))[0]
+    assert machine_checks.memory(GIB)[0].level == "warn"
+    assert machine_checks.memory(2 * GIB)[0].level == "ok"
+    assert machine_checks.open_files(None, 512)[0].level == "ok"
+    few = experiment("actor.envs_per_group=2")  # 1024 streams at most
+    assert "ulimit -n 1536" in machine_checks.open_files(few, 1024)[0].advice
+    assert machine_checks.shared_memory(tmp_path / "nosuch")[0].level == "warn"
+    assert machine_checks.python((3, 12))[0].level == "fail"
+    assert machine_checks.clock()[0].check == "clock"
+    readonly = machine_checks.disk(Path("/proc/self/nosuch/runs"))[0]
     assert (readonly.level, readonly.code) == ("fail", ExitCode.RUN_DIRECTORY)
 
 
@@ -147,14 +147,14 @@ def test_a_small_disk(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip("no tmpfs can be mounted here")
     try:
-        finding = doctor_machine.disk(tmp_path)[0]
+        finding = machine_checks.disk(tmp_path)[0]
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
     assert (finding.level, finding.code) == ("fail", ExitCode.CHECKPOINT_WRITE)
 
 
 def test_the_report_says_what_to_do_and_the_verdict() -> None:
-    text = doctor.lines(
+    text = check_machine.lines(
         [
             Finding("disk", "ok", "9 GiB free"),
             Finding("memory", "warn", "little", "raise it"),
@@ -175,6 +175,6 @@ def test_a_check_that_cannot_be_done_does_not_hide_the_others() -> None:
     def broken() -> list[Finding]:
         raise RuntimeError("a defect")
 
-    (finding,) = doctor._guarded("disk", broken)
+    (finding,) = check_machine._guarded("disk", broken)
     assert (finding.level, finding.code) == ("fail", ExitCode.INTERNAL)
     assert "a defect" in finding.message

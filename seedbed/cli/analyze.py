@@ -1,4 +1,4 @@
-"""`seedbed report`: how far a run's learners were from each other, and the bounds of it."""
+"""`seedbed analyze`: how far a run's learners were from each other, and the bounds of it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from seedbed.analysis.pictures import TITLES, draw_ball, draw_gradients
 from seedbed.analysis.snapshots import numbered
 from seedbed.cli.arguments import Subparsers
 from seedbed.config import Experiment
-from seedbed.config.learners import Learners
+from seedbed.config.gossip import Gossip
 from seedbed.gossip.topology import make_topology
 from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -30,19 +30,18 @@ _VALUES = ("distance", "start", "bound", "proposition_1", "proposition_2")
 def add_parser(subparsers: Subparsers) -> None:
     """Declare the command."""
     parser = subparsers.add_parser(
-        "report",
+        "analyze",
         help="say how far a run's learners were from each other, and draw it",
         description="The distances of the learners of a run, true and bounded (Assran et al. 2019, "
         "Propositions 1 and 2, Figure 2), from what they logged of their gossip. Writes ball.csv "
         "and ball.png, and gradients.png where gradients were kept; a summary goes to stderr, one "
         "JSON object to stdout.",
     )
-    parser.set_defaults(run=run)
     parser.add_argument(
         "run_dir", type=Path, metavar="RUN_DIR", help="of several learners: holds learner-0 ..."
     )
     parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="where the files go (default: RUN_DIR/report)"
+        "--out", type=Path, metavar="DIR", help="where the files go (default: RUN_DIR/analysis)"
     )
 
 
@@ -55,25 +54,25 @@ def run(args: argparse.Namespace) -> int:
     """
     run_dir: Path = args.run_dir
     experiment = _experiment(run_dir)
-    learners = experiment.learners
-    similarity, iterations = cosine_similarity(numbered(run_dir, learners.count, "gradient"))
+    gossip = experiment.gossip
+    similarity, iterations = cosine_similarity(numbered(run_dir, gossip.replicas, "gradient"))
     ball = None
-    if learners.topology == "gossip":
+    if gossip.topology == "gossip":
         ball = analyse_run(
             run_dir,
-            learners.count,
-            learners.snapshot_every_s,
-            learners.staleness,
-            make_topology(learners).window,
+            gossip.replicas,
+            gossip.snapshot_every_s,
+            gossip.staleness,
+            make_topology(gossip).window,
         )
     elif not iterations:
         raise SeedbedError(
             ExitCode.RUN_DIRECTORY,
-            f"the learners of {run_dir} do not gossip (learners.topology: {learners.topology}): "
+            f"the learners of {run_dir} do not gossip (gossip.topology: {gossip.topology}): "
             "they make the same updates, and are at no distance from each other; how alike their "
-            "gradients are is known with learners.gradients_every",
+            "gradients are is known with gossip.gradients_every",
         )
-    out: Path = args.out or run_dir / "report"
+    out: Path = args.out or run_dir / "analysis"
     files = _write(out, ball, experiment, similarity if iterations else None)
     result = {"run_dir": str(run_dir), **(_summary(ball, experiment) if ball else {})}
     result["files"] = files
@@ -98,7 +97,7 @@ def _experiment(run_dir: Path) -> Experiment:
             "and learner-0, learner-1 and so on",
         ) from error
     experiment = read_stored(text, str(stored))
-    if experiment.learners.count < 2:
+    if experiment.gossip.replicas < 2:
         raise SeedbedError(
             ExitCode.RUN_DIRECTORY,
             f"{run_dir} is a run of one learner, which is at no distance from any other: train "
@@ -124,8 +123,8 @@ def _write(
         raise SeedbedError(
             ExitCode.RUN_DIRECTORY, f"cannot write to {out} ({error}): name another --out"
         ) from error
-    learners = experiment.learners
-    title = f"{experiment.name}: {learners.count} learners, {experiment.environment.id}"
+    gossip = experiment.gossip
+    title = f"{experiment.name}: {gossip.replicas} learners, {experiment.environment.id}"
     try:
         if ball is not None:
             draw_ball(ball, title, out / "ball.png")
@@ -133,8 +132,8 @@ def _write(
         if similarity is not None:
             draw_gradients(
                 similarity,
-                _edges(learners),
-                f"{title}, {learners.topology}\nmean cosine similarity of two learners' gradients",
+                _edges(gossip),
+                f"{title}, {gossip.topology}\nmean cosine similarity of two learners' gradients",
                 out / "gradients.png",
             )
             files.append(out / "gradients.png")
@@ -154,12 +153,12 @@ def _write_table(ball: Ball, file: Path) -> None:
 
 
 def _summary(ball: Ball, experiment: Experiment) -> dict[str, Any]:
-    learners = experiment.learners
+    gossip = experiment.gossip
     level = ball.proposition_2
     result: dict[str, Any] = {
-        "learners": learners.count,
-        "staleness": learners.staleness,
-        "window": make_topology(learners).window,
+        "learners": gossip.replicas,
+        "staleness": gossip.staleness,
+        "window": make_topology(gossip).window,
         "events": ball.counts,
         "segments": ball.segments,
         "snapshots": sum(point.snapshot is not None for point in ball.points),
@@ -201,18 +200,18 @@ def _summary(ball: Ball, experiment: Experiment) -> dict[str, Any]:
     return result
 
 
-def _edges(learners: Learners) -> list[set[tuple[int, int]]]:
+def _edges(gossip: Gossip) -> list[set[tuple[int, int]]]:
     """Who sends to whom, graph by graph; by all-reduce everybody exchanges with everybody."""
-    if learners.topology == "allreduce":
-        return [set(itertools.permutations(range(learners.count), 2))]
-    return make_topology(learners).edges()
+    if gossip.topology == "allreduce":
+        return [set(itertools.permutations(range(gossip.replicas), 2))]
+    return make_topology(gossip).edges()
 
 
 def _peers_and_others(
     similarity: np.ndarray[Any, Any], experiment: Experiment
 ) -> dict[str, float | None]:
     n = len(similarity)
-    linked = {frozenset(edge) for graph in _edges(experiment.learners) for edge in graph}
+    linked = {frozenset(edge) for graph in _edges(experiment.gossip) for edge in graph}
     pairs = [(i, j) for i in range(n) for j in range(i)]
     groups = {
         "cosine_similarity_peers": [p for p in pairs if frozenset(p) in linked],

@@ -1,4 +1,4 @@
-"""`seedbed env check`: what it finds, what it advises, and how it ends."""
+"""`seedbed check env`: what it finds, what it advises, and how it ends."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_environment_that_never_works_fails(fault: str) -> None:
 
 
 def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["env", "check", "tests.support.toy_environments:Counter", "--environments", "3"]
+    command = ["check", "env", "tests.support.toy_environments:Counter", "--environments", "3"]
     code = main(
         [*command, "--seconds", "0.05", "--set", "environment.kwargs={length: 5}", "--json"]
     )
@@ -106,13 +106,17 @@ def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixt
         (["CartPole-v1", "--environments", "0"], ExitCode.USAGE, "--environments 0"),
         (["CartPole-v1", "--set", "environment.kwargs=3"], ExitCode.CONFIG, "environment.kwargs"),
         (["CartPole-v1", "--set", "environment.kwargs={"], ExitCode.CONFIG, "not YAML"),
-        (["atari:Pong", "--set", "environment.table9=both"], ExitCode.CONFIG, "environment.table9"),
+        (
+            ["atari:Pong", "--set", "environment.atari.preprocessing=both"],
+            ExitCode.CONFIG,
+            "environment.atari.preprocessing",
+        ),
     ],
 )
 def test_what_is_wrong_is_named(
     arguments: list[str], code: ExitCode, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["env", "check", *arguments]) == code
+    assert main(["check", "env", *arguments]) == code
     printed = capsys.readouterr()
     assert said in printed.err
     assert printed.out == ""

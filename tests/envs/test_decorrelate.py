@@ -7,15 +7,15 @@ from numpy.typing import NDArray
 
 from seedbed.config import Experiment
 from seedbed.config.schema import Environment
-from seedbed.envs import make_actor_group
-from seedbed.envs.gymnasium_group import GymnasiumGroup
-from seedbed.envs.stagger import Staggered
-from seedbed.spec import EnvironmentGroup, Frame
+from seedbed.envs import make_actor_env
+from seedbed.envs.decorrelate import DecorrelatedVectorEnv
+from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
+from seedbed.spec import TimeStep, VectorEnv
 
 E, STEPS, LENGTH = 64, 40, 1000
 
 
-def experiment(stagger_steps: int) -> Experiment:
+def experiment(decorrelate_steps: int) -> Experiment:
     return Experiment.model_validate(
         {
             "name": "staggered",
@@ -23,12 +23,12 @@ def experiment(stagger_steps: int) -> Experiment:
                 "id": "tests.support.toy_environments:Counter",
                 "kwargs": {"length": LENGTH},
             },
-            "actor": {"environments": E, "stagger_steps": stagger_steps},
+            "actor": {"envs_per_group": E, "decorrelate_steps": decorrelate_steps},
         }
     )
 
 
-def first_rows(group: EnvironmentGroup, steps: int) -> list[list[int]]:
+def first_rows(group: VectorEnv, steps: int) -> list[list[int]]:
     """The steps at which each environment began an episode."""
     began: list[list[int]] = [[] for _ in range(E)]
     frame = group.reset()
@@ -40,7 +40,7 @@ def first_rows(group: EnvironmentGroup, steps: int) -> list[list[int]]:
 
 
 def test_each_environment_begins_anew_once_at_a_step_of_its_own() -> None:
-    group = make_actor_group(experiment(STEPS), 0, 0)
+    group = make_actor_env(experiment(STEPS), 0, 0)
     began = first_rows(group, 3 * STEPS)
     again = first_rows(group, 3 * STEPS)  # a new stream staggers anew
     group.close()
@@ -50,17 +50,17 @@ def test_each_environment_begins_anew_once_at_a_step_of_its_own() -> None:
         assert min(cuts) >= 1
         assert len(set(cuts)) > STEPS // 2
     assert began != again
-    other = make_actor_group(experiment(STEPS), 0, 1)
+    other = make_actor_env(experiment(STEPS), 0, 1)
     assert first_rows(other, 3 * STEPS) != began
     other.close()
 
 
-class Spy(GymnasiumGroup):
+class Spy(GymnasiumVectorEnv):
     """A group that counts its restarts, and refuses to lose an episode's end."""
 
     restarts = 0
 
-    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
+    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
         assert not (frame.terminated | frame.truncated | frame.first)[chosen].any()
         self.restarts += int(chosen.sum())
         super().restart(frame, chosen)
@@ -73,7 +73,7 @@ def test_a_finished_row_is_never_cut() -> None:
     )
     seeds = list(range(E))
     spy = Spy(settings, E, seeds)
-    group = Staggered(spy, 8, seeds)
+    group = DecorrelatedVectorEnv(spy, 8, seeds)
     group.reset()
     for _ in range(40):
         group.step(np.zeros(E, np.int32))
@@ -82,6 +82,6 @@ def test_a_finished_row_is_never_cut() -> None:
 
 
 def test_none_by_default() -> None:
-    group = make_actor_group(experiment(0), 0, 0)
+    group = make_actor_env(experiment(0), 0, 0)
     assert first_rows(group, 2 * STEPS) == [[0]] * E
     group.close()

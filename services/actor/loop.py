@@ -28,10 +28,10 @@ from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.actor.learner_selection import Learners, NoRoom
 from seedbed.services.actor.metrics import ActorMetrics
-from seedbed.spec import EnvironmentGroup, Frame
+from seedbed.spec import TimeStep, VectorEnv
 from seedbed.v1 import inference_pb2 as wire
 
-log = logging.getLogger("seedbed.actor")
+log = logging.getLogger(__name__)
 
 # What the learner says when trying again cannot help.
 FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION,
@@ -47,7 +47,7 @@ class LearnerSilent(Exception):
     """Nothing came from the learner in time."""
 
 
-def pack_flags(frame: Frame) -> bytes:
+def pack_flags(frame: TimeStep) -> bytes:
     """The wire's flags [E] uint8 of a frame."""
     flags = frame.terminated.astype(np.uint8)
     flags |= frame.truncated.astype(np.uint8) << 1
@@ -56,9 +56,7 @@ def pack_flags(frame: Frame) -> bytes:
     return flags.tobytes()
 
 
-def hello_of(
-    group: EnvironmentGroup, name: str, protocol_version: int = PROTOCOL_VERSION
-) -> wire.Hello:
+def hello_of(group: VectorEnv, name: str, protocol_version: int = PROTOCOL_VERSION) -> wire.Hello:
     """What a stream of this group begins with, with an incarnation of its own."""
     spec = group.spec
     return wire.Hello(
@@ -74,7 +72,9 @@ def hello_of(
     )
 
 
-def step_of(frame: Frame, sequence: int, environment_s: float = 0.0, wait_s: float = 0.0) -> Step:
+def step_of(
+    frame: TimeStep, sequence: int, environment_s: float = 0.0, wait_s: float = 0.0
+) -> Step:
     """A frame as the stream's message number `sequence`: no copy, so write it before the next."""
     return Step(
         sequence,
@@ -86,7 +86,7 @@ def step_of(frame: Frame, sequence: int, environment_s: float = 0.0, wait_s: flo
     )
 
 
-class GroupRunner:
+class ActorLoop:
     """Plays a group's environments through streams to the learner until it is over.
 
     Args:
@@ -98,7 +98,7 @@ class GroupRunner:
 
     def __init__(
         self,
-        make: Callable[[], EnvironmentGroup],
+        make: Callable[[], VectorEnv],
         address: str,
         name: str,
         reply_timeout_s: float,
@@ -140,7 +140,7 @@ class GroupRunner:
             await loop.run_in_executor(self._thread, group.close)
             self._thread.shutdown(wait=False)
 
-    async def _reconnect_for_ever(self, group: EnvironmentGroup) -> None:
+    async def _reconnect_for_ever(self, group: VectorEnv) -> None:
         learners = self._learners
         retry_s, last_answer, reconnects = FIRST_RETRY_S, time.monotonic(), 0
         while not self._stopping.is_set():
@@ -195,7 +195,7 @@ class GroupRunner:
         except TimeoutError:
             return
 
-    async def _play(self, group: EnvironmentGroup, method: Any) -> None:
+    async def _play(self, group: VectorEnv, method: Any) -> None:
         """One stream of `act`.
 
         Its episodes start anew: the learner dropped the last stream's unroll.
@@ -231,7 +231,7 @@ class GroupRunner:
             better.cancel()
             call.cancel()
 
-    async def _greet(self, call: Any, group: EnvironmentGroup) -> wire.Welcome:
+    async def _greet(self, call: Any, group: VectorEnv) -> wire.Welcome:
         hello = hello_of(group, self._name, self._protocol_version)
         await self._write(call, wire.ActorMessage(hello=hello))
         message = await self._read(call, self._reply_timeout_s)

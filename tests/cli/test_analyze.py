@@ -1,4 +1,4 @@
-"""`seedbed report` on the files of a run, and on runs that cannot be reported."""
+"""`seedbed analyze` on the files of a run, and on runs that cannot be reported."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from tests.support.gossip_files import Gossip, ring
 
 def write_experiment(run_dir: Path, **learners: Any) -> None:
     """experiment.yaml, as `seedbed train` leaves it."""
-    learners = {"count": 3, "staleness": 3, "snapshot_every_s": 0.05} | learners
-    text = f"environment: {{id: CartPole-v1}}\nname: rings\nlearners: {json.dumps(learners)}\n"
+    learners = {"replicas": 3, "staleness": 3, "snapshot_every_s": 0.05} | learners
+    text = f"environment: {{id: CartPole-v1}}\nname: rings\ngossip: {json.dumps(learners)}\n"
     (run_dir / "experiment.yaml").write_text(dump_experiment(parse_experiment(text)))
 
 
@@ -41,7 +41,7 @@ def run_dir(tmp_path: Path) -> Path:
 
 
 def fails(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> str:
-    assert main(["report", str(run_dir)]) == ExitCode.RUN_DIRECTORY
+    assert main(["analyze", str(run_dir)]) == ExitCode.RUN_DIRECTORY
     captured = capsys.readouterr()
     assert captured.out == ""
     return captured.err
@@ -56,7 +56,7 @@ def test_a_run_is_summed_up_in_files_and_on_both_streams(
             file = events_file(run_dir, i).with_name(f"gradient-{iteration}.npy")
             np.save(file, rng.normal(size=7).astype(np.float32))
     out = tmp_path / "elsewhere"
-    assert main(["report", str(run_dir), "--out", str(out)]) == 0
+    assert main(["analyze", str(run_dir), "--out", str(out)]) == 0
     captured = capsys.readouterr()
     result = json.loads(captured.out)
     assert result["events"]["update"] == 1000
@@ -84,11 +84,11 @@ def test_without_matplotlib_the_table_is_there_and_it_is_said(
     run_dir: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    assert main(["report", str(run_dir)]) == 0
+    assert main(["analyze", str(run_dir)]) == 0
     captured = capsys.readouterr()
     assert "pip install seedbed[pictures]" in captured.err
-    assert json.loads(captured.out)["files"] == [str(run_dir / "report" / "ball.csv")]
-    assert [path.name for path in (run_dir / "report").iterdir()] == ["ball.csv"]
+    assert json.loads(captured.out)["files"] == [str(run_dir / "analysis" / "ball.csv")]
+    assert [path.name for path in (run_dir / "analysis").iterdir()] == ["ball.csv"]
 
 
 def test_void_graphs_and_two_segments_are_drawn(
@@ -97,7 +97,7 @@ def test_void_graphs_and_two_segments_are_drawn(
     file = events_file(run_dir, 0)
     last = file.read_text().splitlines()[-1].split(",")[0]
     file.write_text(f"{file.read_text()}{last},graph,1,void,0 1\n{last},start,1,,\n")
-    assert main(["report", str(run_dir)]) == 0
+    assert main(["analyze", str(run_dir)]) == 0
     result = json.loads(capsys.readouterr().out)
     assert [mark["what"] for mark in result["marks"]][-2:] == ["void", "restart"]
     assert result["marks"][-2]["alive"] == [0, 1]
@@ -106,7 +106,7 @@ def test_void_graphs_and_two_segments_are_drawn(
 def test_a_cut_off_last_line_is_no_event(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = events_file(run_dir, 1)
     file.write_text(file.read_text() + "1001.5,update,10000,0.12")
-    assert main(["report", str(run_dir)]) == 0
+    assert main(["analyze", str(run_dir)]) == 0
     assert json.loads(capsys.readouterr().out)["events"]["update"] == 1000
 
 
@@ -135,21 +135,21 @@ def test_a_damaged_line_is_named(
 def test_a_message_of_no_log_is_counted(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = events_file(run_dir, 1)
     file.write_text(file.read_text() + "1002.0,mix,999,,0@12345*0.5\n")
-    assert main(["report", str(run_dir)]) == 0
+    assert main(["analyze", str(run_dir)]) == 0
     captured = capsys.readouterr()
     assert json.loads(captured.out)["events"]["lost"] == 1
     assert "1 mixes or adoptions are of messages that no log has" in captured.err
 
 
 def test_runs_without_what_it_takes(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_experiment(run_dir, count=1)
+    write_experiment(run_dir, replicas=1)
     assert "one learner" in fails(run_dir, capsys)
     write_experiment(run_dir, topology="allreduce")
     assert "do not gossip" in fails(run_dir, capsys)
-    write_experiment(run_dir, count=4)
+    write_experiment(run_dir, replicas=4)
     assert "learner-3/gossip/events.csv has no events" in fails(run_dir, capsys)
     write_experiment(run_dir, snapshot_every_s=0.0)
-    assert "learners.snapshot_every_s (it is 0)" in fails(run_dir, capsys)
+    assert "gossip.snapshot_every_s (it is 0)" in fails(run_dir, capsys)
     write_experiment(run_dir)
     snapshots = sorted(run_dir.glob("learner-1/gossip/snapshot-*.npy"))
     np.save(snapshots[2], np.zeros(6, np.float32))

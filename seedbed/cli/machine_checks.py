@@ -13,7 +13,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from seedbed.cli.doctor_finding import Finding
+from seedbed.cli.finding import Finding
 from seedbed.config import Experiment
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
@@ -81,7 +81,7 @@ def disk(run_dir: Path) -> list[Finding]:
     while not there.exists():
         there = there.parent
     try:
-        with tempfile.NamedTemporaryFile(dir=there, prefix=".seedbed-doctor-"):
+        with tempfile.NamedTemporaryFile(dir=there, prefix=".seedbed-check-"):
             pass
     except OSError as error:
         message = f"{there} cannot be written to: {error.strerror}"
@@ -119,7 +119,7 @@ def open_files(experiment: Experiment | None, soft: int | None = None) -> list[F
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if soft is None else soft
     streams = 0
     if experiment is not None:
-        streams = experiment.learner.inference.slots // experiment.actor.environments
+        streams = experiment.learner.inference.slots // experiment.actor.envs_per_group
     needed = 512 + streams
     said = f"{limit} open files allowed"
     if limit == resource.RLIM_INFINITY or limit >= needed:

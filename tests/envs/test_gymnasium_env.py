@@ -15,10 +15,10 @@ import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
 from seedbed.config.schema import Environment
-from seedbed.envs import make_group
-from seedbed.envs.gymnasium_group import GymnasiumGroup
+from seedbed.envs import make_vector_env
+from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import EnvironmentGroup
+from seedbed.spec import VectorEnv
 from tests.support import toy_environments
 from tests.support.toy_environments import Faulty
 from tests.support.vector_env_compliance import GroupCompliance
@@ -28,8 +28,8 @@ def environment(name: str, **kwargs: Any) -> Environment:
     return Environment(id=f"tests.support.toy_environments:{name}", kwargs=kwargs)
 
 
-def group_of(name: str, environments: int = 1, **kwargs: Any) -> GymnasiumGroup:
-    return GymnasiumGroup(environment(name, **kwargs), environments, range(environments))
+def group_of(name: str, environments: int = 1, **kwargs: Any) -> GymnasiumVectorEnv:
+    return GymnasiumVectorEnv(environment(name, **kwargs), environments, range(environments))
 
 
 def zeros(environments: int = 1) -> Any:
@@ -37,13 +37,13 @@ def zeros(environments: int = 1) -> Any:
 
 
 class TestCounter(GroupCompliance):
-    def make(self, seeds: Sequence[int]) -> EnvironmentGroup:
-        return make_group(environment("Counter"), len(seeds), 1, seeds)
+    def make(self, seeds: Sequence[int]) -> VectorEnv:
+        return make_vector_env(environment("Counter"), len(seeds), 1, seeds)
 
 
 class TestCartPole(GroupCompliance):
-    def make(self, seeds: Sequence[int]) -> EnvironmentGroup:
-        return make_group(Environment(id="CartPole-v1"), len(seeds), 1, seeds)
+    def make(self, seeds: Sequence[int]) -> VectorEnv:
+        return make_vector_env(Environment(id="CartPole-v1"), len(seeds), 1, seeds)
 
 
 def test_rows_are_those_of_the_environment_stepped_by_hand() -> None:
@@ -152,7 +152,7 @@ def test_spaces_that_do_not_fit_are_refused_by_name(
 )
 def test_an_id_that_leads_nowhere_says_so(name: str, said: str) -> None:
     with pytest.raises(SeedbedError, match=said) as refused:
-        make_group(Environment(id=name), 1, 1, [0])
+        make_vector_env(Environment(id=name), 1, 1, [0])
     assert refused.value.code == ExitCode.ENVIRONMENT
 
 
@@ -199,7 +199,7 @@ def test_an_environment_that_cannot_be_made_anew_is_tried_again() -> None:
 
 @pytest.mark.parametrize("fault", ["raise", "raise in reset"])
 def test_too_many_failures_end_the_group(fault: str) -> None:
-    group = GymnasiumGroup(environment("Faulty", fault=fault), 1, [5], max_failures=3)
+    group = GymnasiumVectorEnv(environment("Faulty", fault=fault), 1, [5], max_failures=3)
 
     def run() -> None:
         group.reset()
@@ -214,7 +214,7 @@ def test_too_many_failures_end_the_group(fault: str) -> None:
 
 def test_old_failures_are_forgotten() -> None:
     now = [0.0]
-    group = GymnasiumGroup(environment("Faulty"), 1, [5], max_failures=2, clock=lambda: now[0])
+    group = GymnasiumVectorEnv(environment("Faulty"), 1, [5], max_failures=2, clock=lambda: now[0])
     group.reset()
     for _ in range(10):
         now[0] += 301.0  # two steps a failure: 602 s from one to the next
@@ -246,17 +246,19 @@ def test_closing_closes_every_environment() -> None:
 
 def test_a_gymnasium_id_with_a_module_is_left_to_gymnasium() -> None:
     gymnasium.register("ToyCounter-v0", entry_point=toy_environments.Counter)
-    group = make_group(Environment(id="tests.support.toy_environments:ToyCounter-v0"), 1, 1, [0])
+    group = make_vector_env(
+        Environment(id="tests.support.toy_environments:ToyCounter-v0"), 1, 1, [0]
+    )
     assert group.spec.actions == 5
 
 
 def test_an_environment_that_hangs_ends_the_process() -> None:
     code = (
         "import numpy as np\n"
-        "from seedbed.envs.gymnasium_group import GymnasiumGroup\n"
+        "from seedbed.envs.gymnasium_env import GymnasiumVectorEnv\n"
         "from seedbed.config.schema import Environment\n"
         "stuck = Environment(id='tests.support.toy_environments:Stuck')\n"
-        "group = GymnasiumGroup(stuck, 1, [0], deadline_s=0.2)\n"
+        "group = GymnasiumVectorEnv(stuck, 1, [0], deadline_s=0.2)\n"
         "group.reset()\n"
         "for _ in range(3): group.step(np.zeros(1, np.int32))\n"
     )

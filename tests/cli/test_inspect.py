@@ -1,4 +1,4 @@
-"""`seedbed debug dump-unroll`: what it writes is one consistent training batch."""
+"""`seedbed inspect unroll`: what it writes is one consistent training batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 VECTOR = f"""
 name: vector
 environment: {{id: CartPole-v1}}
-actor: {{environments: 3}}
+actor: {{envs_per_group: 3}}
 learner:
   backend: {BACKEND}
   network: mlp
@@ -32,16 +32,14 @@ learner:
 IMAGE = f"""
 name: image
 environment: {{id: 'atari:Pong', atari: {{max_frames_per_episode: 24}}}}
-actor: {{environments: 2}}
+actor: {{envs_per_group: 2}}
 learner: {{backend: {BACKEND}, unroll_length: 10, batch_size: 4}}
 """
 
 
 def dump(tmp_path: Path, text: str, *words: str) -> dict[str, np.ndarray]:
     (tmp_path / "x.yaml").write_text(text)
-    assert (
-        main(["debug", "dump-unroll", str(tmp_path / "x.yaml"), str(tmp_path / "d"), *words]) == 0
-    )
+    assert main(["inspect", "unroll", str(tmp_path / "x.yaml"), str(tmp_path / "d"), *words]) == 0
     with np.load(tmp_path / "d" / "unroll.npz", allow_pickle=False) as file:
         return dict(file)
 
@@ -106,7 +104,7 @@ def test_a_run_is_dumped_with_its_parameters_and_left_alone(
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}
     capsys.readouterr()
     out = tmp_path / "d"
-    code = main(["debug", "dump-unroll", str(tmp_path / "run"), str(out), "--updates", "2"])
+    code = main(["inspect", "unroll", str(tmp_path / "run"), str(out), "--updates", "2"])
     assert code == 0, capsys.readouterr().err
     assert (
         f"{kept}/{open_store(tmp_path / 'run').list()[-1]} and 2 more updates"
@@ -159,7 +157,7 @@ def test_a_sequence_from_replay(tmp_path: Path) -> None:
 
 def test_a_round_of_one_process(tmp_path: Path) -> None:
     """A2C's batch is every environment; of three processes there is one here."""
-    text = VECTOR.replace("{environments: 3}", "{processes: 3, environments: 3}")
+    text = VECTOR.replace("{envs_per_group: 3}", "{processes: 3, envs_per_group: 3}")
     arrays = dump(tmp_path, text.replace("batch_size: 6", "batch_size: 18") + "agent: a2c\n")
     assert arrays["action"].shape == (30, 6)
     assert np.abs(arrays["log_rho"]).max() < 1e-4

@@ -24,10 +24,10 @@ GRAPHS = ("ring", "exponential", "complete")
 Graph = Literal["ring", "exponential", "complete"] | list[Edge] | Weights
 
 
-class Learners(Section):
+class Gossip(Section):
     """Several learners, each with its own actors (Assran et al. 2019, GALA)."""
 
-    count: Positive = Field(
+    replicas: Positive = Field(
         1, description="Learners; `seedbed train --learners N` sets it. One is no exchange at all."
     )
     topology: Literal["gossip", "allreduce"] = Field(
@@ -43,7 +43,7 @@ class Learners(Section):
         "next), `complete`, a list of edges [from, to], or `weights`, a mixing matrix. Several are "
         "taken in turn, one a local iteration.",
     )
-    window: Annotated[int, Field(ge=0)] = Field(
+    connectivity_window: Annotated[int, Field(ge=0)] = Field(
         0,
         description="B: any B graphs in a row lead from every learner to every other; 0 finds the "
         "smallest.",
@@ -68,12 +68,12 @@ class Learners(Section):
     )
     snapshot_every_s: NonNegative = Field(
         30.0,
-        description="Seconds between the snapshots of parameters from which `seedbed report` "
+        description="Seconds between the snapshots of parameters from which `seedbed analyze` "
         "knows the true distances; at most 200 are kept, evenly spread. 0 is none.",
     )
     gradients_every: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="Local iterations between two gradients that are kept for `seedbed report`'s "
+        description="Local iterations between two gradients that are kept for `seedbed analyze`'s "
         "similarities; 0 is none.",
     )
     evaluation: Literal["consensus", "best"] = Field(
@@ -83,10 +83,10 @@ class Learners(Section):
     )
 
     @model_validator(mode="after")
-    def _addresses_are_theirs(self) -> Learners:
-        if self.addresses and len(self.addresses) != self.count:
+    def _addresses_are_theirs(self) -> Gossip:
+        if self.addresses and len(self.addresses) != self.replicas:
             raise ValueError(
-                f"learners.addresses has {len(self.addresses)} addresses, and learners.count is "
-                f"{self.count}: each learner has one"
+                f"gossip.addresses has {len(self.addresses)} addresses, and gossip.replicas is "
+                f"{self.replicas}: each learner has one"
             )
         return self

@@ -12,17 +12,17 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.spec import EnvironmentGroup, Frame
+from seedbed.spec import TimeStep, VectorEnv
 
 
-class Staggered:
-    """A group that cuts the first episode of each environment once. See `EnvironmentGroup`.
+class DecorrelatedVectorEnv:
+    """A group that cuts the first episode of each environment once. See `VectorEnv`.
 
     The cut comes at a step of the environment's own, drawn uniformly from 1 .. `steps`. An episode
     that has ended by itself until then is not cut: the next one is.
     """
 
-    def __init__(self, group: EnvironmentGroup, steps: int, seeds: Sequence[int]) -> None:
+    def __init__(self, group: VectorEnv, steps: int, seeds: Sequence[int]) -> None:
         self._group = group
         self._steps = steps
         self._random = np.random.default_rng(list(seeds))
@@ -30,13 +30,13 @@ class Staggered:
         self._due: NDArray[np.int64] = np.zeros(self.environments, np.int64)  # 0: was cut
         self._step = 0
 
-    def reset(self) -> Frame:
+    def reset(self) -> TimeStep:
         """Start every environment's first episode; each will be cut once."""
         self._step = 0
         self._due = self._random.integers(1, self._steps + 1, self.environments)
         return self._group.reset()
 
-    def step(self, action: NDArray[np.int32]) -> Frame:
+    def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment, and begin anew where it is due."""
         frame = self._group.step(action)
         self._step += 1
@@ -49,8 +49,8 @@ class Staggered:
             self._group.restart(frame, due)
         return frame
 
-    def restart(self, frame: Frame, chosen: NDArray[np.bool_]) -> None:
-        """See `EnvironmentGroup`."""
+    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
+        """See `VectorEnv`."""
         self._group.restart(frame, chosen)
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""`seedbed env check`: try an environment against what the wire needs, and measure it."""
+"""`seedbed check env`: try an environment against what the wire needs, and measure it."""
 
 from __future__ import annotations
 
@@ -17,19 +17,17 @@ _MARKS = {"ok": "ok     ", "warning": "WARNING", "failed": "FAILED "}
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add `env check`."""
-    parser = subparsers.add_parser("env", help="try an environment against what the wire needs")
-    parser.set_defaults(run=run)
-    actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
-    check = actions.add_parser("check", help="try and measure an environment, and give advice")
-    check.add_argument("id", metavar="ID", help="atari:Pong, a Gymnasium id, or module:factory")
-    check.add_argument("--environments", type=int, default=32, help="E of the group (32)")
-    check.add_argument("--seconds", type=float, default=5.0, help="of each measurement (5)")
-    check.add_argument(
+    """Declare `check env`."""
+    parser = subparsers.add_parser("env", help="try and measure an environment, and give advice")
+    parser.set_defaults(check=run)
+    parser.add_argument("id", metavar="ID", help="atari:Pong, a Gymnasium id, or module:factory")
+    parser.add_argument("--environments", type=int, default=32, help="E of the group (32)")
+    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement (5)")
+    parser.add_argument(
         "--set", action="append", default=[], metavar="a.b=c",
         help="a key of the experiment, such as environment.kwargs='{level: 3}' (repeatable)",
     )  # fmt: skip
-    check.add_argument("--json", action="store_true", help="the report as JSON on stdout")
+    parser.add_argument("--json", action="store_true", help="the report as JSON on stdout")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -45,7 +43,7 @@ def run(args: argparse.Namespace) -> int:
             " more than 0",
         )
     text = json.dumps({"name": "check", "environment": {"id": args.id}})
-    environment = parse_experiment(text, args.set, "env check").environment
+    environment = parse_experiment(text, args.set, "check env").environment
     report = check_environment(environment, args.environments, args.seconds, _say)
     _show(report)
     if args.json:

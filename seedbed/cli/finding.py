@@ -1,4 +1,4 @@
-"""What `seedbed doctor` finds."""
+"""What `seedbed check machine` finds."""
 
 from __future__ import annotations
 
