@@ -9,11 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.agents.protocol import ActInputs, Agent, Params
+from seedbed.agents.protocol import ActInputs, Agent
 from seedbed.backends.protocol import Backend
 from seedbed.networks.registry import prepared_frame
 from seedbed.ops.frame_stack import stack_step, stack_unroll
 from seedbed.spec import FIRST, ArraySpec, EnvironmentSpec, StepInputs
+from seedbed.types import Params
 
 
 @dataclass

@@ -7,11 +7,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 import keras
 from keras import ops
 
-from seedbed.agents.protocol import ActInputs, ActOutputs, Body, Params, Unroll
+from seedbed.agents.protocol import ActInputs, ActOutputs, Body, Unroll
 from seedbed.networks.initializers import GlorotUniform, Orthogonal
 from seedbed.spec import ArraySpec
-
-Tensor = Any
+from seedbed.types import Params, Tensor
 
 
 class PolicyModel(keras.Model):

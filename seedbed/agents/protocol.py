@@ -15,9 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel
 
 from seedbed.spec import ArraySpec
-
-Tensor = Any
-Params = list[Tensor]  # in the order of model.trainable_variables
+from seedbed.types import Params, Tensor
 
 
 class ActInputs(NamedTuple):

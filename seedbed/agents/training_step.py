@@ -8,9 +8,10 @@ from typing import Any, Protocol
 import numpy as np
 from keras import ops
 
-from seedbed.agents.protocol import Agent, OnPolicyAgent, Params, ReplayAgent, Tensor, Unroll
+from seedbed.agents.protocol import Agent, OnPolicyAgent, ReplayAgent, Unroll
 from seedbed.ops.frame_stack import stack_unroll
 from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, TRUNCATED, ArraySpec
+from seedbed.types import Params, Tensor
 
 Loss = Callable[[Params, Params, dict[str, Any]], tuple[Tensor, dict[str, Tensor]]]
 

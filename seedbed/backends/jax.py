@@ -25,13 +25,12 @@ from seedbed.backends.protocol import (
     DeviceTables,
     InferenceFunction,
     LossFunction,
-    Params,
     Rows,
     Tables,
-    Tensor,
 )
 from seedbed.backends.state import checked, kept_in_checkpoints, layout_of, named_variables
 from seedbed.backends.target import TargetNetwork
+from seedbed.types import Params, Tensor
 
 
 class JaxBackend:

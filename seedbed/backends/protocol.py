@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.spec import ArraySpec
+from seedbed.types import Params, Tensor
 
 if TYPE_CHECKING:  # Keras is imported by `use`, once its backend is chosen
     import keras
 
-Tensor = Any
-Params = list[Tensor]
 Rows = dict[str, Tensor]
 InferenceFunction = Callable[[Params, Rows, Rows], tuple[Rows, Rows]]
 # Parameters, those of the target network, and a batch, to the loss and other outputs.

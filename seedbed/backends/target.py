@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.backends.protocol import Params
 from seedbed.backends.state import checked
+from seedbed.types import Params
 
 
 class TargetNetwork:

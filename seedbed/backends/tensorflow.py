@@ -1,5 +1,7 @@
 """TensorFlow: the default, and the fastest on CPUs. This file alone imports it."""
 
+# ruff: noqa: E402  TensorFlow is imported after its environment is set.
+
 from __future__ import annotations
 
 import os
@@ -21,21 +23,14 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "1")
 keep_large_blocks()
 
-import keras  # noqa: E402
-import tensorflow as tf  # noqa: E402
+import keras
+import tensorflow as tf
 
-from seedbed.backends.clipping import clip_by_global_norm  # noqa: E402
-from seedbed.backends.protocol import (  # noqa: E402
-    DeviceTables,
-    InferenceFunction,
-    LossFunction,
-    Params,
-    Rows,
-    Tables,
-    Tensor,
-)
-from seedbed.backends.state import checked, kept_in_checkpoints, layout_of, named_variables  # noqa: E402
-from seedbed.backends.target import TargetNetwork  # noqa: E402
+from seedbed.backends.clipping import clip_by_global_norm
+from seedbed.backends.protocol import DeviceTables, InferenceFunction, LossFunction, Rows, Tables
+from seedbed.backends.state import checked, kept_in_checkpoints, layout_of, named_variables
+from seedbed.backends.target import TargetNetwork
+from seedbed.types import Params, Tensor
 
 tf.get_logger().setLevel("ERROR")
 

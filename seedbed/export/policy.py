@@ -29,8 +29,7 @@ from seedbed.ops.frame_stack import stacked_shape
 from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import EnvironmentSpec
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 @dataclass(frozen=True)

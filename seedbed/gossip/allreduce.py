@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from seedbed.backends.protocol import Backend, Rows, Tensor, Trainer
+from seedbed.backends.protocol import Backend, Rows, Trainer
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import Stopped
 from seedbed.gossip.layout import Layout
@@ -22,6 +22,7 @@ from seedbed.gossip.ring import ring_sum
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.gossip import GossipNumbers
+from seedbed.types import Tensor
 
 _POLL_S = 0.1
 MEET_S = 600.0  # for everybody to come: a first actor, a first compile

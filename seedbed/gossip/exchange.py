@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from seedbed.backends.protocol import Rows, Tensor
+from seedbed.backends.protocol import Rows
+from seedbed.types import Tensor
 
 
 class Stopped(Exception):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import time
 
-from seedbed.backends.protocol import Rows, Tensor, Trainer
+from seedbed.backends.protocol import Rows, Trainer
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import Stopped
 from seedbed.gossip.layout import Layout
@@ -20,6 +20,7 @@ from seedbed.gossip.topology import Topology
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.lifecycle import Threads
 from seedbed.telemetry.gossip import GossipNumbers
+from seedbed.types import Tensor
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from seedbed.backends.protocol import Backend, Params
+from seedbed.backends.protocol import Backend
 from seedbed.gossip.layout import Flat, Layout
 from seedbed.gossip.mailbox import Message
 from seedbed.gossip.peers import Peers
 from seedbed.gossip.records import Records
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry.gossip import GossipNumbers
+from seedbed.types import Params
 
 WAITING = 8  # events that may be under way: then training waits
 _POLL_S = 0.2

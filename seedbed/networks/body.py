@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 import numpy as np
 from keras import ops
@@ -11,8 +9,7 @@ from keras import ops
 from seedbed import backends
 from seedbed.networks.initializers import GlorotUniform, Orthogonal
 from seedbed.spec import ArraySpec
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 class Body(keras.layers.Layer):

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import keras
 from keras import ops
 
 from seedbed.networks.image import dense
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 class Dueling(keras.layers.Layer):

@@ -11,8 +11,7 @@ from keras import ops
 from seedbed.networks.initializers import GlorotUniform
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 class FirstConvolution(keras.layers.Layer):

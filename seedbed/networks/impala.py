@@ -9,8 +9,7 @@ from keras import ops
 
 from seedbed.networks.image import FirstConvolution, ImageTorso, convolution, dense, flat, scaled
 from seedbed.networks.initializers import GlorotUniform
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 class ImpalaShallow(ImageTorso):

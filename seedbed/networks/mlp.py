@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import keras
 from keras import ops
 
 from seedbed.networks.image import dense, flat
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 class Mlp(keras.layers.Layer):

@@ -4,11 +4,8 @@ the one of Stooke and Abbeel 2018 and of OpenAI's Baselines for A2C, with fewer 
 
 from __future__ import annotations
 
-from typing import Any
-
 from seedbed.networks.image import FirstConvolution, ImageTorso, convolution, dense, flat
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 class Nature(ImageTorso):

@@ -7,11 +7,9 @@ are zeros. Frames [H, W] count as [H, W, 1], so that K of them give [H, W, K]; v
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
-Tensor = Any
+from seedbed.types import Tensor
 
 
 def stacked_shape(shape: tuple[int, ...], frame_stack: int) -> tuple[int, ...]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
-Tensor = Any
+from seedbed.types import Tensor
 
 
 def masked_mean(value: Tensor, mask: Tensor) -> Tensor:

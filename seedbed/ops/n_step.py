@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seedbed import backends
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 def n_step_returns(

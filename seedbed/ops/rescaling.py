@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-Tensor = Any
+from seedbed.types import Tensor
 
 
 def rescale(x: Tensor, epsilon: float, xp: Any) -> Tensor:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from keras import ops
 
 from seedbed import backends
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 class VtraceReturns(NamedTuple):

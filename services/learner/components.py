@@ -16,12 +16,13 @@ from seedbed.spec import EnvironmentSpec
 
 if TYPE_CHECKING:  # these import Keras, whose backend must be chosen first
     from seedbed.agents.inference_step import InferenceStep
-    from seedbed.agents.protocol import Agent, Params
+    from seedbed.agents.protocol import Agent
     from seedbed.backends.protocol import Backend, Trainer
     from seedbed.services.learner.training.fused_replay import FusedReplay
     from seedbed.services.learner.training.replay_source import ReplaySource
     from seedbed.services.learner.unrolls.sequences import SequencePlan
     from seedbed.telemetry.replay import ReplayNumbers
+    from seedbed.types import Params
 
 
 SEEDS_APART = 1_000_003  # of two learners' actions

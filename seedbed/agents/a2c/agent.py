@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel
 
 from seedbed.agents.a2c import config
 from seedbed.agents.a2c.loss import a2c_loss
 from seedbed.agents.policy import PolicyAgent
-from seedbed.agents.protocol import Params, Unroll
-
-Tensor = Any
+from seedbed.agents.protocol import Unroll
+from seedbed.types import Params, Tensor
 
 
 class A2cAgent(PolicyAgent):

@@ -4,8 +4,6 @@ with the batch of Stooke and Abbeel 2018, section 4.1: every environment's unrol
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
 from seedbed.agents.a2c.config import Options
@@ -13,8 +11,7 @@ from seedbed.agents.policy import chosen, transitions
 from seedbed.agents.protocol import Unroll
 from seedbed.ops.masked import explained_variance, masked_mean
 from seedbed.ops.n_step import bootstrapped_returns
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 def a2c_loss(

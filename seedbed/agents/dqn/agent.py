@@ -6,17 +6,14 @@ stored with the rows that complete its window.
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 from pydantic import BaseModel
 
 from seedbed.agents.dqn import config
-from seedbed.agents.protocol import Body, Params, Unroll
+from seedbed.agents.protocol import Body, Unroll
 from seedbed.agents.r2d2.agent import R2d2Agent
 from seedbed.agents.r2d2.loss import q_loss
-
-Tensor = Any
+from seedbed.types import Params, Tensor
 
 
 class DqnAgent(R2d2Agent):

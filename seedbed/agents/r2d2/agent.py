@@ -10,13 +10,12 @@ from keras import ops
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
-from seedbed.agents.protocol import ActInputs, ActOutputs, Body, Params, Unroll, Window
+from seedbed.agents.protocol import ActInputs, ActOutputs, Body, Unroll, Window
 from seedbed.agents.r2d2 import config
 from seedbed.agents.r2d2.loss import q_loss, sequence_priority, td_errors
 from seedbed.networks.dueling import Dueling
 from seedbed.spec import ArraySpec
-
-Tensor = Any
+from seedbed.types import Params, Tensor
 
 
 class QModel(keras.Model):

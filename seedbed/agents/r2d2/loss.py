@@ -15,8 +15,7 @@ from seedbed.agents.r2d2.config import QLearning
 from seedbed.ops.masked import masked_mean
 from seedbed.ops.n_step import n_step_returns
 from seedbed.ops.rescaling import rescale, unscale
-
-Tensor = Any
+from seedbed.types import Tensor
 
 # A sequence whose errors are all 0 shall be seen again some day.
 SMALLEST_PRIORITY = 1e-6

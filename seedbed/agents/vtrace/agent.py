@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pydantic import BaseModel
 
 from seedbed.agents.policy import PolicyAgent
-from seedbed.agents.protocol import Params, Unroll
+from seedbed.agents.protocol import Unroll
 from seedbed.agents.vtrace import config
 from seedbed.agents.vtrace.loss import vtrace_loss
-
-Tensor = Any
+from seedbed.types import Params, Tensor
 
 
 class VtraceAgent(PolicyAgent):

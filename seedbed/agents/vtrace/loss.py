@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from keras import ops
 
 from seedbed.agents.policy import chosen, transitions
@@ -11,8 +9,7 @@ from seedbed.agents.protocol import Unroll
 from seedbed.agents.vtrace.config import Options
 from seedbed.ops.masked import explained_variance, masked_mean
 from seedbed.ops.vtrace import vtrace_returns
-
-Tensor = Any
+from seedbed.types import Tensor
 
 
 def vtrace_loss(

@@ -15,12 +15,13 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from seedbed.backends.protocol import Backend, Rows, Tables, Tensor
+from seedbed.backends.protocol import Backend, Rows, Tables
 from seedbed.replay.buffer import check_block, check_priorities
 from seedbed.replay.client.replay_buffer import ReplayStats
 from seedbed.replay.ring import Ring
 from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.spec import ArraySpec
+from seedbed.types import Tensor
 
 # Items whose weights are summed. A draw looks for a sum by halving, then at all items of that sum.
 WIDTH = 128

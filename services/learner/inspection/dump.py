@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.agents.policy import PolicyModel
-from seedbed.agents.protocol import Params
 from seedbed.agents.r2d2.agent import QModel
 from seedbed.agents.training_step import unroll_of
 from seedbed.config import Experiment, parse_experiment
@@ -21,6 +20,7 @@ from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.learner import synchronous
 from seedbed.services.learner.single_threaded import OneThreadLearner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
+from seedbed.types import Params
 
 Arrays = dict[str, NDArray[Any]]
 
