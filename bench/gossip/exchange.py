@@ -14,7 +14,7 @@ from bench.plan import Plan
 from seedbed.config import parse_experiment
 from seedbed.gossip.layout import Layout
 from seedbed.gossip.mailbox import Message
-from seedbed.gossip.members import Member, Membership
+from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.gossip.peers import Peers
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.lifecycle import Threads
@@ -84,7 +84,7 @@ def _wire(size: int, messages: int) -> dict[str, float]:
             f"gossip: {{replicas: 2, addresses: {own}}}"
         )
         members = Membership(rank, 2, 1000.0)
-        peers.append(Peers(config, members, layout, threads[rank], None, Member, Future))
+        peers.append(Peers(config, members, layout, threads[rank], None, PeerStatus, Future))
     try:
         for one in peers:
             one.start()

@@ -14,7 +14,7 @@ import numpy as np
 
 from seedbed.backends.protocol import Backend, Rows, Trainer
 from seedbed.config.gossip import Gossip
-from seedbed.gossip.exchange import Stopped
+from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.layout import Layout
 from seedbed.gossip.peers import Peers
 from seedbed.gossip.records import Records
@@ -74,7 +74,7 @@ class AllReduce:
 
     def _together(self) -> bool | None:
         """Whether all are at the same update; None while not all are known."""
-        heard = self._members.heard()
+        heard = self._members.peers_heard()
         if len(heard) < self._members.count - 1:
             return None
         return {member.updates for member in heard.values()} == {self._counters.updates}
@@ -84,7 +84,7 @@ class AllReduce:
         return not self._peers.segments.cause and self._peers.inbox.streams > 0
 
     def _catch_up(self) -> bool:
-        heard = self._members.heard()
+        heard = self._members.peers_heard()
         furthest = max((member.updates, -rank) for rank, member in heard.items())
         if furthest[0] <= self._counters.updates:
             return False
@@ -96,7 +96,7 @@ class AllReduce:
         return False
 
     def _stop_or_wait(self) -> None:
-        heard = self._members.heard()
+        heard = self._members.peers_heard()
         missing = sorted(set(range(self._members.count)) - heard.keys() - {self._members.rank})
         self._numbers.waiting = (
             f"learners {', '.join(map(str, missing))} to come"
@@ -104,7 +104,7 @@ class AllReduce:
             else "all learners to be at the same update"
         )
         if self._stopping.wait(_POLL_S):
-            raise Stopped
+            raise ShuttingDown
 
     def _missing(self) -> SeedbedError:
         return SeedbedError(
@@ -112,7 +112,7 @@ class AllReduce:
             f"waited {MEET_S:g} s for {self._numbers.waiting} ({self._members.count} in all)",
         )
 
-    def rejoin(self) -> bool:
+    def resync_if_left_behind(self) -> bool:
         """Nobody is ever left out."""
         return False
 
@@ -150,7 +150,7 @@ class AllReduce:
         self._numbers.waiting = f"the gradients of learner {before}"
         while (data := self._peers.inbox.take(update, step, _POLL_S)) is None:
             if self._stopping.is_set():
-                raise Stopped
+                raise ShuttingDown
             waited = time.perf_counter() - began
             if waited > self._settings.deadline_s:
                 raise SeedbedError(
@@ -172,7 +172,7 @@ class AllReduce:
         self._numbers.mixes += 1
         self._numbers.sent_bytes = self._peers.segments.sent_bytes
 
-    def after(self) -> None:
+    def after_update(self) -> None:
         """Never called: the experiment's schema refuses it with replay on the device."""
         raise NotImplementedError("all-reduce exchanges gradients, before the update")
 

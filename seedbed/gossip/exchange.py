@@ -8,7 +8,7 @@ from seedbed.backends.protocol import Rows
 from seedbed.types import Tensor
 
 
-class Stopped(Exception):
+class ShuttingDown(Exception):
     """The learner is to end while it waits for a peer."""
 
 
@@ -20,10 +20,10 @@ class ParameterExchange(Protocol):
 
         Raises:
             SeedbedError: they refuse this learner, or do not come.
-            Stopped: the learner is to end.
+            ShuttingDown: the learner is to end.
         """
 
-    def rejoin(self) -> bool:
+    def resync_if_left_behind(self) -> bool:
         """Before a batch: whether this learner was left out, and has taken a peer's parameters
         instead of those that acted in it.
         """
@@ -33,10 +33,10 @@ class ParameterExchange(Protocol):
 
         Raises:
             SeedbedError: DIVERGED, or a peer is lost without whom nothing goes on.
-            Stopped: the learner is to end.
+            ShuttingDown: the learner is to end.
         """
 
-    def after(self) -> None:
+    def after_update(self) -> None:
         """The part of `step` that follows an update which the trainer has made by itself."""
 
     def close(self) -> None:

@@ -11,7 +11,7 @@ import time
 
 from seedbed.backends.protocol import Rows, Trainer
 from seedbed.config.gossip import Gossip
-from seedbed.gossip.exchange import Stopped
+from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.layout import Layout
 from seedbed.gossip.outbox import Mixing, Outbox, Update
 from seedbed.gossip.peers import Peers
@@ -74,7 +74,7 @@ class GossipExchange:
             # All are being started, and this one has less than the others: parameters of its own
             # would undo theirs.
             if self._stopping.wait(_POLL_S):
-                raise Stopped
+                raise ShuttingDown
         self._active_at = time.monotonic()
         self._threads.start("outbox", lambda: self._outbox.run(self._stopping))
 
@@ -103,7 +103,7 @@ class GossipExchange:
                 return True
         return False
 
-    def rejoin(self) -> bool:
+    def resync_if_left_behind(self) -> bool:
         """Where the peers have gone on without this learner, because it had no actors or hung,
         take a peer's parameters.
         """
@@ -135,13 +135,13 @@ class GossipExchange:
         self._exchange(gradients)
         return outputs
 
-    def after(self) -> None:
+    def after_update(self) -> None:
         """See the protocol."""
         self._exchange([])
 
     def _exchange(self, gradients: list[Tensor]) -> None:
         """Broadcast, wait where τ says so, mix (Algorithm 1, lines 5 to 8)."""
-        if self.rejoin():  # it hung within the update, which nobody is to get
+        if self.resync_if_left_behind():  # it hung within the update, which nobody is to get
             return
         updated, updated_at = self._trainer.params(), time.time()
         started = time.perf_counter()
@@ -206,7 +206,7 @@ class GossipExchange:
             heard = self._receipts.get(peer, 0)
             while not self._peers.mailbox.wait_for(peer, heard, _POLL_S):
                 if self._stopping.is_set():
-                    raise Stopped
+                    raise ShuttingDown
                 waited = time.perf_counter() - began
                 if peer not in self._members.alive() or waited > self._settings.deadline_s:
                     self._heard[peer] = self.iteration  # not to wait for it at every iteration

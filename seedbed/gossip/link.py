@@ -15,7 +15,7 @@ import grpc.aio
 
 from seedbed.gossip.chunks import chunks
 from seedbed.gossip.mailbox import Message
-from seedbed.gossip.members import Member
+from seedbed.gossip.membership import PeerStatus
 from seedbed.gossip.servicer import message_of
 from seedbed.rpc import channels
 from seedbed.rpc.tls import Tls
@@ -44,7 +44,7 @@ class Link:
         rank: int,
         address: str,
         hello: wire.GossipHello,
-        beat: Callable[[], Member],
+        beat: Callable[[], PeerStatus],
         beat_s: float,
         tls: Tls | None,
     ) -> None:

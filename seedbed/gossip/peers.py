@@ -19,7 +19,7 @@ from seedbed.gossip.chunks import Assembly
 from seedbed.gossip.layout import Layout
 from seedbed.gossip.link import Link
 from seedbed.gossip.mailbox import Mailbox, Message
-from seedbed.gossip.members import Member, Membership
+from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.gossip.ring import Inbox
 from seedbed.gossip.segments import SegmentStream
 from seedbed.gossip.servicer import GossipServicer, member_of
@@ -55,7 +55,7 @@ class Peers(ServerThread):
         layout: Layout,
         threads: Threads,
         tls: Tls | None,
-        beat: Callable[[], Member],
+        beat: Callable[[], PeerStatus],
         whole_state: Callable[[], Future[dict[str, NDArray[Any]]]],
     ) -> None:
         settings, rank = experiment.gossip, members.rank
@@ -134,7 +134,7 @@ class Peers(ServerThread):
 
     # --- fetching --------------------------------------------------------------------------
 
-    def fetch(self, peer: int) -> tuple[Member | None, int, Message | None]:
+    def fetch(self, peer: int) -> tuple[PeerStatus | None, int, Message | None]:
         """How a peer is doing, None where it does not answer; the highest local iteration of this
         learner that it has heard of; and the newest parameters that it has broadcast, None where
         there are none yet.

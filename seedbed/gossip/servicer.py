@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from seedbed.gossip.chunks import CHUNK_BYTES, Assembly, chunks
 from seedbed.gossip.layout import Layout
 from seedbed.gossip.mailbox import Mailbox, Message
-from seedbed.gossip.members import Member, Membership
+from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.gossip.ring import Inbox
 from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.v1 import gossip_pb2 as wire
@@ -63,7 +63,7 @@ class GossipServicer(wire_grpc.GossipServicer):
         self._inbox = inbox
         self._whole_state = whole_state
         self.newest: Message | None = None
-        self.beat: Callable[[], Member] = Member
+        self.beat: Callable[[], PeerStatus] = PeerStatus
         self._streams: set[asyncio.Task[Any]] = set()
         self._ending = False
         self._incarnations: dict[int, int] = {}
@@ -169,7 +169,7 @@ class GossipServicer(wire_grpc.GossipServicer):
                 values = assembly.add(message.chunk)
                 if values is not None:
                     iteration = message.chunk.iteration
-                    self._members.advance(rank, iteration)
+                    self._members.on_parameters(rank, iteration)
                     self._mailbox.put(Message(rank, iteration, values))
                     received = wire.PushReply.Received(iteration=iteration)
                     await context.write(wire.PushReply(received=received))
@@ -196,7 +196,7 @@ class GossipServicer(wire_grpc.GossipServicer):
             log.warning("refused %s: %s", context.peer(), refusal)
             refused, later = grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNAVAILABLE
             await context.abort(later if refusal.passes else refused, str(refusal))
-        yours = self._members.highest(rank)
+        yours = self._members.highest_iteration(rank)
         await context.write(wire.FetchReply(member=message_of(self.beat()), yours=yours))
         if request.whole:
             arrays = await asyncio.wrap_future(self._whole_state())
@@ -220,11 +220,11 @@ async def _write_array(context: Any, name: str, array: NDArray[Any]) -> None:
         await context.write(wire.FetchReply(arrays=[part]))
 
 
-def member_of(message: wire.Member) -> Member:
+def member_of(message: wire.Member) -> PeerStatus:
     """From the wire."""
-    return Member(**{name: getattr(message, name) for name in Member.__dataclass_fields__})
+    return PeerStatus(**{name: getattr(message, name) for name in PeerStatus.__dataclass_fields__})
 
 
-def message_of(member: Member) -> wire.Member:
+def message_of(member: PeerStatus) -> wire.Member:
     """For the wire."""
-    return wire.Member(**{name: getattr(member, name) for name in Member.__dataclass_fields__})
+    return wire.Member(**{name: getattr(member, name) for name in PeerStatus.__dataclass_fields__})

@@ -11,7 +11,7 @@ from seedbed.gossip.allreduce import AllReduce
 from seedbed.gossip.exchange import ParameterExchange
 from seedbed.gossip.gossip import GossipExchange
 from seedbed.gossip.layout import Layout
-from seedbed.gossip.members import Member, Membership
+from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.gossip.outbox import Outbox
 from seedbed.gossip.peers import Peers
 from seedbed.gossip.records import Records
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from seedbed.services.learner.training.thread import TrainingThread
 
 
-def make_members(experiment: Experiment, rank: int) -> Membership | None:
+def make_membership(experiment: Experiment, rank: int) -> Membership | None:
     """The learners of an experiment; None where there is one.
 
     Raises:
@@ -53,7 +53,7 @@ def make_members(experiment: Experiment, rank: int) -> Membership | None:
     return Membership(rank, settings.replicas, settings.deadline_s, bool(experiment.cost.meter))
 
 
-def join(
+def make_exchange(
     experiment: Experiment,
     members: Membership,
     built: LearnerComponents,
@@ -73,7 +73,7 @@ def join(
     layout = Layout(names, shapes)
     iteration: Callable[[], int] = lambda: telemetry.counters.updates  # noqa: E731
 
-    def beat() -> Member:
+    def beat() -> PeerStatus:
         return _beat(experiment, members, telemetry, iteration())
 
     peers = Peers(experiment, members, layout, threads, tls, beat, training.request_state)
@@ -98,11 +98,11 @@ def join(
 
 def _beat(
     experiment: Experiment, members: Membership, telemetry: Telemetry, iteration: int
-) -> Member:
+) -> PeerStatus:
     counters = telemetry.counters
     # Everybody's share of the episodes of stop.mean_return.
     returns = telemetry.recent_returns.values(members.share(experiment.stop.mean_return_episodes))
-    return Member(
+    return PeerStatus(
         iteration=iteration,
         updates=counters.updates,
         env_frames=counters.env_frames,

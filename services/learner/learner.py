@@ -12,8 +12,8 @@ from seedbed.checkpoints.store import Checkpoint
 from seedbed.config import Experiment
 from seedbed.config.agents import SYNCHRONOUS
 from seedbed.config.load import dump_experiment
-from seedbed.gossip.exchange import ParameterExchange, Stopped
-from seedbed.gossip.members import Membership
+from seedbed.gossip.exchange import ParameterExchange, ShuttingDown
+from seedbed.gossip.membership import Membership
 from seedbed.rpc.tls import Tls
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -27,7 +27,7 @@ from seedbed.services.learner.components import (
     ParameterStore,
     build,
 )
-from seedbed.services.learner.exchange_factory import join, make_members
+from seedbed.services.learner.exchange_factory import make_exchange, make_membership
 from seedbed.services.learner.inference.poll import POLL_S
 from seedbed.services.learner.inference.thread import InferenceThread
 from seedbed.services.learner.profiling import Profiler
@@ -94,7 +94,7 @@ class Learner:
         rank: int = 0,
     ) -> None:
         self.rank = rank
-        self.members = make_members(experiment, rank)
+        self.members = make_membership(experiment, rank)
         self.experiment = experiment
         self.run_directory = run
         self.counters = Counters()
@@ -178,7 +178,7 @@ class Learner:
         self.counters.discarded_frames = self.counters.env_frames - kept
         self.telemetry.restore(meta["telemetry"])
         if self.members is not None:
-            self.members.set_from(meta.get("peers", {}))
+            self.members.restore(meta.get("peers", {}))
         self.evaluation.best = meta["best_evaluation"]
         log.info("resumed at frame %d, update %d from %s", self.counters.env_frames,
                  self.counters.updates, checkpoint.path)  # fmt: skip
@@ -229,7 +229,7 @@ class Learner:
         if spec is not None:
             try:
                 built = self._build(spec, backend)
-            except Stopped:
+            except ShuttingDown:
                 return
             self.training.run(built, self.threads.stopping)
 
@@ -253,14 +253,14 @@ class Learner:
 
     def _meet(self, members: Membership, built: LearnerComponents) -> None:
         """Join the other learners, and begin where they are."""
-        exchange = join(
+        exchange = make_exchange(
             self.experiment, members, built, self.training, self.telemetry, self.threads,
             self.run_directory.path / "gossip", self._tls,
         )  # fmt: skip
         self.telemetry.phase = "meeting the other learners"
         self._exchange = exchange
         if self.threads.stopping.is_set():  # who stops closes the exchange, if it sees one
-            raise Stopped
+            raise ShuttingDown
         exchange.start()
         self.training.exchange = exchange
 

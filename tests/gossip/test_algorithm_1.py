@@ -390,7 +390,7 @@ def test_no_version_is_used_twice_by_one_that_lost_its_records(make: Any, tmp_pa
     up(mates)
     for mate in mates:
         mate.let(20)
-    wait_for(lambda: mates[0].members.known()[1].iteration == 20, "all has been heard")
+    wait_for(lambda: mates[0].members.all_known()[1].iteration == 20, "all has been heard")
     mates[1].kill()
     shutil.rmtree(mates[1].folder)
     again = make(config, 1, updates=0)

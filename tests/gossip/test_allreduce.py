@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from seedbed.backends.protocol import Backend, Trainer
 from seedbed.gossip.allreduce import AllReduce
-from seedbed.gossip.exchange import Stopped
+from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.layout import Layout
-from seedbed.gossip.members import Member, Membership
+from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.gossip.peers import Peers
 from seedbed.gossip.ring import Inbox, ring_sum
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -112,7 +112,7 @@ class Team:
         counters = self.counters[rank]
         peers = Peers(
             self.config, members, layout, self.threads[rank], None,
-            lambda: Member(iteration=counters.updates, updates=counters.updates), ask,
+            lambda: PeerStatus(iteration=counters.updates, updates=counters.updates), ask,
         )  # fmt: skip
         return AllReduce(
             settings, trainer, self.backend, layout, peers, counters, GossipNumbers(),
@@ -213,7 +213,7 @@ def test_whoever_waits_ends_when_it_is_to(backend: Backend, tmp_path: Path) -> N
     ended = threading.Event()
 
     def wait() -> None:
-        with pytest.raises(Stopped):
+        with pytest.raises(ShuttingDown):
             team.made[1].step(backend.to_device(rows(4, seed=0)))
         ended.set()
 

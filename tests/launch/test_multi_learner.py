@@ -11,7 +11,7 @@ import pytest
 from seedbed.checkpoints.consensus import best, consensus, learner_directories, learner_directory
 from seedbed.checkpoints.store import Checkpoint, CheckpointStore
 from seedbed.config.schema import Stop
-from seedbed.gossip.members import Member, Membership
+from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.launch.learners_view import team_line, team_summary
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -42,8 +42,8 @@ def checkpoint(value: float, rank: int = 0, **meta: Any) -> Checkpoint:
 
 def test_frames_and_dollars_are_added_up() -> None:
     members = Membership(0, 3, 10.0)
-    members.update(1, Member(iteration=1, env_frames=40, dollars=2.0, updates=7, seconds=9.0))
-    members.update(2, Member(iteration=1, env_frames=2, dollars=0.5, updates=8, seconds=1.0))
+    members.update(1, PeerStatus(iteration=1, env_frames=40, dollars=2.0, updates=7, seconds=9.0))
+    members.update(2, PeerStatus(iteration=1, env_frames=2, dollars=0.5, updates=8, seconds=1.0))
     own = Counters(env_frames=100, dollars=1.0, updates=3, seconds=4.0)
     total = members.total(own)
     assert (total.env_frames, total.dollars) == (142, 3.5)
@@ -53,7 +53,7 @@ def test_frames_and_dollars_are_added_up() -> None:
 
 def test_one_bill_for_all_is_paid_once() -> None:
     members = Membership(0, 2, 10.0, whole_bill=True)
-    members.update(1, Member(dollars=2.0))
+    members.update(1, PeerStatus(dollars=2.0))
     assert members.total(Counters(dollars=1.5)).dollars == 2.0
 
 
@@ -62,7 +62,7 @@ def test_stop_conditions_count_all_learners() -> None:
     stop = Stop(env_frames=100)
     own = Counters(env_frames=60)
     assert stop_reached(stop, members.total(own), lambda _: None) is None
-    members.update(1, Member(env_frames=40))
+    members.update(1, PeerStatus(env_frames=40))
     reached = stop_reached(stop, members.total(own), lambda _: None)
     assert reached is not None
     assert reached.text == "stop.env_frames: 100 of 100"
@@ -71,7 +71,7 @@ def test_stop_conditions_count_all_learners() -> None:
 def test_mean_return_is_of_everybodys_share_of_the_episodes() -> None:
     members = Membership(0, 2, 10.0)
     assert members.mean_return(lambda n: 3.0, 10) is None, "five episodes are not ten"
-    members.update(1, Member(return_sum=40.0, return_count=5))
+    members.update(1, PeerStatus(return_sum=40.0, return_count=5))
     asked: list[int] = []
 
     def own(episodes: int) -> float:
@@ -88,19 +88,19 @@ def test_the_dead_have_no_share_of_the_episodes() -> None:
     members = Membership(0, 4, 10.0, now=clock)
     assert members.share(10) == 3
     clock.now = 11.0
-    members.update(2, Member(iteration=1))
+    members.update(2, PeerStatus(iteration=1))
     assert members.share(10) == 5
 
 
 def test_what_a_peer_has_met_ends_all() -> None:
     members = Membership(1, 3, 10.0)
     assert members.peers_over() == ""
-    members.update(1, Member(over="stop.updates: its own does not count here"))
-    members.update(2, Member(over="stop.dollars: 3 of 3"))
+    members.update(1, PeerStatus(over="stop.updates: its own does not count here"))
+    members.update(2, PeerStatus(over="stop.dollars: 3 of 3"))
     assert members.peers_over() == "learner 2: stop.dollars: 3 of 3"
     reached = peer_reached(members.peers_over())
     assert reached.condition == "dollars"
-    members.update(0, Member(over="learner 2: stop.dollars: 3 of 3"))
+    members.update(0, PeerStatus(over="learner 2: stop.dollars: 3 of 3"))
     assert members.peers_over() == "learner 2: stop.dollars: 3 of 3", "who met it, not who says it"
 
 
@@ -109,36 +109,38 @@ def test_alive_is_who_makes_progress() -> None:
     members = Membership(0, 3, 10.0, now=clock)
     clock.now = 9.0
     assert members.alive() == {0, 1, 2}, "they have as long to come"
-    members.update(1, Member(iteration=1))
+    members.update(1, PeerStatus(iteration=1))
     clock.now = 12.0
     assert members.alive() == {0, 1}
-    members.update(1, Member(iteration=1, env_frames=5))  # beats alone are no progress
-    members.update(2, Member(iteration=1))
+    members.update(1, PeerStatus(iteration=1, env_frames=5))  # beats alone are no progress
+    members.update(2, PeerStatus(iteration=1))
     clock.now = 20.0
     assert members.alive() == {0, 2}
-    members.update(1, Member(iteration=2))
+    members.update(1, PeerStatus(iteration=2))
     assert members.alive() == {0, 1, 2}
-    members.update(2, Member(iteration=0))  # it goes on from an older checkpoint
+    members.update(2, PeerStatus(iteration=0))  # it goes on from an older checkpoint
     clock.now = 29.0
     assert members.alive() == {0, 1, 2}
-    members.advance(1, 3)
-    members.advance(2, 0)
+    members.on_parameters(1, 3)
+    members.on_parameters(2, 0)
     clock.now = 38.0
     assert members.alive() == {0, 1}, "one has sent a newer message, the other an old one"
-    assert [members.highest(rank) for rank in range(3)] == [0, 3, 1], "whatever was said later"
+    assert [members.highest_iteration(rank) for rank in range(3)] == [0, 3, 1], (
+        "whatever was said later"
+    )
 
 
 def test_what_others_had_done_survives_a_restart() -> None:
     before = Membership(0, 2, 10.0)
-    before.update(1, Member(iteration=4, env_frames=40, over="stop.env_frames: 40 of 40"))
+    before.update(1, PeerStatus(iteration=4, env_frames=40, over="stop.env_frames: 40 of 40"))
     after = Membership(0, 2, 10.0)
-    after.set_from(before.to_json())
+    after.restore(before.to_json())
     assert after.total(Counters(env_frames=1)).env_frames == 41
     assert after.peers_over() == "", "whether it is over is looked at anew"
-    assert after.heard() == {}, "and it has said nothing yet"
-    assert after.highest(1) == 4
+    assert after.peers_heard() == {}, "and it has said nothing yet"
+    assert after.highest_iteration(1) == 4
     fewer = Membership(0, 1, 10.0)
-    fewer.set_from(before.to_json())
+    fewer.restore(before.to_json())
     assert fewer.total(Counters(env_frames=1)).env_frames == 1
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from seedbed.config import Experiment, parse_experiment
 from seedbed.gossip.gossip import GossipExchange
 from seedbed.gossip.layout import Layout
-from seedbed.gossip.members import Member, Membership
+from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.gossip.outbox import Outbox
 from seedbed.gossip.peers import Peers
 from seedbed.gossip.records import Records
@@ -115,8 +115,8 @@ class Teammate:
         self._go = threading.Semaphore(0)
         self.done = self.told = 0
 
-    def _beat(self) -> Member:
-        return Member(
+    def _beat(self) -> PeerStatus:
+        return PeerStatus(
             iteration=self.gossip.iteration,
             updates=self.trainer.updates,
             over=self.over,
@@ -130,7 +130,7 @@ class Teammate:
     def _run(self) -> None:
         while not self.threads.stopping.is_set():
             if self._go.acquire(timeout=0.05):
-                self.gossip.rejoin()
+                self.gossip.resync_if_left_behind()
                 self.gossip.step({})
                 self.done += 1
 

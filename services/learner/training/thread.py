@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.gossip.exchange import ParameterExchange, Stopped
+from seedbed.gossip.exchange import ParameterExchange, ShuttingDown
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner.components import LearnerComponents, ParameterStore
 from seedbed.services.learner.inference.poll import POLL_S
@@ -80,7 +80,7 @@ class TrainingThread:
                 continue
             try:
                 self.train(built, batch, arrays)
-            except Stopped:
+            except ShuttingDown:
                 self._discard(built, batch, "the learner stopped")
         self.give_states(built)
 
@@ -89,7 +89,7 @@ class TrainingThread:
         for observe in self.observers:
             observe(batch)
         self._warn_of_another_run(batch)
-        if self.exchange is not None and self.exchange.rejoin():
+        if self.exchange is not None and self.exchange.resync_if_left_behind():
             self._store.publish(built.trainer.params(), self._telemetry.counters.updates)
             if getattr(built.agent, "synchronous", False):
                 # No row of it was acted by these parameters, and it trains on no other.
@@ -134,7 +134,7 @@ class TrainingThread:
         with self._at_work():
             outputs = experience.step()
             if self.exchange is not None:
-                self.exchange.after()
+                self.exchange.after_update()
             lag = version - np.asarray(built.backend.to_host(outputs.pop("version")), np.float64)
             scalars = self._publish(built, outputs, version)
         steps = experience.home.spec.steps * experience.batch_size * scalars.get("unmasked", 1.0)

@@ -12,7 +12,7 @@ from seedbed.telemetry.counters import Counters
 
 
 @dataclass(frozen=True)
-class Member:
+class PeerStatus:
     """What a learner says of itself; see `gossip.proto`."""
 
     iteration: int = 0
@@ -51,12 +51,12 @@ class Membership:
         self._whole_bill = whole_bill
         self._now = now
         self._lock = threading.Lock()
-        self._known: dict[int, Member] = {}
+        self._known: dict[int, PeerStatus] = {}
         self._heard: set[int] = set()
         self._highest: dict[int, int] = {}
         self._progress = dict.fromkeys(range(count), now())
 
-    def update(self, rank: int, member: Member) -> None:
+    def update(self, rank: int, member: PeerStatus) -> None:
         """A beat has come."""
         with self._lock:
             before = self._known.get(rank)
@@ -67,10 +67,10 @@ class Membership:
             self._heard.add(rank)
             self._highest[rank] = max(self._highest.get(rank, 0), member.iteration)
 
-    def advance(self, rank: int, iteration: int) -> None:
+    def on_parameters(self, rank: int, iteration: int) -> None:
         """Parameters have come: a message is a sign of life too."""
         with self._lock:
-            before = self._known.get(rank, Member())
+            before = self._known.get(rank, PeerStatus())
             if iteration > before.iteration:
                 self._progress[rank] = self._now()
                 self._known[rank] = replace(before, iteration=iteration)
@@ -84,26 +84,26 @@ class Membership:
                 rank for rank, at in self._progress.items() if at > since or rank == self.rank
             )
 
-    def highest(self, rank: int) -> int:
+    def highest_iteration(self, rank: int) -> int:
         """The highest local iteration that was ever heard of a learner. One that has lost all
         counts from 0 again, and may say so before it asks.
         """
         with self._lock:
             return self._highest.get(rank, 0)
 
-    def heard(self) -> dict[int, Member]:
+    def peers_heard(self) -> dict[int, PeerStatus]:
         """The newest beat of each peer that has said anything to this process."""
         with self._lock:
             return {rank: self._known[rank] for rank in self._heard if rank != self.rank}
 
-    def known(self) -> dict[int, Member]:
+    def all_known(self) -> dict[int, PeerStatus]:
         """The newest of each that has been heard of, this learner included."""
         with self._lock:
             return dict(self._known)
 
     def peers_over(self) -> str:
         """The stop condition that a peer has met; empty while none has."""
-        for rank, member in sorted(self.known().items()):
+        for rank, member in sorted(self.all_known().items()):
             if rank != self.rank and member.over:
                 said_by_another = member.over.startswith("learner ")
                 return member.over if said_by_another else f"learner {rank}: {member.over}"
@@ -113,7 +113,7 @@ class Membership:
         """What all have done together: frames and dollars are added up, updates and seconds are
         this learner's own.
         """
-        others = [member for rank, member in self.known().items() if rank != self.rank]
+        others = [member for rank, member in self.all_known().items() if rank != self.rank]
         dollars = [own.dollars, *(member.dollars for member in others)]
         total = Counters()
         total.set_from(own.to_json())
@@ -134,7 +134,7 @@ class Membership:
         """
         share = self.share(episodes)
         mine = own(share)
-        others = [member for rank, member in self.known().items() if rank != self.rank]
+        others = [member for rank, member in self.all_known().items() if rank != self.rank]
         count = share + sum(member.return_count for member in others)
         if mine is None or count < episodes:
             return None
@@ -142,12 +142,12 @@ class Membership:
 
     def to_json(self) -> dict[str, Any]:
         """For a checkpoint: what the others had done, should they never come back."""
-        return {str(rank): asdict(member) for rank, member in self.known().items()}
+        return {str(rank): asdict(member) for rank, member in self.all_known().items()}
 
-    def set_from(self, saved: Mapping[str, Any]) -> None:
+    def restore(self, saved: Mapping[str, Any]) -> None:
         """Take `to_json` over. It is no progress, and nobody is over any more."""
         with self._lock:
             for rank, fields in saved.items():
                 if int(rank) < self.count:  # there may be fewer learners now
-                    self._known[int(rank)] = Member(**{**fields, "over": ""})
+                    self._known[int(rank)] = PeerStatus(**{**fields, "over": ""})
                     self._highest[int(rank)] = self._known[int(rank)].iteration
