@@ -30,7 +30,7 @@ INSTALLED_RUN := $(VENV)/.installed-run
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 $(BIN)/python:
-	@scripts/check_python.sh '$(PYTHON)'
+	@tools/check_python.sh '$(PYTHON)'
 	'$(PYTHON)' -m venv $(VENV)
 
 $(INSTALLED_RUN): requirements/run.lock pyproject.toml | $(BIN)/python
@@ -44,7 +44,7 @@ $(INSTALLED_DEV): requirements/dev.lock requirements/kube-tools.lock pyproject.t
 	@echo 'Installing requirements/dev.lock into $(VENV) (two or three minutes) ...'
 	@$(INSTALL_LOCKED) requirements/dev.lock
 	@$(INSTALL_PROJECT)
-	@scripts/kube_tools.sh
+	@tools/kube_tools.sh
 	@touch $@ $(INSTALLED_RUN)
 
 setup: $(INSTALLED_DEV) ## Install what developing needs into .venv.
@@ -55,7 +55,7 @@ hooks: $(INSTALLED_DEV) ## Run `make lint` before each commit.
 # --- Running --------------------------------------------------------------------------------------
 
 run: $(INSTALLED_RUN) ## Train EXPERIMENT (Pong), or resume it.
-	@scripts/generate_wire.sh
+	@tools/generate_wire.sh
 	@$(BIN)/seedbed train '$(EXPERIMENT)' $(ARGS)
 
 bench: $(INSTALLED_DEV) ## Measure where the time goes.
@@ -66,7 +66,7 @@ bench: $(INSTALLED_DEV) ## Measure where the time goes.
 images: ## Build the images (:dev) with Docker.
 	docker build -t localhost/seedbed-learner:dev -f Dockerfile.learner .
 	docker build -t localhost/seedbed-actor:dev -f Dockerfile.actor .
-	docker build -t localhost/seedbed-cost:dev -f Dockerfile.cost .
+	docker build -t localhost/seedbed-cost:dev -f Dockerfile.actor --target cost .
 
 kind-up: images ## Make a cluster in Docker, with the images in it.
 	kind create cluster --config k8s/kind.yaml
@@ -96,13 +96,12 @@ lint-style: $(INSTALLED_DEV)
 
 lint-types: $(INSTALLED_DEV)
 	$(BIN)/mypy
-	$(BIN)/mypy helm/chart_values.py k8s/grafana/dashboard.py k8s/rules/wrap.py
 
 lint-wire: $(INSTALLED_DEV)
-	scripts/generate_wire.sh --check
+	tools/generate_wire.sh --check
 
 lint-docs: $(INSTALLED_DEV)
-	scripts/generate_docs.sh --check
+	tools/generate_docs.sh --check
 
 lint-images: $(INSTALLED_DEV)
 	$(BIN)/hadolint Dockerfile.*
@@ -114,13 +113,13 @@ format: $(INSTALLED_DEV) ## Format the code, and mend what can be mended.
 	$(BIN)/ruff format .
 
 proto: $(INSTALLED_DEV) ## Generate seedbed/v1 from proto/.
-	scripts/generate_wire.sh
+	tools/generate_wire.sh
 
 docs: $(INSTALLED_DEV) ## Generate references, the chart's schema, dashboard and rules.
-	scripts/generate_docs.sh
+	tools/generate_docs.sh
 
 lock: $(INSTALLED_DEV) ## Write requirements/*.lock from pyproject.toml (UPGRADE=1 for the newest).
-	UPGRADE=$(UPGRADE) scripts/lock.sh
+	UPGRADE=$(UPGRADE) tools/lock.sh
 
 clean: ## Remove .venv and caches; runs/ stays.
 	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -16,13 +16,13 @@ from packaging.utils import canonicalize_name
 from tests.support.source_imports import ROOT, imports
 
 LOCKS = ("dev", "run", "build", "actor", "cost", "learner-tensorflow", "learner-jax")
-RUN = ("actor", "learner-tensorflow", "pictures", "video", "build")
+RUN = ("actor", "tensorflow", "plots", "video", "build")
 EXTRAS = {
     "run": RUN,
     "cost": ("kubernetes",),
-    "learner-tensorflow": ("learner-tensorflow", "gcs"),
-    "learner-jax": ("learner-jax", "gcs"),
-    "dev": (*RUN, "learner-jax", "kubernetes", "gcs", "dev"),
+    "learner-tensorflow": ("tensorflow", "gcs"),
+    "learner-jax": ("jax", "gcs"),
+    "dev": (*RUN, "jax", "kubernetes", "gcs", "dev"),
 }
 
 # What each image runs. The rooms of the learner are all but what other images are for.

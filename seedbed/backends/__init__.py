@@ -49,7 +49,7 @@ def use(name: str, deterministic: bool = False, device: str = "auto") -> Backend
         raise SeedbedError(
             ExitCode.BACKEND,
             f"learner.backend {name!r} is not installed here ({error}): "
-            f"install the extra, `pip install seedbed[learner-{name}]`, or choose the other one",
+            f"install the extra, `pip install seedbed[{name}]`, or choose the other one",
         ) from error
     _check_device(_current, device)
     return _current

@@ -138,7 +138,7 @@ def _write(
             )
             files.append(out / "gradients.png")
     except ImportError as error:
-        print(f"report: no pictures ({error}): pip install seedbed[pictures]", file=sys.stderr)
+        print(f"report: no pictures ({error}): pip install seedbed[plots]", file=sys.stderr)
     return list(map(str, files))
 
 

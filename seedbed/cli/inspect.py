@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
     try:
         draw(dump.arrays, title, args.directory / "unroll.png", args.columns)
     except ImportError as error:
-        print(f"debug: no unroll.png ({error}): pip install seedbed[dev]", file=sys.stderr)
+        print(f"debug: no unroll.png ({error}): pip install seedbed[plots]", file=sys.stderr)
     print(args.directory)
     return ExitCode.OK
 

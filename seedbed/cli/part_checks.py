@@ -79,7 +79,7 @@ def backends(experiment: Experiment | None) -> list[Finding]:
             else:
                 findings.append(Finding("backend", "ok", message))
         elif name == wanted:
-            advice = f"pip install 'seedbed[learner-{name}]', or set learner.backend"
+            advice = f"pip install 'seedbed[{name}]', or set learner.backend"
             message = f"{name} (learner.backend) does not start: {error}"
             findings.append(Finding("backend", "fail", message, advice, ExitCode.BACKEND))
         elif "No module named" in error:
@@ -89,7 +89,7 @@ def backends(experiment: Experiment | None) -> list[Finding]:
             message = f"{name} does not start: {error}"
             findings.append(Finding("backend", "warn", message, advice))
     if wanted is None and not any(result for result, _ in tried.values()):
-        advice = "pip install 'seedbed[learner-tensorflow]'"
+        advice = "pip install 'seedbed[tensorflow]'"
         findings.append(
             Finding("backend", "warn", "no backend: only actors can run on this machine", advice)
         )

@@ -36,7 +36,7 @@ def values_of(path: Path) -> dict[str, Any]:
 
 
 def test_the_defaults_are_what_the_schema_says() -> None:
-    from helm.chart_values import Values
+    from tools.chart_values import Values
 
     given = values_of(CHART / "values.yaml")
     wanted = Values().model_dump(by_alias=True, exclude_none=True)

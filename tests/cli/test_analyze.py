@@ -86,7 +86,7 @@ def test_without_matplotlib_the_table_is_there_and_it_is_said(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["analyze", str(run_dir)]) == 0
     captured = capsys.readouterr()
-    assert "pip install seedbed[pictures]" in captured.err
+    assert "pip install seedbed[plots]" in captured.err
     assert json.loads(captured.out)["files"] == [str(run_dir / "analysis" / "ball.csv")]
     assert [path.name for path in (run_dir / "analysis").iterdir()] == ["ball.csv"]
 

@@ -22,7 +22,7 @@ def helm() -> str:
     """The machine's own, or the one that `make setup` installs."""
     found = os.environ.get("HELM") or shutil.which("helm")
     ours = ROOT / ".venv" / "kube" / "helm"
-    assert found or ours.exists(), "no helm: run scripts/kube_tools.sh"
+    assert found or ours.exists(), "no helm: run tools/kube_tools.sh"
     return found or str(ours)
 
 

@@ -1,4 +1,4 @@
-"""The dashboard, as code: `python k8s/grafana/dashboard.py` writes `seedbed.json` beside it.
+"""The dashboard, as code: `python tools/dashboard.py` writes k8s/grafana/seedbed.json.
 
 One dashboard for all experiments. With `--check` it writes nothing and fails where the committed
 file is not what this says. Every series has the labels `namespace` and `experiment`, from the
@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-FILE = Path(__file__).with_name("seedbed.json")
+FILE = Path(__file__).resolve().parents[1] / "k8s" / "grafana" / "seedbed.json"
 WHICH = 'namespace=~"$namespace",experiment=~"$experiment"'
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24

@@ -1,6 +1,6 @@
 """Wrap `seedbed.yaml` for prometheus-operator and Google Managed Prometheus.
 
-`python k8s/rules/wrap.py` writes both files; with `--check` it fails where one is not what
+`python tools/rules.py` writes both files; with `--check` it fails where one is not what
 `seedbed.yaml` says.
 """
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import yaml
 
-HERE = Path(__file__).parent
+HERE = Path(__file__).resolve().parents[1] / "k8s" / "rules"
 KINDS = {
     "prometheus-rule.yaml": ("monitoring.coreos.com/v1", "PrometheusRule"),
     "gmp-rules.yaml": ("monitoring.googleapis.com/v1", "ClusterRules"),

@@ -24,12 +24,12 @@ lock() { # NAME EXTRA... [-- OPTION...]
   echo "requirements/$name.lock: $(grep -c '^[a-z]' "requirements/$name.lock") packages"
 }
 
-lock dev actor learner-tensorflow learner-jax kubernetes gcs pictures video build dev -- \
+lock dev actor tensorflow jax kubernetes gcs plots video build dev -- \
   ${UPGRADE:+--upgrade}
-for part in "run actor learner-tensorflow pictures video build" "build build" "actor actor" "cost kubernetes" \
-  "learner-tensorflow learner-tensorflow gcs" "learner-jax learner-jax gcs" \
-  "learner-tensorflow-gpu learner-tensorflow-gpu gcs" "learner-jax-gpu learner-jax-gpu gcs" \
-  "learner-jax-tpu learner-jax-tpu gcs"; do
+for part in "run actor tensorflow plots video build" "build build" "actor actor" "cost kubernetes" \
+  "learner-tensorflow tensorflow gcs" "learner-jax jax gcs" \
+  "learner-tensorflow-gpu tensorflow-cuda gcs" "learner-jax-gpu jax-cuda gcs" \
+  "learner-jax-tpu jax-tpu gcs"; do
   # shellcheck disable=SC2086  # a name and its extras
   lock $part -- --constraint requirements/dev.lock
 done

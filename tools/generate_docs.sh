@@ -25,6 +25,6 @@ check=0
 [[ ${1-} == --check ]] && check=1
 page docs/configuration.md seedbed.cli.main config reference
 page docs/metrics.md tools.metrics_reference
-for program in helm/chart_values.py k8s/grafana/dashboard.py k8s/rules/wrap.py; do
+for program in tools/chart_values.py tools/dashboard.py tools/rules.py; do
   "$python" "$program" "$@"
 done

@@ -1,6 +1,6 @@
 """Draw a run's learning curve: return against frames and against minutes.
 
-    python scripts/plot_run.py RUN_DIR docs/results/NAME
+    python tools/plot_run.py RUN_DIR docs/results/NAME
 
 writes NAME.png and NAME.csv (the columns that the picture shows, from progress.csv).
 """
