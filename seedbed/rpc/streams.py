@@ -1,0 +1,186 @@
+"""Life cycle of gRPC streams: the first message, and the status with which a stream ends.
+
+A servicer has one `OpenStreams` and passes each stream to `OpenStreams.serve`::
+
+    async def Push(self, _, context):
+        await self._streams.serve(context, lambda: self._push(context))
+
+    async def _push(self, context):
+        hello = await expect_hello(context)
+        ...                                   # raise StreamRejected to end the stream
+
+Clients `write` and `read`; `seedbed.rpc.reconnect` connects them again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+
+log = logging.getLogger(__name__)
+
+HELLO_TIMEOUT_S = 10.0
+
+
+class StreamRejected(Exception):
+    """Reason to end a stream with a gRPC status, raised by the handler of the stream.
+
+    Attributes:
+        code: INVALID_ARGUMENT unless a subclass or the constructor says otherwise. Clients that
+            receive a code of `reconnect.FATAL` do not try again.
+        metadata: trailing metadata of the status.
+    """
+
+    code = grpc.StatusCode.INVALID_ARGUMENT
+    metadata: tuple[tuple[str, bytes], ...] = ()
+
+    def __init__(self, message: str, code: grpc.StatusCode | None = None) -> None:
+        super().__init__(message)
+        self.code = code or self.code
+
+
+class NoHello(ValueError):
+    """First message of a stream that is missing, or is no Hello.
+
+    Attributes:
+        field: "hello" if no message came in time, otherwise "message".
+        expected: what should have come.
+        message: the message that came instead of Hello; None if the peer sent none.
+    """
+
+    def __init__(self, text: str, field: str, expected: str, message: Any = None) -> None:
+        super().__init__(text)
+        self.field, self.expected, self.message = field, expected, message
+
+
+def hello_of(message: Any) -> Any:
+    """Return the field `hello` of a protobuf message, or None if it is not set."""
+    return message.hello if message.HasField("hello") else None
+
+
+async def expect_hello(context: Any, hello_of: Callable[[Any], Any] = hello_of) -> Any:
+    """Read the first message of a stream.
+
+    Args:
+        context: the servicer's context of the stream.
+        hello_of: returns the Hello of a message as `context.read` gives it, or None.
+
+    Returns:
+        The Hello.
+
+    Raises:
+        NoHello: a ValueError, which `OpenStreams.serve` answers with INVALID_ARGUMENT.
+    """
+    try:
+        message = await asyncio.wait_for(context.read(), HELLO_TIMEOUT_S)
+    except TimeoutError:
+        within = f"within {HELLO_TIMEOUT_S:g} s"
+        raise NoHello(f"no hello {within}", "hello", f"Hello {within}") from None
+    if message is grpc.aio.EOF:
+        raise NoHello("nothing instead of hello", "message", "hello first")
+    hello = hello_of(message)
+    if hello is None:
+        raise NoHello("hello must come first", "message", "hello first", message)
+    return hello
+
+
+class OpenStreams:
+    """Open streams of one servicer. Event loop only.
+
+    Args:
+        stopping: status message of the streams that `close` ends, and of those that come later.
+        on_rejected: called before a peer receives a status other than UNAVAILABLE.
+        invalid: exceptions of a handler that mean INVALID_ARGUMENT. Every other exception is an
+            error of this process: gRPC logs it and ends the stream with UNKNOWN.
+
+    Attributes:
+        closed: whether `close` was called.
+    """
+
+    def __init__(
+        self,
+        stopping: str,
+        on_rejected: Callable[[StreamRejected], None] | None = None,
+        invalid: tuple[type[Exception], ...] = (ValueError, DecodeError),
+    ) -> None:
+        self._stopping, self._on_rejected, self._invalid = stopping, on_rejected, invalid
+        self._ended: dict[asyncio.Task[Any], StreamRejected | None] = {}
+        self.closed = False
+
+    async def serve(
+        self, context: Any, handle: Callable[[], Awaitable[None]], name: str = ""
+    ) -> None:
+        """Run the handler of a stream, and end the stream with the status of its exception.
+
+        Args:
+            context: the servicer's context of the stream.
+            handle: serves the stream. Its cleanup is done before the peer receives the status.
+            name: begins the status message of `invalid` exceptions.
+        """
+        task = asyncio.current_task()
+        assert task is not None
+        self._ended[task] = None
+        rejection: StreamRejected | None
+        try:
+            if not self.closed:
+                await handle()
+                return
+            rejection = self._stopped()
+        except StreamRejected as error:
+            rejection = error
+        except self._invalid as error:
+            rejection = StreamRejected(f"{name}: {error}" if name else str(error))
+        except asyncio.CancelledError:
+            rejection = self._ended[task]
+            if rejection is None:
+                raise  # The peer ended the stream.
+            task.uncancel()
+        finally:
+            del self._ended[task]
+        if rejection.code is not grpc.StatusCode.UNAVAILABLE:
+            log.warning("refused %s: %s", context.peer(), rejection)
+            if self._on_rejected is not None:
+                self._on_rejected(rejection)
+        # A peer that does not read keeps this waiting until its connection ends.
+        await context.abort(rejection.code, str(rejection), rejection.metadata)
+
+    def end(self, task: asyncio.Task[Any], rejection: StreamRejected) -> None:
+        """Cancel the handler of one stream. The first rejection of a stream counts."""
+        if task in self._ended and self._ended[task] is None:
+            self._ended[task] = rejection
+            task.cancel()
+
+    def close(self) -> None:
+        """End every stream, now and later, with UNAVAILABLE: clients connect again."""
+        self.closed = True
+        for task in list(self._ended):
+            self.end(task, self._stopped())
+
+    def _stopped(self) -> StreamRejected:
+        return StreamRejected(self._stopping, grpc.StatusCode.UNAVAILABLE)
+
+
+async def write(call: Any, message: Any) -> None:
+    """Write on a client's stream. If the stream has ended, the next `read` raises why."""
+    with contextlib.suppress(asyncio.InvalidStateError):
+        await call.write(message)
+
+
+async def read(call: Any) -> Any:
+    """Read from a client's stream.
+
+    Raises:
+        grpc.aio.AioRpcError: the peer ended the stream with a status other than OK.
+        ConnectionError: the peer ended the stream with OK.
+    """
+    message = await call.read()
+    if message is grpc.aio.EOF:
+        raise ConnectionError("it ended the stream")
+    return message

@@ -1,0 +1,179 @@
+"""A stream's first message, the status with which it ends, and how its client comes back."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from seedbed.rpc import channels, streams
+from seedbed.rpc.reconnect import FATAL, Attempts, describe
+from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
+
+CODE = grpc.StatusCode
+
+
+def serve(
+    handle: Callable[[Any], Awaitable[None]],
+    client: Callable[[Any], Awaitable[Any]],
+    opened: OpenStreams,
+    begun: Callable[[], None] = lambda: None,
+) -> Any:
+    """Run one stream of bytes between `handle` and `client`; return what `client` does."""
+
+    async def both() -> Any:
+        async def stream(_: Any, context: Any) -> None:
+            asyncio.get_running_loop().call_later(0.1, begun)
+            await opened.serve(context, lambda: handle(context), "Test")
+
+        method = grpc.stream_stream_rpc_method_handler(stream)
+        server = channels.aio_server()
+        handlers = grpc.method_handlers_generic_handler("test.Test", {"Stream": method})
+        server.add_generic_rpc_handlers((handlers,))
+        address = channels.bind(server, "localhost:0")
+        await server.start()
+        try:
+            async with channels.aio_channel(address) as channel:
+                return await client(channel.stream_stream("/test.Test/Stream")())
+        finally:
+            await server.stop(0)
+
+    return asyncio.run(both())
+
+
+async def status_of(call: Any) -> tuple[grpc.StatusCode, str]:
+    with pytest.raises(grpc.aio.AioRpcError) as error:
+        await streams.read(call)
+    return error.value.code(), str(error.value.details())
+
+
+async def raise_(error: BaseException) -> None:
+    raise error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "text"),
+    [
+        (ValueError("7 is odd"), CODE.INVALID_ARGUMENT, "Test: 7 is odd"),
+        (StreamRejected("another network"), CODE.INVALID_ARGUMENT, "another network"),
+        (
+            StreamRejected("no slots", CODE.RESOURCE_EXHAUSTED),
+            CODE.RESOURCE_EXHAUSTED,
+            "no slots",
+        ),
+    ],
+)
+def test_exception_becomes_a_status(error: Exception, code: grpc.StatusCode, text: str) -> None:
+    rejections: list[StreamRejected] = []
+    opened = OpenStreams("it stops", rejections.append)
+    assert serve(lambda _: raise_(error), status_of, opened) == (code, text)
+    assert [str(rejection) for rejection in rejections] == [text]
+
+
+def test_error_of_this_process_is_no_rejection() -> None:
+    opened = OpenStreams("it stops", lambda _: pytest.fail("called"), invalid=())
+    assert serve(lambda _: raise_(ValueError("x")), status_of, opened)[0] is CODE.UNKNOWN
+
+
+def test_close_ends_streams_now_and_later() -> None:
+    rejections: list[StreamRejected] = []
+    opened = OpenStreams("it stops", rejections.append)
+    for _ in range(2):
+        stopped = serve(lambda _: asyncio.sleep(60), status_of, opened, opened.close)
+        assert stopped == (CODE.UNAVAILABLE, "it stops")
+    assert not rejections  # it is no fault of the peer
+
+
+def test_peer_that_leaves_cancels_the_handler() -> None:
+    opened, cancelled = OpenStreams("it stops"), []
+
+    async def handle(context: Any) -> None:
+        await context.write(b"x")
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    async def client(call: Any) -> None:
+        assert await streams.read(call) == b"x"
+        call.cancel()
+        await asyncio.sleep(0.2)
+
+    serve(handle, client, opened)
+    assert cancelled == [True]
+
+
+@pytest.mark.parametrize(
+    ("sent", "field", "text"),
+    [
+        (None, "hello", "no hello within 0.1 s"),
+        (grpc.aio.EOF, "message", "nothing instead of hello"),
+        (b"step", "message", "hello must come first"),
+    ],
+)
+def test_first_message_must_be_hello(
+    monkeypatch: pytest.MonkeyPatch, sent: Any, field: str, text: str
+) -> None:
+    monkeypatch.setattr(streams, "HELLO_TIMEOUT_S", 0.1)
+
+    class Context:
+        async def read(self) -> Any:
+            return sent if sent is not None else await asyncio.sleep(60)
+
+    with pytest.raises(NoHello, match=text) as error:
+        asyncio.run(expect_hello(Context(), lambda data: data if data == b"hello" else None))
+    assert error.value.field == field
+    assert error.value.message == (None if sent is grpc.aio.EOF else sent)
+
+
+def test_end_of_a_stream_is_an_error_of_its_client() -> None:
+    async def client(call: Any) -> None:
+        with pytest.raises(ConnectionError, match="it ended the stream"):
+            await streams.read(call)
+        await streams.write(call, b"x")  # says nothing: the next read does
+
+    serve(lambda _: asyncio.sleep(0), client, OpenStreams("it stops"))
+
+
+def test_pauses_grow_and_are_reset() -> None:
+    async def pauses() -> list[float]:
+        found, attempts = [], Attempts(0.01, 0.04, jitter=False)
+        started = time.monotonic()
+        async for _ in attempts:
+            found.append(attempts.pause_s)
+            if len(found) == 4:
+                attempts.reset()
+            if len(found) == 5:
+                attempts.skip_pause()
+            if len(found) == 6:
+                await asyncio.sleep(0.05)  # longer than the longest pause
+            if len(found) == 8:
+                break
+        assert time.monotonic() - started >= 0.01 + 0.02 + 0.04 + 0.01 + 0.02 + 0.05 + 0.01
+        return found
+
+    assert asyncio.run(pauses()) == [0.01, 0.02, 0.04, 0.04, 0.02, 0.02, 0.02, 0.04]
+
+
+def test_stop_ends_the_pause() -> None:
+    async def attempts() -> int:
+        stop, count = asyncio.Event(), 0
+        asyncio.get_running_loop().call_later(0.05, stop.set)
+        async for _ in Attempts(60.0, 60.0, stop=stop):
+            count += 1
+        return count
+
+    assert asyncio.run(attempts()) == 1
+
+
+def test_status_in_words() -> None:
+    nothing = grpc.aio.Metadata()
+    error = grpc.aio.AioRpcError(CODE.UNIMPLEMENTED, nothing, nothing, "no such method")
+    assert describe(error) == "UNIMPLEMENTED: no such method"
+    assert error.code() in FATAL
