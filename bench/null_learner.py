@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from bench.child import rss_bytes, serve, sleep_and_until
 from seedbed.config import Experiment, load_experiment
 from seedbed.runtime.allocator import keep_large_blocks
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import POLL_S, Threads
 from seedbed.services.learner.components import ComponentsFuture, ParameterStore
-from seedbed.services.learner.inference.poll import POLL_S
 from seedbed.services.learner.inference.thread import InferenceThread
 from seedbed.services.learner.sessions.batcher import Batcher
 from seedbed.services.learner.sessions.server import WireServer

@@ -17,7 +17,7 @@ from seedbed.gossip.mailbox import Message
 from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.gossip.peers import Peers
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import Threads
 
 # impala_shallow on Pong (620 thousand parameters), and the small network of CartPole.
 LONGEST_S = 60.0

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-
-TEMPORARY = ".tmp-"  # begins the name of what is not yet whole
+from seedbed.runtime.files import TEMPORARY, atomic_write, sync_directory
 
 
 class Files(Protocol):
@@ -55,36 +54,16 @@ class LocalFiles:
 
     def write(self, name: str, content: bytes) -> None:
         Path(self.directory).mkdir(parents=True, exist_ok=True)
-        temporary = Path(self.directory, f"{TEMPORARY}{os.getpid()}-{name}")
-        try:
-            with temporary.open("wb", buffering=0) as file:
-                rest = memoryview(content)
-                while rest:  # an unbuffered write may take a part only
-                    rest = rest[file.write(rest) or 0 :]
-                os.fsync(file.fileno())
-            temporary.replace(Path(self.directory, name))
-        except BaseException:
-            with contextlib.suppress(OSError):
-                temporary.unlink(missing_ok=True)
-            raise
-        self._sync_directory()
+        atomic_write(Path(self.directory, name), content, fsync=True)
 
     def rename(self, name: str, to: str) -> None:
         target = Path(self.directory, to)
         target.parent.mkdir(parents=True, exist_ok=True)
         Path(self.directory, name).replace(target)
-        self._sync_directory()
+        sync_directory(Path(self.directory))
 
     def remove(self, name: str) -> None:
         Path(self.directory, name).unlink(missing_ok=True)
-
-    def _sync_directory(self) -> None:
-        # The rename itself is on the disk only once its directory is.
-        handle = os.open(self.directory, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 class RemoteFiles:

@@ -12,9 +12,10 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from seedbed.checkpoints.files import TEMPORARY, open_files
+from seedbed.checkpoints.files import open_files
 from seedbed.checkpoints.format import Checkpoint, DamagedCheckpointError, decode, encode
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.files import TEMPORARY
 
 __all__ = [
     "Checkpoint",

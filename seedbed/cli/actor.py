@@ -11,14 +11,14 @@ from seedbed.cli.arguments import (
     add_experiment,
     add_parent,
     add_tls,
-    follow_parent,
+    exit_with_parent,
     tls_of,
 )
 from seedbed.config import load_experiment
 from seedbed.envs.registry import ACTORS
 from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.lifecycle import end_on_sigterm
+from seedbed.runtime.signals import exit_on_sigterm
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -46,9 +46,9 @@ def run(args: argparse.Namespace) -> int:
     """Play until the experiment is over or SIGTERM."""
     from seedbed.services.actor.actor import Actor
 
-    end_on_sigterm()
+    exit_on_sigterm()
     keep_large_blocks()
-    if not follow_parent(args):
+    if not exit_with_parent(args):
         return ExitCode.OK
     index = args.index
     if index is None:

@@ -8,7 +8,7 @@ import signal
 from typing import TypeAlias
 
 from seedbed.rpc.tls import Tls
-from seedbed.runtime.lifecycle import end_with_parent
+from seedbed.runtime.signals import signal_on_parent_exit
 
 Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
@@ -42,7 +42,7 @@ def add_parent(parser: argparse.ArgumentParser, hidden: bool = False) -> None:
     )
 
 
-def follow_parent(args: argparse.Namespace, number: signal.Signals = signal.SIGTERM) -> bool:
+def exit_with_parent(args: argparse.Namespace, number: signal.Signals = signal.SIGTERM) -> bool:
     """Do as `--die-with-parent` says, by signal `number`; False when the parent has ended already.
 
     The process asks for it by itself: a parent with gRPC's threads must not fork, as it would for
@@ -50,7 +50,7 @@ def follow_parent(args: argparse.Namespace, number: signal.Signals = signal.SIGT
     """
     if args.die_with_parent is None:
         return True
-    end_with_parent(number)
+    signal_on_parent_exit(number)
     there: bool = os.getppid() == args.die_with_parent
     return there
 

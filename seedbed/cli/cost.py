@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from seedbed.cli.arguments import Subparsers
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer
-from seedbed.runtime.lifecycle import end_on_sigterm, on_stop_signals
+from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -39,7 +39,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Until SIGTERM."""
-    end_on_sigterm()
+    exit_on_sigterm()
     from seedbed.services.cost.cluster import Cluster
     from seedbed.services.cost.meter import CostMeter, ask_learner
     from seedbed.services.cost.prices import PriceList, Settings

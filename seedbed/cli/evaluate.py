@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seedbed import backends
-from seedbed.cli.arguments import Subparsers, add_parent, follow_parent
+from seedbed.cli.arguments import Subparsers, add_parent, exit_with_parent
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.evaluation.atari_protocol import departures, with_table_9
@@ -82,7 +82,7 @@ def run(args: argparse.Namespace) -> int:
     Raises:
         SeedbedError: no such checkpoint, or the environment cannot be played here.
     """
-    if not follow_parent(args, signal.SIGKILL):  # nobody else wants the result
+    if not exit_with_parent(args, signal.SIGKILL):  # nobody else wants the result
         return ExitCode.OK
     checkpoint = _checkpoint(args.run_dir, args.checkpoint)
     trained = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)

@@ -9,7 +9,7 @@ import sys
 from seedbed.cli.arguments import Subparsers, add_experiment, add_tls, tls_of
 from seedbed.cli.train import add_run_directory, open_run
 from seedbed.config import load_experiment
-from seedbed.runtime.lifecycle import end_on_sigterm, on_stop_signals
+from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 
 
 def add_parser(subparsers: Subparsers) -> None:
@@ -42,7 +42,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Serve until a stop condition or SIGTERM."""
-    end_on_sigterm()
+    exit_on_sigterm()
     experiment = load_experiment(args.experiment, args.set)
     with open_run(args, experiment) as directory:
         from seedbed.services.learner.learner import Learner

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
-from seedbed.runtime.lifecycle import Terminated
+from seedbed.runtime.signals import Terminated
 
 # Module and what `seedbed --help` says. Each has add_parser(subparsers) and run(args) -> int.
 COMMANDS = {

@@ -11,7 +11,8 @@ from seedbed.cli.arguments import Subparsers, add_tls, tls_of
 from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import start_metrics_server
-from seedbed.runtime.lifecycle import Threads, end_on_sigterm, on_stop_signals
+from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
+from seedbed.runtime.threads import Threads
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +53,7 @@ def add_parser(subparsers: Subparsers) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Until SIGTERM."""
-    end_on_sigterm()
+    exit_on_sigterm()
     keep_large_blocks()
     if args.sequences < 1 or not args.priority_exponent >= 0:
         raise SeedbedError(

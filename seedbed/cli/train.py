@@ -7,12 +7,12 @@ import json
 import logging
 from pathlib import Path
 
-from seedbed.cli.arguments import Subparsers, add_experiment, add_parent, follow_parent
+from seedbed.cli.arguments import Subparsers, add_experiment, add_parent, exit_with_parent
 from seedbed.config import Experiment, load_experiment
 from seedbed.launch.actor_processes import ActorProcesses
 from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.lifecycle import end_on_sigterm, on_stop_signals
+from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 
 log = logging.getLogger(__name__)
 
@@ -67,8 +67,8 @@ def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
 
 def run(args: argparse.Namespace) -> int:
     """Train until a stop condition or a signal."""
-    end_on_sigterm()
-    if not follow_parent(args):
+    exit_on_sigterm()
+    if not exit_with_parent(args):
         return ExitCode.OK
     counted = [] if args.learners is None else [f"gossip.replicas={args.learners}"]
     experiment = load_experiment(args.experiment, [*args.set, *counted])
@@ -101,7 +101,7 @@ def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) ->
 
     _check_ports(experiment)
     learner = Learner(experiment, directory, f"unix:{directory.socket}", rank=rank or 0)
-    on_stop_signals(lambda name: learner.stop(f"signal {name}"), impatient=rank is None)
+    on_stop_signals(lambda name: learner.stop(f"signal {name}"), exit_on_second_signal=rank is None)
     if learner.finished():
         return learner.repeat()
     profile_on_signal(learner.profiler)

@@ -15,6 +15,7 @@ from seedbed.envs.atari_exact import ExactAtariVectorEnv
 from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 from seedbed.evaluation.play import Policy, Settings, Tally, make
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.files import replacing
 
 _HEIGHT = 420  # pixels that a small screen is enlarged to, about
 _ATARI_FPS = 60
@@ -58,29 +59,26 @@ def film(policy: Policy, experiment: Experiment, settings: Settings, file: Path)
         frame = group.reset()
         tally.take(frame)
         file.parent.mkdir(parents=True, exist_ok=True)
-        temporary = file.with_name(f".{file.stem}.tmp.mp4")
         picture = enlarge(screen())
         # It would set a process group by fork, in which threads of gRPC and of the backend break.
         os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"
-        writer = imageio_ffmpeg.write_frames(
-            str(temporary),
-            (picture.shape[1], picture.shape[0]),
-            fps=fps,
-            macro_block_size=2,
-            ffmpeg_timeout=_ENCODER_S,
-        )
-        writer.send(None)
-        try:
-            writer.send(picture.tobytes())
-            while not tally.done:
-                frame = group.step(player.act(frame))
-                tally.take(frame)
-                writer.send(enlarge(screen()).tobytes())
-            writer.close()
-            temporary.replace(file)
-        finally:
-            writer.close()
-            temporary.unlink(missing_ok=True)
+        with replacing(file) as temporary:
+            writer = imageio_ffmpeg.write_frames(
+                str(temporary),
+                (picture.shape[1], picture.shape[0]),
+                fps=fps,
+                macro_block_size=2,
+                ffmpeg_timeout=_ENCODER_S,
+            )
+            writer.send(None)
+            try:
+                writer.send(picture.tobytes())
+                while not tally.done:
+                    frame = group.step(player.act(frame))
+                    tally.take(frame)
+                    writer.send(enlarge(screen()).tobytes())
+            finally:
+                writer.close()
     finally:
         group.close()
     episode = tally.ended[0]

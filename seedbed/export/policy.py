@@ -28,6 +28,7 @@ from seedbed.networks.image import FirstConvolution, scaled
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.files import replacing
 from seedbed.spec import EnvironmentSpec
 from seedbed.types import Tensor
 
@@ -82,17 +83,15 @@ def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
         )
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "policy.keras"
-    temporary = directory / ".tmp-policy.keras"  # Keras wants this ending
     try:
-        model.save(temporary)
+        with replacing(path) as temporary:
+            model.save(temporary)
     except Exception as error:
-        temporary.unlink(missing_ok=True)
         raise SeedbedError(
             ExitCode.CONFIG,
             f"learner.network {experiment.learner.network!r} cannot be exported: {error}; a layer "
             "with weights of its own needs get_config()",
         ) from error
-    temporary.replace(path)
     exported = Exported(
         path,
         sorted({f"{type(layer).__module__}:{type(layer).__name__}" for layer in _foreign(model)}),

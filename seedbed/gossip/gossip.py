@@ -18,7 +18,7 @@ from seedbed.gossip.peers import Peers
 from seedbed.gossip.records import Records
 from seedbed.gossip.topology import Topology
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import Threads
 from seedbed.telemetry.gossip import GossipNumbers
 from seedbed.types import Tensor
 

@@ -13,7 +13,7 @@ from seedbed.config import Experiment
 from seedbed.launch.child_processes import Restarts, end_all, process_environment
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import Threads
 
 log = logging.getLogger(__name__)
 

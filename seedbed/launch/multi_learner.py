@@ -18,7 +18,7 @@ from seedbed.launch.child_processes import process_environment
 from seedbed.launch.learner_processes import LearnerProcesses
 from seedbed.launch.learners_view import read_statuses, team_line, team_summary
 from seedbed.runs.directory import RunDirectory
-from seedbed.runtime.lifecycle import on_stop_signals
+from seedbed.runtime.signals import on_stop_signals
 from seedbed.telemetry.live_line import LiveLine
 
 log = logging.getLogger(__name__)

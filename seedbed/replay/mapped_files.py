@@ -10,7 +10,6 @@ After a crash of the machine some pages are older than others; the checksums fin
 
 from __future__ import annotations
 
-import fcntl
 import json
 import logging
 import math
@@ -30,6 +29,7 @@ from seedbed.replay.buffer import SequenceBuffer, stored_arrays
 from seedbed.replay.incarnations import Incarnation, IncarnationHistory
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.files import atomic_write, lock_file
 from seedbed.spec import ArraySpec
 
 log = logging.getLogger(__name__)
@@ -255,13 +255,8 @@ def _describe(directory: Path, description: Description) -> None:
         "lives": [list(life) for life in description.lives],
         "complete": description.complete,
     }
-    fresh = directory / f"{_JSON}.new"
     try:
-        with fresh.open("w") as file:
-            file.write(json.dumps(tree))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(directory / _JSON)
+        atomic_write(directory / _JSON, json.dumps(tree), fsync=True)
     except OSError as error:
         raise SeedbedError(
             ExitCode.REPLAY_FILES, f"cannot write {directory / _JSON}: {error.strerror}"
@@ -270,24 +265,18 @@ def _describe(directory: Path, description: Description) -> None:
 
 def _lock(directory: Path) -> int:
     """Be the only one that uses the directory, until the process ends or closes this."""
-    file = -1
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        file = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return lock_file(directory / _LOCK)
     except BlockingIOError:
-        os.close(file)
         raise SeedbedError(
             ExitCode.REPLAY_FILES,
             f"another process has its replay in {directory}: each needs a directory of its own",
         ) from None
     except OSError as error:
-        if file >= 0:
-            os.close(file)
         raise SeedbedError(
             ExitCode.REPLAY_FILES, f"cannot use {directory}: {error.strerror}"
         ) from error
-    return file
 
 
 def _path(directory: Path, name: str) -> Path:

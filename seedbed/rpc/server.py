@@ -14,7 +14,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from seedbed.rpc import channels
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import Threads
 
 START_S = 60.0  # longest wait for the server to listen
 GOODBYE_S = 3.0  # for peers to hear that it stops

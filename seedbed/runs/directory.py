@@ -24,6 +24,7 @@ from seedbed.config.load import dump_experiment
 from seedbed.runs.lock import LOCK, acquire, socket_path
 from seedbed.runs.resume import check_resume, read_stored
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.files import atomic_write
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,8 @@ _OWN_FILES = (
     "trace.csv",
     "status.json",
     "summary.json",
-    ".summary.json.tmp",
+    ".tmp-*",
+    ".summary.json.tmp",  # of 0.1
     ".status.json.tmp",
     "wandb-run-id",
     "learner.sock",
@@ -104,9 +106,7 @@ class RunDirectory:
         Raises:
             OSError: when it cannot be written.
         """
-        draft = self.path / ".summary.json.tmp"
-        draft.write_text(json.dumps(summary, indent=1) + "\n")
-        draft.replace(self.path / "summary.json")
+        atomic_write(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")
 
     def kept_summary(self) -> dict[str, Any] | None:
         """What `keep_summary` wrote; None where there is none, or it is not whole."""
@@ -324,6 +324,4 @@ def _prepare(directory: RunDirectory, experiment: Experiment) -> None:
         while (old := directory.path / f"experiment.{number}.yaml").exists():
             number += 1
         current.rename(old)
-    temporary = directory.path / ".tmp-experiment.yaml"
-    temporary.write_text(text)
-    temporary.replace(current)
+    atomic_write(current, text)

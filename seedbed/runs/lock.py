@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import os
 import socket
@@ -10,6 +9,7 @@ import tempfile
 from pathlib import Path
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.files import lock_file
 
 LOCK = "seedbed.lock"
 _SOCKET_PATH_BYTES = 107  # sun_path has 108, the last is NUL (unix(7))
@@ -22,24 +22,23 @@ def acquire(path: Path) -> int:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        lock = os.open(path / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        (path / LOCK).touch()
     except OSError as error:
         raise SeedbedError(
             ExitCode.RUN_DIRECTORY, f"cannot make the run directory {path}: {error.strerror}"
         ) from error
     try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        holder = os.pread(lock, 200, 0).decode(errors="replace").strip() or "another process"
-        os.close(lock)
-        if not isinstance(error, BlockingIOError):
-            raise SeedbedError(
-                ExitCode.RUN_DIRECTORY,
-                f"{path} cannot be locked ({error.strerror}): choose a --run-dir on a local disk",
-            ) from error
+        lock = lock_file(path / LOCK)
+    except BlockingIOError as error:
+        holder = (path / LOCK).read_text(errors="replace").strip() or "another process"
         raise SeedbedError(
             ExitCode.RUN_DIRECTORY,
             f"the run directory {path} is in use by {holder}: stop it, or choose another --run-dir",
+        ) from error
+    except OSError as error:
+        raise SeedbedError(
+            ExitCode.RUN_DIRECTORY,
+            f"{path} cannot be locked ({error.strerror}): choose a --run-dir on a local disk",
         ) from error
     if not _is_at(lock, path):
         os.close(lock)

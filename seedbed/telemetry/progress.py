@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
+from seedbed.runtime.files import replacing
 from seedbed.telemetry.numbers import Number
 
 
@@ -57,8 +58,7 @@ class ProgressFile:
             return next(csv.reader(text), [])
 
     def _widen(self, columns: list[str]) -> None:
-        draft = self._path.with_name(f".{self._path.name}.tmp")
-        with draft.open("w", newline="") as file:
+        with replacing(self._path) as draft, draft.open("w", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow(columns)
             if self._columns:
@@ -66,7 +66,6 @@ class ProgressFile:
                     rows = csv.reader(old)
                     next(rows)
                     writer.writerows([*row, *[""] * (len(columns) - len(row))] for row in rows)
-        draft.replace(self._path)
         self._columns = columns
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from seedbed.runtime.files import atomic_write
 from seedbed.runtime.limits import process_start_ticks
 from seedbed.telemetry.bottleneck import Bottleneck
 from seedbed.telemetry.busy import BusyClock
@@ -78,6 +79,4 @@ def write_status(run_dir: Path, status: Mapping[str, Any]) -> None:
     Raises:
         OSError: when it cannot be written; the old one then stays.
     """
-    draft = run_dir / f".{STATUS_FILE}.tmp"
-    draft.write_text(json.dumps(status, indent=1, allow_nan=False) + "\n")
-    draft.replace(run_dir / STATUS_FILE)
+    atomic_write(run_dir / STATUS_FILE, json.dumps(status, indent=1, allow_nan=False) + "\n")

@@ -14,7 +14,7 @@ from seedbed.rpc import channels
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.http import start_metrics_server
-from seedbed.runtime.lifecycle import on_stop_signals
+from seedbed.runtime.signals import on_stop_signals
 from seedbed.services.actor.loop import ActorLoop, actor_name
 from seedbed.services.actor.metrics import ActorMetrics
 

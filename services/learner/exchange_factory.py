@@ -18,7 +18,7 @@ from seedbed.gossip.records import Records
 from seedbed.gossip.topology import make_topology
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import Threads
 from seedbed.telemetry import Telemetry
 
 if TYPE_CHECKING:

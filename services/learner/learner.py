@@ -18,7 +18,7 @@ from seedbed.rpc.tls import Tls
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import POLL_S, Threads
 from seedbed.services.learner.background_evaluation import BackgroundEvaluation
 from seedbed.services.learner.checkpointer import Checkpointer
 from seedbed.services.learner.components import (
@@ -28,7 +28,6 @@ from seedbed.services.learner.components import (
     build,
 )
 from seedbed.services.learner.exchange_factory import make_exchange, make_membership
-from seedbed.services.learner.inference.poll import POLL_S
 from seedbed.services.learner.inference.thread import InferenceThread
 from seedbed.services.learner.profiling import Profiler
 from seedbed.services.learner.sessions.batcher import Batcher

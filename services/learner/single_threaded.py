@@ -22,7 +22,7 @@ from seedbed.envs import make_actor_env
 from seedbed.rpc.versions import PROTOCOL_VERSION
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.lifecycle import on_stop_signals
+from seedbed.runtime.signals import on_stop_signals
 from seedbed.services.actor.loop import actor_name, step_of
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import answer_requests

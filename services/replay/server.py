@@ -6,7 +6,7 @@ import grpc.aio
 
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.tls import Tls
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import Threads
 from seedbed.services.replay.servicer import ReplayServicer
 from seedbed.services.replay.shard import Shard
 

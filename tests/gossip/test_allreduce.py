@@ -21,7 +21,7 @@ from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.gossip.peers import Peers
 from seedbed.gossip.ring import Inbox, ring_sum
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.gossip import GossipNumbers
 from tests.support.gossip_team import experiment

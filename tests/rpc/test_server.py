@@ -7,7 +7,7 @@ from pathlib import Path
 import grpc.aio
 
 from seedbed.rpc.server import ServerThread
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import Threads
 
 
 class Nothing(ServerThread):

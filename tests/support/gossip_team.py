@@ -20,7 +20,7 @@ from seedbed.gossip.outbox import Outbox
 from seedbed.gossip.peers import Peers
 from seedbed.gossip.records import Records
 from seedbed.gossip.topology import make_topology
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import Threads
 from seedbed.telemetry.gossip import GossipNumbers
 from tests.support.waiting import wait_for
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.components import ParameterStore
-from seedbed.services.learner.inference.poll import POLL_S
 from seedbed.services.learner.sessions.batcher import Batcher, Request
 from seedbed.telemetry import Telemetry
 

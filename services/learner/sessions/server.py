@@ -9,7 +9,7 @@ import grpc.aio
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.step_codec import inference_handlers
 from seedbed.rpc.tls import Tls
-from seedbed.runtime.lifecycle import Threads
+from seedbed.runtime.threads import Threads
 from seedbed.services.learner.sessions.servicer import InferenceServicer
 
 

@@ -7,8 +7,8 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.components import LearnerComponents
-from seedbed.services.learner.inference.poll import POLL_S
 from seedbed.services.learner.training.replay_source import ReplaySource
 from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
 from seedbed.services.learner.unrolls.queue import UnrollQueue

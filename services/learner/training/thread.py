@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from seedbed.gossip.exchange import ParameterExchange, ShuttingDown
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.components import LearnerComponents, ParameterStore
-from seedbed.services.learner.inference.poll import POLL_S
 from seedbed.services.learner.training.prefetch import PrefetchThread
 from seedbed.services.learner.training.replay_source import ReplaySource
 from seedbed.services.learner.unrolls.batches import TrainingBatch

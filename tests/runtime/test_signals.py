@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-ENDS = "end_on_sigterm()"
+ENDS = "exit_on_sigterm()"
 ASKS = "on_stop_signals(lambda name: print(name, flush=True))"
 
 
@@ -16,7 +16,7 @@ def started(*statements: str) -> subprocess.Popen[str]:
     """A process that has run the statements and sleeps."""
     code = [
         "import time",
-        "from seedbed.runtime.lifecycle import Terminated, end_on_sigterm, on_stop_signals",
+        "from seedbed.runtime.signals import Terminated, exit_on_sigterm, on_stop_signals",
         "try:",
         *(f"    {statement}" for statement in statements),
         "    print('ready', flush=True)",
@@ -49,9 +49,9 @@ def test_the_first_signal_asks_and_the_second_one_ends(number: signal.Signals) -
     assert process.wait(20) == 128 + number
 
 
-def test_who_is_watched_is_not_ended_by_the_same_signal_twice() -> None:
-    """Both the terminal's process group and who started it send it one."""
-    process = started("on_stop_signals(lambda name: print(name, flush=True), impatient=False)")
+def test_a_watched_process_is_not_ended_by_the_same_signal_twice() -> None:
+    """Both the terminal's process group and the parent send it one."""
+    process = started(ASKS.removesuffix(")") + ", exit_on_second_signal=False)")
     assert process.stdout is not None
     for _ in range(2):
         process.send_signal(signal.SIGTERM)

@@ -1,0 +1,77 @@
+"""Files that are written whole or not at all, and files that one process locks."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+# Begins the name of a file that is not yet whole.
+TEMPORARY = ".tmp-"
+
+
+@contextlib.contextmanager
+def replacing(path: Path) -> Iterator[Path]:
+    """Yield a temporary path beside `path`; put it in the place of `path` if the block succeeds.
+
+    After an error the temporary file is deleted, and `path` is as it was.
+    """
+    temporary = path.with_name(f"{TEMPORARY}{path.name}")
+    try:
+        yield temporary
+        temporary.replace(path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise
+
+
+def atomic_write(path: Path, data: str | bytes, *, fsync: bool = False) -> None:
+    """Write a file whole, in the place of an older one, or leave the older one as it was.
+
+    Args:
+        path: File to write; its directory exists.
+        data: Content; text is written as UTF-8.
+        fsync: Return only when the content and its name are on the disk, so that the file also
+            survives a power loss.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    with replacing(path) as temporary, temporary.open("wb") as file:
+        file.write(data.encode() if isinstance(data, str) else data)
+        if fsync:
+            file.flush()
+            os.fsync(file.fileno())
+    if fsync:
+        sync_directory(path.parent)
+
+
+def sync_directory(directory: Path) -> None:
+    """Wait until the names in a directory are on the disk; a rename alone does not wait."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def lock_file(path: Path) -> int:
+    """Lock a file for this process, and create it where it is missing.
+
+    Returns:
+        A file descriptor that holds the lock until it is closed or the process ends.
+
+    Raises:
+        BlockingIOError: Another process holds the lock.
+        OSError: The file cannot be opened, or its file system has no locks.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException:
+        os.close(file)
+        raise
+    return file

@@ -1,0 +1,59 @@
+"""Signals that stop a process."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+_PR_SET_PDEATHSIG = 1
+_libc = ctypes.CDLL(None)
+
+
+def signal_on_parent_exit(number: signal.Signals) -> None:
+    """Let the kernel send this process a signal when the thread that started it ends.
+
+    The kernel sends the signal after `kill -9` of the parent, too.
+    """
+    _libc.prctl(_PR_SET_PDEATHSIG, number)
+
+
+class Terminated(BaseException):
+    """SIGTERM before `on_stop_signals`. A library's `except Exception` does not catch it."""
+
+
+def exit_on_sigterm() -> None:
+    """Raise `Terminated` on SIGTERM, until `on_stop_signals` is called.
+
+    Linux ignores a signal that process 1, the first one of a container, leaves to the default.
+    """
+
+    def handler(_: int, __: FrameType | None) -> None:
+        raise Terminated
+
+    signal.signal(signal.SIGTERM, handler)
+
+
+def on_stop_signals(stop: Callable[[str], None], exit_on_second_signal: bool = True) -> None:
+    """Call `stop` with the signal's name on SIGTERM and SIGINT.
+
+    The handler runs in the main thread between two bytecodes, so `stop` must only set things.
+
+    Args:
+        stop: Called with `"SIGTERM"` or `"SIGINT"`.
+        exit_on_second_signal: End the process at once on a second signal. Unset, a second signal
+            calls `stop` again: the terminal and a supervisor may both send the same signal.
+    """
+
+    def at_once(number: int, _: FrameType | None) -> None:
+        os._exit(128 + number)
+
+    def handler(number: int, _: FrameType | None) -> None:
+        if exit_on_second_signal:
+            signal.signal(number, at_once)
+        stop(signal.Signals(number).name)
+
+    signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGINT, handler)
