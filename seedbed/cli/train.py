@@ -9,7 +9,7 @@ from pathlib import Path
 
 from seedbed.cli.arguments import Subparsers, add_experiment, add_parent, exit_with_parent
 from seedbed.config import Experiment, load_experiment
-from seedbed.launch.actor_processes import ActorProcesses
+from seedbed.launch.actors import LocalActors
 from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
@@ -74,9 +74,9 @@ def run(args: argparse.Namespace) -> int:
     experiment = load_experiment(args.experiment, [*args.set, *counted])
     with open_run(args, experiment) as directory:
         if experiment.gossip.replicas > 1 and args.rank is None:
-            from seedbed.launch.multi_learner import train_together
+            from seedbed.launch.learners import train_multi_learner
 
-            summary = train_together(experiment, directory, _passed_on(args))
+            summary = train_multi_learner(experiment, directory, _passed_on(args))
         elif experiment.learner.deterministic:
             from seedbed.services.learner.single_threaded import run_deterministic
 
@@ -106,7 +106,7 @@ def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) ->
         return learner.repeat()
     profile_on_signal(learner.profiler)
     address = learner.start()
-    actors = ActorProcesses(experiment, directory, address, learner.threads, rank or 0)
+    actors = LocalActors(experiment, directory, address, learner.threads, rank or 0)
     actors.start()
     try:
         return learner.run()

@@ -1,1 +1,1 @@
-"""Several learners on this machine, seen as one run."""
+"""Processes of a run on this machine: learners, actors, and their restarts."""

@@ -1,4 +1,4 @@
-"""What several learners do, in one line and in one object."""
+"""Progress line and summary of a run of several learners."""
 
 from __future__ import annotations
 
@@ -12,13 +12,18 @@ from seedbed.telemetry.live_line import Part, duration, magnitude, money, number
 from seedbed.telemetry.status import STATUS_FILE
 
 _SUMMED = (
-    *("env_frames", "trained_frames", "inserted_frames", "discarded_frames", "episodes"),
-    *("abandoned_episodes", "dollars"),
+    "env_frames",
+    "trained_frames",
+    "inserted_frames",
+    "discarded_frames",
+    "episodes",
+    "abandoned_episodes",
+    "dollars",
 )
 
 
 def read_statuses(directories: Sequence[Path]) -> list[dict[str, Any] | None]:
-    """The status.json of each learner; None of one that has not come so far."""
+    """Return the status.json of each learner, None where there is none yet."""
     statuses: list[dict[str, Any] | None] = []
     for directory in directories:
         try:
@@ -28,8 +33,13 @@ def read_statuses(directories: Sequence[Path]) -> list[dict[str, Any] | None]:
     return statuses
 
 
-def team_line(statuses: Sequence[Mapping[str, Any] | None], running: int) -> list[Part]:
-    """The live line of all learners together."""
+def learners_line(statuses: Sequence[Mapping[str, Any] | None], running: int) -> list[Part]:
+    """Return the progress line of all learners.
+
+    Args:
+        statuses: status.json of each learner, by rank.
+        running: number of learner processes that run.
+    """
     known = [status for status in statuses if status is not None]
     numbers = [status["numbers"] for status in known]
 
@@ -67,14 +77,20 @@ def team_line(statuses: Sequence[Mapping[str, Any] | None], running: int) -> lis
     return parts
 
 
-def team_summary(
+def run_summary(
     statuses: Sequence[Mapping[str, Any] | None],
     printed: Sequence[Mapping[str, Any] | None],
     evaluation: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
-    """The object that ends a run of several learners: sums and means, and each learner's own,
-    null of one that has ended without a word. Seconds are the median learner's: they all run at
-    the same time, but one that was started again has its own count.
+    """Return the object that ends a run: sums, means, and each learner's own summary.
+
+    `seconds` is the median of all learners, because they run at the same time and one that was
+    restarted has counted anew.
+
+    Args:
+        statuses: status.json of each learner, by rank.
+        printed: summary of each learner, by rank; None of one that ended without any.
+        evaluation: result of the run's last evaluation.
     """
     summaries = [summary for summary in printed if summary is not None]
     each = [summary["seconds"] for summary in summaries]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from seedbed.config import Experiment
-from seedbed.launch.child_processes import process_environment
+from seedbed.launch.supervisor import process_environment
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.services.learner.checkpointer import Checkpointer

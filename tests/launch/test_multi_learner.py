@@ -12,7 +12,7 @@ from seedbed.checkpoints.consensus import best, consensus, learner_directories, 
 from seedbed.checkpoints.store import Checkpoint, CheckpointStore
 from seedbed.config.schema import Stop
 from seedbed.gossip.membership import Membership, PeerStatus
-from seedbed.launch.learners_view import team_line, team_summary
+from seedbed.launch.learners_view import learners_line, run_summary
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner.stop import peer_reached, stop_reached
@@ -218,7 +218,7 @@ def status(frames: int, **numbers: Any) -> dict[str, Any]:
 def test_the_line_is_of_all() -> None:
     one = status(1000, return_mean=1.0, return_episodes=3, gossip_mixes=4, gossip_distance=0.5)
     two = status(500, return_mean=5.0, return_episodes=1, gossip_mixes=2, gossip_distance=0.25)
-    line = fit(team_line([one, two, None], 2), None)
+    line = fit(learners_line([one, two, None], 2), None)
     assert "2 of 3 learners | 1.50K frames | 20/0/0 FPS" in line
     assert "return 2.0 (last 4)" in line
     assert "6 mixes | distance 0.5 | $0.50 | ETA 60 s" in line
@@ -234,7 +234,7 @@ def test_the_summary_adds_up_and_has_each_learners_own() -> None:
             "stop_reason": "stop.env_frames: 3 of 3",
         }  # fmt: skip
 
-    made = team_summary(
+    made = run_summary(
         [None, status(1, gossip_mixes=3), None],
         [None, summary(100, 2.0, 3), summary(50, None, 0)],
         None,
@@ -246,5 +246,5 @@ def test_the_summary_adds_up_and_has_each_learners_own() -> None:
     assert made["learners"][1]["gossip"] == {"mixes": 3}
     assert len(made["learners"]) == 3
     again = {**summary(0, None, 0), "seconds": 31.0}  # it was started again, and loaded anew
-    made = team_summary([None] * 3, [summary(100, None, 0), again, summary(50, None, 0)], None)
+    made = run_summary([None] * 3, [summary(100, None, 0), again, summary(50, None, 0)], None)
     assert (made["seconds"], made["env_fps"]) == (10.0, 15.0)
