@@ -14,20 +14,19 @@ from seedbed import backends
 from seedbed.cli.arguments import Subparsers, add_parent, exit_with_parent
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
-from seedbed.evaluation.atari_protocol import departures, with_table_9
+from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.resume import compare, read_stored
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 if TYPE_CHECKING:
-    from seedbed.checkpoints.store import Checkpoint
-    from seedbed.evaluation.play import Settings, Tally
+    from seedbed.evaluation.episodes import EpisodeCollector, EvaluationSettings
 
 _PROGRESS_S = 5.0
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare the command."""
+    """Declare `evaluate RUN_DIR`."""
     parser = subparsers.add_parser(
         "evaluate",
         help="play a trained policy and print its returns",
@@ -36,14 +35,22 @@ def add_parser(subparsers: Subparsers) -> None:
         "frames an episode, no sticky actions. A summary goes to stderr, one JSON object to "
         "stdout.",
     )
-    parser.add_argument("run_dir", metavar="RUN_DIR", help="a run directory or its checkpoints'")
+    parser.add_argument(
+        "run_dir", metavar="RUN_DIR", help="run directory, or directory of its checkpoints"
+    )
     parser.add_argument(
         "--checkpoint",
         default="newest",
         metavar="newest|best|N|FILE",
-        help="which one: N is a number of updates, FILE ends in .safetensors (default: newest)",
+        help="checkpoint: N is a number of updates, FILE ends in .safetensors (default: newest)",
     )
-    parser.add_argument("--episodes", type=_positive, default=200, metavar="N", help="default: 200")
+    parser.add_argument(
+        "--episodes",
+        type=_positive,
+        default=200,
+        metavar="N",
+        help="episodes that are played (default: 200)",
+    )
     parser.add_argument(
         "--policy",
         choices=("sample", "greedy"),
@@ -53,64 +60,74 @@ def add_parser(subparsers: Subparsers) -> None:
         "--environments",
         type=_positive,
         metavar="E",
-        help="that play at the same time (default: evaluation.num_envs)",
+        help="environments that step in lock-step (default: evaluation.num_envs)",
     )
     parser.add_argument(
-        "--seed", type=int, metavar="S", help="default: the experiment's; no episode of training"
+        "--seed",
+        type=int,
+        metavar="S",
+        help="seed of environments and actions (default: the experiment's); training used other "
+        "seeds of environments",
     )
     parser.add_argument(
         "--max-steps",
         type=_positive,
         default=100_000,
         metavar="M",
-        help="an episode that is longer is cut, and counted as cut (default: 100000)",
+        help="steps after which an episode is cut, and counted as cut (default: 100000)",
     )
-    parser.add_argument("--video", type=Path, metavar="FILE.mp4", help="film one more episode")
+    parser.add_argument(
+        "--video", type=Path, metavar="FILE.mp4", help="record one more episode as a video"
+    )
     parser.add_argument(
         "--set",
         action="append",
         default=[],
         metavar="a.b=c",
-        help="override a key of the experiment, and of Table 9 (repeatable)",
+        help="override a key of the experiment, or of the protocol (repeatable)",
     )
     add_parent(parser, hidden=True)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play; the summary goes to stderr, one JSON object to stdout.
+    """Evaluate; the summary goes to stderr, one JSON object to stdout.
 
     Raises:
         SeedbedError: no such checkpoint, or the environment cannot be played here.
     """
-    if not exit_with_parent(args, signal.SIGKILL):  # nobody else wants the result
+    # Only the parent would read the result.
+    if not exit_with_parent(args, signal.SIGKILL):
         return ExitCode.OK
-    checkpoint = _checkpoint(args.run_dir, args.checkpoint)
+    in_other_folder = args.checkpoint.endswith(".safetensors") and "/" in args.checkpoint
+    checkpoint = (
+        read_checkpoint(args.checkpoint)
+        if in_other_folder
+        else read_checkpoint(args.run_dir, args.checkpoint)
+    )
     trained = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
-    experiment, changed = with_table_9(trained)
+    experiment, changed = apply_atari_protocol(trained)
     experiment = _overridden(trained, experiment, args.set)
     for line in changed:
-        _say(f"Table 9: {line}")
-    if experiment.environment.id.startswith("atari:"):
-        for line in departures(experiment.environment):
-            _say(f"not as Table 9: {line}")
+        _report(f"Table 9: {line}")
+    for line in deviations(experiment.environment):
+        _report(f"not as Table 9: {line}")
     backend = backends.use(experiment.learner.backend, device=experiment.learner.device)
     # These import Keras, so after its backend is fixed.
-    from seedbed.evaluation.play import Policy, Settings, evaluate
-    from seedbed.evaluation.video import check_video, film
-    from seedbed.export.policy import load_agent
+    from seedbed.evaluation.episodes import EvaluationSettings, evaluate
+    from seedbed.evaluation.trained_policy import TrainedPolicy
+    from seedbed.evaluation.video import check_video, record_video
 
     if args.video:
         check_video(args.video)
-    _, agent = load_agent(checkpoint)
-    policy = Policy(backend, agent, checkpoint.spec, trained.learner.frame_stack)
-    settings = Settings(
+    policy = TrainedPolicy.from_checkpoint(checkpoint, backend)
+    settings = EvaluationSettings(
         episodes=args.episodes,
-        greedy=(args.policy or _policy(experiment, agent)) == "greedy",
-        environments=args.environments or experiment.evaluation.num_envs,
+        greedy=args.policy == "greedy" if args.policy else policy.is_greedy(experiment),
+        num_envs=args.environments or experiment.evaluation.num_envs,
         seed=experiment.seed if args.seed is None else args.seed,
         max_steps=args.max_steps,
     )
-    result = {
+    result: dict[str, Any] = {
         "environment": experiment.environment.id,
         "checkpoint": checkpoint.path,
         "env_frames": checkpoint.meta["counters"]["env_frames"],
@@ -119,26 +136,15 @@ def run(args: argparse.Namespace) -> int:
     }
     try:
         if args.video:
-            result["video"] = film(policy, experiment, settings, args.video)
-    finally:  # what was played is not lost with a film that fails
-        _summary(result)
+            result["video"] = record_video(policy, experiment, settings, args.video)
+    finally:  # a video that fails must not lose the episodes
+        _report_summary(result)
         print(json.dumps(result))
     return ExitCode.OK
 
 
-def _policy(experiment: Experiment, agent: Any) -> str:
-    policy: str = experiment.evaluation.policy
-    return getattr(agent, "evaluates", "sample") if policy == "agent" else policy
-
-
-def _checkpoint(run_dir: str, name: str) -> Checkpoint:
-    if name.endswith(".safetensors") and "/" in name:
-        return read_checkpoint(name)
-    return read_checkpoint(run_dir, name)
-
-
 def _overridden(trained: Experiment, experiment: Experiment, overrides: list[str]) -> Experiment:
-    """With `--set`, which must not change what the policy's parameters depend on."""
+    """Apply `--set`, which must not change what the policy's parameters depend on."""
     changed = parse_experiment(dump_experiment(experiment), overrides, "evaluate")
     refused = [
         change
@@ -154,47 +160,49 @@ def _overridden(trained: Experiment, experiment: Experiment, overrides: list[str
 
 
 class _Progress:
-    """A line now and then."""
+    """Reports the episodes so far every few seconds."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: EvaluationSettings) -> None:
         self._wanted = settings.episodes
-        self._started = self._said = time.monotonic()
+        self._started = self._reported = time.monotonic()
 
-    def __call__(self, tally: Tally) -> None:
+    def __call__(self, collector: EpisodeCollector) -> None:
         now = time.monotonic()
-        if now - self._said < _PROGRESS_S:
+        if now - self._reported < _PROGRESS_S:
             return
-        self._said = now
-        so_far = [episode.total for episode in tally.ended.values()]
-        mean = f", mean {sum(so_far) / len(so_far):.4g} so far" if so_far else ""
-        _say(f"{len(so_far)} of {self._wanted} episodes in {now - self._started:.0f} s{mean}")
+        self._reported = now
+        totals = [episode.total for episode in collector.ended.values()]
+        mean = f", mean {sum(totals) / len(totals):.4g} so far" if totals else ""
+        _report(f"{len(totals)} of {self._wanted} episodes in {now - self._started:.0f} s{mean}")
 
 
-def _summary(result: dict[str, Any]) -> None:
+def _report_summary(result: dict[str, Any]) -> None:
     error = result["standard_error"]
-    _say(f"{result['environment']} after {result['env_frames']:,} frames, {result['checkpoint']}")
-    _say(
+    _report(
+        f"{result['environment']} after {result['env_frames']:,} frames, {result['checkpoint']}"
+    )
+    _report(
         f"{result['episodes']} episodes, {result['policy']} policy: mean {result['mean']:.4g}"
         + (f" ± {error:.2g} (standard error)" if error is not None else "")
         + f", median {result['median']:.4g}, from {result['min']:.4g} to {result['max']:.4g}; "
         f"{result['mean_length']:,.0f} steps on average; {result['seconds']:.0f} s"
     )
     if result["human_normalised"] is not None:
-        _say(f"human-normalised score {100 * result['human_normalised']:.1f} %")
+        _report(f"human-normalised score {100 * result['human_normalised']:.1f} %")
     if result["cut_episodes"]:
-        _say(
+        _report(
             f"{result['cut_episodes']} episodes were cut after "
             f"{result['protocol']['max_steps']:,} steps (--max-steps): their returns are too short"
         )
     if result["restarted_episodes"]:
-        _say(f"{result['restarted_episodes']} episodes began again: their environment raised")
-    if "video" in result:
-        video = result["video"]
-        _say(f"{video['file']}: one episode of {video['length']} steps, return "
-             f"{video['return']:.4g}")  # fmt: skip
+        _report(f"{result['restarted_episodes']} episodes began again: their environment raised")
+    if video := result.get("video"):
+        _report(
+            f"{video['file']}: one episode of {video['length']} steps, return {video['return']:.4g}"
+        )
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     print(f"evaluate: {line}", file=sys.stderr, flush=True)
 
 

@@ -1,1 +1,1 @@
-"""Playing a policy apart from training."""
+"""Evaluation of a policy apart from training."""

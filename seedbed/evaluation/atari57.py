@@ -1,9 +1,9 @@
-"""The 57 games of the Atari benchmark, with the scores of a human and of random play.
+"""Scores of a human and of random play in the 57 games of the Atari benchmark.
 
 Human: Table 10 of the SEED paper (Espeholt et al. 2020). Random: `atari_data.py` of DeepMind's
 DQN Zoo (github.com/google-deepmind/dqn_zoo), the figures used since Wang et al. 2016 (dueling
-networks). Both start with up to 30 no-ops; the human scores of the two sources are the same for
-all 57 games.
+networks). Both start with up to 30 no-ops. The human scores of the two sources
+are the same for all 57 games.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Score(NamedTuple):
 
 @cache
 def scores() -> dict[str, Score]:
-    """The 57 games by the names of the paper's Table 10, such as `MontezumaRevenge`."""
+    """Return scores by the names of the paper's Table 10, such as `MontezumaRevenge`."""
     lines = (files("seedbed.evaluation") / "atari57.csv").read_text("utf-8").splitlines()
     return {
         row["game"]: Score(float(row["random"]), float(row["human"]))
@@ -32,12 +32,12 @@ def scores() -> dict[str, Score]:
 
 
 def find(game: str) -> str | None:
-    """The name in the table of `Pong`, `pong` or `atari:Pong`; None outside of the 57."""
+    """Return the table's name of `Pong`, `pong` or `atari:Pong`; None outside of the 57."""
     return _by_plain_name().get(_plain(game.removeprefix("atari:")))
 
 
 def human_normalised(game: str, score: float) -> float:
-    """Where a score lies between random play (0.0) and a human (1.0); 0.5 is 50 %.
+    """Return where a raw mean return lies between random play (0.0) and a human (1.0).
 
     Raises:
         KeyError: the game is not one of the 57.

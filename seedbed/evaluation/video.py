@@ -1,4 +1,4 @@
-"""One episode as a video. Needs the extra `video`."""
+"""Video of one episode. Needs the extra `video`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,31 @@ from numpy.typing import NDArray
 from seedbed.config import Experiment
 from seedbed.envs.atari_exact import ExactAtariVectorEnv
 from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
-from seedbed.evaluation.play import Policy, Settings, Tally, make
+from seedbed.evaluation.episodes import (
+    EpisodeCollector,
+    EvaluationSettings,
+    make_evaluation_env,
+)
+from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import replacing
 
-_HEIGHT = 420  # pixels that a small screen is enlarged to, about
+# Pixels; a smaller screen is enlarged to about so many.
+_HEIGHT = 420
 _ATARI_FPS = 60
-_ENCODER_S = 60.0  # longest wait for the encoder to finish
+# Longest wait for the encoder to finish.
+_ENCODER_S = 60.0
+# An evaluation makes fewer vector environments, so the episode has seeds of its own.
+_VIDEO_ATTEMPT = 1 << 12
 
 Screen = Callable[[], NDArray[np.uint8]]
 
 
 def check_video(file: Path) -> None:
-    """Fail now rather than after the evaluation.
+    """Check for the extra and the name before the evaluation, not after it.
 
     Raises:
-        SeedbedError: USAGE, when the extra is missing or the name is no video's.
+        SeedbedError: USAGE, the extra is missing, or the name does not end in .mp4.
     """
     try:
         import imageio_ffmpeg  # noqa: F401
@@ -41,26 +50,29 @@ def check_video(file: Path) -> None:
         raise SeedbedError(ExitCode.USAGE, f"--video {file}: the name must end in .mp4")
 
 
-def film(policy: Policy, experiment: Experiment, settings: Settings, file: Path) -> dict[str, Any]:
+def record_video(
+    policy: TrainedPolicy, experiment: Experiment, settings: EvaluationSettings, file: Path
+) -> dict[str, Any]:
     """Play one more episode and write it to `file`, whole or not at all.
 
-    Atari is played by the exact environments, which show their screen.
+    Atari is played by the exact environments, because they have a screen.
 
     Raises:
         SeedbedError: the environment shows no picture.
     """
     import imageio_ffmpeg
 
-    group = make(policy, _filmed(experiment), 1, settings.seed, round_=1 << 12)
+    env = make_evaluation_env(policy, _rendered(experiment), 1, settings.seed, _VIDEO_ATTEMPT)
     try:
-        screen, fps = _screen(group, experiment)
-        player = policy.player(1, settings.seed, settings.greedy)
-        tally = Tally(1, 1, settings.max_steps)
-        frame = group.reset()
-        tally.take(frame)
+        screen, fps = _screen(env, experiment)
+        runner = PolicyRunner(policy, 1, settings.seed, settings.greedy)
+        collector = EpisodeCollector(1, 1, settings.max_steps)
+        step = env.reset()
+        collector.on_step(step)
         file.parent.mkdir(parents=True, exist_ok=True)
         picture = enlarge(screen())
-        # It would set a process group by fork, in which threads of gRPC and of the backend break.
+        # Otherwise imageio_ffmpeg sets a process group by a fork, in which threads of gRPC and of
+        # the backend break.
         os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"
         with replacing(file) as temporary:
             writer = imageio_ffmpeg.write_frames(
@@ -73,28 +85,28 @@ def film(policy: Policy, experiment: Experiment, settings: Settings, file: Path)
             writer.send(None)
             try:
                 writer.send(picture.tobytes())
-                while not tally.done:
-                    frame = group.step(player.act(frame))
-                    tally.take(frame)
+                while not collector.done:
+                    step = env.step(runner.act(step))
+                    collector.on_step(step)
                     writer.send(enlarge(screen()).tobytes())
             finally:
                 writer.close()
     finally:
-        group.close()
-    episode = tally.ended[0]
+        env.close()
+    episode = collector.ended[0]
     return {"file": str(file), "return": episode.total, "length": episode.length, "fps": fps}
 
 
 def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """[H, W, 3] times a whole number, so that pixels stay sharp; even sides, as codecs want."""
+    """Enlarge [H, W, 3] by a whole number, which keeps pixels sharp, to even sides for codecs."""
     times = max(1, round(_HEIGHT / picture.shape[0]))
     large = picture.repeat(times, axis=0).repeat(times, axis=1)
     odd = ((0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0))
     return np.pad(large, odd, mode="edge")
 
 
-def _filmed(experiment: Experiment) -> Experiment:
-    """The experiment with environments that show what they do."""
+def _rendered(experiment: Experiment) -> Experiment:
+    """Return the experiment with environments that have a screen."""
     environment = experiment.environment
     if environment.id.startswith("atari:"):
         atari = environment.atari.model_copy(update={"preprocessing": "exact"})
@@ -105,8 +117,8 @@ def _filmed(experiment: Experiment) -> Experiment:
     return experiment.model_copy(update={"environment": environment})
 
 
-def _screen(group: object, experiment: Experiment) -> tuple[Screen, float]:
-    if isinstance(group, ExactAtariVectorEnv):
-        return lambda: group.rgb(0), _ATARI_FPS / experiment.environment.atari.frame_skip
-    assert isinstance(group, GymnasiumVectorEnv)
-    return lambda: group.rgb(0), group.frames_per_second
+def _screen(env: object, experiment: Experiment) -> tuple[Screen, float]:
+    if isinstance(env, ExactAtariVectorEnv):
+        return lambda: env.rgb(0), _ATARI_FPS / experiment.environment.atari.frame_skip
+    assert isinstance(env, GymnasiumVectorEnv)
+    return lambda: env.rgb(0), env.frames_per_second

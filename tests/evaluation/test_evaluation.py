@@ -15,16 +15,16 @@ from seedbed.agents.factory import build_agent
 from seedbed.agents.protocol import ActInputs
 from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment, parse_experiment
-from seedbed.evaluation.atari_protocol import departures, with_table_9
-from seedbed.evaluation.play import (
+from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
+from seedbed.evaluation.episodes import (
     Episode,
-    Policy,
-    Settings,
-    Tally,
+    EpisodeCollector,
+    EvaluationSettings,
     evaluate,
     human_normalised,
-    statistics,
+    return_statistics,
 )
+from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep
 from tests.support.pattern_group import NAME, PatternGroup
@@ -66,13 +66,13 @@ def test_the_first_n_that_start_count_and_not_the_first_n_that_end() -> None:
     generator = np.random.default_rng(0)
     # Environment 0 plays long episodes, the others short ones.
     lengths = [[90] * 60] + [generator.integers(1, 9, 60).tolist() for _ in range(3)]
-    script, tally = Scripted(lengths), Tally(4, 30, max_steps=1000)
-    while not tally.done:
-        tally.take(script.next())
+    script, collector = Scripted(lengths), EpisodeCollector(4, 30, max_steps=1000)
+    while not collector.done:
+        collector.on_step(script.next())
     wanted = [
         (script.total(i, episode), lengths[i][episode]) for _, i, episode in script.starts[:30]
     ]
-    got = [tally.ended[number] for number in range(30)]
+    got = [collector.ended[number] for number in range(30)]
     assert [(round(e.total), e.length) for e in got] == wanted
     assert not any(e.cut for e in got)
     assert wanted[0][1] == 90, "the long episode that was under way counts"
@@ -80,27 +80,27 @@ def test_the_first_n_that_start_count_and_not_the_first_n_that_end() -> None:
 
 
 def test_an_environment_that_raised_plays_its_number_again() -> None:
-    tally = Tally(1, 1, max_steps=1000)
+    collector = EpisodeCollector(1, 1, max_steps=1000)
     row = np.array([True])
     for first, reward, over in ((1, 0, 0), (0, 5, 0), (1, 0, 0), (0, 2, 0), (0, 3, 1)):
-        tally.take(
+        collector.on_step(
             TimeStep(np.zeros((1, 1)), np.array([reward], np.float32), row & bool(over), ~row, ~row,
                   row & bool(first))
         )  # fmt: skip
-    assert tally.ended == {0: Episode(5.0, 2, False)}
-    assert tally.restarted == 1
+    assert collector.ended == {0: Episode(5.0, 2, False)}
+    assert collector.restarted == 1
 
 
-def make_policy(backend: Backend, spec: EnvironmentSpec, experiment: Experiment) -> Policy:
+def make_policy(backend: Backend, spec: EnvironmentSpec, experiment: Experiment) -> TrainedPolicy:
     """A policy with weights that are anything but what a new network has."""
     agent = build_agent(experiment, spec)
     generator = np.random.default_rng(3)
     for variable in agent.model.trainable_variables:
         variable.assign(generator.normal(0, 0.5, variable.shape).astype(np.float32))
-    return Policy(backend, agent, spec, experiment.learner.frame_stack)
+    return TrainedPolicy(backend, agent, spec, experiment.learner.frame_stack)
 
 
-def test_the_player_acts_as_a_policy_that_sees_each_episode_alone(backend: Backend) -> None:
+def test_the_runner_acts_as_a_policy_that_sees_each_episode_alone(backend: Backend) -> None:
     """Over ends, cuts and crashes, with an LSTM and a stack; one environment and row at a time."""
     experiment = parse_experiment(
         f"name: x\nenvironment: {{id: '{NAME}'}}\n"
@@ -109,14 +109,14 @@ def test_the_player_acts_as_a_policy_that_sees_each_episode_alone(backend: Backe
     e = 2
     group = PatternGroup(e, 0, (6,), "float32")
     policy = make_policy(backend, group.spec, experiment)
-    player = policy.player(e, seed=0, greedy=True)
+    runner = PolicyRunner(policy, e, seed=0, greedy=True)
     params = [ops.convert_to_tensor(v) for v in policy.agent.model.trainable_variables]
     frames: list[list[Any]] = [[] for _ in range(e)]
     state = np.zeros((e, policy.agent.body.state_size), np.float32)
     action = np.full(e, -1)
     frame, firsts, margins = group.reset(), 0, []
     for _ in range(25):
-        got = player.act(frame)
+        got = runner.act(frame)
         for i in range(e):
             if frame.first[i]:
                 frames[i], state[i], action[i], firsts = [], 0, -1, firsts + 1
@@ -173,7 +173,7 @@ ENDLESS_SPEC = EnvironmentSpec(ENDLESS.environment.id, ArraySpec((1,), "float32"
 
 def test_episodes_without_an_end_are_cut_and_other_ones_are_played(backend: Backend) -> None:
     policy = make_policy(backend, ENDLESS_SPEC, ENDLESS)
-    settings = Settings(episodes=5, greedy=False, environments=2, seed=1, max_steps=7)
+    settings = EvaluationSettings(episodes=5, greedy=False, num_envs=2, seed=1, max_steps=7)
     result = evaluate(policy, ENDLESS, settings)
     assert (result["episodes"], result["cut_episodes"], result["mean_length"]) == (5, 5, 7.0)
     assert len(set(result["returns"])) == 5, "the same episode was played twice"
@@ -185,17 +185,17 @@ def test_another_environment_is_refused_with_both_specs(backend: Backend) -> Non
     spec = EnvironmentSpec(ENDLESS.environment.id, ArraySpec((1,), "float32"), 3, 1)
     policy = make_policy(backend, spec, ENDLESS)
     with pytest.raises(SeedbedError, match=r"actions=3.*actions=2"):
-        evaluate(policy, ENDLESS, Settings(1, True, 1, 0, 10))
+        evaluate(policy, ENDLESS, EvaluationSettings(1, True, 1, 0, 10))
 
 
 def test_statistics_are_those_of_the_text_book() -> None:
     returns = [3.0, -1.0, 10.0, 4.0]
-    got = statistics([Episode(total, length, False) for length, total in enumerate(returns)])
+    got = return_statistics([Episode(total, length, False) for length, total in enumerate(returns)])
     assert got["mean"] == reference.mean(returns)
     assert got["median"] == reference.median(returns)
     assert got["standard_error"] == pytest.approx(reference.stdev(returns) / 2)
     assert (got["min"], got["max"], got["mean_length"]) == (-1.0, 10.0, 1.5)
-    assert statistics([Episode(1.0, 1, False)])["standard_error"] is None
+    assert return_statistics([Episode(1.0, 1, False)])["standard_error"] is None
 
 
 def test_atari_is_played_by_table_9_whatever_the_training_did() -> None:
@@ -203,7 +203,7 @@ def test_atari_is_played_by_table_9_whatever_the_training_did() -> None:
         "name: x\nenvironment: {id: 'atari:Pong', atari: {sticky_action_probability: 0.25, "
         "noop_max: 0, full_action_space: false}}"
     )
-    experiment, changed = with_table_9(trained)
+    experiment, changed = apply_atari_protocol(trained)
     atari = experiment.environment.atari
     assert (atari.sticky_action_probability, atari.noop_max) == (0.0, 30)
     assert atari.max_frames_per_episode == 108_000
@@ -221,7 +221,7 @@ def test_atari_is_played_by_table_9_whatever_the_training_did() -> None:
         update={"atari": atari.model_copy(update={"height": 42, "frame_skip": 16})}
     )
     assert human_normalised(small, episodes) is None, "other pictures, another game"
-    assert departures(small) == [
+    assert deviations(small) == [
         "environment.atari.frame_skip is 16, and 4 in Table 9",
         "environment.atari.height is 42, and 84 in Table 9",
         "environment.atari.full_action_space is False, and True in Table 9",

@@ -1,0 +1,77 @@
+"""A trained policy on this process's backend. Import it after `backends.use`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from keras import ops
+from numpy.typing import NDArray
+
+from seedbed.agents.inference_step import InferenceStep
+from seedbed.agents.protocol import Agent
+from seedbed.backends.protocol import Backend
+from seedbed.checkpoints.store import Checkpoint
+from seedbed.config import Experiment
+from seedbed.export.policy import load_agent
+from seedbed.spec import FIRST, EnvironmentSpec, StepInputs, TimeStep
+
+
+@dataclass(frozen=True)
+class TrainedPolicy:
+    """An agent with trained parameters."""
+
+    backend: Backend
+    agent: Agent
+    spec: EnvironmentSpec
+    frame_stack: int
+
+    @classmethod
+    def from_checkpoint(cls, checkpoint: Checkpoint, backend: Backend) -> TrainedPolicy:
+        """Build the agent of a checkpoint.
+
+        Raises:
+            SeedbedError: CHECKPOINT_READ, the arrays do not fit the experiment's network.
+        """
+        trained, agent = load_agent(checkpoint)
+        return cls(backend, agent, checkpoint.spec, trained.learner.frame_stack)
+
+    def is_greedy(self, experiment: Experiment) -> bool:
+        """Return whether `evaluation.policy`, or else the agent, asks for greedy actions."""
+        policy: str = experiment.evaluation.policy
+        if policy == "agent":
+            policy = getattr(self.agent, "evaluates", "sample")
+        return policy == "greedy"
+
+
+class PolicyRunner:
+    """Chooses actions for one vector environment, with frame stacks and recurrent state.
+
+    Args:
+        policy: the policy.
+        num_envs: environments of the vector environment, E.
+        seed: seed of the sampled actions.
+        greedy: take the most probable action, or the highest action value.
+    """
+
+    def __init__(self, policy: TrainedPolicy, num_envs: int, seed: int, greedy: bool) -> None:
+        self._inference = InferenceStep(
+            policy.backend,
+            policy.agent,
+            policy.spec,
+            policy.frame_stack,
+            slots=num_envs,
+            max_batch=num_envs,
+            seed=seed,
+            greedy=greedy,
+        )
+        self._params = [ops.convert_to_tensor(v) for v in policy.agent.model.trainable_variables]
+        self._slots = np.arange(num_envs, dtype=np.int32)
+        self._action = np.full(num_envs, -1, np.int32)
+
+    def act(self, step: TimeStep) -> NDArray[np.int32]:
+        """Return actions [E] for the newest time step. A `first` step resets the state."""
+        flags = step.first.astype(np.uint8) * np.uint8(FIRST)
+        inputs = StepInputs(self._slots, step.observation, flags, step.reward, self._action)
+        self._action = self._inference.run(self._params, [inputs]).action
+        return self._action
