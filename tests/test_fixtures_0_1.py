@@ -11,7 +11,7 @@ import pytest
 
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import parse_experiment
-from seedbed.config.reference import keys
+from seedbed.config.keys import keys
 from seedbed.config.renamed import RENAMED, RENAMED_VALUES
 from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError

@@ -24,6 +24,7 @@ page() { # FILE MODULE ARGUMENT...
 check=0
 [[ ${1-} == --check ]] && check=1
 page docs/configuration.md seedbed.cli.main config reference
+page docs/exit-codes.md tools.exit_codes_reference
 page docs/metrics.md tools.metrics_reference
 for program in tools/chart_values.py tools/dashboard.py tools/rules.py; do
   "$python" "$program" "$@"

@@ -9,7 +9,6 @@ from seedbed.cli.arguments import Subparsers, add_experiment
 from seedbed.config import Experiment, load_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.config.reference import reference
-from seedbed.runs.resume import FIXED
 from seedbed.runtime.exit_codes import ExitCode
 
 
@@ -33,7 +32,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "schema":
         print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
     elif args.action == "reference":
-        print(configuration_reference(), end="")
+        print(reference(), end="")
     else:
         print(dump_experiment(load_experiment(args.experiment, args.set)), end="")
     return ExitCode.OK
@@ -43,8 +42,3 @@ def json_schema() -> dict[str, object]:
     """The JSON Schema (draft 2020-12) of an experiment."""
     schema = Experiment.model_json_schema()
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
-
-
-def configuration_reference() -> str:
-    """The Markdown of `docs/configuration.md`."""
-    return reference(fixed=FIXED)

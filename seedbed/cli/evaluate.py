@@ -147,14 +147,12 @@ def _overridden(trained: Experiment, experiment: Experiment, overrides: list[str
     """Apply `--set`, which must not change what the policy's parameters depend on."""
     changed = parse_experiment(dump_experiment(experiment), overrides, "evaluate")
     refused = [
-        change
-        for change in compare(trained, changed)
-        if not change.allowed and change.key != "seed"
+        change for change in compare(trained, changed) if change.refusal and change.key != "seed"
     ]
     if refused:
         raise SeedbedError(
             ExitCode.CONFIG,
-            "; ".join(f"--set {change}: {change.why}" for change in refused),
+            "; ".join(f"--set {change}: {change.refusal}" for change in refused),
         )
     return changed
 

@@ -87,7 +87,11 @@ class QLearning(Section):
     max_priority_weight: Annotated[float, Field(ge=0, le=1)] = Field(
         0.9, description="η: a priority is η max|δ| + (1 - η) mean|δ| of a sequence's errors δ."
     )
-    dueling_units: Positive = Field(512, description="Units of each of the two hidden layers.")
+    dueling_units: Positive = Field(
+        512,
+        json_schema_extra={"resume": "the parameters' shapes follow from it"},
+        description="Units of each of the two hidden layers.",
+    )
     epsilon_levels: Positive = Field(
         256,
         description="N: the environment in slot s explores with ε = 0.4^(1 + 7i / (N - 1)), "

@@ -33,7 +33,11 @@ class Inference(Section):
 class Optimizer(Section):
     """Adam or RMSProp, with a schedule and clipping."""
 
-    name: Literal["adam", "rmsprop"] = Field("adam", description="The algorithm.")
+    name: Literal["adam", "rmsprop"] = Field(
+        "adam",
+        json_schema_extra={"resume": "the optimizer's state belongs to that optimizer"},
+        description="The algorithm.",
+    )
     learning_rate: Annotated[float, Field(gt=0)] = Field(
         4.8e-4, description="At the start of training."
     )
@@ -47,7 +51,11 @@ class Optimizer(Section):
     beta_1: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="Adam only.")
     beta_2: Annotated[float, Field(ge=0, lt=1)] = Field(0.999, description="Adam only.")
     decay: Annotated[float, Field(ge=0, lt=1)] = Field(0.99, description="RMSProp's rho.")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(0.0, description="RMSProp only.")
+    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.0,
+        json_schema_extra={"resume": "RMSProp has velocities only where it is not 0"},
+        description="RMSProp only.",
+    )
     epsilon: Annotated[float, Field(gt=0)] = Field(
         1e-7, description="Added to the denominator, by both."
     )
@@ -168,18 +176,27 @@ class Learner(Section):
     )
     network: str = Field(
         "impala_shallow",
-        json_schema_extra={"pattern": pattern(NETWORKS)},
+        json_schema_extra={
+            "pattern": pattern(NETWORKS),
+            "resume": "the parameters belong to that network",
+        },
         description="`impala_shallow`, `impala_deep`, `nature`, `nature_shallow`, `mlp`, or "
         "`module:Class`.",
     )
     network_options: dict[str, Any] = Field(
-        default_factory=dict, description="Passed to the network, such as `width: 2`."
+        default_factory=dict,
+        json_schema_extra={"resume": "the parameters' shapes follow from them"},
+        description="Passed to the network, such as `width: 2`.",
     )
     lstm_units: Annotated[int, Field(ge=0)] = Field(
-        0, description="Units of the LSTM core; 0 is a feed-forward agent."
+        0,
+        json_schema_extra={"resume": "the parameters' shapes follow from it"},
+        description="Units of the LSTM core; 0 is a feed-forward agent.",
     )
     frame_stack: Positive = Field(
-        4, description="Newest K frames that the network sees, stacked on the device."
+        4,
+        json_schema_extra={"resume": "it sets the network's input shape"},
+        description="Newest K frames that the network sees, stacked on the device.",
     )
     unroll_length: Positive = Field(20, description="T: steps of an unroll.")
     batch_size: Positive = Field(32, description="B: unrolls (columns) of a training batch.")

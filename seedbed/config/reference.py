@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 import types
-import typing
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, Literal, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import annotated_types
-from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from seedbed.config import Experiment
+from seedbed.config.keys import Key, is_section, keys, sections
 
 _SIGNS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
+_TYPES = {
+    bool: "true or false",
+    int: "integer",
+    float: "number",
+    str: "text",
+    dict: "mapping",
+    type(None): "null",
+}
 
 _HEAD = """\
 # Configuration reference
@@ -33,95 +37,49 @@ the parameters their shapes or their meaning.
 """
 
 
-@dataclass(frozen=True)
-class Key:
-    """One setting: a leaf of the schema."""
-
-    path: str  # "learner.optimizer.name"
-    section: str  # "learner.optimizer"
-    type: str
-    default: str  # JSON, or "required"
-    range: str  # "≥ 1", or empty
-    description: str
-
-
-def keys(model: type[BaseModel] = Experiment, section: str = "") -> list[Key]:
-    """Every leaf of the schema, in its order: a section's own keys before its subsections."""
-    own = []
-    below: list[Key] = []
-    for name, field in model.model_fields.items():
-        path = f"{section}.{name}" if section else name
-        if _is_section(field.annotation):
-            below += keys(typing.cast(type[BaseModel], field.annotation), path)
-            continue
-        default = "required"
-        if not field.is_required():
-            value = field.get_default(call_default_factory=True)
-            default = json.dumps(value, ensure_ascii=False)
-        own.append(
-            Key(
-                path,
-                section,
-                _type(field.annotation),
-                default,
-                _range(field),
-                field.description or "",
-            )
-        )
-    return own + below
-
-
-def reference(fixed: typing.Container[str] = ()) -> str:
-    """The Markdown. `fixed` holds the keys that cannot change when a run resumes."""
+def reference() -> str:
+    """Return the Markdown of the reference."""
     lines = [_HEAD]
-    for section, about in _sections(Experiment):
-        rows = [key for key in keys() if key.section == section]
+    for section, model in sections():
+        about = " ".join((model.__doc__ or "").split())
         lines += [f"## {f'`{section}`' if section else 'Experiment'}", "", about, ""]
-        if not rows:
-            continue
-        lines += ["| key | type | default | range | resume | |", "|---|---|---|---|---|---|"]
-        for key in rows:
-            cells = (
-                f"`{key.path}`",
-                key.type,
-                "**required**" if key.default == "required" else f"`{key.default}`",
-                key.range,
-                "**no**" if key.path in fixed else "yes",
-                key.description,
-            )
-            lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-        lines.append("")
+        rows = [_row(key) for key in keys() if key.section == section]
+        if rows:
+            lines += ["| key | type | default | range | resume | |", "|---|---|---|---|---|---|"]
+            lines += [*rows, ""]
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _sections(model: type[BaseModel], path: str = "") -> Iterator[tuple[str, str]]:
-    yield path, " ".join((model.__doc__ or "").split())
-    for name, field in model.model_fields.items():
-        if _is_section(field.annotation):
-            below = typing.cast(type[BaseModel], field.annotation)
-            yield from _sections(below, f"{path}.{name}" if path else name)
-
-
-def _is_section(annotation: Any) -> bool:
-    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+def _row(key: Key) -> str:
+    default = "**required**"
+    if not key.field.is_required():
+        value = key.field.get_default(call_default_factory=True)
+        default = f"`{json.dumps(value, ensure_ascii=False)}`"
+    cells = (
+        f"`{key.path}`",
+        _type(key.field.annotation),
+        default,
+        _range(key.field),
+        "**no**" if key.resume else "yes",
+        key.description,
+    )
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
 
 def _type(annotation: Any) -> str:
     origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if origin is Literal:
-        return " or ".join(f"`{json.dumps(value)}`" for value in get_args(annotation))
-    if origin in (typing.Union, types.UnionType):
-        return " or ".join(_type(part) for part in get_args(annotation))
-    if origin is typing.Annotated:
-        return _type(get_args(annotation)[0])
-    names = {bool: "true or false", int: "integer", float: "number", str: "text", dict: "mapping"}
+        return " or ".join(f"`{json.dumps(value)}`" for value in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(map(_type, arguments))
+    if origin is Annotated:
+        return _type(arguments[0])
     if origin is list:
-        return f"list of {_type(get_args(annotation)[0])}"
-    if annotation is type(None):
-        return "null"
-    if _is_section(annotation):  # in a list or a choice
+        return f"list of {_type(arguments[0])}"
+    if is_section(annotation):  # in a list or a choice
         return "{" + ", ".join(f"`{name}`" for name in annotation.model_fields) + "}"
-    name = names.get(origin or annotation)
+    name = _TYPES.get(origin or annotation)
     if name is None:
         raise TypeError(f"the reference has no word for the type {annotation}")
     return name

@@ -24,25 +24,42 @@ class Atari(Section):
         description="`fast` is the C++ vector environment: it resizes by area and draws "
         "0..noop_max no-ops. `exact` follows Table 9 to the letter (bilinear, 1..30), slower.",
     )
-    frame_skip: Positive = Field(4, description="Action repetition: emulator frames a step.")
+    frame_skip: Positive = Field(
+        4,
+        json_schema_extra={"resume": "steps, frames and the discount's meaning follow from it"},
+        description="Action repetition: emulator frames a step.",
+    )
     noop_max: Annotated[int, Field(ge=0)] = Field(
         30, description="Most random no-op frames at an episode's start."
     )
     max_frames_per_episode: Positive = Field(
         108_000, description="Emulator frames after which an episode is truncated."
     )
-    full_action_space: bool = Field(True, description="All 18 actions, or the game's own few.")
+    full_action_space: bool = Field(
+        True,
+        json_schema_extra={"resume": "it sets the number of actions and what each one does"},
+        description="All 18 actions, or the game's own few.",
+    )
     sticky_action_probability: Annotated[float, Field(ge=0, le=1)] = Field(
         0.0, description="Chance that the emulator repeats the previous action instead."
     )
-    height: Positive = Field(84, description="Pixels of a frame, vertically.")
-    width: Positive = Field(84, description="Pixels of a frame, horizontally.")
+    height: Positive = Field(
+        84,
+        json_schema_extra={"resume": "it sets the network's input shape"},
+        description="Pixels of a frame, vertically.",
+    )
+    width: Positive = Field(
+        84,
+        json_schema_extra={"resume": "it sets the network's input shape"},
+        description="Pixels of a frame, horizontally.",
+    )
 
 
 class Environment(Section):
     """What the actors step."""
 
     id: str = Field(
+        json_schema_extra={"resume": "the policy was trained for that environment"},
         description="`atari:Pong`, any Gymnasium id such as `CartPole-v1`, or `module:factory`.",
         min_length=1,
     )
@@ -177,7 +194,11 @@ class Experiment(Section):
         pattern=r"^[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?$",
     )
     seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
-        1, description="Environment i of actor j is seeded by a function of it, i and j."
+        1,
+        json_schema_extra={
+            "resume": "the parameters were drawn from it, and results are filed under it"
+        },
+        description="Environment i of actor j is seeded by a function of it, i and j.",
     )
     environment: Environment
     actor: Actor = Field(default_factory=Actor)
@@ -185,7 +206,10 @@ class Experiment(Section):
     gossip: Gossip = Field(default_factory=Gossip)
     agent: str = Field(
         "vtrace",
-        json_schema_extra={"pattern": pattern(AGENTS)},
+        json_schema_extra={
+            "pattern": pattern(AGENTS),
+            "resume": "the heads, the loss and what their outputs mean belong to that agent",
+        },
         description="`vtrace`, `a2c`, `r2d2`, `dqn`, or `module:Class`.",
     )
     agent_options: dict[str, Any] = Field(
