@@ -173,7 +173,7 @@ class CheckpointStore:
                 f"cannot read the checkpoint {self.directory}/{file}: {error}{self._way_out()}",
             ) from error
 
-    def set_aside(self) -> str | None:
+    def archive(self) -> str | None:
         """Move all checkpoints into a subdirectory `aside-N`; None where there are none."""
         names = self._own()
         if not names:

@@ -24,7 +24,6 @@ def add_parser(subparsers: Subparsers) -> None:
     """Declare `check machine [EXPERIMENT]`."""
     parser = subparsers.add_parser("machine", help="check this machine")
     parser.set_defaults(check=run)
-    parser.set_defaults(run=run)
     parser.add_argument(
         "experiment", metavar="EXPERIMENT.yaml", nargs="?", help="check what this one needs"
     )

@@ -15,7 +15,6 @@ from seedbed.runtime.exit_codes import ExitCode
 def add_parser(subparsers: Subparsers) -> None:
     """Add `config schema`, `config show` and `config reference`."""
     parser = subparsers.add_parser("config", help="show the schema, or what an experiment comes to")
-    parser.set_defaults(run=run)
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("schema", help="print the JSON Schema of an experiment")
     actions.add_parser("reference", help="print docs/configuration.md")

@@ -15,7 +15,6 @@ from seedbed.runtime.exit_codes import ExitCode
 def add_parser(subparsers: Subparsers) -> None:
     """Add `export RUN_DIR DIR`."""
     parser = subparsers.add_parser("export", help="write a policy that plain Keras loads")
-    parser.set_defaults(run=run)
     parser.add_argument(
         "run_dir", metavar="RUN_DIR", help="a run directory, or a .safetensors file"
     )

@@ -51,7 +51,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if argv and argv[0] in RENAMED:
         parser.error(f"`seedbed {argv[0]}` of 0.1 is `seedbed {RENAMED[argv[0]]}` now")
     if argv and argv[0] in COMMANDS:  # import only what runs: an actor has no TensorFlow
-        module = importlib.import_module(_MODULES.get(argv[0], f"seedbed.cli.{argv[0]}"))
+        try:
+            module = importlib.import_module(_MODULES.get(argv[0], f"seedbed.cli.{argv[0]}"))
+        except ModuleNotFoundError as error:
+            if error.name != "bench":
+                raise
+            return _fail(
+                ExitCode.USAGE,
+                "seedbed bench is in the source tree and not in the package: run "
+                "`python -m seedbed.cli.main bench` in a checkout of Seedbed",
+            )
         module.add_parser(subparsers)
     else:
         module = None

@@ -30,7 +30,6 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser(
         "status", help="say what a run is doing, where its time goes and what it costs"
     )
-    parser.set_defaults(run=run)
     parser.add_argument(
         "target",
         metavar="RUN_DIR|HOST:PORT|unix:PATH",

@@ -12,17 +12,23 @@ from pydantic import ValidationError
 
 from seedbed.config.renamed import renamed_keys
 from seedbed.config.schema import Experiment
+from seedbed.config.shipped import experiment_file
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 
 def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
-    """The experiment in a YAML file, with `a.b=c` overrides (values are YAML).
+    """Read an experiment from a YAML file.
+
+    Args:
+        path: A file, or the name of a shipped experiment, such as `cartpole-vtrace`.
+        overrides: `a.b=value` each; the value is YAML, and later ones win.
 
     Raises:
-        SeedbedError: with the file, the key's path, and what is wrong with it.
+        SeedbedError: CONFIG, with the file, the key's path, and what is wrong with it.
     """
+    path = experiment_file(path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
         raise SeedbedError(ExitCode.CONFIG, f"{path} is not UTF-8 text: {error}") from error
     except OSError as error:

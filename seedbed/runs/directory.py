@@ -170,7 +170,7 @@ def open_run_directory(
             checkpoint_directory(path, experiment), experiment.learner.checkpoint.keep
         )
         if restart == "fresh":
-            aside = directory.store.set_aside()  # those in a directory of their own
+            aside = directory.store.archive()  # where they have a directory of their own
             if aside:
                 print(f"fresh: the checkpoints were moved to {aside}", file=stream)
         elif restart == "overwrite":

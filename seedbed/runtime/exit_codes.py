@@ -97,10 +97,10 @@ CURES: dict[ExitCode, str] = {
     ExitCode.RESUME_REFUSED: "Set back what the line names, or begin a new run with `--init-from`.",
     ExitCode.REPLAY_FILES: "Another process uses it, it holds another buffer, or its volume is too "
     "small. Name another directory, enlarge the volume, or keep fewer sequences.",
-    ExitCode.LEARNER_UNREACHABLE: "An actor tries for `actor.connect_timeout_s`. Is the learner up? "
+    ExitCode.LEARNER_UNREACHABLE: "Actors try for `actor.connect_timeout_s`. Is the learner up? "
     "`seedbed status HOST:PORT` from the same place tells whether the network lets it through.",
     ExitCode.ACTORS_FAILED: "See `logs/actor-*.log` in the run directory.",
-    ExitCode.REPLAY_UNREACHABLE: "A learner tries for `learner.replay.shard_timeout_s`; the line names "
+    ExitCode.REPLAY_UNREACHABLE: "Learners try for `learner.replay.shard_timeout_s`; the line has "
     "the addresses. Look at the shards' logs and the network policy. A learner that is started "
     "again goes on with the sequences that the shards hold.",
     ExitCode.REFUSED_BY_REPLAY: "The line names both sides' spec, priority exponent and protocol "

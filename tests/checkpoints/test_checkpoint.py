@@ -189,14 +189,14 @@ def test_a_damaged_newer_one_never_pushes_out_a_whole_one(tmp_path: Path) -> Non
     assert [name[11:23] for name in store.list()] == ["000000000100", "000000000150"]
 
 
-def test_set_aside_and_delete_touch_only_checkpoints(tmp_path: Path) -> None:
+def test_archive_and_delete_touch_only_checkpoints(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path))
     (tmp_path / "notes.txt").write_text("mine")
-    assert store.set_aside() is None
+    assert store.archive() is None
     for number in (1, 2):
         save(store, number)
         store.save_best("newest")
-        assert store.set_aside() == f"{tmp_path}/aside-{number}"
+        assert store.archive() == f"{tmp_path}/aside-{number}"
         assert store.newest() is None
     assert CheckpointStore(str(tmp_path / "aside-2")).read("best").updates == 2
     save(store, 3)
@@ -322,7 +322,7 @@ def test_a_bucket_works_the_same() -> None:
     assert not [
         name for name in files.ls(f"/bucket-{os.getpid()}/run", detail=False) if ".tmp" in name
     ]
-    assert store.set_aside() == f"{directory}/aside-1"
+    assert store.archive() == f"{directory}/aside-1"
     assert store.newest() is None
 
 

@@ -36,7 +36,7 @@ def call(*words: str) -> int:
     parser = argparse.ArgumentParser()
     config.add_parser(parser.add_subparsers())
     args = parser.parse_args(["config", *words])
-    return int(args.run(args))
+    return int(config.run(args))
 
 
 def test_show_prints_every_key_and_is_an_experiment_itself(

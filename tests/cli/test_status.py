@@ -25,7 +25,7 @@ def seedbed(*words: str) -> int:
     parser = argparse.ArgumentParser()
     status.add_parser(parser.add_subparsers(required=True))
     args = parser.parse_args(["status", *words])
-    code: int = args.run(args)
+    code: int = status.run(args)
     return code
 
 
