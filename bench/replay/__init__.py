@@ -1,1 +1,1 @@
-"""Replay: what each home costs, and what one on the device is worth."""
+"""Costs of each replay storage, and the value of one on the device."""

@@ -19,10 +19,10 @@ def atari(frame_stack: int = 4) -> SequenceSpec:
     )
 
 
-def block_of(
+def chunk_of(
     spec: SequenceSpec, environments: int, number: int, random: np.random.Generator
 ) -> SequenceChunk:
-    """A block of noise, of one endless stream."""
+    """A chunk of noise, of one endless stream."""
     e = environments
     frames = random.integers(0, 256, (spec.steps, e, *spec.observation.shape), np.uint8)
     return SequenceChunk(
@@ -30,8 +30,8 @@ def block_of(
         number,
         frames=frames.astype(spec.observation.dtype, copy=False),
         flags=np.zeros((spec.frames, e), np.uint8),
-        reward=random.random((spec.rows, e), np.float32),
-        action=np.zeros((spec.rows - 1, e), np.int32),
+        reward=random.random((spec.timesteps, e), np.float32),
+        action=np.zeros((spec.timesteps - 1, e), np.int32),
         previous_action=np.zeros(e, np.int32),
         state=np.zeros((e, spec.state_size), np.float32),
         priority=random.random(e, np.float32) + np.float32(0.1),

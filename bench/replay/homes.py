@@ -1,4 +1,4 @@
-"""Insertion, sampling and priorities of the homes within the learner, next to a bare memory copy.
+"""Insertion, sampling and priorities of the storages within the learner, next to a memory copy.
 
 Run as a process of its own, since it chooses Keras's backend: `python -m bench.replay.homes`.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bench.figures import ratio, series
-from bench.replay.content import atari, block_of
+from bench.replay.content import atari, chunk_of
 from seedbed import backends
 from seedbed.backends.protocol import Backend
 from seedbed.replay.buffer import SequenceBuffer
@@ -64,17 +64,17 @@ class Bare:
         return self._memory[self._at - size : self._at].copy()
 
 
-def measure(home: Any, sample: Callable[[], NDArray[np.int64]], capacity: int, runs: int,
+def measure(replay: Any, sample: Callable[[], NDArray[np.int64]], capacity: int, runs: int,
             window_s: float) -> dict[str, Any]:  # fmt: skip
-    """Rates of a home, each in turn with the bare copy of the same bytes."""
-    spec, random = home.spec, np.random.default_rng(0)
-    blocks = [block_of(spec, ENVIRONMENTS, 0, random) for _ in range(3)]
+    """Rates of a replay, each in turn with the bare copy of the same bytes."""
+    spec, random = replay.spec, np.random.default_rng(0)
+    chunks = [chunk_of(spec, ENVIRONMENTS, 0, random) for _ in range(3)]
     number = 0
 
     def insert() -> None:
         nonlocal number
-        block: SequenceChunk = blocks[number % 3]
-        home.add(replace(block, number=number))
+        chunk: SequenceChunk = chunks[number % 3]
+        replay.add(replace(chunk, chunk_index=number))
         number += 1
 
     for _ in range(2 * capacity // ENVIRONMENTS):  # every page once, and evictions
@@ -88,11 +88,11 @@ def measure(home: Any, sample: Callable[[], NDArray[np.int64]], capacity: int, r
     sample()
     for _ in range(runs):
         found["insert"].append(ENVIRONMENTS * timed(insert, window_s))
-        copy_in = timed(lambda: bare.write(blocks[0].frames), window_s)
+        copy_in = timed(lambda: bare.write(chunks[0].frames), window_s)
         found["bare_insert"].append(ENVIRONMENTS * copy_in)
         found["sample"].append(BATCH * timed(sample, window_s))
         found["bare_sample"].append(BATCH * timed(lambda: bare.read(sample_bytes), window_s))
-        update = partial(home.update_priorities, sample(), priority)
+        update = partial(replay.update_priorities, sample(), priority)
         found["priorities"].append(BATCH * timed(update, window_s))
     return {
         "insert_sequences_per_s": series(found["insert"]),
@@ -105,11 +105,11 @@ def measure(home: Any, sample: Callable[[], NDArray[np.int64]], capacity: int, r
 
 def host(capacity: int, runs: int, window_s: float) -> dict[str, Any]:
     """The learner's RAM."""
-    home = HostReplay(SequenceBuffer(atari(), capacity, EXPONENT), 0)
+    replay = HostReplay(SequenceBuffer(atari(), capacity, EXPONENT), 0)
     random = np.random.default_rng(1)
     return measure(
-        home,
-        lambda: home.request(random.random(BATCH)).result().keys,
+        replay,
+        lambda: replay.request_sample(random.random(BATCH)).result().keys,
         capacity,
         runs,
         window_s,
@@ -120,17 +120,17 @@ def device(backend: Backend, capacity: int, runs: int, window_s: float) -> dict[
     """The accelerator. A sample stays there; its items come back, so that it is waited for."""
     from seedbed.replay.client.device import DeviceReplay
 
-    home = DeviceReplay(backend, atari(), capacity, EXPONENT, transfer_steps=ENVIRONMENTS * 80)
+    replay = DeviceReplay(backend, atari(), capacity, EXPONENT, transfer_steps=ENVIRONMENTS * 80)
     random = np.random.default_rng(1)
 
     def sample() -> NDArray[np.int64]:
-        items = home.draw_items(random.random((BATCH, 2), np.float32))
-        keys: NDArray[np.int64] = home.ring.key[backend.to_host(items)]
+        items = replay.draw_items(random.random((BATCH, 2), np.float32))
+        keys: NDArray[np.int64] = replay.ring.key[backend.to_host(items)]
         return keys
 
     return {
         "device": backend.devices()[0],
-        **measure(home, sample, capacity, runs, window_s),
+        **measure(replay, sample, capacity, runs, window_s),
     }
 
 

@@ -11,23 +11,24 @@ Figures = Callable[..., str]
 
 def replay_tables(result: dict[str, Any], table: Table, figures: Figures) -> str:
     """Homes, shards, training step and insertion. `table` and `figures` are the report's own."""
-    homes, training = result["homes"], result["training"]
+    storages, training = result["homes"], result["training"]
+    device = storages["device"]["device"]
     insertion = training["insertion"]
-    blocks = [
+    tables = [
         table(
-            f"replay within the learner ({result['backend']}, device {homes['device']['device']}; "
+            f"replay within the learner ({result['backend']}, device {device}; "
             "sequences of 40 + 80 steps of 84 x 84, batches of 64)",
-            ("home", "inserted/s", "of a copy", "drawn/s", "of a copy", "priorities/s"),
+            ("storage", "inserted/s", "of a copy", "drawn/s", "of a copy", "priorities/s"),
             (
                 (
-                    home,
-                    figures(homes[home]["insert_sequences_per_s"]),
-                    figures(homes[home]["insert_of_copy"], 2),
-                    figures(homes[home]["sample_sequences_per_s"]),
-                    figures(homes[home]["sample_of_copy"], 2),
-                    figures(homes[home]["priorities_per_s"]),
+                    storage,
+                    figures(storages[storage]["insert_sequences_per_s"]),
+                    figures(storages[storage]["insert_of_copy"], 2),
+                    figures(storages[storage]["sample_sequences_per_s"]),
+                    figures(storages[storage]["sample_of_copy"], 2),
+                    figures(storages[storage]["priorities_per_s"]),
                 )
-                for home in ("host", "device")
+                for storage in ("host", "device")
             ),
         ),
         table(
@@ -81,4 +82,4 @@ def replay_tables(result: dict[str, Any], table: Table, figures: Figures) -> str
             ),
         ),
     ]  # fmt: skip
-    return "\n\n".join(blocks)
+    return "\n\n".join(tables)

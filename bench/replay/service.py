@@ -1,4 +1,4 @@
-"""The service home next to a bare gRPC stream of the same bytes, each between two processes."""
+"""The service replay next to a bare gRPC stream of the same bytes, each between two processes."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ import grpc.aio
 import numpy as np
 
 from bench.figures import ratio, series
-from bench.replay.content import atari, block_of
+from bench.replay.content import atari, chunk_of
 from seedbed.replay.client.sharded import ShardedReplay
-from seedbed.replay.codec import MESSAGE_BYTES, block_bytes, sample_arrays, sequences_a_message
+from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sample_arrays, sequences_a_message
 from seedbed.rpc import channels
 from seedbed.runtime.allocator import keep_large_blocks
 
@@ -139,56 +139,56 @@ def measure(
     spec = atari(frame_stack)
     one = sum(array.row_bytes for array in sample_arrays(spec).values())
     a_message = sequences_a_message(spec)
-    sent = max(1, MESSAGE_BYTES // block_bytes(spec))
+    sent = max(1, MESSAGE_BYTES // chunk_bytes(spec))
     random = np.random.default_rng(0)
-    blocks = [block_of(spec, ENVIRONMENTS, 0, random) for _ in range(3)]
+    chunks = [chunk_of(spec, ENVIRONMENTS, 0, random) for _ in range(3)]
     found: dict[str, list[float]] = {"insert": [], "sample": [], "bare_in": [], "bare_out": []}
     with tempfile.TemporaryDirectory(prefix="seedbed-bench-") as name:
         folder = Path(name)
         shard, bare = f"unix:{folder}/shard", f"unix:{folder}/bare"
         keep = [] if in_memory else ["--directory", str(folder / "files")]
-        replay = ["seedbed.cli.main", "replay", "--listen", shard, "--metrics-port", "0"]
-        replay += ["--sequences", str(sequences), *keep]
+        command = ["seedbed.cli.main", "replay", "--listen", shard, "--metrics-port", "0"]
+        command += ["--sequences", str(sequences), *keep]
         size = a_message * one
         with (
-            _process(folder, "shard", *replay),
+            _process(folder, "shard", *command),
             _process(folder, "bare", "bench.replay.service", "--serve", bare, str(size)),
         ):
-            home = ShardedReplay(spec, [shard], EXPONENT, timeout_s=60)
+            replay = ShardedReplay(spec, [shard], EXPONENT, timeout_s=60)
             number = 0
             for _ in range(sequences // ENVIRONMENTS):  # every page once
-                home.add(replace(blocks[0], number=number))
+                replay.add(replace(chunks[0], chunk_index=number))
                 number += 1
-                home.settle(60)
+                replay.flush(60)
             messages = -(-BATCH // a_message)
             for _ in range(4):  # and the learner's
-                waiting = [home.request(random.random(BATCH)) for _ in range(3)]
+                waiting = [replay.request_sample(random.random(BATCH)) for _ in range(3)]
                 for future in waiting:
                     future.result(60)
             for _ in range(runs):
                 start = time.perf_counter()
                 for turn in range(rounds):
-                    home.add(replace(blocks[turn % 3], number=number))
+                    replay.add(replace(chunks[turn % 3], chunk_index=number))
                     number += 1
-                home.settle(60)
+                replay.flush(60)
                 seconds = time.perf_counter() - start
                 found["insert"].append(rounds * ENVIRONMENTS / seconds)
                 count = max(1, rounds * ENVIRONMENTS // sent)
-                seconds = _apart("--up", bare, sent * block_bytes(spec), count)
+                seconds = _apart("--up", bare, sent * chunk_bytes(spec), count)
                 found["bare_in"].append(count * sent / seconds)
                 start = time.perf_counter()
-                futures = [home.request(random.random(BATCH)) for _ in range(2)]
+                futures = [replay.request_sample(random.random(BATCH)) for _ in range(2)]
                 for turn in range(rounds):
                     if turn + 2 < rounds:
-                        futures.append(home.request(random.random(BATCH)))
+                        futures.append(replay.request_sample(random.random(BATCH)))
                     futures.pop(0).result(60)
                 seconds = time.perf_counter() - start
                 found["sample"].append(rounds * BATCH / seconds)
                 seconds = _apart("--down", bare, messages, rounds)
                 found["bare_out"].append(rounds * BATCH / seconds)
-            keys = home.request(random.random(BATCH)).result(60).keys
-            priorities = _priorities(home, keys, runs, 50 * rounds)
-            home.close()
+            keys = replay.request_sample(random.random(BATCH)).result(60).keys
+            priorities = _priorities(replay, keys, runs, 50 * rounds)
+            replay.close()
     return {
         "frame_stack": frame_stack,
         "kept_in": "memory" if in_memory else "files",
@@ -200,14 +200,14 @@ def measure(
     }
 
 
-def _priorities(home: ShardedReplay, keys: Any, runs: int, batches: int) -> list[float]:
+def _priorities(replay: ShardedReplay, keys: Any, runs: int, batches: int) -> list[float]:
     """New priorities a second, until the last one is set."""
     rates = []
     for _ in range(runs):
         start = time.perf_counter()
         for _ in range(batches):
-            home.update_priorities(keys, np.ones(len(keys), np.float32))
-        home.settle(60)
+            replay.update_priorities(keys, np.ones(len(keys), np.float32))
+        replay.flush(60)
         rates.append(batches * len(keys) / (time.perf_counter() - start))
     return rates
 

@@ -1,4 +1,4 @@
-"""The training step of "Deep In-GPU ReplaySource Replay" (section 5), with the replay in two homes.
+"""The training step of "Deep In-GPU Experience Replay" (section 5), with two replay storages.
 
 Its dueling DQN on states of 27 floats, a million transitions, uniform sampling. Three ways to the
 same update: drawn in RAM and copied before every step, as the paper's baseline; drawn and copied
@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from bench.figures import series
-from bench.replay.content import block_of
+from bench.replay.content import chunk_of
 from bench.replay.homes import timed
 from seedbed import backends
 from seedbed.backends.protocol import Backend
@@ -39,7 +39,7 @@ PAPER_PERCENT = {16: 30.54, 32: 54.87, 64: 67.08, 128: 114.41, 256: 114.35}
 PAPER_INSERT_US = {"ram": 1.4, "gpu": 37.5}
 
 
-def built_for(backend: Backend, home: str, batch_size: int, sequences: int) -> LearnerComponents:
+def built_for(backend: Backend, replay: str, batch_size: int, sequences: int) -> LearnerComponents:
     """The paper's agent with an empty replay."""
     experiment = parse_experiment(
         f"""
@@ -55,7 +55,7 @@ def built_for(backend: Backend, home: str, batch_size: int, sequences: int) -> L
           unroll_length: 1
           batch_size: {batch_size}
           replay:
-            storage: {home}
+            storage: {replay}
             capacity: {sequences}
             min_size: 1
             transfer_steps: 2000
@@ -67,11 +67,11 @@ def built_for(backend: Backend, home: str, batch_size: int, sequences: int) -> L
     return build(experiment, EnvironmentSpec("bench:melee", STATE, ACTIONS, 1), backend)
 
 
-def fill(home: Any, transitions: int, at_a_time: int) -> None:
+def fill(replay: Any, transitions: int, at_a_time: int) -> None:
     """Insert noise until it is full."""
-    block = block_of(home.spec, at_a_time, 0, np.random.default_rng(0))
+    chunk = chunk_of(replay.spec, at_a_time, 0, np.random.default_rng(0))
     for number in range(transitions // at_a_time + 1):
-        home.add(replace(block, number=number))
+        replay.add(replace(chunk, chunk_index=number))
 
 
 class Ahead:
@@ -112,11 +112,11 @@ def steps(backend: Backend, batch_size: int, transitions: int, runs: int, window
     fed: Any = host.experience
     fused: Any = device.experience
     for experience in (fed, fused):
-        fill(experience.home, transitions, 2000)
+        fill(experience.replay, transitions, 2000)
     random = np.random.default_rng(1)
 
     def draw() -> Any:
-        sample = fed.home.request(random.random(batch_size)).result()
+        sample = fed.replay.request_sample(random.random(batch_size)).result()
         return backend.to_device(training_batch(sample, 1, 0).arrays)
 
     def wait_for(outputs: dict[str, Any]) -> None:
@@ -163,14 +163,14 @@ def insertion(
     spec = SequenceSpec(STATE, steps=1)
     cases = []
     for size in sizes:
-        homes: dict[str, Any] = {
+        storages: dict[str, Any] = {
             "host": SequenceBuffer(spec, sequences, 0.0),
             "device": DeviceReplay(backend, spec, sequences, 0.0, transfer_steps=size),
         }
-        block = block_of(spec, size, 0, np.random.default_rng(0))
+        chunk = chunk_of(spec, size, 0, np.random.default_rng(0))
         case: dict[str, Any] = {"at_a_time": size}
-        for name, home in homes.items():
-            add = _adder(backend, home, block)
+        for name, replay in storages.items():
+            add = _adder(backend, replay, chunk)
             add()  # nothing can be drawn before the second one
             timed(add, 0.3)
             rates = [timed(add, window_s) for _ in range(runs)]
@@ -179,16 +179,16 @@ def insertion(
     return {"cases": cases, "paper_us": PAPER_INSERT_US}
 
 
-def _adder(backend: Backend, home: Any, block: SequenceChunk) -> Callable[[], None]:
-    """Adds the block once more, and waits until it is there."""
+def _adder(backend: Backend, replay: Any, chunk: SequenceChunk) -> Callable[[], None]:
+    """Adds the chunk once more, and waits until it is there."""
     count = 0
 
     def add() -> None:
         nonlocal count
-        home.add(replace(block, number=count))
+        replay.add(replace(chunk, chunk_index=count))
         count += 1
-        if count > 1 and hasattr(home, "draw_items"):
-            backend.to_host(home.draw_items(np.zeros((1, 2), np.float32)))
+        if count > 1 and hasattr(replay, "draw_items"):
+            backend.to_host(replay.draw_items(np.zeros((1, 2), np.float32)))
 
     return add
 

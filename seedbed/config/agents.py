@@ -119,7 +119,7 @@ class R2d2(QLearning):
 
 
 class Dqn(QLearning):
-    """Hyperparameters of the dueling DQN of "Deep In-GPU ReplaySource Replay" (2017), section 4.2.
+    """Hyperparameters of the dueling DQN of "Deep In-GPU Experience Replay" (2017), section 4.2.
     It trains on single transitions: `learner.unroll_length` is 1.
     """
 

@@ -1,6 +1,6 @@
-"""The prioritized sequence buffer: one class for the learner's RAM and for a replay shard.
+"""Prioritized sequence buffer: one class for the learner's RAM and for a replay shard.
 
-NumPy only. State is a dict of arrays; it lies in memory, or in files that `files.py` maps.
+NumPy only. The state is a dict of arrays in memory, or in files that `mapped_files.py` maps.
 """
 
 from __future__ import annotations
@@ -13,15 +13,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.replay.ring import Ring
-from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
+from seedbed.replay.sequence import TIMED, UNTIMED, Sample, SequenceChunk, SequenceSpec
 from seedbed.replay.sum_tree import SumTree
 from seedbed.spec import ArraySpec
 
-_SMALL_BYTES = 4096  # below it one indexed copy is faster than a loop over sequences
+# Below this size one indexed copy is faster than a loop over sequences.
+_SMALL_BYTES = 4096
 
 
 def stored_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
-    """What one item of a buffer holds: a sequence, its priority, and who it is."""
+    """Return what one item of a buffer holds: a sequence, its priority and its keys.
+
+    Args:
+        spec: Sizes of a sequence.
+    """
     return {
         **spec.arrays(),
         "priority": ArraySpec((), "float32"),
@@ -31,50 +36,79 @@ def stored_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
 
 
 def buffer_bytes(spec: SequenceSpec, capacity: int) -> int:
-    """Memory of a full buffer, all told, in bytes."""
+    """Return the memory of a full buffer, all arrays included, in bytes.
+
+    Args:
+        spec: Sizes of a sequence.
+        capacity: Sequences.
+    """
     item = sum(array.row_bytes for array in stored_arrays(spec).values())
-    ring = 8 + 8 + 8 + 1  # its copies of key and previous, the heirs, and who is whole
+    # The ring's own key and previous, the dependent keys, and the sampleable flags.
+    ring = 8 + 8 + 8 + 1
     tree = 2 * 8 * (1 << (capacity - 1).bit_length())
     return capacity * (item + ring) + tree
 
 
-def check_block(spec: SequenceSpec, block: SequenceChunk) -> None:
-    """Whether a block fits a replay of `spec`.
+def check_chunk(spec: SequenceSpec, chunk: SequenceChunk) -> None:
+    """Check that a chunk fits a replay of `spec`.
 
     Raises:
-        ValueError: it does not.
+        ValueError: An array's shape or dtype differs, or a priority is negative, NaN or infinite.
     """
-    e = block.environments
-    for name, array in spec.arrays().items():
-        if name in ("version", "time"):
-            continue
-        given = getattr(block, name)
-        timed = name in ("frames", "flags", "reward", "action")
-        shape = (array.shape[0], e, *array.shape[1:]) if timed else (e, *array.shape)
+    e = chunk.environments
+    arrays = spec.arrays()
+    for name in (*TIMED, *UNTIMED):
+        given, array = getattr(chunk, name), arrays[name]
+        shape = (array.shape[0], e, *array.shape[1:]) if name in TIMED else (e, *array.shape)
         if (given.shape, str(given.dtype)) != (shape, array.dtype):
             raise ValueError(
-                f"{name} of a block is {given.dtype}{list(given.shape)}, and this replay holds "
+                f"{name} of a chunk is {given.dtype}{list(given.shape)}, and this replay holds "
                 f"{array.dtype}{list(shape)}: sequences of {spec.burn_in} + {spec.steps} steps"
             )
-    _check_numbers(block.priority, np.arange(e), "sequence")
+    _check_finite(chunk.priority, np.arange(e), "sequence")
 
 
 def check_priorities(
     keys: NDArray[np.int64], priority: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
-    """Keys and their new priorities, [B] each, of the right dtypes.
+    """Convert keys and their new priorities to the right dtypes, and check them.
+
+    Args:
+        keys: [B].
+        priority: [B], finite and not negative.
 
     Raises:
-        ValueError: a priority is negative, NaN or infinite, or there are not as many as keys.
+        ValueError: A priority is negative, NaN or infinite, or the two lengths differ.
     """
     keys, priority = np.asarray(keys, np.int64), np.asarray(priority, np.float32)
     if keys.shape != priority.shape or keys.ndim != 1:
         raise ValueError(f"keys {list(keys.shape)} with priorities {list(priority.shape)}")
-    _check_numbers(priority, keys, "key")
+    _check_finite(priority, keys, "key")
     return keys, priority
 
 
-def _check_numbers(priority: NDArray[np.float32], names: NDArray[np.int64], what: str) -> None:
+def check_state(
+    state: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], str]]
+) -> None:
+    """Check that a snapshot fits the replay that restores it.
+
+    Args:
+        state: Arrays by name.
+        expected: Shape and dtype of each array of the replay, by name.
+
+    Raises:
+        ValueError: An array is missing, or has another shape or dtype.
+    """
+    for name, (shape, dtype) in expected.items():
+        given = state.get(name)
+        if given is None or (given.shape, str(given.dtype)) != (shape, dtype):
+            found = None if given is None else f"{given.dtype}{list(given.shape)}"
+            raise ValueError(
+                f"{name} of the state is {found}, and of this replay {dtype}{list(shape)}"
+            )
+
+
+def _check_finite(priority: NDArray[np.float32], names: NDArray[np.int64], what: str) -> None:
     wrong = ~(np.isfinite(priority) & (priority >= 0))
     if wrong.any():
         place = int(np.flatnonzero(wrong)[0])
@@ -87,14 +121,15 @@ class SequenceBuffer:
     """Sequences with priorities, first in first out. Not thread-safe.
 
     Args:
-        spec: sizes of a sequence.
-        capacity: items. The first P blocks of a chain are items that cannot be sampled.
-        exponent: α; a sequence of priority p is drawn with probability p^α / Σ p^α. 0 is uniform.
-        arrays: where the state lies, `stored_arrays` of `capacity` rows each; what is in them
-            is taken over. Memory that is all zeros otherwise.
+        spec: Sizes of a sequence.
+        capacity: Items. The first P chunks of a stream take items that cannot be sampled.
+        exponent: α, not negative. A sequence of priority p is drawn with probability
+            p^α / Σ p^α; 0 is uniform.
+        arrays: The state, `stored_arrays` with a leading axis of `capacity`; its contents are
+            taken over. None: new memory.
 
     Raises:
-        ValueError: capacity or exponent cannot be.
+        ValueError: The capacity is below 1, or the exponent is negative or NaN.
     """
 
     def __init__(
@@ -109,8 +144,10 @@ class SequenceBuffer:
         self.spec = spec
         self.capacity = capacity
         self.exponent = exponent
-        self.stale_updates = 0  # priorities that came for sequences already replaced
-        self.inserted = 0  # sequences, in this life
+        # Priorities that came for sequences already replaced.
+        self.stale_updates = 0
+        # Sequences, since this object was made.
+        self.inserted = 0
         self._tree = SumTree(capacity)
         self.ring = Ring(capacity, spec.predecessors)
         if arrays is None:
@@ -121,190 +158,209 @@ class SequenceBuffer:
             self._arrays["key"].fill(-1)
         else:
             self._arrays = arrays
-            self._take_over()
+            self._rebuild_index()
 
     @property
     def sampleable(self) -> int:
-        """Sequences that can be drawn."""
+        """Sequences that can be sampled."""
         return self.ring.sampleable
 
     @property
-    def mass(self) -> float:
-        """Σ p^α."""
+    def total_priority(self) -> float:
+        """Σ p^α of the sequences that can be sampled."""
         return self._tree.total
 
-    def add(self, block: SequenceChunk) -> int:
-        """Insert a block; the oldest sequences give way. Returns how many can be drawn of it.
+    def add(self, chunk: SequenceChunk) -> int:
+        """Insert a chunk in place of the oldest sequences.
+
+        Returns:
+            How many of its sequences can be sampled.
 
         Raises:
-            ValueError: an array's shape or a priority is wrong; nothing has changed then.
+            ValueError: An array's shape or a priority is wrong; nothing has changed.
         """
-        check_block(self.spec, block)
-        weight = self._weight(block.priority)
-        added = self.ring.add(block.chain, block.number, block.environments)
+        check_chunk(self.spec, chunk)
+        scaled = self._scaled(chunk.priority)
+        added = self.ring.add(chunk.stream_id, chunk.chunk_index, chunk.environments)
         items = self.ring.item(added.keys)
-        self._tree.set(added.retired, np.zeros(len(added.retired)))
+        self._tree.set(added.invalidated, np.zeros(len(added.invalidated)))
         arrays = self._arrays
-        # Whoever is killed in between leaves items that nobody owns, not torn ones.
+        # Empty the items first: a process killed in between leaves empty items, not torn ones.
         arrays["key"][items] = -1
+        # Copy the chunk's arrays.
         if self.spec.steps * self.spec.observation.row_bytes < _SMALL_BYTES:
-            arrays["frames"][items] = block.frames.swapaxes(0, 1)
+            arrays["frames"][items] = chunk.frames.swapaxes(0, 1)
         else:
-            for column, item in enumerate(items.tolist()):
-                arrays["frames"][item] = block.frames[:, column]
+            for env, item in enumerate(items.tolist()):
+                arrays["frames"][item] = chunk.frames[:, env]
         for name in ("flags", "reward", "action"):
-            arrays[name][items] = getattr(block, name).swapaxes(0, 1)
-        for name in ("previous_action", "state", "priority", "version"):
-            arrays[name][items] = getattr(block, name)
+            arrays[name][items] = getattr(chunk, name).swapaxes(0, 1)
+        for name in (*UNTIMED, "priority", "version"):
+            arrays[name][items] = getattr(chunk, name)
         arrays["time"][items] = time.time()
         arrays["previous"][items] = self.ring.previous[items]
-        self._seal(items, added.keys)
-        self._tree.set(items, np.where(added.whole, weight, 0.0))
-        self.inserted += block.environments
-        return int(np.count_nonzero(added.whole))
+        # Make the items valid, and the sampleable ones of them drawable.
+        self._commit(items, added.keys)
+        self._tree.set(items, np.where(added.sampleable, scaled, 0.0))
+        self.inserted += chunk.environments
+        return int(np.count_nonzero(added.sampleable))
 
-    def _seal(self, items: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
-        """Write the keys, after everything else. `files.py` writes checksums before them."""
+    def _commit(self, items: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
+        """Write the keys, after everything else. `FileBuffer` writes checksums before them."""
         self._arrays["key"][items] = keys
 
-    def _weight(self, priority: NDArray[np.float32]) -> NDArray[np.float64]:
+    def _scaled(self, priority: NDArray[np.float32]) -> NDArray[np.float64]:
+        """Return p^α [B]."""
         with np.errstate(over="ignore"):
-            weight: NDArray[np.float64] = np.asarray(priority, np.float64) ** self.exponent
-        if not np.isfinite(weight).all():
+            scaled: NDArray[np.float64] = np.asarray(priority, np.float64) ** self.exponent
+        if not np.isfinite(scaled).all():
             raise ValueError(f"priority {priority.max()} to the power of {self.exponent} overflows")
-        return weight
+        return scaled
 
     def sample(self, uniform: NDArray[np.float64]) -> Sample:
-        """Draw B sequences for numbers [B] uniform in [0, 1).
+        """Draw B sequences in proportion to their scaled priorities.
+
+        Args:
+            uniform: [B] numbers in [0, 1).
 
         Raises:
-            ValueError: nothing can be drawn.
+            ValueError: No sequence can be sampled.
         """
         items = self.draw(uniform)
         arrays = self._arrays
-        whole = {name: arrays[name][items].swapaxes(0, 1) for name in ("flags", "reward", "action")}
+        timed = {name: arrays[name][items].swapaxes(0, 1) for name in ("flags", "reward", "action")}
         return Sample(
             keys=self.ring.key[items],
-            probability=self.weights(items) / self.mass,
+            probability=self.scaled_priorities(items) / self.total_priority,
             arrays={
                 "observation": self._frames(items),
-                **{name: np.ascontiguousarray(array) for name, array in whole.items()},
-                **{name: arrays[name][items] for name in ("previous_action", "state")},
+                **{name: np.ascontiguousarray(array) for name, array in timed.items()},
+                **{name: arrays[name][items] for name in UNTIMED},
             },
             version=arrays["version"][items],
-            age_s=self._age(items),
+            age_s=self._age_s(items),
         )
 
     def draw(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-        """The items [B] that `sample` gives.
+        """Draw the items [B] whose sequences `sample` returns.
+
+        Args:
+            uniform: [B] numbers in [0, 1).
 
         Raises:
-            ValueError: nothing can be drawn.
+            ValueError: No sequence can be sampled.
         """
         if not self.sampleable:
             raise ValueError(
                 f"nothing can be drawn: {self.ring.size} of {self.capacity} items are in use, and "
-                f"none of them has the {self.spec.predecessors} blocks before it yet"
+                f"none of them has the {self.spec.predecessors} chunks before it yet"
             )
         return self._tree.draw(uniform)
 
-    def weights(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
-        """p^α [B] of items [B]."""
+    def scaled_priorities(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Return p^α [B] of items [B]."""
         return self._tree.weights(items)
 
     def fields(self, items: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """All of sequences [B] but their frames, and `age`, with the axis of sequences first."""
+        """Return the sequences [B, ...] of items [B] without frames, and their key and age."""
         fields = {
             name: self._arrays[name][items]
             for name in ("version", "reward", "action", "previous_action", "state", "flags")
         }
-        return {"key": self.ring.key[items], "age": self._age(items), **fields}
+        return {"key": self.ring.key[items], "age": self._age_s(items), **fields}
 
-    def frame_pieces(self, items: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Views of the frames of whole sequences as they lie here, each sequence's in order.
+    def frame_views(self, items: NDArray[np.int64]) -> list[NDArray[Any]]:
+        """Return the frames of sampleable sequences, as contiguous views of what is stored.
 
-        Each is contiguous; all of them together are [B, F, *shape]. The next `add` changes them.
+        The views of a sequence follow each other in time; joined, all of them are [B, F, *shape].
+        The next `add` changes them.
+
+        Args:
+            items: [B].
         """
         spec, stored = self.spec, self._arrays["frames"]
-        hops = self.ring.hops(self.ring.key[items])
-        there = np.stack([self.ring.item(keys) for keys in hops], axis=1)  # [B, P+1]
-        rows = [spec.steps] * spec.predecessors
-        rows.append(spec.frames - spec.steps * spec.predecessors)
+        keys = self.ring.predecessor_keys(self.ring.key[items])
+        chunks = np.stack([self.ring.item(one) for one in keys], axis=1)  # [B, P+1], newest first
+        counts = [spec.steps] * spec.predecessors
+        counts.append(spec.frames - spec.steps * spec.predecessors)
         return [
             stored[item, spec.steps - count :]
-            for chain in there.tolist()
-            for item, count in zip(reversed(chain), reversed(rows), strict=True)
+            for sequence in chunks.tolist()
+            for item, count in zip(reversed(sequence), reversed(counts), strict=True)
         ]
 
-    def _age(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
+    def _age_s(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.maximum(time.time() - self._arrays["time"][items], 0.0)
 
     def _frames(self, items: NDArray[np.int64]) -> NDArray[Any]:
-        """The frames [F, B, *shape] of whole sequences, from their own items and those before."""
+        """Return the frames [F, B, *shape] of sampleable sequences."""
         spec, stored = self.spec, self._arrays["frames"]
         frames = np.empty((spec.frames, len(items), *spec.observation.shape), stored.dtype)
         stop = spec.frames
-        for keys in self.ring.hops(self.ring.key[items]):
-            rows = min(spec.steps, stop)
-            there = self.ring.item(keys)
-            if rows * spec.observation.row_bytes < _SMALL_BYTES:
-                frames[stop - rows : stop] = stored[there, spec.steps - rows :].swapaxes(0, 1)
+        # From the newest chunk back.
+        for keys in self.ring.predecessor_keys(self.ring.key[items]):
+            count = min(spec.steps, stop)
+            sources = self.ring.item(keys)
+            if count * spec.observation.row_bytes < _SMALL_BYTES:
+                frames[stop - count : stop] = stored[sources, spec.steps - count :].swapaxes(0, 1)
             else:
-                for column, item in enumerate(there.tolist()):
-                    frames[stop - rows : stop, column] = stored[item, spec.steps - rows :]
-            stop -= rows
+                for b, item in enumerate(sources.tolist()):
+                    frames[stop - count : stop, b] = stored[item, spec.steps - count :]
+            stop -= count
         return frames
 
     def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> int:
-        """Give sequences new priorities; those already replaced are left out, and counted.
+        """Set new priorities. Skips and counts the sequences that were already replaced.
 
-        Returns how many were left out.
+        Args:
+            keys: [B].
+            priority: [B], finite and not negative.
+
+        Returns:
+            How many were skipped.
 
         Raises:
-            ValueError: a priority is negative, NaN or infinite; nothing has changed then.
+            ValueError: A priority is negative, NaN or infinite; nothing has changed.
         """
         keys, priority = check_priorities(keys, priority)
-        there = self.ring.is_there(keys)
-        there &= self.ring.whole[self.ring.item(keys)]
-        items, priority = self.ring.item(keys[there]), priority[there]
+        valid = self.ring.contains(keys)
+        valid &= self.ring.is_sampleable[self.ring.item(keys)]
+        items, priority = self.ring.item(keys[valid]), priority[valid]
         self._arrays["priority"][items] = priority
-        self._tree.set(items, self._weight(self._arrays["priority"][items]))
+        self._tree.set(items, self._scaled(self._arrays["priority"][items]))
         stale = int(len(keys) - len(items))
         self.stale_updates += stale
         return stale
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        """A copy of the whole state, for `restore`."""
+        """Return a copy of the whole state, for `restore`."""
         return {name: array.copy() for name, array in self._arrays.items()}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Take a state. Streams go on as new chains.
+        """Restore a snapshot. Streams begin anew.
+
+        Args:
+            state: Output of `snapshot`.
 
         Raises:
-            ValueError: it is of another buffer, with the name and both shapes.
+            ValueError: The snapshot is of another buffer; nothing has changed.
         """
-        for name, array in self._arrays.items():
-            given = state.get(name)
-            if given is None or (given.shape, given.dtype) != (array.shape, array.dtype):
-                shape = None if given is None else f"{given.dtype}{list(given.shape)}"
-                raise ValueError(
-                    f"{name} of the state is {shape}, and of this replay "
-                    f"{array.dtype}{list(array.shape)}"
-                )
+        expected = {name: (array.shape, str(array.dtype)) for name, array in self._arrays.items()}
+        check_state(state, expected)
         for name, array in self._arrays.items():
             array[:] = state[name]
-        self._take_over()
+        self._rebuild_index()
 
-    def _take_over(self) -> None:
-        """Settle from the arrays what can be drawn."""
+    def _rebuild_index(self) -> None:
+        """Rebuild the ring and the sum tree from the arrays."""
         arrays = self._arrays
         self.ring.restore(arrays["key"], arrays["previous"])
-        # `previous` stays as it was sealed: the ring leaves out whoever is not there.
+        # `previous` stays as it was committed: the ring leaves out keys that are not stored.
         arrays["key"][:] = self.ring.key
         priority = arrays["priority"]
-        # A priority that was torn by a crash: as if it were the usual one.
+        # Replace priorities that a crash has torn by the median.
         usable = np.isfinite(priority) & (priority >= 0)
         stored = priority[usable & (self.ring.key >= 0)]
         priority[~usable] = float(np.median(stored)) if stored.size else 1.0
-        weight = np.where(self.ring.whole, self._weight(priority), 0.0)
-        self._tree.set(np.arange(self.capacity), weight)
+        scaled = np.where(self.ring.is_sampleable, self._scaled(priority), 0.0)
+        self._tree.set(np.arange(self.capacity), scaled)

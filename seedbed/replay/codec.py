@@ -1,8 +1,8 @@
-"""Between arrays and the messages of `replay.proto`. Both ends of the wire use it.
+"""Conversion between arrays and the messages of `replay.proto`, for both ends of the stream.
 
-A message's `payload` is nearly all of its bytes. Messages are therefore put together and taken
-apart here, around the payload: it is written by one copy, from where the arrays lie, and read by
-none.
+Nearly all bytes of a message are its `payload`. Messages are therefore written and read here by
+hand around the payload: writing copies it once, from where the arrays lie, and reading does not
+copy it at all.
 """
 
 from __future__ import annotations
@@ -14,25 +14,31 @@ import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from seedbed.replay.sequence import SequenceChunk, SequenceSpec
+from seedbed.replay.sequence import TIMED, UNTIMED, SequenceChunk, SequenceSpec
 from seedbed.rpc.varint import read_varint, write_varint
 from seedbed.spec import ArraySpec
 from seedbed.v1 import inference_pb2
 from seedbed.v1 import replay_pb2 as wire
 
-PAYLOAD = 15  # the field's number
-# Of a payload: large enough that a message's own cost vanishes, small enough to be in flight a few
-# times. A single sequence may be larger.
+# Field number of `payload`.
+PAYLOAD = 15
+# Payload bytes of a message: large enough that the cost of a message vanishes, small enough that
+# several are under way at once. A single sequence may be larger.
 MESSAGE_BYTES = 4 * 1024 * 1024
 
 _LENGTH_DELIMITED = 2
-_TIMED = ("frames", "flags", "reward", "action")  # time-major [T, E] in a block
 _M = TypeVar("_M", bound=Message)
-Buffer = Any  # bytes, or an array that is contiguous
+# bytes, or a contiguous array
+Buffer = Any
 
 
 def pack(message: Message, payload: Iterable[Buffer]) -> bytes:
-    """The bytes of a message and a payload, which is its last field."""
+    """Serialize a message with a payload, which is its last field.
+
+    Args:
+        message: All fields but the payload.
+        payload: Pieces of the payload.
+    """
     pieces = [piece for piece in payload if len(piece)]
     size = sum(memoryview(piece).nbytes for piece in pieces)
     tag = PAYLOAD << 3 | _LENGTH_DELIMITED
@@ -40,10 +46,14 @@ def pack(message: Message, payload: Iterable[Buffer]) -> bytes:
 
 
 def unpack(kind: type[_M], data: bytes) -> tuple[_M, memoryview]:
-    """A message without its payload, and that.
+    """Parse a message; return it without its payload, and a view of the payload.
+
+    Args:
+        kind: Class of the message.
+        data: Serialized message.
 
     Raises:
-        DecodeError: it is none.
+        DecodeError: The bytes are not a message.
     """
     view, rest, payload = memoryview(data), [], memoryview(b"")
     place = 0
@@ -74,7 +84,7 @@ def _after_field(view: memoryview, wire_type: int, place: int) -> int:
 
 
 def spec_message(spec: SequenceSpec) -> wire.SequenceSpec:
-    """A spec, for the wire."""
+    """Convert a spec to its message."""
     frame = spec.observation
     return wire.SequenceSpec(
         observation=inference_pb2.ArraySpec(shape=frame.shape, dtype=frame.dtype),
@@ -89,10 +99,10 @@ def spec_message(spec: SequenceSpec) -> wire.SequenceSpec:
 
 
 def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
-    """The spec that a message says.
+    """Convert a message to its spec.
 
     Raises:
-        ValueError: it cannot be.
+        ValueError: A dtype, a shape or a size is impossible.
     """
     shape, dtype = tuple(message.observation.shape), message.observation.dtype
     try:
@@ -117,75 +127,106 @@ def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
     )
 
 
-def block_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
-    """Of one environment of a block, in the order of `InsertRequest.payload`."""
+def chunk_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
+    """Return the arrays of one environment of a chunk, in the order of `InsertRequest.payload`.
+
+    Args:
+        spec: Sizes of a sequence.
+    """
     arrays = spec.arrays()
-    names = (*_TIMED, "previous_action", "state")
+    names = (*TIMED, *UNTIMED)
     return {**{name: arrays[name] for name in names}, "priority": ArraySpec((), "float32")}
 
 
-def block_bytes(spec: SequenceSpec) -> int:
-    """Bytes of one environment of a block."""
-    return sum(array.row_bytes for array in block_arrays(spec).values())
+def chunk_bytes(spec: SequenceSpec) -> int:
+    """Return the bytes of one environment of a chunk.
+
+    Args:
+        spec: Sizes of a sequence.
+    """
+    return sum(array.row_bytes for array in chunk_arrays(spec).values())
 
 
 def insert_request(
-    spec: SequenceSpec, block: SequenceChunk, which: slice, chain: int, sequence: int
+    spec: SequenceSpec, chunk: SequenceChunk, envs: slice, stream_id: int, sequence: int
 ) -> bytes:
-    """Some columns of a block, as a chain of their own."""
+    """Serialize some environments of a chunk, as a stream of their own.
+
+    Args:
+        spec: Sizes of a sequence.
+        chunk: The whole chunk.
+        envs: Indices of the environments.
+        stream_id: Stream of these environments.
+        sequence: Sequence number of the message in its gRPC stream.
+    """
     message = wire.InsertRequest(
         sequence=sequence,
-        chain=chain,
-        number=block.number,
-        environments=len(block.priority[which]),
-        version=block.version,
+        stream_id=stream_id,
+        chunk_index=chunk.chunk_index,
+        environments=len(chunk.priority[envs]),
+        version=chunk.version,
     )
-    # Rows of the frames lie together: one copy, out of the block and into the message.
-    pieces: list[Buffer] = list(block.frames[:, which])
+    # The frames of one time step are contiguous: one copy, out of the chunk and into the message.
+    pieces: list[Buffer] = list(chunk.frames[:, envs])
     if pieces and not pieces[0].flags.c_contiguous:
-        pieces = [np.ascontiguousarray(block.frames[:, which])]
-    for name in block_arrays(spec):
+        pieces = [np.ascontiguousarray(chunk.frames[:, envs])]
+    for name in chunk_arrays(spec):
         if name == "frames":
             continue
-        array = getattr(block, name)
-        pieces.append(np.ascontiguousarray(array[:, which] if name in _TIMED else array[which]))
+        array = getattr(chunk, name)
+        pieces.append(np.ascontiguousarray(array[:, envs] if name in TIMED else array[envs]))
     return pack(message, pieces)
 
 
-def block_of(spec: SequenceSpec, message: wire.InsertRequest, payload: memoryview) -> SequenceChunk:
-    """The block of an `InsertRequest`; its arrays are the payload.
+def chunk_of(spec: SequenceSpec, message: wire.InsertRequest, payload: memoryview) -> SequenceChunk:
+    """Return the chunk of an `InsertRequest`. Its arrays are views of the payload.
+
+    Args:
+        spec: Sizes of a sequence.
+        message: The request without its payload.
+        payload: Payload of the request.
 
     Raises:
-        ValueError: the payload has the wrong size.
+        ValueError: A number is out of range, or the payload has the wrong size.
     """
     e = message.environments
-    if not (e > 0 and message.chain < 2**63 and message.number < 2**63):
-        raise ValueError(f"{e} environments, chain {message.chain}, number {message.number}")
+    if not (e > 0 and message.stream_id < 2**63 and message.chunk_index < 2**63):
+        raise ValueError(
+            f"{e} environments, stream {message.stream_id}, chunk {message.chunk_index}"
+        )
+    specs = chunk_arrays(spec)
     shapes = {
-        name: ((array.shape[0], e, *array.shape[1:]) if name in _TIMED else (e, *array.shape),
-               array.dtype)
-        for name, array in block_arrays(spec).items()
-    }  # fmt: skip
-    arrays = _split(payload, shapes, f"a block of {e} environments")
-    return SequenceChunk(message.chain, message.number, **arrays, version=message.version)
+        name: (array.shape[0], e, *array.shape[1:]) if name in TIMED else (e, *array.shape)
+        for name, array in specs.items()
+    }
+    arrays = _split(payload, specs, shapes, f"a chunk of {e} environments")
+    return SequenceChunk(message.stream_id, message.chunk_index, **arrays, version=message.version)
 
 
 def sample_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
-    """Of one sequence, in the order of `SampleReply.payload`."""
+    """Return the arrays of one sequence, in the order of `SampleReply.payload`.
+
+    Args:
+        spec: Sizes of a sequence.
+    """
     arrays, key, number = spec.arrays(), ArraySpec((), "int64"), ArraySpec((), "float64")
     return {
         "key": key,
-        "weight": number,
+        "scaled_priority": number,
         "version": number,
         "age": number,
-        **{name: arrays[name] for name in ("reward", "action", "previous_action", "state")},
+        **{name: arrays[name] for name in ("reward", "action", *UNTIMED)},
         "flags": arrays["flags"],
         "frames": ArraySpec((spec.frames, *spec.observation.shape), spec.observation.dtype),
     }
 
 
 def sequences_a_message(spec: SequenceSpec) -> int:
-    """Of a `SampleReply`, at most."""
+    """Return how many sequences a `SampleReply` holds at most.
+
+    Args:
+        spec: Sizes of a sequence.
+    """
     one = sum(array.row_bytes for array in sample_arrays(spec).values())
     return max(1, MESSAGE_BYTES // one)
 
@@ -196,7 +237,14 @@ def sample_reply(
     fields: dict[str, NDArray[Any]],
     frames: Sequence[NDArray[Any]],
 ) -> bytes:
-    """Sequences that were drawn, from their `fields` and the pieces of their frames."""
+    """Serialize sequences that were drawn.
+
+    Args:
+        spec: Sizes of a sequence.
+        message: The reply without its payload.
+        fields: All arrays [n, ...] of `sample_arrays` but the frames.
+        frames: Contiguous pieces of the frames [n, F, *shape].
+    """
     small = [np.ascontiguousarray(fields[name]) for name in sample_arrays(spec) if name != "frames"]
     return pack(message, [*small, *frames])
 
@@ -204,29 +252,35 @@ def sample_reply(
 def sequences_of(
     spec: SequenceSpec, message: wire.SampleReply, payload: memoryview
 ) -> dict[str, NDArray[Any]]:
-    """The arrays [n, ...] of a `SampleReply`, which are the payload.
+    """Return the arrays [n, ...] of a `SampleReply`, which are views of the payload.
+
+    Args:
+        spec: Sizes of a sequence.
+        message: The reply without its payload.
+        payload: Payload of the reply.
 
     Raises:
-        ValueError: the payload has the wrong size.
+        ValueError: The payload has the wrong size.
     """
-    n = message.sequences
-    shapes = {name: ((n, *array.shape), array.dtype) for name, array in sample_arrays(spec).items()}
-    return _split(payload, shapes, f"a reply of {n} sequences")
+    n, arrays = message.sequences, sample_arrays(spec)
+    shapes = {name: (n, *array.shape) for name, array in arrays.items()}
+    return _split(payload, arrays, shapes, f"a reply of {n} sequences")
 
 
 def _split(
-    payload: memoryview, shapes: dict[str, tuple[tuple[int, ...], str]], what: str
+    payload: memoryview,
+    specs: dict[str, ArraySpec],
+    shapes: dict[str, tuple[int, ...]],
+    what: str,
 ) -> dict[str, NDArray[Any]]:
-    sizes = {
-        name: int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
-        for name, (shape, dtype) in shapes.items()
-    }
+    """Cut a payload into arrays of these shapes, without a copy."""
+    counts = {name: int(np.prod(shape, dtype=np.int64)) for name, shape in shapes.items()}
+    sizes = {name: count * np.dtype(specs[name].dtype).itemsize for name, count in counts.items()}
     if sum(sizes.values()) != len(payload):
         raise ValueError(f"{what} has {sum(sizes.values())} bytes, and {len(payload)} came")
     arrays, place = {}, 0
-    for name, (shape, dtype) in shapes.items():
-        count = sizes[name] // np.dtype(dtype).itemsize
-        flat = np.frombuffer(payload[place : place + sizes[name]], dtype, count)
-        arrays[name] = flat.reshape(shape)
+    for name, shape in shapes.items():
+        piece = payload[place : place + sizes[name]]
+        arrays[name] = np.frombuffer(piece, specs[name].dtype, counts[name]).reshape(shape)
         place += sizes[name]
     return arrays

@@ -1,11 +1,11 @@
-"""A sequence buffer in memory-mapped files on a volume, which survives its process.
+"""Sequence buffer in memory-mapped files on a volume, which outlasts its process.
 
-One file an array, and `replay.json`, which says what they are. All of them have their full size
-from the start: a volume that is too small is an error then, and never a SIGBUS later.
+One file an array, and `replay.json`, which describes them. All files have their full size from
+the start, so a volume that is too small is an error at the start, and never a SIGBUS later.
 
-An item is emptied (key -1), written, sealed with a checksum, and gets its key last. The kernel
-keeps what a killed process wrote, in that order: what it was in the middle of belongs to nobody.
-After a crash of the machine some pages are older than others; the checksums find those.
+An item is emptied (key -1), written, committed with a checksum, and gets its key last. The kernel
+keeps what a killed process wrote, in that order, so a half-written item has no key. After a crash
+of the machine some pages are older than others; the checksums find the items with such pages.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import mmap
 import os
 import shutil
 import zlib
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -24,10 +25,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from seedbed.replay.buffer import SequenceBuffer, stored_arrays
 from seedbed.replay.incarnations import Incarnation, IncarnationHistory
-from seedbed.replay.sequence import SequenceSpec
+from seedbed.replay.sequence import SequenceSpec, describe_spec, format_bytes
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import atomic_write, lock_file
 from seedbed.spec import ArraySpec
@@ -35,37 +37,53 @@ from seedbed.spec import ArraySpec
 log = logging.getLogger(__name__)
 
 FORMAT = 1
-LIVES = 1000  # of a shard that are remembered; keys of older ones are stale
+# Incarnations of a shard that are remembered; keys of older ones are stale.
+INCARNATIONS = 1000
 _JSON, _LOCK = "replay.json", "lock"
-# Priorities change, and nothing breaks where one is lost.
-_UNSEALED = ("priority", "key", "checksum")
+# Without a checksum: priorities change, and nothing breaks where one is lost.
+_UNCHECKED = ("priority", "key", "checksum")
 
 
 def file_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
-    """What the files hold of one item."""
+    """Return what the files hold of one item.
+
+    Args:
+        spec: Sizes of a sequence.
+    """
     return {**stored_arrays(spec), "checksum": ArraySpec((), "uint32")}
 
 
 def files_bytes(spec: SequenceSpec, capacity: int) -> int:
-    """Disk that the files take, in bytes."""
+    """Return the disk space of the files, in bytes.
+
+    Args:
+        spec: Sizes of a sequence.
+        capacity: Sequences.
+    """
     return capacity * sum(array.row_bytes for array in file_arrays(spec).values())
 
 
 class Description(NamedTuple):
-    """What `replay.json` says."""
+    """Contents of `replay.json`."""
 
     spec: SequenceSpec
     capacity: int
-    lives: list[Incarnation]
-    complete: bool  # False: it was killed while it made the files
+    incarnations: list[Incarnation]
+    complete: bool  # False: the process was killed while it made the files
 
 
 class FileBuffer(SequenceBuffer):
-    """As `SequenceBuffer`. `open_buffer` makes it.
+    """Sequence buffer in files; `open_buffer` makes it.
 
     Attributes:
-        damaged: sequences that were found damaged, and dropped, when the files were opened.
-        incarnations: this start, and those before.
+        corrupt: Sequences that were found corrupt, and dropped, when the files were opened.
+        incarnations: This start of the shard, and the earlier ones.
+
+    Args:
+        directory: Folder of the files.
+        lock: File descriptor of the folder's lock.
+        found: Contents of `replay.json`.
+        exponent: α, not negative.
     """
 
     def __init__(self, directory: Path, lock: int, found: Description, exponent: float) -> None:
@@ -76,19 +94,21 @@ class FileBuffer(SequenceBuffer):
             name: self._map(_path(directory, name), found.capacity, array)
             for name, array in file_arrays(found.spec).items()
         }
-        self._sealed = [name for name in arrays if name not in _UNSEALED]
+        self._checked = [name for name in arrays if name not in _UNCHECKED]
         self._checksum = arrays.pop("checksum")
-        self.damaged = self._drop_damaged(arrays)
-        owned = int(np.count_nonzero(arrays["key"] != -1))
+        self.corrupt = self._drop_corrupt(arrays)
+        stored = int(np.count_nonzero(arrays["key"] != -1))
         super().__init__(found.spec, found.capacity, exponent, arrays)
-        self.damaged += owned - self.ring.size  # too old to live
-        if self.damaged:
-            log.warning("%s: %d damaged sequences are dropped", directory, self.damaged)
-        self.incarnations = IncarnationHistory(found.lives[1 - LIVES :], self.ring.next_key)
-        _describe(directory, found._replace(lives=self.incarnations.lives))
+        self.corrupt += stored - self.ring.size  # too old to be stored
+        if self.corrupt:
+            log.warning("%s: %d corrupt sequences are dropped", directory, self.corrupt)
+        self.incarnations = IncarnationHistory(
+            found.incarnations[1 - INCARNATIONS :], self.ring.next_key
+        )
+        _write_description(directory, found._replace(incarnations=self.incarnations.incarnations))
 
     def _map(self, path: Path, capacity: int, array: ArraySpec) -> NDArray[Any]:
-        """The array of a file; of one without bytes, in memory."""
+        """Return the array of a file; an array without bytes has no file and lies in memory."""
         if not array.row_bytes:
             return np.zeros((capacity, *array.shape), array.dtype)
         size = capacity * array.row_bytes
@@ -108,64 +128,70 @@ class FileBuffer(SequenceBuffer):
         self._maps.append(mapped)
         return np.frombuffer(mapped, array.dtype).reshape(capacity, *array.shape)
 
-    def _drop_damaged(self, arrays: dict[str, NDArray[Any]]) -> int:
-        """Empty the items that are not what was sealed. Returns how many."""
+    def _drop_corrupt(self, arrays: dict[str, NDArray[Any]]) -> int:
+        """Empty the items whose checksum is wrong; return how many."""
         key = arrays["key"]
         items = np.flatnonzero(key != -1)
         cores = len(os.sched_getaffinity(0))
-        with ThreadPoolExecutor(cores, "checksums") as pool:  # crc32 holds up no other thread
+        with ThreadPoolExecutor(cores, "checksums") as pool:  # crc32 releases the GIL
 
-            def whole(items: NDArray[np.int64]) -> list[bool]:
+            def is_intact(items: NDArray[np.int64]) -> list[bool]:
                 return [
-                    bool(self._sum(arrays, item, int(key[item])) == self._checksum[item])
+                    bool(self._crc(arrays, item, int(key[item])) == self._checksum[item])
                     for item in items.tolist()
                 ]
 
-            found = [pool.submit(whole, part) for part in np.array_split(items, 8 * cores)]
-            good = np.array([one for part in found for one in part.result()], np.bool_)
-        good &= (key[items] >= 0) & (key[items] % len(key) == items)
-        key[items[~good]] = -1
-        return int(np.count_nonzero(~good))
+            found = [pool.submit(is_intact, part) for part in np.array_split(items, 8 * cores)]
+            intact = np.array([one for part in found for one in part.result()], np.bool_)
+        intact &= (key[items] >= 0) & (key[items] % len(key) == items)
+        key[items[~intact]] = -1
+        return int(np.count_nonzero(~intact))
 
-    def _sum(self, arrays: dict[str, NDArray[Any]], item: int, key: int) -> int:
-        """The checksum of an item that has, or will have, this key."""
-        found = zlib.crc32(key.to_bytes(8, "little", signed=True))
-        for name in self._sealed:
+    def _crc(self, arrays: dict[str, NDArray[Any]], item: int, key: int) -> int:
+        """Return the checksum of an item that has, or will have, this key."""
+        crc = zlib.crc32(key.to_bytes(8, "little", signed=True))
+        for name in self._checked:
             row = arrays[name][item : item + 1]
             if row.size:
-                found = zlib.crc32(row.data, found)
-        return found
+                crc = zlib.crc32(row.data, crc)
+        return crc
 
-    def _seal(self, items: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
+    @override
+    def _commit(self, items: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
         self._write_checksums(items, keys)
-        super()._seal(items, keys)
+        super()._commit(items, keys)
 
     def _write_checksums(self, items: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
         for item, key in zip(items.tolist(), keys.tolist(), strict=True):
-            self._checksum[item] = self._sum(self._arrays, item, key)
+            self._checksum[item] = self._crc(self._arrays, item, key)
 
-    def restore(self, state: Any) -> None:
-        """See `SequenceBuffer`. Killed in the middle of it, what is half written is damaged."""
+    @override
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
+        # A process killed during this leaves corrupt items, which the next start drops.
         super().restore(state)
         items = np.flatnonzero(self.ring.key >= 0)
         self._write_checksums(items, self.ring.key[items])
 
     def prefault(self, items: NDArray[np.int64]) -> None:
-        """Have the frames of items [N], and of those before them, in memory.
+        """Read the frames of items [N] and of their predecessors into memory.
 
-        A page that is read from disk while somebody holds the interpreter's lock stops everybody.
+        A page fault under the interpreter's lock would stop every thread, so that this reads the
+        pages ahead of the copy.
+
+        Args:
+            items: [N].
         """
         frames = self._arrays["frames"].reshape(self.capacity, -1).view(np.uint8)
-        for keys in self.ring.hops(self.ring.key[items]):
+        for keys in self.ring.predecessor_keys(self.ring.key[items]):
             frames[self.ring.item(keys), :: mmap.PAGESIZE].max(initial=0)
 
     def flush(self) -> None:
-        """Have everything on the disk, so that it survives a crash of the machine too."""
+        """Write everything to the disk, so that it survives a crash of the machine too."""
         for mapped in self._maps:
             mapped.flush()
 
     def close(self) -> None:
-        """Flush, and let others use the directory."""
+        """Flush, and unlock the directory."""
         self.flush()
         if self._lock_file is not None:
             os.close(self._lock_file)
@@ -173,25 +199,32 @@ class FileBuffer(SequenceBuffer):
 
 
 def open_buffer(directory: Path, spec: SequenceSpec, capacity: int, exponent: float) -> FileBuffer:
-    """The buffer in this directory, which is made where there is none.
+    """Open the buffer in a directory; make its files where there are none.
+
+    Args:
+        directory: Folder of the files, used by one process at a time.
+        spec: Sizes of a sequence.
+        capacity: Sequences, at least 1.
+        exponent: α, not negative.
 
     Raises:
-        SeedbedError: REPLAY_FILES: the directory is another process's, holds another buffer, or
-            the volume is too small. Nothing that was there has changed.
-        ValueError: capacity or exponent cannot be.
+        SeedbedError: REPLAY_FILES: another process uses the directory, the directory holds another
+            buffer, or the volume is too small. No existing file has changed.
+        ValueError: The capacity is below 1, or the exponent is negative.
     """
     if capacity < 1:
         raise ValueError(f"capacity {capacity} must be at least 1")
     lock = _lock(directory)
     try:
-        found = describe(directory)
+        found = read_description(directory)
         if found is None:
             _refuse_leftovers(directory, spec)
         elif found.complete and (found.spec, found.capacity) != (spec, capacity):
             raise SeedbedError(
                 ExitCode.REPLAY_FILES,
-                f"{directory} holds {words(found.spec, found.capacity)}, and this replay is to "
-                f"hold {words(spec, capacity)}: name another directory, or delete this one",
+                f"{directory} holds {describe_spec(found.spec, found.capacity)}, and this replay "
+                f"is to hold {describe_spec(spec, capacity)}: name another directory, or delete "
+                "this one",
             )
         if found is None or not found.complete:
             found = Description(spec, capacity, [], True)
@@ -200,26 +233,24 @@ def open_buffer(directory: Path, spec: SequenceSpec, capacity: int, exponent: fl
     except BaseException:
         os.close(lock)
         raise
-    log.info("%s: %d of %d sequences are there, %d can be drawn", directory, buffer.ring.size,
-             capacity, buffer.sampleable)  # fmt: skip
+    log.info(
+        "%s: %d of %d sequences are stored, %d can be sampled",
+        directory,
+        buffer.ring.size,
+        capacity,
+        buffer.sampleable,
+    )
     return buffer
 
 
-def words(spec: SequenceSpec, capacity: int | None = None) -> str:
-    """A spec for people."""
-    many = "" if capacity is None else f"{capacity} "
-    of = f"{spec.environment} ({spec.actions} actions), " if spec.environment else ""
-    return (
-        f"{many}sequences of {of}{spec.burn_in} + {spec.steps} + {spec.lookahead} steps of "
-        f"{spec.observation}, frame stack {spec.frame_stack}, state {spec.state_size}"
-    )
+def read_description(directory: Path) -> Description | None:
+    """Read `replay.json`; None where a directory has none.
 
-
-def describe(directory: Path) -> Description | None:
-    """What the files in a directory are; None where there are none.
+    Args:
+        directory: Folder of the files.
 
     Raises:
-        SeedbedError: REPLAY_FILES: `replay.json` cannot be understood.
+        SeedbedError: REPLAY_FILES: `replay.json` cannot be read.
     """
     path = directory / _JSON
     try:
@@ -233,7 +264,7 @@ def describe(directory: Path) -> Description | None:
         return Description(
             SequenceSpec.from_json(tree["spec"]),
             int(tree["capacity"]),
-            [Incarnation(int(life[0]), int(life[1])) for life in tree["lives"]],
+            [Incarnation(int(one[0]), int(one[1])) for one in tree["lives"]],
             bool(tree["complete"]),
         )
     except FileNotFoundError:
@@ -246,13 +277,13 @@ def describe(directory: Path) -> Description | None:
         ) from error
 
 
-def _describe(directory: Path, description: Description) -> None:
+def _write_description(directory: Path, description: Description) -> None:
     """Write `replay.json`, whole or not at all."""
     tree = {
         "format": FORMAT,
         "spec": description.spec.to_json(),
         "capacity": description.capacity,
-        "lives": [list(life) for life in description.lives],
+        "lives": [list(one) for one in description.incarnations],
         "complete": description.complete,
     }
     try:
@@ -264,7 +295,7 @@ def _describe(directory: Path, description: Description) -> None:
 
 
 def _lock(directory: Path) -> int:
-    """Be the only one that uses the directory, until the process ends or closes this."""
+    """Lock the directory until the process ends or closes the returned file descriptor."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         return lock_file(directory / _LOCK)
@@ -284,7 +315,7 @@ def _path(directory: Path, name: str) -> Path:
 
 
 def _refuse_leftovers(directory: Path, spec: SequenceSpec) -> None:
-    """Files without a description may be somebody's sequences: never written over."""
+    """Refuse files without a description: they may be another replay's sequences."""
     for name in file_arrays(spec):
         if _path(directory, name).exists():
             raise SeedbedError(
@@ -295,12 +326,13 @@ def _refuse_leftovers(directory: Path, spec: SequenceSpec) -> None:
 
 
 def _create(directory: Path, wanted: Description) -> None:
-    """Make the files, all their bytes included. Where that fails none of them is left."""
+    """Make the files in their full size. Removes all of them if that fails."""
     arrays = file_arrays(wanted.spec)
-    for name in arrays:  # of one who was killed here
+    # Remove the files of a process that was killed here.
+    for name in arrays:
         _path(directory, name).unlink(missing_ok=True)
-    _check_room(directory, wanted)
-    _describe(directory, wanted._replace(complete=False))
+    _check_free_space(directory, wanted)
+    _write_description(directory, wanted._replace(complete=False))
     try:
         for name, array in arrays.items():
             with _path(directory, name).open("xb") as file:
@@ -309,33 +341,28 @@ def _create(directory: Path, wanted: Description) -> None:
                 if name == "key":
                     np.full(wanted.capacity, -1, array.dtype).tofile(file)
                 os.fsync(file.fileno())
-        _describe(directory, wanted)
+        _write_description(directory, wanted)
     except OSError as error:
         for name in arrays:
             with suppress(OSError):
                 _path(directory, name).unlink(missing_ok=True)
         with suppress(OSError):
             (directory / _JSON).unlink(missing_ok=True)
-        raise _no_room(directory, wanted, error.strerror) from error
+        raise _no_space(directory, wanted, error.strerror) from error
 
 
-def _check_room(directory: Path, wanted: Description) -> None:
+def _check_free_space(directory: Path, wanted: Description) -> None:
     if files_bytes(wanted.spec, wanted.capacity) > shutil.disk_usage(directory).free:
-        raise _no_room(directory, wanted, "it does not fit")
+        raise _no_space(directory, wanted, "it does not fit")
 
 
-def _no_room(directory: Path, wanted: Description, cause: str | None) -> SeedbedError:
+def _no_space(directory: Path, wanted: Description, cause: str | None) -> SeedbedError:
     needed = files_bytes(wanted.spec, wanted.capacity)
     free = shutil.disk_usage(directory).free
     item = files_bytes(wanted.spec, 1)
     return SeedbedError(
         ExitCode.REPLAY_FILES,
-        f"{directory} has no room for {words(wanted.spec, wanted.capacity)}: {gib(needed)}, and "
-        f"{gib(free)} are free ({cause}): enlarge the volume, or hold at most "
-        f"{math.floor(0.95 * free / item)} sequences",
+        f"{directory} has no room for {describe_spec(wanted.spec, wanted.capacity)}: "
+        f"{format_bytes(needed)}, and {format_bytes(free)} are free ({cause}): enlarge the "
+        f"volume, or hold at most {math.floor(0.95 * free / item)} sequences",
     )
-
-
-def gib(size: float) -> str:
-    """Bytes for people."""
-    return f"{size / 2**30:.3g} GiB" if size >= 2**27 else f"{size / 2**20:.3g} MiB"

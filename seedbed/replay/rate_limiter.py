@@ -1,4 +1,4 @@
-"""Holds the replay ratio: trained steps for every step that is inserted."""
+"""Rate limiter that holds the replay ratio: trained steps for each inserted step."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from seedbed.replay.sequence import SequenceSpec
 
 
 class RateLimiter:
-    """Says when to train and when to take in more. Counts steps; never waits. Not thread-safe.
+    """Decision when to train and when to insert. Counts steps and never waits. Not thread-safe.
 
-    Credit is what training may still use: `ratio * inserted - trained`, counted from the moment
-    when the replay is filled to its minimum. Training waits for the credit of one batch; taking in
-    waits while there is the credit of more than `ahead` batches. One of the two can always go on,
-    since `ahead` is at least 1.
+    Credit is the number of steps that training may still use: `ratio * inserted - trained`,
+    counted from the moment when the replay first holds `minimum` sequences. Training waits for
+    the credit of one batch. Insertion waits while the credit is more than `ahead` batches. One of
+    the two can always go on, because `ahead` is at least 1. In Reverb's terms, credit is the
+    error, `ahead` batches are the error buffer and `minimum` is `min_size_to_sample`.
 
     Args:
-        ratio: trained steps an inserted one. 0 never trains, and never holds up insertion.
-        batch_steps: steps that one batch trains.
-        minimum: sequences before the first batch.
-        ahead: batches.
+        ratio: Trained steps for each inserted step. 0 never trains and never blocks insertion.
+        batch_steps: Steps that one batch trains.
+        minimum: Sequences that can be sampled before the first batch.
+        ahead: Batches that insertion may be ahead of training, at least 1.
+
+    Raises:
+        ValueError: `ahead` is below 1.
     """
 
     def __init__(self, ratio: float, batch_steps: int, minimum: int, ahead: float) -> None:
@@ -31,7 +35,8 @@ class RateLimiter:
         self.batch_steps = batch_steps
         self.minimum = minimum
         self.ahead = ahead
-        self.filled = False  # once the minimum was there
+        # True once the replay has held `minimum` sequences.
+        self.is_warm = False
         self._credit = 0.0
 
     @property
@@ -40,45 +45,53 @@ class RateLimiter:
         return self._credit
 
     def may_train(self) -> bool:
-        """Whether a batch is due."""
-        return self.filled and self._credit >= self.batch_steps
+        """Return whether a batch is due."""
+        return self.is_warm and self._credit >= self.batch_steps
 
     def may_insert(self) -> bool:
-        """Whether a block may come in."""
-        return not self.filled or self._credit <= self.ahead * self.batch_steps
+        """Return whether a chunk may be inserted."""
+        return not self.is_warm or self._credit <= self.ahead * self.batch_steps
 
-    def filling(self, sampleable: int) -> str | None:
-        """How far the replay is, in words, until it is filled to its minimum."""
-        if self.filled:
+    def warm_up_progress(self, sampleable: int) -> str | None:
+        """Describe how full the replay is until training may begin; None after that.
+
+        Args:
+            sampleable: Sequences that can be sampled.
+        """
+        if self.is_warm:
             return None
         return f"replay holds {sampleable:,} of the {self.minimum:,} sequences to begin with"
 
-    def emptied(self) -> None:
-        """The replay has lost what it had."""
-        self.filled, self._credit = False, 0.0
+    def reset(self) -> None:
+        """Wait for `minimum` sequences again, because the replay has lost its contents."""
+        self.is_warm, self._credit = False, 0.0
 
-    def inserted(self, steps: int, sampleable: int) -> None:
-        """`steps` have come in, and `sampleable` sequences can be drawn now."""
-        if self.filled:
+    def on_insert(self, steps: int, sampleable: int) -> None:
+        """Count inserted steps.
+
+        Args:
+            steps: Steps that were inserted.
+            sampleable: Sequences that can be sampled now.
+        """
+        if self.is_warm:
             self._credit += self.ratio * steps
         elif sampleable >= self.minimum:
-            # The first batch at once: the ratio counts from here.
-            self.filled, self._credit = True, float(self.batch_steps if self.ratio else 0)
+            # The first batch is due at once: the ratio counts from here.
+            self.is_warm, self._credit = True, float(self.batch_steps if self.ratio else 0)
 
-    def trained(self) -> None:
-        """One batch was trained on."""
+    def on_train(self) -> None:
+        """Count one batch as trained."""
         self._credit -= self.batch_steps
 
 
-def rate_limiter(settings: Replay, batch_size: int, spec: SequenceSpec) -> RateLimiter:
-    """Of `learner.replay`: counts the steps that train, not those that warm up a state."""
+def make_rate_limiter(settings: Replay, batch_size: int, spec: SequenceSpec) -> RateLimiter:
+    """Build the limiter of `learner.replay`. Counts trained steps; burn-in steps are excluded.
+
+    Args:
+        settings: The section `learner.replay`.
+        batch_size: Sequences in a batch.
+        spec: Sizes of a sequence.
+    """
     return RateLimiter(
         settings.ratio, batch_size * spec.steps, settings.min_size, settings.ratio_tolerance_batches
     )
-
-
-def updates_per_second(
-    frames_per_second: float, action_repeat: int, ratio: float, batch_size: int, steps: int
-) -> float:
-    """The rate of updates that a replay ratio gives at a frame rate."""
-    return frames_per_second / action_repeat * ratio / (batch_size * steps)

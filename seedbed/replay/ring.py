@@ -1,7 +1,7 @@
-"""Which sequence lives where, who goes before it, and what dies with whom. No data, only keys.
+"""Index of the replay ring: which item holds which sequence, and what an eviction invalidates.
 
-Keys count insertions: 0, 1, 2, ...; key k lives in item k mod capacity until key k + capacity
-takes its place. A key therefore says item and generation at once, and a late one is recognized.
+Stores keys only, no data. A key says item and generation at once (see `seedbed.replay`), so a
+key of a sequence that was already replaced is recognized.
 """
 
 from __future__ import annotations
@@ -16,126 +16,143 @@ Keys = NDArray[np.int64]
 
 
 class Added(NamedTuple):
-    """What an insertion did."""
+    """Result of an insertion."""
 
     keys: Keys  # [E], of the new sequences
-    whole: NDArray[np.bool_]  # [E], that have all their frames, so can be sampled
-    retired: Keys  # items whose sequences cannot be sampled any more: frames of theirs are gone
+    sampleable: NDArray[np.bool_]  # [E], the new sequences that can be sampled
+    invalidated: Keys  # items whose sequences cannot be sampled any more
 
 
 @dataclass
-class _Chain:
-    number: int  # of its newest block
+class _Stream:
+    chunk_index: int  # of its newest chunk
     keys: Keys  # [E], of its newest sequences
 
 
 class Ring:
-    """First in, first out. A sequence is whole while the blocks that it reaches into are there.
+    """First-in, first-out index. A sequence is sampleable while its P predecessors are stored.
 
     Args:
-        capacity: items.
-        predecessors: P, blocks before its own that a sequence reaches into.
+        capacity: Items.
+        predecessors: P, the chunks before its own that a sequence uses.
     """
 
     def __init__(self, capacity: int, predecessors: int) -> None:
         self.capacity = capacity
         self.predecessors = predecessors
         self.next_key = 0
-        self.key: Keys = np.full(capacity, -1, np.int64)  # -1: nobody lives there
-        self.previous: Keys = np.full(capacity, -1, np.int64)  # key of the block before; -1: none
-        self.whole: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
-        self.sampleable = 0  # items that are whole
-        # The key of the sequence whose first frames are in this item, and that dies with it.
-        self._last_heir: Keys = np.full(capacity, -1, np.int64)
-        self._chains: dict[int, _Chain] = {}
+        # -1: the item is empty.
+        self.key: Keys = np.full(capacity, -1, np.int64)
+        # Key of the same environment's sequence in the chunk before; -1: none.
+        self.previous: Keys = np.full(capacity, -1, np.int64)
+        self.is_sampleable: NDArray[np.bool_] = np.zeros(capacity, np.bool_)
+        # How many items are sampleable.
+        self.sampleable = 0
+        # Key of the sequence whose first frames are in the item, and which becomes invalid with it.
+        self._dependent_key: Keys = np.full(capacity, -1, np.int64)
+        self._streams: dict[int, _Stream] = {}
 
     @property
     def size(self) -> int:
-        """Items in use, whole or not."""
+        """Items in use, sampleable or not."""
         return int(np.count_nonzero(self.key >= 0))
 
     def item(self, keys: Keys) -> Keys:
-        """Where keys [N] live, or lived."""
+        """Return the items [N] in which keys [N] are, or were, stored."""
         return keys % self.capacity
 
-    def is_there(self, keys: Keys) -> NDArray[np.bool_]:
-        """Of keys [N], which are there still. -1 never is."""
-        there: NDArray[np.bool_] = (keys >= 0) & (self.key[self.item(keys)] == keys)
-        return there
+    def contains(self, keys: Keys) -> NDArray[np.bool_]:
+        """Return which of keys [N] are still stored; -1 never is."""
+        stored: NDArray[np.bool_] = (keys >= 0) & (self.key[self.item(keys)] == keys)
+        return stored
 
-    def add(self, chain: int, number: int, count: int) -> Added:
-        """Make room for block `number` of a chain, with `count` environments.
+    def add(self, stream_id: int, chunk_index: int, count: int) -> Added:
+        """Make room for a chunk, and index its sequences.
 
-        A block that does not follow on its chain's newest one starts the chain anew.
+        A chunk that does not follow the newest chunk of its stream begins the stream anew.
+
+        Args:
+            stream_id: Stream of the chunk.
+            chunk_index: Index of the chunk in its stream.
+            count: Environments of the chunk.
 
         Raises:
             ValueError: `count` is more than there are items.
         """
         if count > self.capacity:
             raise ValueError(
-                f"a block of {count} sequences does not fit into a replay of {self.capacity}"
+                f"a chunk of {count} sequences does not fit into a replay of {self.capacity}"
             )
-        before = self._chains.get(chain)
-        follows = before is not None and (before.number, len(before.keys)) == (number - 1, count)
-        previous = before.keys if before is not None and follows else np.full(count, -1, np.int64)
+        newest = self._streams.get(stream_id)
+        if newest and (newest.chunk_index, len(newest.keys)) == (chunk_index - 1, count):
+            previous = newest.keys
+        else:
+            previous = np.full(count, -1, np.int64)
         keys = np.arange(self.next_key, self.next_key + count)
-        retired = self._evict(self.item(keys))
         items = self.item(keys)
+        invalidated = self._evict(items)
         self.next_key += count
         self.key[items] = keys
-        self.previous[items] = np.where(self.is_there(previous), previous, -1)
-        whole = self._bequeath(keys)
-        self._chains[chain] = _Chain(number, keys)
-        if len(self._chains) > 2 * self.capacity:
-            self._forget_chains()
-        return Added(keys, whole, retired)
+        self.previous[items] = np.where(self.contains(previous), previous, -1)
+        sampleable = self._mark_sampleable(keys)
+        self._streams[stream_id] = _Stream(chunk_index, keys)
+        if len(self._streams) > 2 * self.capacity:
+            self._forget_ended_streams()
+        return Added(keys, sampleable, invalidated)
 
     def _evict(self, items: Keys) -> Keys:
-        """Empty items; return those that are no longer whole, among them."""
-        heirs = self._last_heir[items]
-        gone = np.union1d(items, self.item(heirs[heirs >= 0]))
-        self.sampleable -= int(np.count_nonzero(self.whole[gone]))
-        self.whole[gone] = False
-        self.key[items] = self.previous[items] = self._last_heir[items] = -1
-        return gone
+        """Empty items; return them and the items whose sequences depend on them."""
+        dependents = self._dependent_key[items]
+        invalidated = np.union1d(items, self.item(dependents[dependents >= 0]))
+        self.sampleable -= int(np.count_nonzero(self.is_sampleable[invalidated]))
+        self.is_sampleable[invalidated] = False
+        self.key[items] = self.previous[items] = self._dependent_key[items] = -1
+        return invalidated
 
-    def _bequeath(self, keys: Keys) -> NDArray[np.bool_]:
-        """Settle which of the new sequences are whole, and with whom they die."""
-        first = self.hops(keys)[-1]
-        whole: NDArray[np.bool_] = first >= 0
-        items = self.item(keys[whole])
-        self.whole[items] = True
+    def _mark_sampleable(self, keys: Keys) -> NDArray[np.bool_]:
+        """Mark the new sequences whose frames are all stored; return which [N] they are.
+
+        Records whose eviction invalidates them.
+        """
+        first = self.predecessor_keys(keys)[-1]
+        sampleable: NDArray[np.bool_] = first >= 0
+        items = self.item(keys[sampleable])
+        self.is_sampleable[items] = True
         self.sampleable += len(items)
-        self._last_heir[self.item(first[whole])] = keys[whole]
-        return whole
+        self._dependent_key[self.item(first[sampleable])] = keys[sampleable]
+        return sampleable
 
-    def hops(self, keys: Keys) -> list[Keys]:
-        """Keys [N] and their predecessors' [N], P of them, the nearest first; -1 where none is."""
+    def predecessor_keys(self, keys: Keys) -> list[Keys]:
+        """Return keys [N] and the keys [N] of their P predecessors, the nearest first; -1: none."""
         found = [keys]
         for _ in range(self.predecessors):
             before = np.where(found[-1] >= 0, self.previous[self.item(found[-1])], -1)
-            found.append(np.where(self.is_there(before), before, -1))
+            found.append(np.where(self.contains(before), before, -1))
         return found
 
-    def _forget_chains(self) -> None:
-        """Streams that have ended: their newest sequences are gone."""
-        self._chains = {
-            chain: newest
-            for chain, newest in self._chains.items()
+    def _forget_ended_streams(self) -> None:
+        """Drop the streams whose newest sequences were evicted."""
+        self._streams = {
+            stream_id: newest
+            for stream_id, newest in self._streams.items()
             if newest.keys[-1] >= self.next_key - self.capacity
         }
 
     def restore(self, key: Keys, previous: Keys) -> None:
-        """Take over keys and predecessors [capacity] of another life. Its chains have ended.
+        """Restore the keys of another ring. Its streams have ended.
 
-        What cannot be (a key in a foreign item, one too old to live) is left out.
+        Impossible keys (in a foreign item, or too old to be stored) are left out.
+
+        Args:
+            key: [capacity], as in the attribute `key`.
+            previous: [capacity], as in the attribute `previous`.
         """
         items = np.arange(self.capacity)
         self.next_key = int(key.max(initial=-1)) + 1
-        lives = (key >= 0) & (self.item(key) == items) & (key >= self.next_key - self.capacity)
-        self.key[:] = np.where(lives, key, -1)
-        self.previous[:] = np.where(lives & self.is_there(previous), previous, -1)
-        self.whole[:], self.sampleable = False, 0
-        self._last_heir[:] = -1
-        self._chains.clear()
-        self._bequeath(self.key[lives])
+        valid = (key >= 0) & (self.item(key) == items) & (key >= self.next_key - self.capacity)
+        self.key[:] = np.where(valid, key, -1)
+        self.previous[:] = np.where(valid & self.contains(previous), previous, -1)
+        self.is_sampleable[:], self.sampleable = False, 0
+        self._dependent_key[:] = -1
+        self._streams.clear()
+        self._mark_sampleable(self.key[valid])

@@ -1,10 +1,10 @@
-"""What replay holds: overlapping sequences of rows, cut out of one long stream an environment.
+"""Sequences of replay: overlapping windows of one long stream of time steps an environment.
 
-Row s of a stream is what arrived with observation s (frame, reward, flags) and the action that was
-chosen for it. Block j brings the rows jT .. jT+T-1; sequence j ends with the last of them and
-begins burn-in, lookahead and stack earlier, in the blocks before. Frames, which are nearly all of
-the bytes, are therefore stored once; the few bytes of a row that are left are stored with every
-sequence that has it.
+Time step s of a stream is what arrived with observation s (frame, reward, flags) and the action
+that was chosen for it. Chunk j brings the time steps jT .. jT+T-1. Sequence j ends with the last
+of them and begins burn-in, lookahead and stack earlier, in the chunks before. Frames are nearly
+all of the bytes, and are therefore stored once, with their chunk. The other few bytes of a time
+step are stored with every sequence that contains it.
 """
 
 from __future__ import annotations
@@ -15,24 +15,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.spec import ArraySpec
+from seedbed.spec import FIRST, ArraySpec
 
-_FIRST = 8  # StepFlag of the wire
+# Arrays of a chunk that are time-major, [T or R, E, ...], and those that are [E, ...].
+TIMED = ("frames", "flags", "reward", "action")
+UNTIMED = ("previous_action", "state")
 
 
 @dataclass(frozen=True)
 class SequenceSpec:
-    """The sizes of a sequence.
+    """Sizes of a sequence.
 
     Attributes:
-        observation: a single frame.
-        steps: T, transitions of a sequence that are trained on. Sequences begin T rows apart.
-        burn_in: transitions before them, which only warm up the recurrent state.
-        lookahead: transitions after them, which only complete n-step targets.
-        frame_stack: K.
-        state_size: S, of the recurrent state.
-        environment: whose experience it is. Another one's is refused, whatever its sizes.
-        actions: A, of that environment.
+        observation: A single frame.
+        steps: T, the trained transitions of a sequence. Sequences begin T time steps apart.
+        burn_in: Transitions before the trained ones, which only warm up the recurrent state.
+        lookahead: Transitions after the trained ones, which only complete n-step targets.
+        frame_stack: K, the frames that the network sees at once.
+        state_size: S, floats of the recurrent state.
+        environment: Name of the environment. A replay refuses sequences of another environment,
+            whatever their sizes.
+        actions: A, the number of actions of the environment.
     """
 
     observation: ArraySpec
@@ -45,27 +48,27 @@ class SequenceSpec:
     actions: int = 0
 
     @property
-    def rows(self) -> int:
-        """R, rows of a sequence: its transitions and one more."""
+    def timesteps(self) -> int:
+        """R, the time steps of a sequence: its transitions and one more."""
         return self.burn_in + self.steps + self.lookahead + 1
 
     @property
     def frames(self) -> int:
-        """F, frames of a sequence: K-1 that the first stack needs, then one a row."""
-        return self.frame_stack - 1 + self.rows
+        """F, the frames of a sequence: K-1 for the first stack, then one a time step."""
+        return self.frame_stack - 1 + self.timesteps
 
     @property
     def predecessors(self) -> int:
-        """P, how many blocks before its own a sequence reaches into."""
+        """P, the chunks before its own that a sequence uses."""
         return -(-self.frames // self.steps) - 1
 
     def arrays(self) -> dict[str, ArraySpec]:
-        """What is stored of one sequence, by name."""
+        """Return what is stored of one sequence, by name."""
         return {
             "frames": ArraySpec((self.steps, *self.observation.shape), self.observation.dtype),
             "flags": ArraySpec((self.frames,), "uint8"),
-            "reward": ArraySpec((self.rows,), "float32"),
-            "action": ArraySpec((self.rows - 1,), "int32"),
+            "reward": ArraySpec((self.timesteps,), "float32"),
+            "action": ArraySpec((self.timesteps - 1,), "int32"),
             "previous_action": ArraySpec((), "int32"),
             "state": ArraySpec((self.state_size,), "float32"),
             "version": ArraySpec((), "float64"),
@@ -73,12 +76,16 @@ class SequenceSpec:
         }
 
     def to_json(self) -> dict[str, Any]:
-        """As a file or a message keeps it."""
+        """Return the spec as a JSON object, for files and messages."""
         return asdict(self)
 
     @staticmethod
     def from_json(tree: dict[str, Any]) -> SequenceSpec:
-        """From `to_json`, after JSON made lists of tuples."""
+        """Build a spec from the output of `to_json`, in which JSON has made lists of tuples.
+
+        Args:
+            tree: Output of `to_json`.
+        """
         frame = tree["observation"]
         return SequenceSpec(
             **{**tree, "observation": ArraySpec(tuple(frame["shape"]), frame["dtype"])}
@@ -87,21 +94,21 @@ class SequenceSpec:
 
 @dataclass(eq=False)
 class SequenceChunk:
-    """E sequences that end at the same row, and the frames that are new with them, time-major.
+    """E sequences that end at the same time step, and the T frames that are new, time-major.
 
-    Nobody writes to it once it has been handed on.
+    The arrays are never written to once the chunk has been handed on.
     """
 
-    chain: int  # names the stream of blocks that this one belongs to; below 2^63
-    number: int  # of the block in its chain: 0, 1, 2, ... without gaps
+    stream_id: int  # of the stream that the chunk belongs to; below 2^63
+    chunk_index: int  # of the chunk in its stream: 0, 1, 2, ... without gaps
     frames: NDArray[Any]  # [T, E, *shape], the newest T of the sequence
     flags: NDArray[np.uint8]  # [F, E], bits of StepFlag
-    reward: NDArray[np.float32]  # [R, E], of the row's observation
+    reward: NDArray[np.float32]  # [R, E], that arrived with the time step's observation
     action: NDArray[np.int32]  # [R-1, E]
-    previous_action: NDArray[np.int32]  # [E], the one before the sequence's row 0
-    state: NDArray[np.float32]  # [E, S], before the sequence's row 0
+    previous_action: NDArray[np.int32]  # [E], before time step 0 of the sequence
+    state: NDArray[np.float32]  # [E, S], before time step 0 of the sequence
     priority: NDArray[np.float32]  # [E], not negative
-    version: float  # mean parameter version that acted
+    version: float  # mean version of the parameters that acted
 
     @property
     def environments(self) -> int:
@@ -110,17 +117,19 @@ class SequenceChunk:
 
     @property
     def steps(self) -> int:
-        """New transitions of the block that are steps of an environment."""
-        return int(np.count_nonzero((self.flags[-len(self.frames) :] & _FIRST) == 0))
+        """New transitions of the chunk that are steps of an environment."""
+        return int(np.count_nonzero((self.flags[-len(self.frames) :] & FIRST) == 0))
 
-    def columns(self, which: slice) -> SequenceChunk:
-        """The block of some of its environments."""
-        timed = ("frames", "flags", "reward", "action")
-        rows = ("previous_action", "state", "priority")
+    def select_envs(self, envs: slice) -> SequenceChunk:
+        """Return the chunk of some of its environments.
+
+        Args:
+            envs: Indices of the environments.
+        """
         return replace(
             self,
-            **{name: getattr(self, name)[:, which] for name in timed},
-            **{name: getattr(self, name)[which] for name in rows},
+            **{name: getattr(self, name)[:, envs] for name in TIMED},
+            **{name: getattr(self, name)[envs] for name in (*UNTIMED, "priority")},
         )
 
 
@@ -129,13 +138,12 @@ class Sample:
     """B sequences, drawn with replacement.
 
     Attributes:
-        keys: [B] int64, to give new priorities to.
-        probability: [B] float64, of having been drawn.
-        arrays: time-major, named as `training.train_function` takes them: observation
-            [F, B, *shape], flags [F, B], reward [R, B], action [R-1, B], previous_action [B],
-            state [B, S].
-        version: [B] float64, the parameters that acted.
-        age_s: [B] float64, seconds since it was inserted.
+        keys: [B] int64, to update priorities with.
+        probability: [B] float64, with which each sequence was drawn.
+        arrays: Time-major, named as a training step takes them: observation [F, B, *shape],
+            flags [F, B], reward [R, B], action [R-1, B], previous_action [B], state [B, S].
+        version: [B] float64, of the parameters that acted.
+        age_s: [B] float64, seconds since each sequence was inserted.
     """
 
     keys: NDArray[np.int64]
@@ -143,3 +151,27 @@ class Sample:
     arrays: dict[str, NDArray[Any]]
     version: NDArray[np.float64]
     age_s: NDArray[np.float64]
+
+
+def describe_spec(spec: SequenceSpec, capacity: int | None = None) -> str:
+    """Describe a spec in words, for logs and errors.
+
+    Args:
+        spec: Sizes of a sequence.
+        capacity: Sequences; None leaves the number out.
+    """
+    many = "" if capacity is None else f"{capacity} "
+    of = f"{spec.environment} ({spec.actions} actions), " if spec.environment else ""
+    return (
+        f"{many}sequences of {of}{spec.burn_in} + {spec.steps} + {spec.lookahead} steps of "
+        f"{spec.observation}, frame stack {spec.frame_stack}, state {spec.state_size}"
+    )
+
+
+def format_bytes(size: float) -> str:
+    """Format a number of bytes as MiB or GiB.
+
+    Args:
+        size: Bytes.
+    """
+    return f"{size / 2**30:.3g} GiB" if size >= 2**27 else f"{size / 2**20:.3g} MiB"

@@ -1,8 +1,8 @@
-"""A sum tree: draw items in proportion to their weights, and change weights, many at a time.
+"""Sum tree: draws items in proportion to their weights, and sets weights, many at a time.
 
-Schaul et al. 2016, "Prioritized ReplaySource Replay", appendix B.2.1. A complete binary tree in one
+Schaul et al. 2016, "Prioritized Experience Replay", appendix B.2.1. A complete binary tree in one
 array: the root at 1, the children of i at 2i and 2i + 1, the leaves at the end. Sums are float64
-and are always added anew from both children, so that a billion updates leave no drift behind.
+and are always added anew from both children, so that a billion updates leave no drift.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ class SumTree:
     """Weights of items 0 .. capacity-1, all 0 at first. Not thread-safe."""
 
     def __init__(self, capacity: int) -> None:
-        """Make room for `capacity` items.
+        """Make room for items.
+
+        Args:
+            capacity: Items, at least 1.
 
         Raises:
             ValueError: `capacity` is below 1.
@@ -29,19 +32,23 @@ class SumTree:
 
     @property
     def total(self) -> float:
-        """The sum of all weights."""
+        """Sum of all weights."""
         return float(self._sums[1])
 
     def weights(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
-        """The weights [N] float64 of items [N]."""
+        """Return the weights [N] float64 of items [N]."""
         return self._sums[self._leaves + self._checked(items)]
 
     def set(self, items: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
-        """Give items [N] the weights [N]. Of an item that is named twice the last weight counts.
+        """Set weights. Where an item is named twice, the last weight counts.
+
+        Args:
+            items: [N].
+            weights: [N], finite and not negative.
 
         Raises:
-            ValueError: a weight is negative, NaN or infinite; nothing has changed then.
-            IndexError: there is no such item; likewise.
+            ValueError: A weight is negative, NaN or infinite; nothing has changed.
+            IndexError: An item is out of range; nothing has changed.
         """
         items, weights = self._checked(items), np.asarray(weights, np.float64)
         wrong = ~(np.isfinite(weights) & (weights >= 0))
@@ -59,20 +66,24 @@ class SumTree:
             self._sums[nodes] = self._sums[2 * nodes] + self._sums[2 * nodes + 1]
 
     def draw(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
-        """Items [N], each with probability weight / total, for numbers [N] uniform in [0, 1).
+        """Draw items [N], each with probability weight / total.
+
+        Args:
+            uniform: [N] numbers in [0, 1).
 
         Raises:
-            ValueError: all weights are 0.
+            ValueError: All weights are 0.
         """
         if not self._sums[1] > 0:
             raise ValueError("nothing can be drawn: the sum of all weights is 0")
-        mass = np.asarray(uniform, np.float64) * self._sums[1]
-        nodes = np.ones(mass.shape, np.int64)
+        # What is left of each number while its node descends from the root.
+        rest = np.asarray(uniform, np.float64) * self._sums[1]
+        nodes = np.ones(rest.shape, np.int64)
         for _ in range(self._depth):
             left = self._sums[2 * nodes]
-            # Rounding may leave a mass at the very end: an empty subtree is never entered.
-            right = (mass >= left) & (self._sums[2 * nodes + 1] > 0)
-            mass = np.where(right, mass - left, mass)
+            # Rounding may leave a number at the very end: an empty subtree is never entered.
+            right = (rest >= left) & (self._sums[2 * nodes + 1] > 0)
+            rest = np.where(right, rest - left, rest)
             nodes = 2 * nodes + right
         return nodes - self._leaves
 

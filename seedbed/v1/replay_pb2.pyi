@@ -49,60 +49,60 @@ class ReplayWelcome(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., state: _Optional[_Union[ShardState, _Mapping]] = ...) -> None: ...
 
 class ShardState(_message.Message):
-    __slots__ = ("incarnation", "capacity", "size", "sampleable", "mass", "bytes", "inserted", "sampled", "stale_updates", "damaged", "serving")
+    __slots__ = ("incarnation", "capacity", "size", "sampleable", "total_priority", "bytes", "inserted", "sampled", "stale_updates", "corrupt", "serving")
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     CAPACITY_FIELD_NUMBER: _ClassVar[int]
     SIZE_FIELD_NUMBER: _ClassVar[int]
     SAMPLEABLE_FIELD_NUMBER: _ClassVar[int]
-    MASS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_PRIORITY_FIELD_NUMBER: _ClassVar[int]
     BYTES_FIELD_NUMBER: _ClassVar[int]
     INSERTED_FIELD_NUMBER: _ClassVar[int]
     SAMPLED_FIELD_NUMBER: _ClassVar[int]
     STALE_UPDATES_FIELD_NUMBER: _ClassVar[int]
-    DAMAGED_FIELD_NUMBER: _ClassVar[int]
+    CORRUPT_FIELD_NUMBER: _ClassVar[int]
     SERVING_FIELD_NUMBER: _ClassVar[int]
     incarnation: int
     capacity: int
     size: int
     sampleable: int
-    mass: float
+    total_priority: float
     bytes: int
     inserted: int
     sampled: int
     stale_updates: int
-    damaged: int
+    corrupt: int
     serving: bool
-    def __init__(self, incarnation: _Optional[int] = ..., capacity: _Optional[int] = ..., size: _Optional[int] = ..., sampleable: _Optional[int] = ..., mass: _Optional[float] = ..., bytes: _Optional[int] = ..., inserted: _Optional[int] = ..., sampled: _Optional[int] = ..., stale_updates: _Optional[int] = ..., damaged: _Optional[int] = ..., serving: _Optional[bool] = ...) -> None: ...
+    def __init__(self, incarnation: _Optional[int] = ..., capacity: _Optional[int] = ..., size: _Optional[int] = ..., sampleable: _Optional[int] = ..., total_priority: _Optional[float] = ..., bytes: _Optional[int] = ..., inserted: _Optional[int] = ..., sampled: _Optional[int] = ..., stale_updates: _Optional[int] = ..., corrupt: _Optional[int] = ..., serving: _Optional[bool] = ...) -> None: ...
 
 class InsertRequest(_message.Message):
-    __slots__ = ("hello", "sequence", "chain", "number", "environments", "version", "payload")
+    __slots__ = ("hello", "sequence", "stream_id", "chunk_index", "environments", "version", "payload")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    CHAIN_FIELD_NUMBER: _ClassVar[int]
-    NUMBER_FIELD_NUMBER: _ClassVar[int]
+    STREAM_ID_FIELD_NUMBER: _ClassVar[int]
+    CHUNK_INDEX_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENTS_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     hello: ReplayHello
     sequence: int
-    chain: int
-    number: int
+    stream_id: int
+    chunk_index: int
     environments: int
     version: float
     payload: bytes
-    def __init__(self, hello: _Optional[_Union[ReplayHello, _Mapping]] = ..., sequence: _Optional[int] = ..., chain: _Optional[int] = ..., number: _Optional[int] = ..., environments: _Optional[int] = ..., version: _Optional[float] = ..., payload: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[ReplayHello, _Mapping]] = ..., sequence: _Optional[int] = ..., stream_id: _Optional[int] = ..., chunk_index: _Optional[int] = ..., environments: _Optional[int] = ..., version: _Optional[float] = ..., payload: _Optional[bytes] = ...) -> None: ...
 
 class InsertReply(_message.Message):
-    __slots__ = ("welcome", "sequence", "sampleable", "mass")
+    __slots__ = ("welcome", "sequence", "sampleable", "total_priority")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     SAMPLEABLE_FIELD_NUMBER: _ClassVar[int]
-    MASS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_PRIORITY_FIELD_NUMBER: _ClassVar[int]
     welcome: ReplayWelcome
     sequence: int
     sampleable: int
-    mass: float
-    def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., sequence: _Optional[int] = ..., sampleable: _Optional[int] = ..., mass: _Optional[float] = ...) -> None: ...
+    total_priority: float
+    def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., sequence: _Optional[int] = ..., sampleable: _Optional[int] = ..., total_priority: _Optional[float] = ...) -> None: ...
 
 class SampleRequest(_message.Message):
     __slots__ = ("hello", "request", "uniform")
@@ -115,22 +115,22 @@ class SampleRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[ReplayHello, _Mapping]] = ..., request: _Optional[int] = ..., uniform: _Optional[bytes] = ...) -> None: ...
 
 class SampleReply(_message.Message):
-    __slots__ = ("welcome", "request", "first", "sequences", "mass", "sampleable", "payload")
+    __slots__ = ("welcome", "request", "first", "sequences", "total_priority", "sampleable", "payload")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     FIRST_FIELD_NUMBER: _ClassVar[int]
     SEQUENCES_FIELD_NUMBER: _ClassVar[int]
-    MASS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_PRIORITY_FIELD_NUMBER: _ClassVar[int]
     SAMPLEABLE_FIELD_NUMBER: _ClassVar[int]
     PAYLOAD_FIELD_NUMBER: _ClassVar[int]
     welcome: ReplayWelcome
     request: int
     first: int
     sequences: int
-    mass: float
+    total_priority: float
     sampleable: int
     payload: bytes
-    def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., request: _Optional[int] = ..., first: _Optional[int] = ..., sequences: _Optional[int] = ..., mass: _Optional[float] = ..., sampleable: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
+    def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., request: _Optional[int] = ..., first: _Optional[int] = ..., sequences: _Optional[int] = ..., total_priority: _Optional[float] = ..., sampleable: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
 
 class PrioritizeRequest(_message.Message):
     __slots__ = ("hello", "sequence", "incarnation", "key", "priority")
@@ -147,16 +147,16 @@ class PrioritizeRequest(_message.Message):
     def __init__(self, hello: _Optional[_Union[ReplayHello, _Mapping]] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., key: _Optional[bytes] = ..., priority: _Optional[bytes] = ...) -> None: ...
 
 class PrioritizeReply(_message.Message):
-    __slots__ = ("welcome", "sequence", "stale", "mass")
+    __slots__ = ("welcome", "sequence", "stale", "total_priority")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     STALE_FIELD_NUMBER: _ClassVar[int]
-    MASS_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_PRIORITY_FIELD_NUMBER: _ClassVar[int]
     welcome: ReplayWelcome
     sequence: int
     stale: int
-    mass: float
-    def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., sequence: _Optional[int] = ..., stale: _Optional[int] = ..., mass: _Optional[float] = ...) -> None: ...
+    total_priority: float
+    def __init__(self, welcome: _Optional[_Union[ReplayWelcome, _Mapping]] = ..., sequence: _Optional[int] = ..., stale: _Optional[int] = ..., total_priority: _Optional[float] = ...) -> None: ...
 
 class GetStateRequest(_message.Message):
     __slots__ = ()

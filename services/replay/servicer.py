@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from seedbed.replay.codec import sequences_a_message, spec_of, unpack
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import SeedbedError
-from seedbed.services.replay.shard import Shard, SpecRefused
+from seedbed.services.replay.shard import Shard, SpecMismatch
 from seedbed.v1 import replay_pb2 as wire
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class ReplayServicer:
                 if self._shard.serving:
                     raise  # the learner went away
                 task.uncancel()
-            except SpecRefused as refusal:
+            except SpecMismatch as refusal:
                 code, words = grpc.StatusCode.FAILED_PRECONDITION, str(refusal)
             except SeedbedError as error:
                 code, words = grpc.StatusCode.FAILED_PRECONDITION, f"this shard: {error}"
@@ -118,7 +118,7 @@ class ReplayServicer:
         hello = message.hello
         version = min(hello.protocol_version, REPLAY_PROTOCOL_VERSION)
         if version < max(hello.oldest_protocol_version, OLDEST_REPLAY_PROTOCOL_VERSION):
-            raise SpecRefused(
+            raise SpecMismatch(
                 f"this shard speaks replay protocol {OLDEST_REPLAY_PROTOCOL_VERSION} to "
                 f"{REPLAY_PROTOCOL_VERSION}, and the learner {hello.oldest_protocol_version} to "
                 f"{hello.protocol_version}: run the same release"
@@ -131,7 +131,7 @@ class ReplayServicer:
         return str(hello.learner)
 
     async def _insert(self, context: Any, _learner: str) -> None:
-        """Store blocks. While one is stored the next is read, and no more."""
+        """Store chunks. While one is stored the next is read, and no more."""
         storing: asyncio.Task[None] | None = None
         try:
             while True:

@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.replay.buffer import SequenceBuffer, buffer_bytes
-from seedbed.replay.codec import block_of, sample_reply
+from seedbed.replay.codec import chunk_of, sample_reply
 from seedbed.replay.incarnations import IncarnationHistory
-from seedbed.replay.mapped_files import FileBuffer, describe, files_bytes, open_buffer, words
-from seedbed.replay.sequence import SequenceSpec
+from seedbed.replay.mapped_files import FileBuffer, files_bytes, open_buffer, read_description
+from seedbed.replay.sequence import SequenceSpec, describe_spec
 from seedbed.replay.sizes import check_memory, estimate
 from seedbed.runtime.metrics import Histogram, TableCollector, Value, registry_of
 from seedbed.services.replay.metrics import AGE_BOUNDS_S, METRICS
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class SpecRefused(Exception):
+class SpecMismatch(Exception):
     """A learner wants what this shard does not hold. The message has both sides."""
 
 
@@ -69,7 +69,7 @@ class Shard:
         Raises:
             SeedbedError: they cannot be used, or do not fit.
         """
-        found = None if self._directory is None else describe(self._directory)
+        found = None if self._directory is None else read_description(self._directory)
         if found is not None and found.complete:
             self._make(found.spec)
 
@@ -77,21 +77,21 @@ class Shard:
         """A learner comes. The first one says what the shard holds.
 
         Raises:
-            SpecRefused: the shard holds something else.
+            SpecMismatch: the shard holds something else.
             SeedbedError: what the first one wants does not fit.
         """
         if exponent != self.exponent:
-            raise SpecRefused(
+            raise SpecMismatch(
                 f"this shard has priority exponent {self.exponent:g}, and the learner wants "
                 f"{exponent:g}"
             )
         if self._buffer is None:
             self._make(spec)
         elif self._buffer.spec != spec:
-            raise SpecRefused(
-                f"this shard holds {words(self._buffer.spec)}, and the learner wants "
-                f"{words(spec)}: two learners with different specs need shards of their own, and a "
-                "shard that is to hold something else another directory"
+            raise SpecMismatch(
+                f"this shard holds {describe_spec(self._buffer.spec)}, and the learner wants "
+                f"{describe_spec(spec)}: two learners with different specs need shards of their "
+                "own, and a shard that is to hold something else another directory"
             )
 
     def _make(self, spec: SequenceSpec) -> None:
@@ -112,15 +112,17 @@ class Shard:
         return self._buffer
 
     def insert(self, message: wire.InsertRequest, payload: memoryview, came: float) -> bytes:
-        """Store a block. Returns the answer.
+        """Store a chunk. Returns the answer.
 
         Raises:
             ValueError: it does not fit; nothing has changed.
         """
         self._blocked_s += time.perf_counter() - came
-        self.buffer.add(block_of(self.buffer.spec, message, payload))
+        self.buffer.add(chunk_of(self.buffer.spec, message, payload))
         reply = wire.InsertReply(
-            sequence=message.sequence, sampleable=self.buffer.sampleable, mass=self.buffer.mass
+            sequence=message.sequence,
+            sampleable=self.buffer.sampleable,
+            total_priority=self.buffer.total_priority,
         )
         return bytes(reply.SerializeToString())
 
@@ -128,18 +130,21 @@ class Shard:
         """Draw as many sequences as one message takes. Returns the message, and how many."""
         buffer = self.buffer
         reply = wire.SampleReply(
-            request=request, first=first, mass=buffer.mass, sampleable=buffer.sampleable
+            request=request,
+            first=first,
+            total_priority=buffer.total_priority,
+            sampleable=buffer.sampleable,
         )
-        if not reply.mass > 0:
+        if not reply.total_priority > 0:
             return bytes(reply.SerializeToString()), 0
         items = buffer.draw(uniform)
         if isinstance(buffer, FileBuffer):
             buffer.prefault(items)
-        fields = {**buffer.fields(items), "weight": buffer.weights(items)}
+        fields = {**buffer.fields(items), "scaled_priority": buffer.scaled_priorities(items)}
         reply.sequences = len(items)
         self._sampled += len(items)
         self._age.observe_many(fields["age"])
-        pieces = buffer.frame_pieces(items)
+        pieces = buffer.frame_views(items)
         return sample_reply(buffer.spec, reply, fields, pieces), len(items)
 
     def prioritize(self, message: wire.PrioritizeRequest) -> bytes:
@@ -156,7 +161,9 @@ class Shard:
         if limit is not None:  # of an earlier life: this key may be another sequence's now
             keys = np.where(keys < limit, keys, -1)
         stale = self.buffer.update_priorities(keys, priority)
-        reply = wire.PrioritizeReply(sequence=message.sequence, stale=stale, mass=self.buffer.mass)
+        reply = wire.PrioritizeReply(
+            sequence=message.sequence, stale=stale, total_priority=self.buffer.total_priority
+        )
         return bytes(reply.SerializeToString())
 
     def state(self) -> wire.ShardState:
@@ -171,17 +178,19 @@ class Shard:
         buffer = self._buffer
         if buffer is not None:
             state.size, state.sampleable = buffer.ring.size, buffer.sampleable
-            state.mass, state.inserted = buffer.mass, buffer.inserted
+            state.total_priority, state.inserted = buffer.total_priority, buffer.inserted
             state.stale_updates = buffer.stale_updates
-            state.damaged = buffer.damaged if isinstance(buffer, FileBuffer) else 0
+            state.corrupt = buffer.corrupt if isinstance(buffer, FileBuffer) else 0
         return state
 
     def status(self) -> dict[str, Any]:
         """For people and scripts. Any thread."""
         state = self.state()
-        names = [field.name for field in state.DESCRIPTOR.fields]
+        names = {field.name: field.name for field in state.DESCRIPTOR.fields}
+        # The keys of the page outlast the fields of the message.
+        names |= {"total_priority": "mass", "corrupt": "damaged"}
         return {
-            **{name: getattr(state, name) for name in names},
+            **{names[field]: getattr(state, field) for field in names},
             "incarnation": f"{state.incarnation:x}",
             "exponent": self.exponent,
             "learners": self.learners,
@@ -201,13 +210,13 @@ class Shard:
             f"{prefix}capacity": state.capacity,
             f"{prefix}size": state.size,
             f"{prefix}sampleable": state.sampleable,
-            f"{prefix}total_priority": state.mass,
+            f"{prefix}total_priority": state.total_priority,
             f"{prefix}bytes": state.bytes,
             f"{prefix}inserts_total": state.inserted,
             f"{prefix}samples_total": state.sampled,
             f"{prefix}sample_age_seconds": self._age,
             f"{prefix}stale_updates_total": state.stale_updates,
-            f"{prefix}corrupt_total": state.damaged,
+            f"{prefix}corrupt_total": state.corrupt,
             f"{prefix}insert_blocked_seconds_total": self._blocked_s,
             f"{prefix}learners": self.learners,
             f"{prefix}refused_total": self.refused,

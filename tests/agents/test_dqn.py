@@ -1,4 +1,4 @@
-"""DQN: the network and settings of "Deep In-GPU ReplaySource Replay", and single transitions."""
+"""DQN: the network and settings of "Deep In-GPU Experience Replay", and single transitions."""
 
 from __future__ import annotations
 

@@ -129,7 +129,7 @@ def check_files(directory: Path) -> int:
     """Every sequence that can be drawn is one that an environment made. Returns how many."""
     buffer = open_buffer(directory, SPEC, CAPACITY, 0.0)
     try:
-        assert buffer.damaged == 0
+        assert buffer.corrupt == 0
         sample = buffer.sample(np.random.default_rng(1).random(4 * CAPACITY))
         for b in range(len(sample.keys)):
             check_sequence(sample, b)

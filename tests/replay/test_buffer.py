@@ -49,12 +49,12 @@ def test_samples_are_the_sequences_that_came_in(name: str, capacity: int) -> Non
     traffic = Traffic(spec, seed=capacity)
     drawn = 0
     for _ in range(40 if spec.steps == 80 else 100):
-        block, sequences = traffic.next()
-        buffer.add(block)
-        reference.add(block, sequences)
+        chunk, sequences = traffic.next()
+        buffer.add(chunk)
+        reference.add(chunk, sequences)
         wanted = reference.sampleable()
         assert buffer.sampleable == len(wanted)
-        assert buffer.mass == len(wanted)
+        assert buffer.total_priority == len(wanted)
         if wanted:
             sample = every_item(buffer)
             assert sorted(sample.keys.tolist()) == sorted(wanted)
@@ -69,8 +69,8 @@ def filled(exponent: float, priority: NDArray[np.float32]) -> SequenceBuffer:
     buffer = SequenceBuffer(SMALL, len(priority) + 1, exponent)
     stream = Stream(SMALL, 1, 1, seed=0)
     for p in np.concatenate([[1], priority]).astype(np.float32):  # the first is not whole
-        block, _ = stream.block()
-        buffer.add(replace(block, priority=p[None]))
+        chunk, _ = stream.chunk()
+        buffer.add(replace(chunk, priority=p[None]))
     return buffer
 
 
@@ -103,8 +103,8 @@ def test_late_priorities_are_left_out_and_counted() -> None:
     buffer = filled(1.0, np.ones(4, np.float32))
     stream = Stream(SMALL, 2, 1, seed=1)
     for _ in range(3):
-        buffer.add(replace(stream.block()[0], priority=np.ones(1, np.float32)))
-    # Keys 0 to 2 are gone, 3 has lost the block before it, 5 never had one. -1 is no key.
+        buffer.add(replace(stream.chunk()[0], priority=np.ones(1, np.float32)))
+    # Keys 0 to 2 are gone, 3 has lost the chunk before it, 5 never had one. -1 is no key.
     keys = np.array([-1, 1, 2, 3, 4, 5, 6, 7, 99, 6])
     stale = buffer.update_priorities(keys, np.arange(10, dtype=np.float32))
     assert (stale, buffer.stale_updates) == (6, 6)
@@ -119,29 +119,29 @@ def test_late_priorities_are_left_out_and_counted() -> None:
 def state_of(buffer: SequenceBuffer) -> dict[str, bytes]:
     arrays = buffer.snapshot()
     ring = buffer.ring
-    more = {"whole": ring.whole, "ring": ring.key, "tree": buffer._tree._sums}
+    more = {"whole": ring.is_sampleable, "ring": ring.key, "tree": buffer._tree._sums}
     return {
         **{name: array.tobytes() for name, array in {**arrays, **more}.items()},
         "counts": bytes(str((ring.next_key, buffer.inserted, buffer.stale_updates)), "ascii"),
     }
 
 
-def spoilt(block: SequenceChunk, name: str) -> SequenceChunk:
-    """A block that is wrong in one way."""
+def spoilt(chunk: SequenceChunk, name: str) -> SequenceChunk:
+    """A chunk that is wrong in one way."""
     if name == "length":
-        return replace(block, reward=block.reward[1:])
+        return replace(chunk, reward=chunk.reward[1:])
     if name == "frames":
-        return replace(block, frames=block.frames[:-1])
+        return replace(chunk, frames=chunk.frames[:-1])
     if name == "dtype":
-        return replace(block, frames=block.frames.astype(np.uint16))
+        return replace(chunk, frames=chunk.frames.astype(np.uint16))
     if name == "state":
-        return replace(block, state=block.state[:, 1:])
+        return replace(chunk, state=chunk.state[:, 1:])
     if name == "columns":
-        return replace(block, action=block.action[:, 1:])
+        return replace(chunk, action=chunk.action[:, 1:])
     value = {"nan": np.nan, "negative": -0.5, "infinite": np.inf}[name]
-    priority = block.priority.copy()
+    priority = chunk.priority.copy()
     priority[1] = value
-    return replace(block, priority=priority)
+    return replace(chunk, priority=priority)
 
 
 @pytest.mark.parametrize(
@@ -150,26 +150,26 @@ def spoilt(block: SequenceChunk, name: str) -> SequenceChunk:
         ("nan", r"priority nan of sequence 1 must be finite"),
         ("negative", r"priority -0.5 of sequence 1 must be finite and not negative"),
         ("infinite", r"priority inf of sequence 1"),
-        ("length", r"reward of a block is float32\[9, 2\], .* float32\[10, 2\].* 4 \+ 5 steps"),
-        ("frames", r"frames of a block is uint8\[4, 2, 3\], .* uint8\[5, 2, 3\]"),
-        ("dtype", r"frames of a block is uint16\[5, 2, 3\]"),
-        ("state", r"state of a block is float32\[2, 1\], .* float32\[2, 2\]"),
-        ("columns", r"action of a block is int32\[9, 1\]"),
-        ("large", r"a block of 9 sequences does not fit into a replay of 8"),
+        ("length", r"reward of a chunk is float32\[9, 2\], .* float32\[10, 2\].* 4 \+ 5 steps"),
+        ("frames", r"frames of a chunk is uint8\[4, 2, 3\], .* uint8\[5, 2, 3\]"),
+        ("dtype", r"frames of a chunk is uint16\[5, 2, 3\]"),
+        ("state", r"state of a chunk is float32\[2, 1\], .* float32\[2, 2\]"),
+        ("columns", r"action of a chunk is int32\[9, 1\]"),
+        ("large", r"a chunk of 9 sequences does not fit into a replay of 8"),
     ],
 )
 def test_blocks_that_cannot_be_are_refused_and_change_nothing(name: str, says: str) -> None:
-    spec = SPECS["one-block"]
+    spec = SPECS["one-chunk"]
     buffer, stream = SequenceBuffer(spec, 8, 0.9), Stream(spec, 1, 2, seed=0)
     for _ in range(3):
-        buffer.add(stream.block()[0])
+        buffer.add(stream.chunk()[0])
     before = state_of(buffer)
-    good, _ = stream.block()
-    bad = Stream(spec, 1, 9, seed=0).block()[0] if name == "large" else spoilt(good, name)
+    good, _ = stream.chunk()
+    bad = Stream(spec, 1, 9, seed=0).chunk()[0] if name == "large" else spoilt(good, name)
     with pytest.raises(ValueError, match=says):
         buffer.add(bad)
     assert state_of(buffer) == before
-    assert buffer.add(good) == 2, "its chain goes on"
+    assert buffer.add(good) == 2, "its stream goes on"
 
 
 @pytest.mark.parametrize("priority", [np.nan, -1.0, np.inf])
@@ -184,12 +184,12 @@ def test_priorities_that_cannot_be_are_refused_and_change_nothing(priority: floa
 
 
 def test_an_empty_buffer_says_why_nothing_can_be_drawn() -> None:
-    spec = SPECS["one-block"]
+    spec = SPECS["one-chunk"]
     buffer = SequenceBuffer(spec, 8, 0.9)
     with pytest.raises(ValueError, match=r"0 of 8 items are in use"):
         buffer.sample(np.array([0.5]))
-    buffer.add(Stream(spec, 1, 3, seed=0).block()[0])
-    with pytest.raises(ValueError, match=r"3 of 8 items .* the 1 blocks before it yet"):
+    buffer.add(Stream(spec, 1, 3, seed=0).chunk()[0])
+    with pytest.raises(ValueError, match=r"3 of 8 items .* the 1 chunks before it yet"):
         buffer.sample(np.array([0.5]))
 
 
@@ -205,9 +205,9 @@ def test_a_restored_buffer_gives_the_same_samples(name: str) -> None:
     buffer, reference = SequenceBuffer(spec, 24, 0.9), Reference(spec, 24)
     traffic = Traffic(spec, seed=4)
     while buffer.inserted < 60 or buffer.sampleable < 5:
-        block, sequences = traffic.next()
-        buffer.add(block)
-        reference.add(block, sequences)
+        chunk, sequences = traffic.next()
+        buffer.add(chunk)
+        reference.add(chunk, sequences)
     keys = buffer.sample(random.random(8)).keys
     buffer.update_priorities(keys, random.random(8).astype(np.float32))
     other = SequenceBuffer(spec, 24, 0.9)
@@ -219,15 +219,15 @@ def test_a_restored_buffer_gives_the_same_samples(name: str) -> None:
     np.testing.assert_array_equal(one.probability, two.probability)
     for array in one.arrays:
         np.testing.assert_array_equal(one.arrays[array], two.arrays[array])
-    # Old streams go on as new chains; what comes from now on is whole as well.
-    for chain in list(reference._life):
-        life, _, environments = reference._life[chain]
-        reference._life[chain] = (life, -2, environments)
+    # Old streams go on as new stream; what comes from now on is whole as well.
+    for stream_id in list(reference._life):
+        life, _, environments = reference._life[stream_id]
+        reference._life[stream_id] = (life, -2, environments)
     for _ in range(30):
-        block, sequences = traffic.next()
-        other.add(block)
-        buffer.add(block)
-        reference.add(block, sequences)
+        chunk, sequences = traffic.next()
+        other.add(chunk)
+        buffer.add(chunk)
+        reference.add(chunk, sequences)
         wanted = reference.sampleable()
         assert other.sampleable == len(wanted)
         if wanted:

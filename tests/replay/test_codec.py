@@ -6,16 +6,16 @@ import numpy as np
 import pytest
 from google.protobuf.message import DecodeError
 
-from seedbed.replay.client.sample_request import allot
-from seedbed.replay.codec import block_of, insert_request, pack, spec_message, spec_of, unpack
+from seedbed.replay.client.sample_request import split_by_priority
+from seedbed.replay.codec import chunk_of, insert_request, pack, spec_message, spec_of, unpack
 from seedbed.v1 import replay_pb2 as wire
-from tests.support.replay_content import SPEC, block
+from tests.support.replay_content import SPEC, chunk
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 300, 70_000])
 def test_pack_is_protobuf(size: int) -> None:
     payload = np.arange(size, dtype=np.uint8)
-    message = wire.InsertRequest(sequence=2**40, chain=3, version=2.5)
+    message = wire.InsertRequest(sequence=2**40, stream_id=3, version=2.5)
     data = pack(message, [payload[: size // 3], payload[size // 3 :]])
     assert wire.InsertRequest.FromString(data).payload == payload.tobytes()
     assert wire.InsertRequest.FromString(data).sequence == 2**40
@@ -26,7 +26,9 @@ def test_pack_is_protobuf(size: int) -> None:
 
 def test_unpack_reads_any_order_and_unknown_fields() -> None:
     head = wire.InsertRequest(sequence=7).SerializeToString()
-    tail = wire.SampleReply(mass=1.5, request=9).SerializeToString()  # fields that it has not
+    tail = wire.SampleReply(
+        total_priority=1.5, request=9
+    ).SerializeToString()  # fields that it has not
     body = wire.InsertRequest(payload=b"abc").SerializeToString()
     found, view = unpack(wire.InsertRequest, body + head + tail[:0])
     assert (found.sequence, bytes(view)) == (7, b"abc")
@@ -40,11 +42,11 @@ def test_bytes_that_are_no_message(data: bytes) -> None:
 
 @pytest.mark.parametrize("which", [slice(0, 5), slice(1, 3), slice(4, 5)])
 def test_columns_of_a_block(which: slice) -> None:
-    whole = block(SPEC, 3, 2, 5)
+    whole = chunk(SPEC, 3, 2, 5)
     message, payload = unpack(wire.InsertRequest, insert_request(SPEC, whole, which, 99, 4))
-    found = block_of(SPEC, message, payload)
-    assert (found.chain, found.number, found.version) == (99, 2, whole.version)
-    expected = whole.columns(which)
+    found = chunk_of(SPEC, message, payload)
+    assert (found.stream_id, found.chunk_index, found.version) == (99, 2, whole.version)
+    expected = whole.select_envs(which)
     for name in ("frames", "flags", "reward", "action", "previous_action", "state", "priority"):
         np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
 
@@ -55,7 +57,9 @@ def test_a_spec_over_the_wire() -> None:
 
 def test_shards_are_chosen_by_mass_and_the_rest_is_uniform() -> None:
     masses = np.array([0.0, 3.0, 0.0, 1.0, 0.0])
-    shards, rest = allot(np.array([0.0, 0.375, 0.7499999, 0.75, 0.875, 1 - 1e-17]), masses)
+    shards, rest = split_by_priority(
+        np.array([0.0, 0.375, 0.7499999, 0.75, 0.875, 1 - 1e-17]), masses
+    )
     np.testing.assert_array_equal(shards, [1, 1, 1, 3, 3, 3])
     np.testing.assert_allclose(rest, [0, 0.5, 1, 0, 0.5, 1], atol=1e-6)
     assert (rest < 1).all()

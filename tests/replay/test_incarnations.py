@@ -8,11 +8,11 @@ from seedbed.replay.incarnations import IncarnationHistory
 def test_a_key_counts_while_no_later_life_began_below_it() -> None:
     a = IncarnationHistory((), 0)
     assert a.limit(a.now) is None
-    b = IncarnationHistory(a.lives, 50)
+    b = IncarnationHistory(a.incarnations, 50)
     assert (b.limit(a.now), b.limit(b.now)) == (50, None)
-    c = IncarnationHistory(b.lives, 30)  # a crash took keys 30 .. 49, and more
+    c = IncarnationHistory(b.incarnations, 30)  # a crash took keys 30 .. 49, and more
     assert (c.limit(a.now), c.limit(b.now), c.limit(c.now)) == (30, 30, None)
-    d = IncarnationHistory(c.lives, 80)
+    d = IncarnationHistory(c.incarnations, 80)
     assert (d.limit(a.now), d.limit(b.now), d.limit(c.now)) == (30, 30, 80)
     assert d.limit(12345) == 0
-    assert len({life.incarnation for life in d.lives}) == 4
+    assert len({life.incarnation for life in d.incarnations}) == 4

@@ -19,17 +19,17 @@ from seedbed.replay.mapped_files import FileBuffer, file_arrays, files_bytes, op
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from tests.support import replay_writer
 from tests.support.processes import ROOT
-from tests.support.replay_content import SPEC, block, check_whole
+from tests.support.replay_content import SPEC, check_whole, chunk
 
 ALL = (np.arange(400) + 0.5) / 400
 
 
-def filled(directory: Path, capacity: int = 32, blocks: int = 6) -> FileBuffer:
+def filled(directory: Path, capacity: int = 32, chunks: int = 6) -> FileBuffer:
     buffer = open_buffer(directory, SPEC, capacity, 0.7)
-    for number in range(blocks):
-        for chain in range(2):
-            priority = np.array([1 + chain, 2 + number], np.float32)
-            buffer.add(block(SPEC, chain, number, 2, priority))
+    for number in range(chunks):
+        for stream_id in range(2):
+            priority = np.array([1 + stream_id, 2 + number], np.float32)
+            buffer.add(chunk(SPEC, stream_id, number, 2, priority))
     return buffer
 
 
@@ -48,7 +48,7 @@ def test_contents_and_priorities_are_back(tmp_path: Path) -> None:
     check_whole(SPEC, before)
     buffer.close()
     again = open_buffer(tmp_path, SPEC, 32, 0.7)
-    assert (again.damaged, again.sampleable) == (0, buffer.sampleable)
+    assert (again.corrupt, again.sampleable) == (0, buffer.sampleable)
     after = again.sample(ALL)
     np.testing.assert_array_equal(after.keys, before.keys)
     np.testing.assert_allclose(after.probability, before.probability)
@@ -58,7 +58,7 @@ def test_contents_and_priorities_are_back(tmp_path: Path) -> None:
     again.close()
     # Opening seals nothing anew: a second time nothing is damaged either.
     third = open_buffer(tmp_path, SPEC, 32, 0.7)
-    assert third.damaged == 0
+    assert third.corrupt == 0
     third.close()
 
 
@@ -69,7 +69,7 @@ def test_a_restored_snapshot_survives_too(tmp_path: Path) -> None:
     other.restore(state)
     other.close()
     again = open_buffer(tmp_path / "two", SPEC, 32, 0.7)
-    assert (again.damaged, again.sampleable) == (0, buffer.sampleable)
+    assert (again.corrupt, again.sampleable) == (0, buffer.sampleable)
     check_whole(SPEC, again.sample(ALL))
     again.close()
     buffer.close()
@@ -77,7 +77,7 @@ def test_a_restored_snapshot_survives_too(tmp_path: Path) -> None:
 
 def test_kill_9_at_any_moment_leaves_whole_sequences(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
-    capacity = 6 * replay_writer.ENVIRONMENTS + 5  # so that blocks cross the ring's end
+    capacity = 6 * replay_writer.ENVIRONMENTS + 5  # so that chunks cross the ring's end
     emptied = 0
     for turn in range(12):
         process = subprocess.Popen(
@@ -103,12 +103,12 @@ def test_kill_9_at_any_moment_leaves_whole_sequences(tmp_path: Path) -> None:
         process.stdout.close()
         buffer = open_buffer(tmp_path, replay_writer.SPEC, capacity, 0.5)
         # In that order, whatever the moment: nobody's items, and never damaged ones.
-        assert buffer.damaged == 0
+        assert buffer.corrupt == 0
         emptied += buffer.ring.size < capacity
         assert capacity - buffer.ring.size <= replay_writer.ENVIRONMENTS
         assert buffer.sampleable > 0
-        for chain, _, number in check_whole(replay_writer.SPEC, buffer.sample(ALL[::8])):
-            assert chain <= turn
+        for stream_id, _, number in check_whole(replay_writer.SPEC, buffer.sample(ALL[::8])):
+            assert stream_id <= turn
             assert number < 6
         buffer.close()
     assert emptied, "no kill came in the middle of an insertion: this test has shown nothing"
@@ -118,7 +118,7 @@ def test_kill_9_at_any_moment_leaves_whole_sequences(tmp_path: Path) -> None:
 def test_damaged_bytes_are_found_and_counted(
     tmp_path: Path, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    buffer = filled(tmp_path, blocks=7)
+    buffer = filled(tmp_path, chunks=7)
     size, sampleable = buffer.ring.size, buffer.sampleable
     buffer.close()
     path = tmp_path / f"{name}.bin"
@@ -128,15 +128,15 @@ def test_damaged_bytes_are_found_and_counted(
         data[item * row + row // 2] ^= 0x10
     path.write_bytes(data)
     again = open_buffer(tmp_path, SPEC, 32, 0.7)
-    assert again.damaged == 2
+    assert again.corrupt == 2
     assert again.ring.size == size - 2
     assert 0 < again.sampleable < sampleable
-    assert "2 damaged sequences are dropped" in caplog.text
+    assert "2 corrupt sequences are dropped" in caplog.text
     check_whole(SPEC, again.sample(ALL))
-    again.add(block(SPEC, 5, 0, 2))  # and goes on
+    again.add(chunk(SPEC, 5, 0, 2))  # and goes on
     again.close()
     third = open_buffer(tmp_path, SPEC, 32, 0.7)
-    assert third.damaged == 0, "what was dropped is gone"
+    assert third.corrupt == 0, "what was dropped is gone"
     third.close()
 
 
@@ -149,8 +149,8 @@ def test_a_torn_priority_costs_no_sequence(tmp_path: Path) -> None:
     priority[5] = np.nan
     priority.tofile(path)
     again = open_buffer(tmp_path, SPEC, 32, 0.7)
-    assert (again.damaged, again.sampleable) == (0, sampleable)
-    assert np.isfinite(again.mass)
+    assert (again.corrupt, again.sampleable) == (0, sampleable)
+    assert np.isfinite(again.total_priority)
     again.close()
 
 
@@ -252,7 +252,7 @@ def test_files_take_what_was_said(tmp_path: Path) -> None:
     open_buffer(tmp_path, SPEC, 1000, 0.7).close()
     found = [path.stat() for path in tmp_path.glob("*.bin")]
     assert sum(stat.st_size for stat in found) == files_bytes(SPEC, 1000)
-    # All blocks are there already: no later write can find the volume full.
+    # All chunks are there already: no later write can find the volume full.
     assert sum(512 * stat.st_blocks for stat in found) >= files_bytes(SPEC, 1000)
 
 

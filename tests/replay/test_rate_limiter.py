@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seedbed.replay.rate_limiter import RateLimiter, updates_per_second
+from seedbed.replay.rate_limiter import RateLimiter
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -22,13 +22,13 @@ def test_the_two_sides_never_both_wait_and_the_ratio_holds(seed: int) -> None:
         assert limiter.may_insert() or limiter.may_train()
         if limiter.may_insert() and (greedy or random.random() < 0.5):
             steps = int(random.integers(1, 4000))
-            since += steps if limiter.filled else 0
+            since += steps if limiter.is_warm else 0
             largest = max(largest, steps)
-            limiter.inserted(steps, sampleable=turn)
+            limiter.on_insert(steps, sampleable=turn)
         while greedy and limiter.may_train():
-            limiter.trained()
+            limiter.on_train()
             trained += batch_steps
-        assert limiter.filled == (turn >= 10) or not trained
+        assert limiter.is_warm == (turn >= 10) or not trained
         # Behind by less than a batch (the first comes for nothing), ahead by what may wait.
         over = ratio * since - (trained - batch_steps)
         assert over > -1e-6 * batch_steps - 1e-6 or not trained
@@ -41,24 +41,24 @@ def test_the_two_sides_never_both_wait_and_the_ratio_holds(seed: int) -> None:
 def test_nothing_is_trained_before_the_minimum_and_then_at_once() -> None:
     limiter = RateLimiter(0.75, 100, minimum=8, ahead=4)
     for sampleable in (0, 3, 7):
-        limiter.inserted(10_000, sampleable)
+        limiter.on_insert(10_000, sampleable)
         assert limiter.may_insert()
         assert not limiter.may_train()
-    limiter.inserted(10_000, 8)
+    limiter.on_insert(10_000, 8)
     assert limiter.may_train()
-    limiter.trained()
+    limiter.on_train()
     assert not limiter.may_train(), "the steps before the minimum are not made up for"
 
 
 def test_actors_wait_while_training_is_behind() -> None:
     limiter = RateLimiter(0.5, 100, minimum=1, ahead=2)
-    limiter.inserted(1, 1)  # credit for the first batch: 100
-    limiter.inserted(200, 2)
+    limiter.on_insert(1, 1)  # credit for the first batch: 100
+    limiter.on_insert(200, 2)
     assert limiter.may_insert()
     assert limiter.credit == 200
-    limiter.inserted(2, 2)
+    limiter.on_insert(2, 2)
     assert not limiter.may_insert()
-    limiter.trained()
+    limiter.on_train()
     assert limiter.may_insert()
 
 
@@ -70,14 +70,14 @@ def test_a_setting_that_deadlocks_is_refused(ahead: float) -> None:
 
 def test_the_papers_rate_of_updates() -> None:
     """Section 4.3 of the SEED paper: at 260 K frames/s 9.5 updates of 64 x 80 steps a second."""
-    rate = updates_per_second(260_000, action_repeat=4, ratio=0.75, batch_size=64, steps=80)
+    rate = 260_000 / 4 * 0.75 / (64 * 80)
     assert rate == pytest.approx(9.52, abs=0.005)
-    # The limiter gives as many: ten seconds of 65,000 steps each, in blocks of 32 x 80.
+    # The limiter gives as many in ten seconds of 65,000 steps each, in chunks of 32 x 80.
     limiter, updates = RateLimiter(0.75, 64 * 80, minimum=1, ahead=4), 0
-    limiter.inserted(0, 1)
+    limiter.on_insert(0, 1)
     for _ in range(10 * 65_000 // (32 * 80)):
-        limiter.inserted(32 * 80, 1)
+        limiter.on_insert(32 * 80, 1)
         while limiter.may_train():
-            limiter.trained()
+            limiter.on_train()
             updates += 1
     assert updates == pytest.approx(10 * rate, abs=1)

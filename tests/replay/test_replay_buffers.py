@@ -1,4 +1,4 @@
-"""What every home of experience must do, whichever it is."""
+"""What every replay of experience must do, whichever it is."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ Make = Callable[..., ReplayBuffer]
 
 @pytest.fixture(params=["host", "device", "files", "service"])
 def make(request: pytest.FixtureRequest, backend: Backend, tmp_path: Path) -> Iterator[Make]:
-    """Makes a home: `make(spec, capacity, exponent)`."""
+    """Makes a replay: `make(spec, capacity, exponent)`."""
     kind: str = request.param
     if kind != "device" and os.environ.get("SEEDBED_TEST_BACKEND") == "jax":
         pytest.skip("has no backend")
 
-    def home(spec: SequenceSpec, capacity: int, exponent: float = 0.9) -> ReplayBuffer:
+    def replay(spec: SequenceSpec, capacity: int, exponent: float = 0.9) -> ReplayBuffer:
         if kind == "host":
             return HostReplay(SequenceBuffer(spec, capacity, exponent), 0)
         folder = tmp_path / str(len(made))
@@ -60,20 +60,20 @@ def make(request: pytest.FixtureRequest, backend: Backend, tmp_path: Path) -> It
 
     made: list[ReplayBuffer] = []
     with ExitStack() as stack:
-        yield home
+        yield replay
         for one in made:
             one.close()
 
 
-def draw(home: ReplayBuffer, count: int, seed: int = 1) -> Sample:
-    settle(home)
-    return home.request(np.random.default_rng(seed).random(count)).result(30)
+def draw(replay: ReplayBuffer, count: int, seed: int = 1) -> Sample:
+    settle(replay)
+    return replay.request_sample(np.random.default_rng(seed).random(count)).result(30)
 
 
-def settle(home: ReplayBuffer) -> None:
+def settle(replay: ReplayBuffer) -> None:
     """A service has what it was given a moment later."""
-    if isinstance(home, ShardedReplay):
-        home.settle(30)
+    if isinstance(replay, ShardedReplay):
+        replay.flush(30)
 
 
 def who(
@@ -81,27 +81,27 @@ def who(
 ) -> tuple[Stream, int, int]:
     """Stream, environment and number of a drawn sequence, read from its last reward."""
     last = round(float(arrays["reward"][-1, b]) * 10_000)
-    chain, rest = divmod(last, 10_000)
+    stream_id, rest = divmod(last, 10_000)
     e, row = divmod(rest, 100)
-    spec = stream_of[chain].spec
+    spec = stream_of[stream_id].spec
     number, remainder = divmod(row + 1, spec.steps)
-    assert remainder == 0, "a sequence ends with its block"
-    return stream_of[chain], e, number - 1
+    assert remainder == 0, "a sequence ends with its chunk"
+    return stream_of[stream_id], e, number - 1
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_what_is_drawn_was_inserted(make: Make, name: str) -> None:
     spec = SPECS[name]
-    home = make(spec, 40)
-    streams = {chain: Stream(spec, chain, e) for chain, e in ((1, 3), (2, 1), (3, 4))}
+    replay = make(spec, 40)
+    streams = {stream_id: Stream(spec, stream_id, e) for stream_id, e in ((1, 3), (2, 1), (3, 4))}
     rng = np.random.default_rng(5)
     seen: set[tuple[int, int, int]] = set()
     for turn in range(24):
-        home.add(streams[int(rng.integers(1, 4))].block())
-        settle(home)
-        if home.state().sampleable == 0:
+        replay.add(streams[int(rng.integers(1, 4))].chunk())
+        settle(replay)
+        if replay.stats().sampleable == 0:
             continue
-        sample = draw(home, 16, turn)
+        sample = draw(replay, 16, turn)
         for b in range(16):
             stream, e, number = who(streams, sample.arrays, b)
             expected = stream.sequence(e, number)
@@ -110,9 +110,9 @@ def test_what_is_drawn_was_inserted(make: Make, name: str) -> None:
                 drawn = np.take(sample.arrays[part], b, axis)
                 np.testing.assert_array_equal(drawn, value, err_msg=part)
             assert sample.version[b] == number
-            seen.add((stream.chain, e, number))
+            seen.add((stream.stream_id, e, number))
     assert len(seen) > 20
-    assert home.state().inserted > 40, "nothing was evicted"
+    assert replay.stats().inserted > 40, "nothing was evicted"
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["initial", "new"])
@@ -120,18 +120,18 @@ def test_what_is_drawn_was_inserted(make: Make, name: str) -> None:
 def test_drawn_in_proportion_to_priority(make: Make, exponent: float, late: bool) -> None:
     """χ² with 19 degrees of freedom: below 43.8 in all but 0.1 % of cases."""
     spec = SPECS["dqn"]
-    home = make(spec, 64, exponent)
+    replay = make(spec, 64, exponent)
     stream = Stream(spec, 1, 20)
-    home.add(stream.block())
+    replay.add(stream.chunk())
     priority = np.linspace(0.1, 3.0, 20)
-    home.add(stream.block(np.ones(20) if late else priority))
-    settle(home)
-    assert home.state().sampleable == 20
+    replay.add(stream.chunk(np.ones(20) if late else priority))
+    settle(replay)
+    assert replay.stats().sampleable == 20
     if late:
-        keys = np.unique(draw(home, 1000).keys)  # in the order of insertion
-        home.update_priorities(keys, priority.astype(np.float32))
+        keys = np.unique(draw(replay, 1000).keys)  # in the order of insertion
+        replay.update_priorities(keys, priority.astype(np.float32))
     count = 20_000
-    sample = draw(home, count)
+    sample = draw(replay, count)
     counts = np.bincount(
         [who({1: stream}, sample.arrays, b)[1] for b in range(count)], minlength=20
     )
@@ -151,87 +151,87 @@ def test_drawn_in_proportion_to_priority(make: Make, exponent: float, late: bool
 
 def test_new_priorities_count_and_late_ones_do_not(make: Make) -> None:
     spec = SPECS["dqn"]
-    home = make(spec, 8)
+    replay = make(spec, 8)
     stream = Stream(spec, 1, 2)
     for _ in range(4):
-        home.add(stream.block())
-    keys = np.unique(draw(home, 200).keys)
+        replay.add(stream.chunk())
+    keys = np.unique(draw(replay, 200).keys)
     assert len(keys) == 6
-    home.update_priorities(keys, np.where(keys == keys[3], 1.0, 0.0).astype(np.float32))
-    assert set(draw(home, 50).keys.tolist()) == {int(keys[3])}
-    home.add(stream.block())  # takes the place of the first block, with which the second one dies
-    before = draw(home, 200).probability.max()
-    home.update_priorities(keys[:2], np.full(2, 1e6, np.float32))
-    settle(home)
-    assert home.state().stale_updates == 2
-    assert draw(home, 200).probability.max() == pytest.approx(before)
+    replay.update_priorities(keys, np.where(keys == keys[3], 1.0, 0.0).astype(np.float32))
+    assert set(draw(replay, 50).keys.tolist()) == {int(keys[3])}
+    replay.add(stream.chunk())  # takes the place of the first chunk, with which the second one dies
+    before = draw(replay, 200).probability.max()
+    replay.update_priorities(keys[:2], np.full(2, 1e6, np.float32))
+    settle(replay)
+    assert replay.stats().stale_updates == 2
+    assert draw(replay, 200).probability.max() == pytest.approx(before)
 
 
 @pytest.mark.parametrize("wrong", [np.nan, -1.0, np.inf])
 def test_wrong_priorities_are_refused(make: Make, wrong: float) -> None:
     spec = SPECS["dqn"]
-    home = make(spec, 8)
+    replay = make(spec, 8)
     stream = Stream(spec, 1, 2)
-    home.add(stream.block())
-    home.add(stream.block([1.0, 2.0]))
-    before = draw(home, 100)
+    replay.add(stream.chunk())
+    replay.add(stream.chunk([1.0, 2.0]))
+    before = draw(replay, 100)
     with pytest.raises(ValueError, match=r"priority (nan|-1.0|inf) of sequence 1 must be finite"):
-        home.add(stream.block([1.0, wrong]))
+        replay.add(stream.chunk([1.0, wrong]))
     with pytest.raises(ValueError, match=r"priority .* of key 3 must be finite"):
-        home.update_priorities(np.array([2, 3]), np.array([5.0, wrong], np.float32))
-    after = draw(home, 100)
+        replay.update_priorities(np.array([2, 3]), np.array([5.0, wrong], np.float32))
+    after = draw(replay, 100)
     np.testing.assert_array_equal(before.keys, after.keys)
     np.testing.assert_array_equal(before.probability, after.probability)
 
 
 def test_wrong_length_and_nothing_to_draw(make: Make) -> None:
     spec = SPECS["r2d2"]
-    home = make(spec, 40)
+    replay = make(spec, 40)
     with pytest.raises(ValueError, match="nothing can be drawn: 0 of 40 items"):
-        home.request(np.zeros(1)).result(30)
+        replay.request_sample(np.zeros(1)).result(30)
     other = Stream(SPECS["long burn-in"], 1, 2)
-    with pytest.raises(ValueError, match=r"frames of a block is .* sequences of 4 \+ 8 steps"):
-        home.add(other.block())
-    home.add(Stream(spec, 1, 2).block())
-    settle(home)
+    with pytest.raises(ValueError, match=r"frames of a chunk is .* sequences of 4 \+ 8 steps"):
+        replay.add(other.chunk())
+    replay.add(Stream(spec, 1, 2).chunk())
+    settle(replay)
     with pytest.raises(ValueError, match=r"nothing can be drawn: [02] of 40 items"):
-        home.request(np.zeros(1)).result(30)
+        replay.request_sample(np.zeros(1)).result(30)
 
 
 def test_a_gap_begins_a_new_chain(make: Make) -> None:
-    """A block was lost on its way: what came before it must not be taken for its burn-in."""
+    """A chunk was lost on its way: what came before it must not be taken for its burn-in."""
     spec = SPECS["r2d2"]
-    home = make(spec, 40)
+    replay = make(spec, 40)
     stream = Stream(spec, 1, 2)
     for number in range(6):
-        block = stream.block()
+        chunk = stream.chunk()
         if number != 3:
-            home.add(block)
-    sample = draw(home, 200)
+            replay.add(chunk)
+    sample = draw(replay, 200)
     numbers = {who({1: stream}, sample.arrays, b)[2] for b in range(200)}
     assert numbers == {1, 2, 5}
 
 
 def test_snapshot_and_restore(make: Make) -> None:
     spec = SPECS["r2d2"]
-    home, other = make(spec, 40), make(spec, 40)
-    if isinstance(home, ShardedReplay):
+    replay, other = make(spec, 40), make(spec, 40)
+    if isinstance(replay, ShardedReplay):
         pytest.skip("what is on shards stays there")
     stream = Stream(spec, 1, 3)
     rng = np.random.default_rng(2)
     for _ in range(16):
-        home.add(stream.block(rng.random(3)))
-    sample = draw(home, 8)
-    home.update_priorities(sample.keys, rng.random(8).astype(np.float32))
-    other.restore(home.snapshot())
-    ours, theirs = draw(home, 64), draw(other, 64)
+        replay.add(stream.chunk(rng.random(3)))
+    sample = draw(replay, 8)
+    replay.update_priorities(sample.keys, rng.random(8).astype(np.float32))
+    other.restore(replay.snapshot())
+    ours, theirs = draw(replay, 64), draw(other, 64)
     np.testing.assert_array_equal(ours.keys, theirs.keys)
     for name, array in ours.arrays.items():
         np.testing.assert_array_equal(array, theirs.arrays[name])
-    other.add(stream.block())  # the chain goes on as a new one
-    assert other.state().sampleable < home.state().sampleable
+    other.add(stream.chunk())  # the stream_id goes on as a new one
+    assert other.stats().sampleable < replay.stats().sampleable
     with pytest.raises(ValueError, match="of the state is"):
-        make(spec, 41).restore(home.snapshot())
+        make(spec, 41).restore(replay.snapshot())
 
 
 def test_sums_on_the_device_follow_their_items(backend: Backend) -> None:
@@ -239,23 +239,27 @@ def test_sums_on_the_device_follow_their_items(backend: Backend) -> None:
     from seedbed.replay.client.device import WIDTH, DeviceReplay
 
     spec = SequenceSpec(ArraySpec((2,), "float32"), steps=1, lookahead=1)
-    home = DeviceReplay(backend, spec, 3 * WIDTH, 0.9, transfer_steps=80)
+    replay = DeviceReplay(backend, spec, 3 * WIDTH, 0.9, transfer_steps=80)
     stream = Stream(spec, 1, WIDTH // 3)
     rng = np.random.default_rng(1)
     for _ in range(30):
-        home.add(stream.block(rng.random(stream.environments)))
-        if home.ring.sampleable:
-            sample = draw(home, 32)
+        replay.add(stream.chunk(rng.random(stream.environments)))
+        if replay.ring.sampleable:
+            sample = draw(replay, 32)
             priority = rng.random(32).astype(np.float32)
-            home.update_priorities(np.unique(sample.keys), priority[: len(np.unique(sample.keys))])
-        state = home.snapshot()
+            replay.update_priorities(
+                np.unique(sample.keys), priority[: len(np.unique(sample.keys))]
+            )
+        state = replay.snapshot()
         np.testing.assert_allclose(
             state["mass"], state["weight"].reshape(-1, WIDTH).sum(1), rtol=1e-5
         )
-        np.testing.assert_array_equal(state["weight"][: home.capacity] > 0, home.ring.whole)
+        np.testing.assert_array_equal(
+            state["weight"][: replay.capacity] > 0, replay.ring.is_sampleable
+        )
     # χ² with 2 degrees of freedom: below 13.8 in all but 0.1 % of cases.
     count = 20_000
-    items = home.ring.item(draw(home, count).keys)
+    items = replay.ring.item(draw(replay, count).keys)
     counts = np.bincount(items // WIDTH, minlength=len(state["mass"]))
     assert counts[-1] == 0, "the spare item's group"
     expected = count * state["mass"][:-1] / state["mass"].sum()
@@ -293,14 +297,14 @@ def test_the_papers_replay_fits() -> None:
 def test_priorities_of_any_size(make: Make) -> None:
     """What float32 cannot add up to is drawn all the same, and nothing else is."""
     spec = SPECS["dqn"]
-    home = make(spec, 40, 2.0)
+    replay = make(spec, 40, 2.0)
     stream = Stream(spec, 1, 4)
-    home.add(stream.block())
-    home.add(stream.block([0.0, 1e-30, 1e-25, 0.0]))
-    sample = draw(home, 50)
+    replay.add(stream.chunk())
+    replay.add(stream.chunk([0.0, 1e-30, 1e-25, 0.0]))
+    sample = draw(replay, 50)
     assert np.isfinite(sample.probability).all()
     assert {who({1: stream}, sample.arrays, b)[1] for b in range(50)} <= {1, 2}
-    home.add(stream.block([1e25, 1.0, 0.0, 1e20]))
-    sample = draw(home, 50)
+    replay.add(stream.chunk([1e25, 1.0, 0.0, 1e20]))
+    sample = draw(replay, 50)
     assert np.isfinite(sample.probability).all()
     assert {who({1: stream}, sample.arrays, b)[1] for b in range(50)} <= {0, 3}

@@ -18,16 +18,16 @@ def test_what_can_be_drawn_is_what_is_whole(name: str, capacity: int) -> None:
     traffic = Traffic(spec, seed=capacity)
     drawable = 0
     for _ in range(120 if spec.steps < 80 else 60):
-        block, sequences = traffic.next()
-        before = ring.key[ring.whole]
-        added = ring.add(block.chain, block.number, block.environments)
-        reference.add(block, sequences)
+        chunk, sequences = traffic.next()
+        before = ring.key[ring.is_sampleable]
+        added = ring.add(chunk.stream_id, chunk.chunk_index, chunk.environments)
+        reference.add(chunk, sequences)
         wanted = sorted(reference.sampleable())
-        assert sorted(ring.key[ring.whole].tolist()) == wanted
+        assert sorted(ring.key[ring.is_sampleable].tolist()) == wanted
         assert ring.sampleable == len(wanted)
-        assert set(added.keys[added.whole]) == set(wanted) & set(added.keys)
+        assert set(added.keys[added.sampleable]) == set(wanted) & set(added.keys)
         lost = set(before.tolist()) - set(wanted)
-        assert {key % capacity for key in lost} <= set(added.retired.tolist())
+        assert {key % capacity for key in lost} <= set(added.invalidated.tolist())
         assert ring.size == len(reference.items)
         kept = {item["key"] for item in reference.items}
         assert set(ring.key[ring.key >= 0].tolist()) == kept, "first in, first out"
@@ -37,18 +37,18 @@ def test_what_can_be_drawn_is_what_is_whole(name: str, capacity: int) -> None:
 
 
 def test_a_small_ring_that_can_be_read() -> None:
-    """Two environments, blocks that reach into the one before."""
+    """Two environments, chunks that reach into the one before."""
     ring = Ring(4, predecessors=1)
     first = ring.add(7, 0, 2)
-    assert (first.keys.tolist(), first.whole.tolist()) == ([0, 1], [False, False])
+    assert (first.keys.tolist(), first.sampleable.tolist()) == ([0, 1], [False, False])
     second = ring.add(7, 1, 2)
-    assert (second.keys.tolist(), second.whole.tolist()) == ([2, 3], [True, True])
+    assert (second.keys.tolist(), second.sampleable.tolist()) == ([2, 3], [True, True])
     # One place is needed: key 0 goes, and with it key 2, whose first frames it has.
     other = ring.add(8, 0, 1)
     assert other.keys.tolist() == [4]
-    assert ring.is_there(np.array([0, 1, 2, 3, 4])).tolist() == [False, True, True, True, True]
-    assert ring.key[ring.whole].tolist() == [3]
-    assert sorted(other.retired.tolist()) == [0, 2]
+    assert ring.contains(np.array([0, 1, 2, 3, 4])).tolist() == [False, True, True, True, True]
+    assert ring.key[ring.is_sampleable].tolist() == [3]
+    assert sorted(other.invalidated.tolist()) == [0, 2]
 
 
 def test_a_key_of_another_generation_is_not_there() -> None:
@@ -56,7 +56,7 @@ def test_a_key_of_another_generation_is_not_there() -> None:
     for number in range(5):
         ring.add(1, number, 1)
     keys = np.array([-1, 0, 1, 2, 3, 4, 5, 7])
-    assert ring.is_there(keys).tolist() == [False, False, False, True, True, True, False, False]
+    assert ring.contains(keys).tolist() == [False, False, False, True, True, True, False, False]
 
 
 @pytest.mark.parametrize(("number", "count"), [(0, 2), (2, 2), (5, 2), (1, 1), (1, 3)])
@@ -64,47 +64,47 @@ def test_a_block_that_does_not_follow_begins_anew(number: int, count: int) -> No
     """The same number again, a gap, and another number of environments."""
     ring = Ring(20, predecessors=1)
     ring.add(1, 0, 2)
-    assert not ring.add(1, number, count).whole.any()
-    assert ring.add(1, number + 1, count).whole.all()
+    assert not ring.add(1, number, count).sampleable.any()
+    assert ring.add(1, number + 1, count).sampleable.all()
 
 
 def test_a_block_that_is_too_large_is_refused_and_changes_nothing() -> None:
     ring = Ring(4, predecessors=1)
     ring.add(1, 0, 2)
     ring.add(1, 1, 2)
-    with pytest.raises(ValueError, match=r"a block of 5 sequences .* replay of 4"):
+    with pytest.raises(ValueError, match=r"a chunk of 5 sequences .* replay of 4"):
         ring.add(1, 2, 5)
     assert ring.key.tolist() == [0, 1, 2, 3]
     assert ring.sampleable == 2
-    assert ring.add(1, 2, 2).whole.all(), "its chain goes on"
+    assert ring.add(1, 2, 2).sampleable.all(), "its stream goes on"
 
 
 def test_streams_that_have_ended_are_forgotten_and_no_others() -> None:
     ring = Ring(4, predecessors=1)
-    for chain in range(100):
-        ring.add(chain, 0, 1)
-        assert len(ring._chains) <= 2 * ring.capacity
-        assert ring.add(chain, 1, 1).whole.all(), "it goes on"
+    for stream_id in range(100):
+        ring.add(stream_id, 0, 1)
+        assert len(ring._streams) <= 2 * ring.capacity
+        assert ring.add(stream_id, 1, 1).sampleable.all(), "it goes on"
 
 
 def test_another_life_takes_over_what_is_whole_and_nothing_that_cannot_be() -> None:
     ring = Ring(13, predecessors=2)
     traffic = Traffic(SPECS["dqn-n3"], seed=3)
     while ring.next_key < 60 or ring.sampleable < 3:
-        block, _ = traffic.next()
-        ring.add(block.chain, block.number, block.environments)
+        chunk, _ = traffic.next()
+        ring.add(chunk.stream_id, chunk.chunk_index, chunk.environments)
     other = Ring(13, predecessors=2)
     other.restore(ring.key.copy(), ring.previous.copy())
-    np.testing.assert_array_equal(other.whole, ring.whole)
+    np.testing.assert_array_equal(other.is_sampleable, ring.is_sampleable)
     assert (other.sampleable, other.next_key) == (ring.sampleable, ring.next_key)
     # Evictions go on as they would have.
     for number in range(20):
         for one in (ring, other):
             one.add(1000, number, 1)
-        np.testing.assert_array_equal(other.whole, ring.whole)
+        np.testing.assert_array_equal(other.is_sampleable, ring.is_sampleable)
     key = ring.key.copy()
     key[[2, 5]] = key[[5, 2]]  # in foreign items
     key[7] -= 13  # too old to live
     other.restore(key, ring.previous.copy())
     assert (other.key[[2, 5, 7]] == -1).all()
-    assert set(other.key[other.whole]) < set(ring.key[ring.whole])
+    assert set(other.key[other.is_sampleable]) < set(ring.key[ring.is_sampleable])

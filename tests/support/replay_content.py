@@ -1,4 +1,4 @@
-"""Blocks whose every byte follows from chain, environment and row, and a check by other means."""
+"""Chunks whose every byte follows from stream, environment and row, and a check of samples."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ SPEC = SequenceSpec(
 _FIELDS = {"reward": 1, "action": 2, "previous_action": 3, "state": 4}
 
 
-def numbers(spec: SequenceSpec, chain: int, environment: int, row: int) -> NDArray[Any]:
+def numbers(spec: SequenceSpec, stream_id: int, environment: int, row: int) -> NDArray[Any]:
     """The frame of a row of a stream. Its first bytes say which one it is."""
     size = int(np.prod(spec.observation.shape))
-    seed = np.random.SeedSequence([chain, environment, row + 1000])
+    seed = np.random.SeedSequence([stream_id, environment, row + 1000])
     frame = np.random.Generator(np.random.PCG64(seed)).integers(0, 256, size, np.uint8)
-    frame[:8] = [chain % 256, chain // 256, environment, row & 255, row >> 8 & 255, 1, 2, 3]
+    frame[:8] = [stream_id % 256, stream_id // 256, environment, row & 255, row >> 8 & 255, 1, 2, 3]
     return frame.reshape(spec.observation.shape)
 
 
-def small(name: str, chain: int, environment: int, row: int) -> float:
+def small(name: str, stream_id: int, environment: int, row: int) -> float:
     """A number of a row that is not its frame: exact in float32."""
-    mixed = chain * 7919 + environment * 104729 + row * 1299709 + _FIELDS[name] * 15485863
+    mixed = stream_id * 7919 + environment * 104729 + row * 1299709 + _FIELDS[name] * 15485863
     return float(mixed % 65521)
 
 
-def block(
+def chunk(
     spec: SequenceSpec,
-    chain: int,
+    stream_id: int,
     number: int,
     environments: int = 1,
     priority: float | NDArray[np.float32] = 1.0,
 ) -> SequenceChunk:
-    """Block `number` of a chain. Its newest rows are number*T .. number*T + T-1."""
+    """Block `number` of a stream. Its newest rows are number*T .. number*T + T-1."""
     end = (number + 1) * spec.steps
     every = range(environments)
     return SequenceChunk(
-        chain,
+        stream_id,
         number,
         frames=np.stack(
             [
-                np.stack([numbers(spec, chain, e, row) for e in every])
+                np.stack([numbers(spec, stream_id, e, row) for e in every])
                 for row in range(end - spec.steps, end)
             ]
         ),
@@ -54,13 +54,21 @@ def block(
             [[row % 7 == 0 for _ in every] for row in range(end - spec.frames, end)], np.uint8
         )
         * np.uint8(8),
-        reward=_rows("reward", chain, environments, end - spec.rows, end, np.float32),
-        action=_rows("action", chain, environments, end - spec.rows, end - 1, np.int32),
+        reward=_rows("reward", stream_id, environments, end - spec.timesteps, end, np.float32),
+        action=_rows("action", stream_id, environments, end - spec.timesteps, end - 1, np.int32),
         previous_action=_rows(
-            "previous_action", chain, environments, end - spec.rows, end - spec.rows + 1, np.int32
+            "previous_action",
+            stream_id,
+            environments,
+            end - spec.timesteps,
+            end - spec.timesteps + 1,
+            np.int32,
         )[0],
         state=np.array(
-            [[small("state", chain, e, end + i) for i in range(spec.state_size)] for e in every],
+            [
+                [small("state", stream_id, e, end + i) for i in range(spec.state_size)]
+                for e in every
+            ],
             np.float32,
         ).reshape(environments, spec.state_size),
         priority=np.broadcast_to(np.asarray(priority, np.float32), (environments,)).copy(),
@@ -69,36 +77,41 @@ def block(
 
 
 def _rows(
-    name: str, chain: int, environments: int, start: int, stop: int, dtype: Any
+    name: str, stream_id: int, environments: int, start: int, stop: int, dtype: Any
 ) -> NDArray[Any]:
-    rows = [[small(name, chain, e, row) for e in range(environments)] for row in range(start, stop)]
+    rows = [
+        [small(name, stream_id, e, row) for e in range(environments)] for row in range(start, stop)
+    ]
     return np.array(rows, dtype).reshape(stop - start, environments)
 
 
 def check_whole(spec: SequenceSpec, sample: Sample) -> list[tuple[int, int, int]]:
-    """Every sequence is one that `block` made, whole. Says which: chain, environment, number."""
+    """Check that each sequence is one of `chunk`; return stream id, environment and chunk index."""
     found = []
     arrays = sample.arrays
     assert arrays["observation"].shape == (spec.frames, len(sample.keys), *spec.observation.shape)
     for column in range(len(sample.keys)):
         frames = arrays["observation"][:, column]
         head = frames[-1].ravel()[:8].astype(int)
-        chain, environment = int(head[0] + 256 * head[1]), int(head[2])
+        stream_id, environment = int(head[0] + 256 * head[1]), int(head[2])
         number = int(sample.version[column])
         end = (number + 1) * spec.steps
         assert (head[3] + 256 * head[4]) == end - 1
-        expected = [numbers(spec, chain, environment, r) for r in range(end - spec.frames, end)]
+        expected = [numbers(spec, stream_id, environment, r) for r in range(end - spec.frames, end)]
         np.testing.assert_array_equal(frames, expected)
         flags = [8 * (row % 7 == 0) for row in range(end - spec.frames, end)]
         np.testing.assert_array_equal(arrays["flags"][:, column], flags)
         for name, stop in (("reward", end), ("action", end - 1)):
-            values = [small(name, chain, environment, row) for row in range(end - spec.rows, stop)]
+            values = [
+                small(name, stream_id, environment, row)
+                for row in range(end - spec.timesteps, stop)
+            ]
             np.testing.assert_array_equal(arrays[name][:, column], values)
-        first = end - spec.rows
+        first = end - spec.timesteps
         assert arrays["previous_action"][column] == small(
-            "previous_action", chain, environment, first
+            "previous_action", stream_id, environment, first
         )
-        state = [small("state", chain, environment, end + i) for i in range(spec.state_size)]
+        state = [small("state", stream_id, environment, end + i) for i in range(spec.state_size)]
         np.testing.assert_array_equal(arrays["state"][column], state)
-        found.append((chain, environment, number))
+        found.append((stream_id, environment, number))
     return found

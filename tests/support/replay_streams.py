@@ -1,4 +1,4 @@
-"""Streams of blocks whose every number says where it belongs, and the sequences that they make."""
+"""Streams of chunks whose every number says where it belongs, and the sequences that they make."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ FIRST = 8
 
 
 class Stream:
-    """One chain of E environments. Row s of environment e has frames, rewards and actions that
-    follow from (chain, e, s) alone.
+    """One stream of E environments. Row s of environment e has frames, rewards and actions that
+    follow from (stream_id, e, s) alone.
     """
 
-    def __init__(self, spec: SequenceSpec, chain: int, environments: int) -> None:
-        self.spec, self.chain, self.environments = spec, chain, environments
-        self.number = 0
+    def __init__(self, spec: SequenceSpec, stream_id: int, environments: int) -> None:
+        self.spec, self.stream_id, self.environments = spec, stream_id, environments
+        self.chunk_index = 0
 
     def frame(self, e: int, row: int) -> NDArray[Any]:
         spec = self.spec.observation
         count = int(np.prod(spec.shape))
         if row < 0:
             return np.zeros(spec.shape, spec.dtype)
-        values = np.random.default_rng((self.chain, e, row)).integers(0, 256, count)
+        values = np.random.default_rng((self.stream_id, e, row)).integers(0, 256, count)
         return values.astype(spec.dtype).reshape(spec.shape)
 
     def reward(self, e: int, row: int) -> float:
-        return 0.0 if row < 0 else self.chain + e / 100 + row / 10_000
+        return 0.0 if row < 0 else self.stream_id + e / 100 + row / 10_000
 
     def action(self, e: int, row: int) -> int:
-        return -1 if row < 0 else (7 * self.chain + 3 * e + row) % 11
+        return -1 if row < 0 else (7 * self.stream_id + 3 * e + row) % 11
 
     def flags(self, e: int, row: int) -> int:
         return FIRST if row >= 0 and (row + e) % 9 == 0 else 0
@@ -45,9 +45,9 @@ class Stream:
     def sequence(self, e: int, number: int) -> dict[str, Any]:
         """What must be drawn of sequence `number` of environment e."""
         spec = self.spec
-        start = (number + 1) * spec.steps - spec.rows
-        rows = range(start, start + spec.rows)
-        seen = range(start - spec.frame_stack + 1, start + spec.rows)
+        start = (number + 1) * spec.steps - spec.timesteps
+        rows = range(start, start + spec.timesteps)
+        seen = range(start - spec.frame_stack + 1, start + spec.timesteps)
         return {
             "observation": np.stack([self.frame(e, row) for row in seen]),
             "flags": np.array([self.flags(e, row) for row in seen], np.uint8),
@@ -57,17 +57,17 @@ class Stream:
             "state": self.state(e, start),
         }
 
-    def block(self, priority: Any = None) -> SequenceChunk:
+    def chunk(self, priority: Any = None) -> SequenceChunk:
         """The next one."""
-        spec, number, every = self.spec, self.number, range(self.environments)
+        spec, number, every = self.spec, self.chunk_index, range(self.environments)
         made = [self.sequence(e, number) for e in every]
         newest = {name: [one[name] for one in made] for name in made[0]}
-        self.number += 1
+        self.chunk_index += 1
         if priority is None:
             priority = np.ones(self.environments)
         return SequenceChunk(
-            chain=self.chain,
-            number=number,
+            stream_id=self.stream_id,
+            chunk_index=number,
             frames=np.stack([one[-spec.steps :] for one in newest["observation"]], 1),
             flags=np.stack(newest["flags"], 1),
             reward=np.stack(newest["reward"], 1),

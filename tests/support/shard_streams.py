@@ -1,4 +1,4 @@
-"""Streams of random rows cut into blocks, and a replay so simple that one sees it is right."""
+"""Streams of random rows cut into chunks, and a replay so simple that one sees it is right."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ SPECS = {
     "dqn-n3": SequenceSpec(ArraySpec((4,), "float32"), steps=1, lookahead=2),
     "dqn-image": SequenceSpec(ArraySpec((70, 60), "uint8"), steps=1, lookahead=1, frame_stack=4),
     "long-burn-in": SequenceSpec(FRAME, steps=4, burn_in=9, frame_stack=3, state_size=2),
-    "one-block": SequenceSpec(FRAME, steps=5, burn_in=4, state_size=2),
+    "one-chunk": SequenceSpec(FRAME, steps=5, burn_in=4, state_size=2),
     "all": SequenceSpec(FRAME, steps=3, burn_in=5, lookahead=2, frame_stack=2, state_size=1),
 }
 
 
 class Stream:
-    """One chain: rows of E environments, made up as they are asked for."""
+    """One stream: rows of E environments, made up as they are asked for."""
 
-    def __init__(self, spec: SequenceSpec, chain: int, environments: int, seed: int) -> None:
-        self.spec, self.chain, self.environments = spec, chain, environments
-        self.number = 0  # of the next block
+    def __init__(self, spec: SequenceSpec, stream_id: int, environments: int, seed: int) -> None:
+        self.spec, self.stream_id, self.environments = spec, stream_id, environments
+        self.chunk_index = 0  # of the next chunk
         self._random = np.random.default_rng(seed)
         self._lead = spec.frames + 1  # rows of nothing before the first one
         self._rows: dict[str, list[Array]] = {
@@ -51,8 +51,8 @@ class Stream:
             return random.normal(size=e).astype(np.float32)
         return random.integers(0, 9, e).astype(np.int32)
 
-    def block(self) -> tuple[SequenceChunk, list[dict[str, Array]]]:
-        """The next block, and each of its sequences whole, as a sample gives them."""
+    def chunk(self) -> tuple[SequenceChunk, list[dict[str, Array]]]:
+        """The next chunk, and each of its sequences whole, as a sample gives them."""
         spec, e = self.spec, self.environments
         for name, rows in self._rows.items():
             rows += [self._row(name) for _ in range(spec.steps)]
@@ -60,56 +60,56 @@ class Stream:
         whole = {
             "observation": newest["frames"],
             "flags": newest["flags"],
-            "reward": newest["reward"][-spec.rows :],
-            "action": newest["action"][-spec.rows : -1],
-            "previous_action": self._rows["action"][-spec.rows - 1],
+            "reward": newest["reward"][-spec.timesteps :],
+            "action": newest["action"][-spec.timesteps : -1],
+            "previous_action": self._rows["action"][-spec.timesteps - 1],
             "state": self._random.normal(size=(e, spec.state_size)).astype(np.float32),
         }
-        block = SequenceChunk(
-            chain=self.chain,
-            number=self.number,
+        chunk = SequenceChunk(
+            stream_id=self.stream_id,
+            chunk_index=self.chunk_index,
             frames=newest["frames"][-spec.steps :].copy(),
             priority=self._random.uniform(0.1, 2, e).astype(np.float32),
             version=float(self._random.random()),
             **{name: whole[name].copy() for name in whole if name != "observation"},
         )
-        self.number += 1
+        self.chunk_index += 1
         lead = ("previous_action", "state")
         sequences = [
             {name: array[i] if name in lead else array[:, i] for name, array in whole.items()}
             for i in range(e)
         ]
-        return block, sequences
+        return chunk, sequences
 
 
 class Reference:
     """Keeps every sequence whole, as a dict, the newest `capacity` of them in a list.
 
-    A sequence can be drawn while its block and the P before it, of one environment and without a
+    A sequence can be drawn while its chunk and the P before it, of one environment and without a
     gap in their numbers, are all in the list.
     """
 
     def __init__(self, spec: SequenceSpec, capacity: int) -> None:
         self.capacity = capacity
-        reach = spec.frames  # rows; its block brings `steps` of them, and each one before as many
+        reach = spec.frames  # rows; its chunk brings `steps` of them, and each one before as many
         self.reach = 0
         while reach > spec.steps:
             reach, self.reach = reach - spec.steps, self.reach + 1
         self.items: list[dict[str, Any]] = []
         self._next_key = 0
-        self._life: dict[int, tuple[int, int, int]] = {}  # chain: life, newest number, E
+        self._life: dict[int, tuple[int, int, int]] = {}  # stream_id: life, newest number, E
 
-    def add(self, block: SequenceChunk, sequences: list[dict[str, Array]]) -> None:
-        """Insert a block."""
-        life, number, environments = self._life.get(block.chain, (-1, -2, 0))
-        if (block.number, len(sequences)) != (number + 1, environments):
+    def add(self, chunk: SequenceChunk, sequences: list[dict[str, Array]]) -> None:
+        """Insert a chunk."""
+        life, number, environments = self._life.get(chunk.stream_id, (-1, -2, 0))
+        if (chunk.chunk_index, len(sequences)) != (number + 1, environments):
             life += 1
-        self._life[block.chain] = (life, block.number, len(sequences))
+        self._life[chunk.stream_id] = (life, chunk.chunk_index, len(sequences))
         for i, sequence in enumerate(sequences):
-            place = (block.chain, life, i, block.number)
+            place = (chunk.stream_id, life, i, chunk.chunk_index)
             self.items.append(
-                {"key": self._next_key, "place": place, "priority": block.priority[i],
-                 "version": block.version, **sequence}
+                {"key": self._next_key, "place": place, "priority": chunk.priority[i],
+                 "version": chunk.version, **sequence}
             )  # fmt: skip
             self._next_key += 1
         del self.items[: -self.capacity]
@@ -126,7 +126,7 @@ class Reference:
 
 
 class Traffic:
-    """Streams that begin, go on by turns, lose a block now and then, and end."""
+    """Streams that begin, go on by turns, lose a chunk now and then, and end."""
 
     def __init__(self, spec: SequenceSpec, seed: int) -> None:
         self.spec = spec
@@ -135,7 +135,7 @@ class Traffic:
         self._chains = 0
 
     def next(self) -> tuple[SequenceChunk, list[dict[str, Array]]]:
-        """The next block that arrives."""
+        """The next chunk that arrives."""
         random = self.random
         if not self.streams or (len(self.streams) < 3 and random.random() < 0.1):
             self._chains += 1
@@ -145,7 +145,7 @@ class Traffic:
         at = int(random.integers(len(self.streams)))
         stream = self.streams[at]
         if random.random() < 0.05:
-            stream.block()  # is lost: a gap in the numbers
+            stream.chunk()  # is lost: a gap in the numbers
         if random.random() < 0.05:
             self.streams.pop(at)
-        return stream.block()
+        return stream.chunk()

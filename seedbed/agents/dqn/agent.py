@@ -1,6 +1,6 @@
 """DQN from replay: R2D2's code without recurrence, trained on single transitions.
 
-The dueling agent of "Deep In-GPU ReplaySource Replay", section 4.2. With n steps a transition is
+The dueling agent of "Deep In-GPU Experience Replay", section 4.2. With n steps a transition is
 stored with the rows that complete its window.
 """
 

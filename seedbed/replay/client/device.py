@@ -1,4 +1,4 @@
-"""Replay on the accelerator ("Deep In-GPU ReplaySource Replay", section 4).
+"""Replay on the accelerator ("Deep In-GPU Experience Replay", section 4).
 
 Storage, priorities and sampling are tables on the device; which sequence lives where is settled on
 the host, which knows it from the keys alone. Frames go over once, `transfer_steps` steps at a time.
@@ -16,7 +16,7 @@ from keras import ops
 from numpy.typing import NDArray
 
 from seedbed.backends.protocol import Backend, Rows, Tables
-from seedbed.replay.buffer import check_block, check_priorities
+from seedbed.replay.buffer import check_chunk, check_priorities
 from seedbed.replay.client.replay_buffer import ReplayStats
 from seedbed.replay.ring import Ring
 from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
@@ -43,7 +43,7 @@ def device_tables(spec: SequenceSpec, capacity: int) -> dict[str, tuple[int, Arr
         **stored,
         "version": (capacity + 1, number),
         "time": (capacity + 1, number),  # seconds since the home was made
-        "previous": (capacity + 1, ArraySpec((), "int32")),  # the item of the block before
+        "previous": (capacity + 1, ArraySpec((), "int32")),  # the item of the chunk before
         "weight": (groups * WIDTH, number),  # p^α, 0 where nothing can be drawn
         "mass": (groups, number),  # sums of WIDTH weights
         "draws": (1, ArraySpec((), "int32")),  # so far, for the random numbers
@@ -92,50 +92,50 @@ class DeviceReplay:
 
     # --- on the host ------------------------------------------------------------------------
 
-    def room(self) -> bool:
+    def can_insert(self) -> bool:
         """See `ReplayBuffer`. Always: the oldest sequences give way."""
         return True
 
-    def add(self, block: SequenceChunk) -> None:
+    def add(self, chunk: SequenceChunk) -> None:
         """See `ReplayBuffer`. Kept on the host until there are `transfer_steps` steps."""
-        check_block(self.spec, block)
-        if block.environments > self.capacity // 2:
+        check_chunk(self.spec, chunk)
+        if chunk.environments > self.capacity // 2:
             raise ValueError(
-                f"a block of {block.environments} sequences does not fit into a replay of "
+                f"a chunk of {chunk.environments} sequences does not fit into a replay of "
                 f"{self.capacity}, half of which it may replace at a time"
             )
-        self._staged.append(block)
-        self._staged_count += block.environments
+        self._staged.append(chunk)
+        self._staged_count += chunk.environments
         if self._staged_count >= min(self._update_sequences, self.capacity // 2):
             self.flush()
 
     def flush(self) -> None:
         """Send what is staged, so that it can be drawn."""
-        blocks, self._staged, self._staged_count = self._staged, [], 0
-        if not blocks:
+        chunks, self._staged, self._staged_count = self._staged, [], 0
+        if not chunks:
             return
-        added = [self.ring.add(b.chain, b.number, b.environments) for b in blocks]
+        added = [self.ring.add(b.stream_id, b.chunk_index, b.environments) for b in chunks]
         keys = np.concatenate([one.keys for one in added])
         items = self.ring.item(keys)
-        retired = np.setdiff1d(np.concatenate([one.retired for one in added]), items)
+        retired = np.setdiff1d(np.concatenate([one.invalidated for one in added]), items)
         # Few sizes, so that little is compiled. Each item that is taken retires one at most.
         size = _padded(len(items), self._update_sequences)
         previous = self.ring.previous[items]
         rows: dict[str, NDArray[Any]] = {
-            name: _pad(np.concatenate([getattr(b, name).swapaxes(0, 1) for b in blocks]), size)
+            name: _pad(np.concatenate([getattr(b, name).swapaxes(0, 1) for b in chunks]), size)
             for name in _TIMED
         }
         rows |= {
-            name: _pad(np.concatenate([getattr(b, name) for b in blocks]), size) for name in _PLAIN
+            name: _pad(np.concatenate([getattr(b, name) for b in chunks]), size) for name in _PLAIN
         }
-        counts = [b.environments for b in blocks]
-        rows["version"] = _pad(np.repeat([b.version for b in blocks], counts), size, np.float32)
+        counts = [b.environments for b in chunks]
+        rows["version"] = _pad(np.repeat([b.version for b in chunks], counts), size, np.float32)
         rows["time"] = np.full(size, time.time() - self._began, np.float32)
         rows["previous"] = _pad(
             np.where(previous >= 0, self.ring.item(previous), self.capacity), size, np.int32
         )
-        priority = np.concatenate([b.priority for b in blocks])
-        whole = self.ring.whole[items]
+        priority = np.concatenate([b.priority for b in chunks])
+        whole = self.ring.is_sampleable[items]
         # 0 to the power of 0 is 1: what is not whole needs a weight of its own.
         self._add(
             _pad(items, size, np.int32, self.capacity),
@@ -146,7 +146,7 @@ class DeviceReplay:
         )
         self.inserted += len(items)
 
-    def request(self, uniform: NDArray[np.float64]) -> Future[Sample]:
+    def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
         """See `ReplayBuffer`. Copies to the host: for tests, and to look at."""
         if not self.ring.sampleable:
             raise ValueError(
@@ -183,7 +183,7 @@ class DeviceReplay:
         """See `ReplayBuffer`."""
         keys, priority = check_priorities(keys, priority)
         items = self.ring.item(keys)
-        there = self.ring.is_there(keys) & self.ring.whole[items]
+        there = self.ring.contains(keys) & self.ring.is_sampleable[items]
         self.stale_updates += int(np.count_nonzero(~there))
         # Late ones go to the spare item, whose weight stays 0.
         self._set(
@@ -192,7 +192,7 @@ class DeviceReplay:
             there.astype(np.float32),
         )
 
-    def state(self) -> ReplayStats:
+    def stats(self) -> ReplayStats:
         """See `ReplayBuffer`."""
         return ReplayStats(
             capacity=self.capacity,

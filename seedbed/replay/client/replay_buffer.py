@@ -24,7 +24,7 @@ class ReplayStats(NamedTuple):
     stale_updates: int  # priorities that came too late
     shards: int = 0  # of a service
     healthy_shards: int = 0
-    trouble: str = ""  # why it neither takes blocks nor gives batches, in words
+    trouble: str = ""  # why it neither takes chunks nor gives batches, in words
 
 
 class ReplayBuffer(Protocol):
@@ -32,17 +32,17 @@ class ReplayBuffer(Protocol):
 
     spec: SequenceSpec
 
-    def room(self) -> bool:
-        """Whether `add` would take a block now, without waiting."""
+    def can_insert(self) -> bool:
+        """Whether `add` would take a chunk now, without waiting."""
 
-    def add(self, block: SequenceChunk) -> None:
-        """Insert a block. Waits where a home takes in less than it is given.
+    def add(self, chunk: SequenceChunk) -> None:
+        """Insert a chunk. Waits where a home takes in less than it is given.
 
         Raises:
-            ValueError: the block does not fit; nothing has changed.
+            ValueError: the chunk does not fit; nothing has changed.
         """
 
-    def request(self, uniform: NDArray[np.float64]) -> Future[Sample]:
+    def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
         """Begin to draw B sequences for numbers [B] uniform in [0, 1), in proportion to p^α."""
 
     def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
@@ -52,7 +52,7 @@ class ReplayBuffer(Protocol):
             ValueError: a priority is negative, NaN or infinite.
         """
 
-    def state(self) -> ReplayStats:
+    def stats(self) -> ReplayStats:
         """How it is. Cheap."""
 
     def close(self) -> None:
@@ -67,15 +67,15 @@ class HostReplay:
         self.buffer = buffer
         self._bytes = size_bytes
 
-    def room(self) -> bool:
+    def can_insert(self) -> bool:
         """See `ReplayBuffer`. Always: the oldest sequences give way."""
         return True
 
-    def add(self, block: SequenceChunk) -> None:
+    def add(self, chunk: SequenceChunk) -> None:
         """See `ReplayBuffer`."""
-        self.buffer.add(block)
+        self.buffer.add(chunk)
 
-    def request(self, uniform: NDArray[np.float64]) -> Future[Sample]:
+    def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
         """See `ReplayBuffer`. Drawn at once."""
         future: Future[Sample] = Future()
         future.set_result(self.buffer.sample(uniform))
@@ -85,7 +85,7 @@ class HostReplay:
         """See `ReplayBuffer`."""
         self.buffer.update_priorities(keys, priority)
 
-    def state(self) -> ReplayStats:
+    def stats(self) -> ReplayStats:
         """See `ReplayBuffer`."""
         buffer = self.buffer
         return ReplayStats(

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from seedbed.replay.sequence import Sample, SequenceSpec
 
 
-def allot(
+def split_by_priority(
     uniform: NDArray[np.float64], masses: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """For numbers [B] uniform in [0, 1): which shard each is for, and a number for that shard.
@@ -57,7 +57,7 @@ class Frames:
         return flat.reshape(shape)
 
 
-class Draw:
+class SampleRequest:
     """A batch: arrays that are filled as sequences come, and the future that waits for them."""
 
     def __init__(self, spec: SequenceSpec, uniform: NDArray[np.float64], frames: Frames) -> None:
@@ -98,7 +98,7 @@ class Draw:
         for name in ("previous_action", "state"):
             sample.arrays[name][columns] = arrays[name]
         sample.keys[columns] = arrays["key"]
-        sample.probability[columns] = share * arrays["weight"] / mass
+        sample.probability[columns] = share * arrays["scaled_priority"] / mass
         sample.version[columns], sample.age_s[columns] = arrays["version"], arrays["age"]
         self._missing -= len(columns)
         if not self._missing:
@@ -111,18 +111,18 @@ class Draw:
 
 
 @dataclass(eq=False)
-class Part:
+class ShardRequest:
     """Sequences of a batch that one shard was asked for."""
 
-    draw: Draw
+    draw: SampleRequest
     columns: NDArray[np.int64]  # [n], of the batch
     uniform: NDArray[np.float64]  # [n]
     share: float = 0.0  # of the shard's mass in all, when it was chosen
     since: float = field(default_factory=time.monotonic)
 
-    def rest(self, answered: int) -> Part:
+    def rest(self, answered: int) -> ShardRequest:
         """Without its first ones."""
-        return Part(self.draw, self.columns[answered:], self.uniform[answered:], self.share)
+        return ShardRequest(self.draw, self.columns[answered:], self.uniform[answered:], self.share)
 
 
 def finish(future: Future[Any], result: Any) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
-from seedbed.replay.client.sample_request import Part
+from seedbed.replay.client.sample_request import ShardRequest
 from seedbed.replay.codec import insert_request, sequences_of, spec_message, unpack
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.rpc import channels
@@ -45,12 +45,12 @@ class ShardSilent(Exception):
 
 
 @dataclass(eq=False)
-class Piece:
-    """Some columns of a block, on their way to a shard."""
+class PendingInsert:
+    """Some columns of a chunk, on their way to a shard."""
 
-    block: SequenceChunk
+    chunk: SequenceChunk
     which: slice
-    chain: int  # of these columns
+    stream_id: int  # of these columns
     home: int  # the shard that they belong to
     bytes: int
     since: float = field(default_factory=time.monotonic)
@@ -75,21 +75,23 @@ class Owner(Protocol):
     def on_up(self, link: ShardClient) -> None:
         """It can be used."""
 
-    def on_down(self, link: ShardClient, pieces: list[Piece], parts: list[Part]) -> None:
+    def on_down(
+        self, link: ShardClient, pieces: list[PendingInsert], parts: list[ShardRequest]
+    ) -> None:
         """It cannot, and these are left over."""
 
     def on_refused(self, link: ShardClient, error: SeedbedError) -> None:
         """Nor will it ever."""
 
-    def on_stored(self, link: ShardClient, piece: Piece) -> None:
+    def on_stored(self, link: ShardClient, piece: PendingInsert) -> None:
         """A piece is safe."""
 
     async def on_drawn(
-        self, link: ShardClient, part: Part, arrays: dict[str, NDArray[Any]], mass: float
+        self, link: ShardClient, part: ShardRequest, arrays: dict[str, NDArray[Any]], mass: float
     ) -> None:
         """The first sequences [n, ...] of what is missing of a part have come."""
 
-    def on_empty(self, link: ShardClient, part: Part) -> None:
+    def on_empty(self, link: ShardClient, part: ShardRequest) -> None:
         """The shard has nothing to draw for what is missing of a part."""
 
 
@@ -120,7 +122,7 @@ class ShardClient:
         self._spec, self._exponent, self._owner, self._tls = spec, exponent, owner, tls
         self._reply_timeout_s = reply_timeout_s
         self.up = False
-        self.mass = 0.0
+        self.total_priority = 0.0
         self.state = wire.ShardState()
         self.cause = "not connected yet"
         self.stale_updates = self.lost_updates = 0
@@ -132,10 +134,10 @@ class ShardClient:
 
     def _forget(self) -> None:
         """Queues of a connection."""
-        self._pieces: asyncio.Queue[Piece] = asyncio.Queue()  # the owner bounds its bytes
-        self._unstored: deque[Piece] = deque()  # sent
-        self._parts: asyncio.Queue[tuple[int, Part]] = asyncio.Queue()  # batches bound them
-        self._undrawn: dict[int, Part] = {}  # asked for or about to be, by request
+        self._pieces: asyncio.Queue[PendingInsert] = asyncio.Queue()  # the owner bounds its bytes
+        self._unstored: deque[PendingInsert] = deque()  # sent
+        self._parts: asyncio.Queue[tuple[int, ShardRequest]] = asyncio.Queue()  # batches bound them
+        self._undrawn: dict[int, ShardRequest] = {}  # asked for or about to be, by request
         self._updates: asyncio.Queue[Update] = asyncio.Queue(UPDATES)
         self._unset: deque[tuple[float, int]] = deque()  # since when, how many
         self._request = 0
@@ -143,12 +145,12 @@ class ShardClient:
 
     # --- what the owner gives --------------------------------------------------------------
 
-    def insert(self, piece: Piece) -> None:
+    def insert(self, piece: PendingInsert) -> None:
         """Send a piece."""
         piece.since = time.monotonic()
         self._pieces.put_nowait(piece)
 
-    def draw(self, part: Part) -> None:
+    def draw(self, part: ShardRequest) -> None:
         """Ask for the sequences of a part."""
         part.since = time.monotonic()
         self._request += 1
@@ -210,7 +212,7 @@ class ShardClient:
         if self.cause and (self.up or not self._said):
             self._said = True
             log.warning("replay shard %s is left out: %s", self.address, self.cause)
-        self.up, self.mass = False, 0.0
+        self.up, self.total_priority = False, 0.0
         pieces = [*self._unstored, *_drained(self._pieces)]
         parts = list(self._undrawn.values())
         self.lost_updates += sum(count for _, count in self._unset)
@@ -232,7 +234,7 @@ class ShardClient:
                 )
             log.info("replay shard %s: %d of %d sequences", self.address, self.state.size,
                      self.state.capacity)  # fmt: skip
-            self.up, self.cause, self.mass = True, "", self.state.mass
+            self.up, self.cause, self.total_priority = True, "", self.state.total_priority
             parts: list[Callable[[], Awaitable[None]]] = [
                 lambda: self._send_pieces(insert),
                 lambda: self._read_stored(insert),
@@ -278,7 +280,7 @@ class ShardClient:
 
     def _heard(self, mass: float, sampleable: int) -> None:
         self._answers += 1
-        self.mass, self.state.sampleable = mass, sampleable
+        self.total_priority, self.state.sampleable = mass, sampleable
 
     # --- insertion -------------------------------------------------------------------------
 
@@ -289,7 +291,8 @@ class ShardClient:
             piece.since = time.monotonic()
             self._unstored.append(piece)
             await _write(
-                call, insert_request(self._spec, piece.block, piece.which, piece.chain, sequence)
+                call,
+                insert_request(self._spec, piece.chunk, piece.which, piece.stream_id, sequence),
             )
             sequence += 1
 
@@ -300,7 +303,7 @@ class ShardClient:
             if reply.sequence != sequence or not self._unstored:
                 raise ShardSilent(f"stored {reply.sequence}, and {sequence} is the next")
             sequence += 1
-            self._heard(reply.mass, reply.sampleable)
+            self._heard(reply.total_priority, reply.sampleable)
             self._owner.on_stored(self, self._unstored.popleft())
             if self._unstored:  # it had to wait for the one before
                 self._unstored[0].since = time.monotonic()
@@ -330,7 +333,7 @@ class ShardClient:
         part = self._undrawn.get(reply.request)
         if part is None:
             raise ShardSilent(f"an answer to request {reply.request}, which nobody made")
-        self._heard(reply.mass, reply.sampleable)
+        self._heard(reply.total_priority, reply.sampleable)
         now = time.monotonic()
         for other in self._undrawn.values():  # it comes in order
             other.since = now
@@ -346,7 +349,7 @@ class ShardClient:
             self._undrawn[reply.request] = left
         else:
             del self._undrawn[reply.request]
-        await self._owner.on_drawn(self, part, arrays, reply.mass)
+        await self._owner.on_drawn(self, part, arrays, reply.total_priority)
 
     # --- priorities ------------------------------------------------------------------------
 
@@ -371,7 +374,7 @@ class ShardClient:
                 raise ShardSilent("priorities are set that nobody gave")
             self._unset.popleft()
             self.stale_updates += reply.stale
-            self._heard(reply.mass, self.state.sampleable)
+            self._heard(reply.total_priority, self.state.sampleable)
 
     # --- watching --------------------------------------------------------------------------
 
@@ -387,8 +390,8 @@ class ShardClient:
             state = await ask(wire.GetStateRequest(), timeout=self._reply_timeout_s)
             self._check_life(state)
             if self._answers != answers:  # what the streams have said may be newer
-                state.mass, state.sampleable = self.mass, self.state.sampleable
-            self.mass, self.state = state.mass, state
+                state.total_priority, state.sampleable = self.total_priority, self.state.sampleable
+            self.total_priority, self.state = state.total_priority, state
             since = [piece.since for piece in list(self._unstored)[:1]]
             since += [part.since for part in self._undrawn.values()]
             since += [asked for asked, _ in list(self._unset)[:1]]

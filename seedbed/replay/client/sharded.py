@@ -15,11 +15,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.replay.buffer import check_block, check_priorities
+from seedbed.replay.buffer import check_chunk, check_priorities
 from seedbed.replay.client.replay_buffer import ReplayStats
-from seedbed.replay.client.sample_request import Draw, Frames, Part, allot
-from seedbed.replay.client.shard_client import Piece, ShardClient, Update
-from seedbed.replay.codec import MESSAGE_BYTES, block_bytes
+from seedbed.replay.client.sample_request import (
+    Frames,
+    SampleRequest,
+    ShardRequest,
+    split_by_priority,
+)
+from seedbed.replay.client.shard_client import PendingInsert, ShardClient, Update
+from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes
 from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.tls import Tls
@@ -38,7 +43,7 @@ _CLOSE_S = 10.0  # for what is under way to be stored
 class ShardedReplay:
     """Replay on shards. See `ReplayBuffer`; any thread may call it.
 
-    The environments of a block go to shards by the block's chain and their place in it, always the
+    The environments of a chunk go to shards by the chunk's chain and their place in it, always the
     same ones, so that a shard has all the frames of its sequences. Where a shard is away its part
     goes to the next one, as a new chain; when it comes back it gets its part again.
 
@@ -58,7 +63,7 @@ class ShardedReplay:
         exponent: α, which must be the shards' own.
         timeout_s: how long to go on without any shard.
         reply_timeout_s: how long a shard may owe an answer before it is left out.
-        window_bytes: of blocks that are on their way; `add` waits while there are more.
+        window_bytes: of chunks that are on their way; `add` waits while there are more.
 
     Attributes:
         blocked_s: seconds that `add` waited for room.
@@ -82,7 +87,7 @@ class ShardedReplay:
             raise SeedbedError(
                 ExitCode.CONFIG, f"replay shards {list(addresses)}: one or more, each once"
             )
-        one = block_bytes(spec)
+        one = chunk_bytes(spec)
         if one > channels.MAX_MESSAGE_BYTES - MESSAGE_BYTES:
             raise SeedbedError(
                 ExitCode.CONFIG,
@@ -99,15 +104,15 @@ class ShardedReplay:
         self._failure: SeedbedError | None = None
         self._room = threading.Condition()
         self._in_flight = 0  # bytes of pieces that are not stored; under _room
-        self._block_bytes = 0  # of the newest block
+        self._block_bytes = 0  # of the newest chunk
         self._refused_since: float | None = None  # since when `room` has found no shard up
         self._inserted = 0
         self._unknown_updates = 0
         self._frames = Frames(_BATCHES)
         self._join = ThreadPoolExecutor(1, "replay-join")
-        self._homeless: list[Piece] = []  # no shard is up
-        self._waiting: list[Part] = []  # no shard has anything
-        self._draws: set[Draw] = set()
+        self._homeless: list[PendingInsert] = []  # no shard is up
+        self._waiting: list[ShardRequest] = []  # no shard has anything
+        self._draws: set[SampleRequest] = set()
         self._lives: dict[tuple[int, int], int] = {}  # of (shard, incarnation), in order
         self.links = [
             ShardClient(index, address, spec, exponent, self, tls, reply_timeout_s)
@@ -122,7 +127,7 @@ class ShardedReplay:
 
     # --- the learner's side ----------------------------------------------------------------
 
-    def room(self) -> bool:
+    def can_insert(self) -> bool:
         """Return whether a chunk can be inserted; False while no shard is up.
 
         Raises:
@@ -135,30 +140,30 @@ class ShardedReplay:
         return up and self._fits()
 
     def _fits(self) -> bool:
-        """One more block like the last one."""
+        """One more chunk like the last one."""
         return not self._in_flight or self._in_flight + self._block_bytes <= self._window
 
-    def add(self, block: SequenceChunk) -> None:
-        """See `ReplayBuffer`. Returns when the block is on its way; waits while too much is.
+    def add(self, chunk: SequenceChunk) -> None:
+        """See `ReplayBuffer`. Returns when the chunk is on its way; waits while too much is.
 
         Raises:
-            ValueError: the block does not fit.
+            ValueError: the chunk does not fit.
             SeedbedError: no shard for `timeout_s`, or one refuses this learner.
         """
-        check_block(self.spec, block)
-        pieces = list(self._split(block))
+        check_chunk(self.spec, chunk)
+        pieces = list(self._split(chunk))
         self._wait_for_room(sum(piece.bytes for piece in pieces))
         for piece in pieces:
             self._call(self._route, piece)
 
-    def request(self, uniform: NDArray[np.float64]) -> Future[Sample]:
+    def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
         """See `ReplayBuffer`. Several may be under way.
 
         The future fails with ValueError where all shards are up and nothing can be drawn, and with
         SeedbedError after `timeout_s` without any shard that has something.
         """
         self._check_failure()
-        draw = Draw(self.spec, np.array(uniform, np.float64), self._frames)
+        draw = SampleRequest(self.spec, np.array(uniform, np.float64), self._frames)
         self._call(self._begin_draw, draw)
         return draw.future
 
@@ -168,7 +173,7 @@ class ShardedReplay:
         self._check_failure()
         self._call(self._send_update, keys.copy(), priority.copy())
 
-    def state(self) -> ReplayStats:
+    def stats(self) -> ReplayStats:
         """See `ReplayBuffer`: the shards that are up."""
         up = [link for link in self.links if link.up]
         states = [link.state for link in up]
@@ -189,7 +194,7 @@ class ShardedReplay:
         """Priorities that were not delivered: their shard was away, or too slow."""
         return sum(link.lost_updates for link in self.links)
 
-    def settle(self, timeout_s: float) -> None:
+    def flush(self, timeout_s: float) -> None:
         """Wait until everything that was given is stored, drawn and set, and `state` knows it.
 
         Raises:
@@ -228,7 +233,7 @@ class ShardedReplay:
             return
         try:
             if self._failure is None and any(link.up for link in self.links):
-                self.settle(_CLOSE_S)
+                self.flush(_CLOSE_S)
         except (TimeoutError, SeedbedError) as error:
             log.warning("replay shards: closed early: %s", error)
         if self._loop is not None:
@@ -248,19 +253,19 @@ class ShardedReplay:
             self._check_failure()
             raise SeedbedError(ExitCode.INTERNAL, "the replay's home is closed") from None
 
-    def _split(self, block: SequenceChunk) -> Iterator[Piece]:
+    def _split(self, chunk: SequenceChunk) -> Iterator[PendingInsert]:
         """What goes where. Equal chains and columns always give equal pieces."""
-        shards, columns = len(self.links), block.environments
-        turn = _number(self._salt, block.chain) % shards
+        shards, columns = len(self.links), chunk.environments
+        turn = _number(self._salt, chunk.stream_id) % shards
         for share in range(shards):
             start, end = columns * share // shards, columns * (share + 1) // shards
             for first in range(start, end, self._columns):
                 which = slice(first, min(first + self._columns, end))
-                yield Piece(
-                    block,
+                yield PendingInsert(
+                    chunk,
                     which,
                     # Another learner's chains have other numbers, on the same shard.
-                    chain=_number(self._salt, block.chain, first, columns),
+                    stream_id=_number(self._salt, chunk.stream_id, first, columns),
                     home=(turn + share) % shards,
                     bytes=self._column_bytes * (which.stop - which.start),
                 )
@@ -357,7 +362,7 @@ class ShardedReplay:
     def _busy(self) -> bool:
         return bool(self._in_flight or self._draws or any(link.busy for link in self.links))
 
-    def _route(self, piece: Piece) -> None:
+    def _route(self, piece: PendingInsert) -> None:
         """Send a piece to its shard, or to the next one that is up."""
         order = (*self.links[piece.home :], *self.links[: piece.home])
         link = next((link for link in order if link.up), None)
@@ -370,30 +375,30 @@ class ShardedReplay:
         else:
             link.insert(piece)
 
-    def _begin_draw(self, draw: Draw) -> None:
+    def _begin_draw(self, draw: SampleRequest) -> None:
         if self._failure is not None:
             draw.fail(self._failure)
             return
         self._draws.add(draw)
-        self._draw(Part(draw, np.arange(len(draw.uniform)), draw.uniform))
+        self._draw(ShardRequest(draw, np.arange(len(draw.uniform)), draw.uniform))
 
-    def _draw(self, part: Part) -> None:
+    def _draw(self, part: ShardRequest) -> None:
         """Share a part of a batch out to the shards, or have it wait for one."""
-        masses = np.array([link.mass if link.up else 0.0 for link in self.links])
+        masses = np.array([link.total_priority if link.up else 0.0 for link in self.links])
         if not masses.any():
             part.since = time.monotonic()
             self._waiting.append(part)
             self._look_at_waiting()
             return
-        shards, rest = allot(part.uniform, masses)
+        shards, rest = split_by_priority(part.uniform, masses)
         for index in np.unique(shards).tolist():
             mine = shards == index
             share = float(masses[index] / masses.sum())
-            self.links[index].draw(Part(part.draw, part.columns[mine], rest[mine], share))
+            self.links[index].draw(ShardRequest(part.draw, part.columns[mine], rest[mine], share))
 
     def _look_at_waiting(self) -> None:
         """Whether those can go on who found nothing to draw, or never will."""
-        if any(link.up and link.mass > 0 for link in self.links):
+        if any(link.up and link.total_priority > 0 for link in self.links):
             waiting, self._waiting = self._waiting, []
             for part in waiting:
                 self._draw(part)
@@ -404,9 +409,9 @@ class ShardedReplay:
                 self._draws.discard(part.draw)
                 part.draw.fail(
                     ValueError(
-                        f"nothing can be drawn: {size} of {self.state().capacity} items are in use "
+                        f"nothing can be drawn: {size} of {self.stats().capacity} items are in use "
                         f"on {len(self.links)} shards, and none of them has a priority above 0 and "
-                        f"the {self.spec.predecessors} blocks before it"
+                        f"the {self.spec.predecessors} chunks before it"
                     )
                 )
 
@@ -428,7 +433,9 @@ class ShardedReplay:
             self._route(piece)
         self._look_at_waiting()
 
-    def on_down(self, link: ShardClient, pieces: list[Piece], parts: list[Part]) -> None:
+    def on_down(
+        self, link: ShardClient, pieces: list[PendingInsert], parts: list[ShardRequest]
+    ) -> None:
         """See `Owner`."""
         self.resent += sum(piece.sequences for piece in pieces)
         for piece in pieces:
@@ -441,7 +448,7 @@ class ShardedReplay:
         """See `Owner`."""
         self._fail(error)
 
-    def on_stored(self, link: ShardClient, piece: Piece) -> None:
+    def on_stored(self, link: ShardClient, piece: PendingInsert) -> None:
         """See `Owner`."""
         self._inserted += piece.sequences
         with self._room:
@@ -451,7 +458,7 @@ class ShardedReplay:
             self._look_at_waiting()
 
     async def on_drawn(
-        self, link: ShardClient, part: Part, arrays: dict[str, NDArray[Any]], mass: float
+        self, link: ShardClient, part: ShardRequest, arrays: dict[str, NDArray[Any]], mass: float
     ) -> None:
         """See `Owner`."""
         life = (link.index, link.state.incarnation)
@@ -466,7 +473,7 @@ class ShardedReplay:
         putting.add_done_callback(lambda done: self._on_put(part.draw, done))
         await asyncio.shield(putting)
 
-    def _on_put(self, draw: Draw, done: asyncio.Future[bool]) -> None:
+    def _on_put(self, draw: SampleRequest, done: asyncio.Future[bool]) -> None:
         """A part of a batch is in its place, and perhaps it was the last one."""
         if done.cancelled():
             return  # the home closes
@@ -476,7 +483,7 @@ class ShardedReplay:
         if error is not None or done.result():
             self._draws.discard(draw)
 
-    def on_empty(self, link: ShardClient, part: Part) -> None:
+    def on_empty(self, link: ShardClient, part: ShardRequest) -> None:
         """See `Owner`."""
         self.redrawn += len(part.columns)
         self._draw(part)

@@ -12,7 +12,7 @@ from typing import Any
 from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config.learner import Replay
 from seedbed.replay.client.device import DeviceReplay
-from seedbed.replay.rate_limiter import rate_limiter
+from seedbed.replay.rate_limiter import make_rate_limiter
 from seedbed.replay.sequence import SequenceChunk
 from seedbed.services.learner.training.replay_source import never_filled
 from seedbed.telemetry.replay import ReplayNumbers
@@ -39,7 +39,7 @@ class FusedReplay:
         self.numbers = numbers
         self.batch_size = batch_size
         self._backend = backend
-        self._limiter = rate_limiter(settings, batch_size, home.spec)
+        self._limiter = make_rate_limiter(settings, batch_size, home.spec)
         self._arrived: deque[SequenceChunk] = deque()
         self._changed = threading.Condition()
         self._since = time.perf_counter()
@@ -57,7 +57,7 @@ class FusedReplay:
         with self._changed:
             self._arrived.append(block)
             # What is on its way counts: or a burst would be let in before any of it has arrived.
-            self._limiter.inserted(self.home.spec.steps * block.environments, 0)
+            self._limiter.on_insert(self.home.spec.steps * block.environments, 0)
             self._changed.notify_all()
 
     def wait_for_batch(self, timeout_s: float) -> bool:
@@ -68,10 +68,10 @@ class FusedReplay:
             arrived, self._arrived = self._arrived, deque()
         for block in arrived:
             self.home.add(block)
-        if not self._limiter.filled:
-            never_filled(self.home.state(), self._limiter.minimum)
+        if not self._limiter.is_warm:
+            never_filled(self.home.stats(), self._limiter.minimum)
         with self._changed:
-            self._limiter.inserted(0, self.home.ring.sampleable)
+            self._limiter.on_insert(0, self.home.ring.sampleable)
             self._account()
             return self._limiter.may_train()
 
@@ -79,7 +79,7 @@ class FusedReplay:
         """One update. Training thread only. Returns the loss's outputs, on the device."""
         outputs = self._update()
         with self._changed:
-            self._limiter.trained()
+            self._limiter.on_train()
             self._changed.notify_all()
         age_s = self.home.age_s(self._backend.to_host(outputs.pop("time")))
         self.numbers.on_sample(age_s)
@@ -90,7 +90,7 @@ class FusedReplay:
         passed, self._since = now - self._since, now
         if not self._limiter.may_insert():
             self.numbers.insert_waited_s += passed
-        elif self._limiter.filled and not self._limiter.may_train():
+        elif self._limiter.is_warm and not self._limiter.may_train():
             self.numbers.sample_waited_s += passed
-        self.numbers.home = state = self.home.state()
-        self.numbers.filling = self._limiter.filling(state.sampleable)
+        self.numbers.home = state = self.home.stats()
+        self.numbers.filling = self._limiter.warm_up_progress(state.sampleable)

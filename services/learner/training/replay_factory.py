@@ -12,8 +12,8 @@ from seedbed.config.schema import Experiment
 from seedbed.replay.buffer import SequenceBuffer
 from seedbed.replay.client.replay_buffer import HostReplay, ReplayBuffer
 from seedbed.replay.client.sharded import ShardedReplay
-from seedbed.replay.mapped_files import files_bytes, gib, open_buffer
-from seedbed.replay.sequence import SequenceSpec
+from seedbed.replay.mapped_files import files_bytes, open_buffer
+from seedbed.replay.sequence import SequenceSpec, format_bytes
 from seedbed.replay.sizes import check_memory, estimate, memory_bytes
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -93,12 +93,12 @@ def _on_device(
     learner = experiment.learner
     settings = learner.replay
     size, limit = device_bytes(spec, settings.capacity), backend.memory_bytes()
-    log.info("replay on %s: %s", backend.devices()[0], gib(size))
+    log.info("replay on %s: %s", backend.devices()[0], format_bytes(size))
     if limit and size > limit:
         raise SeedbedError(
             ExitCode.CONFIG,
-            f"learner.replay.capacity {settings.capacity} take {gib(size)}, and "
-            f"{backend.devices()[0]} has {gib(limit)}: at most "
+            f"learner.replay.capacity {settings.capacity} take {format_bytes(size)}, and "
+            f"{backend.devices()[0]} has {format_bytes(limit)}: at most "
             f"{int(settings.capacity * limit / size)} would fit, less what the model needs. Lower "
             "it, or use storage: host",
         )

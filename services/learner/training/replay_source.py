@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from seedbed.config.learner import Replay
 from seedbed.replay.client.replay_buffer import ReplayBuffer, ReplayStats
-from seedbed.replay.rate_limiter import rate_limiter
+from seedbed.replay.rate_limiter import make_rate_limiter
 from seedbed.replay.sequence import Sample, SequenceChunk
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner.unrolls.batches import TrainingBatch
@@ -47,7 +47,7 @@ class ReplaySource:
         self.numbers = numbers
         self._batch_size = batch_size
         self._prefetch = settings.prefetch_batches
-        self._limiter = rate_limiter(settings, batch_size, home.spec)
+        self._limiter = make_rate_limiter(settings, batch_size, home.spec)
         self._random = np.random.default_rng(seed)
         self._drawing: deque[Future[Sample]] = deque()
         self._priorities: deque[tuple[NDArray[np.int64], NDArray[np.float32]]] = deque()
@@ -59,7 +59,7 @@ class ReplaySource:
         Raises:
             SeedbedError: what the home failed of.
         """
-        return self._limiter.may_insert() and self.home.room()
+        return self._limiter.may_insert() and self.home.can_insert()
 
     def insert(self, block: SequenceChunk) -> None:
         """Put a block into the home.
@@ -68,12 +68,12 @@ class ReplaySource:
             ValueError: it does not fit.
         """
         self.home.add(block)
-        self._limiter.inserted(self.home.spec.steps * block.environments, self._sampleable())
+        self._limiter.on_insert(self.home.spec.steps * block.environments, self._sampleable())
 
     def _sampleable(self) -> int:
-        if self._limiter.filled:
+        if self._limiter.is_warm:
             return 0
-        state = self.home.state()
+        state = self.home.stats()
         never_filled(state, self._limiter.minimum)
         return state.sampleable
 
@@ -81,8 +81,8 @@ class ReplaySource:
         """Ask the home for as many batches as are due and wanted ahead."""
         self.settle()
         while len(self._drawing) < self._prefetch and self._limiter.may_train():
-            self._drawing.append(self.home.request(self._random.random(self._batch_size)))
-            self._limiter.trained()
+            self._drawing.append(self.home.request_sample(self._random.random(self._batch_size)))
+            self._limiter.on_train()
 
     def take(self, timeout_s: float) -> TrainingBatch | None:
         """The oldest batch that was asked for, on the host; None if it is not there in time.
@@ -100,7 +100,7 @@ class ReplaySource:
             # Shards that lost what they had: to be filled again, as at the start.
             log.warning("replay has become empty, and is filled again: %s", error)
             self._drawing.clear()
-            self._limiter.emptied()
+            self._limiter.reset()
             return None
         self._drawing.popleft()
         self.numbers.on_sample(sample.age_s)
@@ -126,10 +126,10 @@ class ReplaySource:
         passed, self._since = now - self._since, now
         if not self._limiter.may_insert():
             self.numbers.insert_waited_s += passed
-        elif self._limiter.filled and not self._drawing and not self._limiter.may_train():
+        elif self._limiter.is_warm and not self._drawing and not self._limiter.may_train():
             self.numbers.sample_waited_s += passed
-        self.numbers.home = state = self.home.state()
-        self.numbers.filling = state.trouble or self._limiter.filling(state.sampleable)
+        self.numbers.home = state = self.home.stats()
+        self.numbers.filling = state.trouble or self._limiter.warm_up_progress(state.sampleable)
 
 
 def never_filled(state: ReplayStats, minimum: int) -> None:

@@ -114,7 +114,7 @@ class SequenceWriter:
 
     def _hand_on(self) -> SequenceChunk:
         spec, small = self._spec, self._small
-        rows = slice(self._length - spec.rows, None)  # of the sequence, in the small arrays
+        rows = slice(self._length - spec.timesteps, None)  # of the sequence, in the small arrays
         flags = small["flags"][rows]
         window = Window(
             trained=spec.steps,
@@ -126,13 +126,13 @@ class SequenceWriter:
             behaviour={name: small[f"behaviour/{name}"][rows] for name in self._plan.behaviour},
         )
         block = SequenceChunk(
-            chain=self._chain,
-            number=self._number,
+            stream_id=self._chain,
+            chunk_index=self._number,
             frames=self._frames,
             flags=small["flags"][1:],
             reward=window.reward,
             action=window.action[:-1],
-            previous_action=small["action"][self._length - spec.rows - 1],
+            previous_action=small["action"][self._length - spec.timesteps - 1],
             state=self._states.pop(self._number, self._no_state()),
             priority=self._plan.priority(window),
             version=self._version / spec.steps,
@@ -175,7 +175,7 @@ class SequenceWriter:
     def _begins(self) -> int | None:
         """The block whose sequences begin with the newest row, if one's do."""
         row = self._number * self._spec.steps + self._rows - 1
-        blocks, rest = divmod(row + self._spec.rows, self._spec.steps)
+        blocks, rest = divmod(row + self._spec.timesteps, self._spec.steps)
         return blocks - 1 if rest == 0 else None
 
     @property

@@ -59,7 +59,7 @@ def test_fused_is_fed(backend: Backend) -> None:
         ).astype(np.float64)
         # As `request` takes them: the upper 24 bits, then those below.
         joined = np.floor(uniform[:, 0] * 2**24) / 2**24 + uniform[:, 1] / 2**24
-        sample = other.request(joined).result()
+        sample = other.request_sample(joined).result()
         batch = training_batch(sample, 5, 3)
         expected = fed.trainer.step(backend.to_device(batch.arrays))
         priority = backend.to_host(expected.pop("priority"))

@@ -79,7 +79,7 @@ def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> No
     network, lstm, stack, shape, dtype = CASES[case]
     built, batches, params = collect(experiment(network, lstm, stack), shape, dtype, tmp_path)
     check(built, batches, params, stack)
-    assert built.experience.home.state().inserted > 120, "hardly anything was evicted"
+    assert built.experience.home.stats().inserted > 120, "hardly anything was evicted"
 
 
 @pytest.mark.backends
@@ -88,9 +88,9 @@ def test_on_the_device_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     rng = np.random.default_rng(1)
 
     def look(thread: TrainingThread, _: LearnerComponents, experience: FusedReplay) -> None:
-        sample = experience.home.request(rng.random(6)).result()
+        sample = experience.home.request_sample(rng.random(6)).result()
         batch = training_batch(sample, STEPS, BURN_IN)
-        experience._limiter.trained()
+        experience._limiter.on_train()
         for observe in thread.observers:
             observe(batch)
 
@@ -100,7 +100,7 @@ def test_on_the_device_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     built, batches, params = collect(config, shape, dtype, tmp_path)
     assert type(built.experience).__name__ == "FusedReplay"
     check(built, batches, params, stack)
-    assert built.experience.home.state().inserted > 120, "hardly anything was evicted"
+    assert built.experience.home.stats().inserted > 120, "hardly anything was evicted"
 
 
 @pytest.mark.backends

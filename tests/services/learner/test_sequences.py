@@ -79,7 +79,7 @@ def play(
             "state": random.normal(size=(E, spec.state_size)).astype(np.float32),
         }
         # A sequence begins here if it ends, `rows` later, where a block does.
-        begins = spec.state_size > 0 and (row + spec.rows) % spec.steps == 0
+        begins = spec.state_size > 0 and (row + spec.timesteps) % spec.steps == 0
         assert writer.needs_state == begins
         for name, values in {**new, **outputs}.items():
             history[name].append(values.copy())
@@ -104,8 +104,8 @@ def test_blocks_are_slices_of_the_history(name: str) -> None:
     assert len(blocks) == len(windows) == 9
     for number, (block, window) in enumerate(zip(blocks, windows, strict=True)):
         stop = (number + 1) * spec.steps
-        start = stop - spec.rows  # row 0 of its sequences
-        assert (block.number, block.chain) == (number, blocks[0].chain)
+        start = stop - spec.timesteps  # row 0 of its sequences
+        assert (block.chunk_index, block.stream_id) == (number, blocks[0].stream_id)
         np.testing.assert_array_equal(
             block.frames, cut(history, "observation", stop - spec.steps, stop)
         )
@@ -150,7 +150,7 @@ def test_a_replay_gives_the_rows_of_the_history(name: str) -> None:
     for column, key in enumerate(sample.keys.tolist()):
         number, e = divmod(key, E)
         stop = (number + 1) * spec.steps
-        start = stop - spec.rows
+        start = stop - spec.timesteps
         context = spec.frame_stack - 1
         for array, rows in {
             "observation": cut(history, "observation", start - context, stop),

@@ -1,4 +1,4 @@
-"""The service home against real shards: `seedbed replay` processes behind unix sockets."""
+"""The service replay against real shards: `seedbed replay` processes behind unix sockets."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ import trustme
 from numpy.typing import NDArray
 
 from seedbed.replay.client.sharded import ShardedReplay
-from seedbed.replay.codec import block_bytes, insert_request, spec_message
+from seedbed.replay.codec import chunk_bytes, insert_request, spec_message
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import replay_pb2 as wire
 from tests.rpc.test_tls import write
-from tests.support.replay_content import SPEC, block, check_whole
+from tests.support.replay_content import SPEC, check_whole, chunk
 from tests.support.shard_process import ALPHA, ShardProcess, error_of, shards
 from tests.support.waiting import wait_for
 
@@ -35,25 +35,25 @@ WAIT_S = 30.0
 
 
 @contextmanager
-def home_of(
+def replay_of(
     made: list[ShardProcess], spec: SequenceSpec = SPEC, alpha: float = ALPHA, **options: Any
 ) -> Iterator[ShardedReplay]:
-    home = ShardedReplay(spec, [shard.address for shard in made], alpha, **options)
+    replay = ShardedReplay(spec, [shard.address for shard in made], alpha, **options)
     try:
-        yield home
+        yield replay
     finally:
-        home.close()
+        replay.close()
 
 
-def all_up(home: ShardedReplay, count: int) -> None:
-    wait_for(lambda: home.state().healthy_shards == count, f"{count} shards are up")
+def all_up(replay: ShardedReplay, count: int) -> None:
+    wait_for(lambda: replay.stats().healthy_shards == count, f"{count} shards are up")
 
 
-def fill(home: ShardedReplay, chains: range, blocks: int, environments: int = 3) -> None:
-    for number in range(blocks):
-        for chain in chains:
-            home.add(block(SPEC, chain, number, environments))
-    home.settle(WAIT_S)
+def fill(replay: ShardedReplay, stream_ids: range, chunks: int, environments: int = 3) -> None:
+    for number in range(chunks):
+        for stream_id in stream_ids:
+            replay.add(chunk(SPEC, stream_id, number, environments))
+    replay.flush(WAIT_S)
 
 
 def evenly(count: int) -> NDArray[np.float64]:
@@ -62,17 +62,21 @@ def evenly(count: int) -> NDArray[np.float64]:
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_what_went_in_comes_out(tmp_path: Path, count: int) -> None:
-    with shards(tmp_path, count, capacity=100) as made, home_of(made) as home:
-        all_up(home, count)
-        fill(home, range(6), blocks=5)
-        assert home.state().inserted == 6 * 5 * 3
-        assert home.state().sampleable == 6 * (5 - SPEC.predecessors) * 3
+    with shards(tmp_path, count, capacity=100) as made, replay_of(made) as replay:
+        all_up(replay, count)
+        fill(replay, range(6), chunks=5)
+        assert replay.stats().inserted == 6 * 5 * 3
+        assert replay.stats().sampleable == 6 * (5 - SPEC.predecessors) * 3
         # Prefetching: several at once, and each is whole.
-        futures = [home.request(evenly(300)), home.request(evenly(7)), home.request(evenly(300))]
+        futures = [
+            replay.request_sample(evenly(300)),
+            replay.request_sample(evenly(7)),
+            replay.request_sample(evenly(300)),
+        ]
         found = [check_whole(SPEC, future.result(WAIT_S)) for future in futures]
         assert set(found[0]) == {
-            (chain, e, number)
-            for chain in range(6) for e in range(3) for number in range(SPEC.predecessors, 5)
+            (stream_id, e, number)
+            for stream_id in range(6) for e in range(3) for number in range(SPEC.predecessors, 5)
         }  # fmt: skip
         assert [len(one) for one in found] == [300, 7, 300]
         sizes = [shard.state().size for shard in made]
@@ -82,11 +86,11 @@ def test_what_went_in_comes_out(tmp_path: Path, count: int) -> None:
 
 def test_large_batches_come_in_several_messages(tmp_path: Path) -> None:
     spec = SequenceSpec(replace(SPEC.observation, shape=(128, 128)), steps=16, burn_in=8)
-    with shards(tmp_path, 2) as made, home_of(made, spec) as home:
-        all_up(home, 2)
+    with shards(tmp_path, 2) as made, replay_of(made, spec) as replay:
+        all_up(replay, 2)
         for number in range(3):
-            home.add(block(spec, 1, number, 20))
-        sample = home.request(evenly(64)).result(WAIT_S)
+            replay.add(chunk(spec, 1, number, 20))
+        sample = replay.request_sample(evenly(64)).result(WAIT_S)
         assert sample.arrays["observation"].nbytes > 20 << 20
         check_whole(spec, sample)
 
@@ -102,23 +106,23 @@ def chi_square(counts: NDArray[Any], expected: NDArray[np.float64]) -> float:
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_distribution_is_that_of_one_replay(tmp_path: Path, count: int) -> None:
     random = np.random.default_rng(count)
-    with shards(tmp_path, count) as made, home_of(made) as home:
-        all_up(home, count)
-        fill(home, range(8), blocks=4)
-        sample = home.request(evenly(2000)).result(WAIT_S)
+    with shards(tmp_path, count) as made, replay_of(made) as replay:
+        all_up(replay, count)
+        fill(replay, range(8), chunks=4)
+        sample = replay.request_sample(evenly(2000)).result(WAIT_S)
         seen = dict(zip(check_whole(SPEC, sample), sample.keys.tolist(), strict=True))
         names = sorted(seen)
         assert len(names) == 8 * 3 * (4 - SPEC.predecessors)
         priority = random.uniform(0.1, 10, len(names)).astype(np.float32)
-        home.update_priorities(np.array([seen[who] for who in names]), priority)
-        home.settle(WAIT_S)
+        replay.update_priorities(np.array([seen[who] for who in names]), priority)
+        replay.flush(WAIT_S)
         draws = 40_000
         counts = np.zeros(len(names))
         place = {seen[who]: index for index, who in enumerate(names)}
         exact = priority.astype(np.float64) ** ALPHA
         exact /= exact.sum()
         for _ in range(20):
-            sample = home.request(random.random(draws // 20)).result(WAIT_S)
+            sample = replay.request_sample(random.random(draws // 20)).result(WAIT_S)
             found = np.array([place[key] for key in sample.keys.tolist()])
             np.add.at(counts, found, 1)
             np.testing.assert_allclose(sample.probability, exact[found], rtol=1e-6)
@@ -129,75 +133,75 @@ def test_the_distribution_is_that_of_one_replay(tmp_path: Path, count: int) -> N
 
 
 def test_late_priorities_are_counted_and_change_nothing(tmp_path: Path) -> None:
-    with shards(tmp_path, 2, capacity=24) as made, home_of(made) as home:
-        all_up(home, 2)
-        fill(home, range(4), blocks=3)
-        old = home.request(evenly(40)).result(WAIT_S).keys
-        fill(home, range(10, 12), blocks=12)
-        home.update_priorities(old, np.full(40, 1000, np.float32))
-        home.settle(WAIT_S)
-        assert home.state().stale_updates == 40
-        sample = home.request(evenly(40)).result(WAIT_S)
+    with shards(tmp_path, 2, capacity=24) as made, replay_of(made) as replay:
+        all_up(replay, 2)
+        fill(replay, range(4), chunks=3)
+        old = replay.request_sample(evenly(40)).result(WAIT_S).keys
+        fill(replay, range(10, 12), chunks=12)
+        replay.update_priorities(old, np.full(40, 1000, np.float32))
+        replay.flush(WAIT_S)
+        assert replay.stats().stale_updates == 40
+        sample = replay.request_sample(evenly(40)).result(WAIT_S)
         np.testing.assert_allclose(sample.probability, sample.probability[0], rtol=1e-6)
-        assert min(chain for chain, _, _ in check_whole(SPEC, sample)) >= 10
+        assert min(stream_id for stream_id, _, _ in check_whole(SPEC, sample)) >= 10
         assert sum(shard.state().stale_updates for shard in made) == 40
-        assert home.lost_updates == 0
+        assert replay.lost_updates == 0
 
 
 def test_keys_that_a_crash_gave_away_again(tmp_path: Path) -> None:
     """The machine goes down: older files are back, and the newest keys name other sequences."""
-    with shards(tmp_path, 1) as made, home_of(made) as home:
+    with shards(tmp_path, 1) as made, replay_of(made) as replay:
         (shard,) = made
-        fill(home, range(1), blocks=3)
-        kept = home.request(evenly(6)).result(WAIT_S)
+        fill(replay, range(1), chunks=3)
+        kept = replay.request_sample(evenly(6)).result(WAIT_S)
         assert shard.stop() == 0
         shutil.copytree(shard.directory, tmp_path / "old")
         shard.start().listening()
-        all_up(home, 1)
-        fill(home, range(1, 2), blocks=4)
-        late = home.request(evenly(200)).result(WAIT_S)
-        assert {chain for chain, _, _ in check_whole(SPEC, late)} == {0, 1}
+        all_up(replay, 1)
+        fill(replay, range(1, 2), chunks=4)
+        late = replay.request_sample(evenly(200)).result(WAIT_S)
+        assert {stream_id for stream_id, _, _ in check_whole(SPEC, late)} == {0, 1}
         shard.kill()
         shutil.rmtree(shard.directory)
         shutil.copytree(tmp_path / "old", shard.directory)
         shard.start().listening()
-        all_up(home, 1)
-        fill(home, range(7, 8), blocks=4)  # on the keys of chain 1
-        home.update_priorities(late.keys, np.full(200, 50, np.float32))
-        home.update_priorities(kept.keys, np.full(6, 50, np.float32))
-        home.settle(WAIT_S)
+        all_up(replay, 1)
+        fill(replay, range(7, 8), chunks=4)  # on the keys of stream_id 1
+        replay.update_priorities(late.keys, np.full(200, 50, np.float32))
+        replay.update_priorities(kept.keys, np.full(6, 50, np.float32))
+        replay.flush(WAIT_S)
         # This shard does not know the life that it lost; it knows the one before.
-        assert home.state().stale_updates == 200
-        sample = home.request(evenly(500)).result(WAIT_S)
-        chains = np.array([chain for chain, _, _ in check_whole(SPEC, sample)])
-        assert set(chains) == {0, 7}
-        ratio = sample.probability[chains == 0][0] / sample.probability[chains == 7][0]
+        assert replay.stats().stale_updates == 200
+        sample = replay.request_sample(evenly(500)).result(WAIT_S)
+        stream_ids = np.array([stream_id for stream_id, _, _ in check_whole(SPEC, sample)])
+        assert set(stream_ids) == {0, 7}
+        ratio = sample.probability[stream_ids == 0][0] / sample.probability[stream_ids == 7][0]
         assert ratio == pytest.approx(50**ALPHA)
 
 
 def test_keys_of_sequences_that_were_damaged(tmp_path: Path) -> None:
     """As above, where the files know the life: what it gave last is given again."""
-    with shards(tmp_path, 1) as made, home_of(made) as home:
+    with shards(tmp_path, 1) as made, replay_of(made) as replay:
         (shard,) = made
-        fill(home, range(2), blocks=4)
-        late = home.request(evenly(120)).result(WAIT_S)
+        fill(replay, range(2), chunks=4)
+        late = replay.request_sample(evenly(120)).result(WAIT_S)
         shard.kill()
         frames = np.memmap(shard.directory / "frames.bin", np.uint8, "r+").reshape(64, -1)
         frames[15:24, 7] ^= 1  # keys 15 to 23: half of those that can be drawn
         del frames
         shard.start().listening()
-        assert shard.state().damaged == 9
-        all_up(home, 1)
-        fill(home, range(5, 6), blocks=5)
-        home.update_priorities(late.keys, np.full(120, 50, np.float32))
-        home.settle(WAIT_S)
+        assert shard.state().corrupt == 9
+        all_up(replay, 1)
+        fill(replay, range(5, 6), chunks=5)
+        replay.update_priorities(late.keys, np.full(120, 50, np.float32))
+        replay.flush(WAIT_S)
         lost = int(np.count_nonzero(late.keys & 0xFFFF >= 15))
         assert 0 < lost < 120
-        assert home.state().stale_updates == lost
-        sample = home.request(evenly(500)).result(WAIT_S)
+        assert replay.stats().stale_updates == lost
+        sample = replay.request_sample(evenly(500)).result(WAIT_S)
         high = sample.probability > sample.probability.min() * 2
-        for (chain, _, _), raised in zip(check_whole(SPEC, sample), high, strict=True):
-            assert raised == (chain < 2)
+        for (stream_id, _, _), raised in zip(check_whole(SPEC, sample), high, strict=True):
+            assert raised == (stream_id < 2)
 
 
 def test_over_mtls(tmp_path: Path) -> None:
@@ -209,114 +213,114 @@ def test_over_mtls(tmp_path: Path) -> None:
     shard.address = f"localhost:{free_port()}"
     try:
         shard.start("--tls", str(ours)).listening()
-        with home_of([shard], tls=Tls(ours)) as home:
-            fill(home, range(2), blocks=3)
-            check_whole(SPEC, home.request(evenly(10)).result(WAIT_S))
+        with replay_of([shard], tls=Tls(ours)) as replay:
+            fill(replay, range(2), chunks=3)
+            check_whole(SPEC, replay.request_sample(evenly(10)).result(WAIT_S))
         for tls in (None, Tls(strange)):
             with (
-                home_of([shard], tls=tls, timeout_s=1.0) as home,
+                replay_of([shard], tls=tls, timeout_s=1.0) as replay,
                 pytest.raises(SeedbedError, match="no replay shard for 1 s"),
             ):
-                home.request(evenly(10)).result(WAIT_S)
+                replay.request_sample(evenly(10)).result(WAIT_S)
     finally:
         shard.end()
 
 
 @pytest.mark.parametrize("change", [{"steps": 5}, {"state_size": 9}, {"lookahead": 2}])
 def test_two_learners_with_different_specs(tmp_path: Path, change: dict[str, int]) -> None:
-    with shards(tmp_path, 1) as made, home_of(made) as home:
-        fill(home, range(2), blocks=3)
+    with shards(tmp_path, 1) as made, replay_of(made) as replay:
+        fill(replay, range(2), chunks=3)
         other = replace(SPEC, **change)
-        with home_of(made, other) as second:
+        with replay_of(made, other) as second:
             with pytest.raises(SeedbedError) as caught:
-                second.request(evenly(2)).result(WAIT_S)
+                second.request_sample(evenly(2)).result(WAIT_S)
             with pytest.raises(SeedbedError):
-                second.add(block(other, 0, 0, 1))
+                second.add(chunk(other, 0, 0, 1))
         assert caught.value.code is ExitCode.REFUSED_BY_REPLAY
         said = str(caught.value)
         assert "sequences of 3 + 4 + 1 steps of uint8[6, 5], frame stack 2, state 3" in said
         assert "two learners with different specs" in said
         assert made[0].address in said
-        check_whole(SPEC, home.request(evenly(20)).result(WAIT_S))
+        check_whole(SPEC, replay.request_sample(evenly(20)).result(WAIT_S))
         # Nor after a restart, when the files say it.
         made[0].kill()
         made[0].start().listening()
-        with home_of(made, other) as third, pytest.raises(SeedbedError, match="two learners"):
-            third.request(evenly(2)).result(WAIT_S)
+        with replay_of(made, other) as third, pytest.raises(SeedbedError, match="two learners"):
+            third.request_sample(evenly(2)).result(WAIT_S)
 
 
 def test_another_exponent_is_refused(tmp_path: Path) -> None:
     with (
         shards(tmp_path, 1) as made,
-        home_of(made, alpha=0.5) as home,
+        replay_of(made, alpha=0.5) as replay,
         pytest.raises(SeedbedError, match=r"exponent 0\.7, and the learner wants 0\.5"),
     ):
-        home.request(evenly(1)).result(WAIT_S)
+        replay.request_sample(evenly(1)).result(WAIT_S)
 
 
 def test_bad_priorities_and_blocks_are_refused_here(tmp_path: Path) -> None:
-    with shards(tmp_path, 1) as made, home_of(made) as home:
-        fill(home, range(1), blocks=3)
-        sample = home.request(evenly(3)).result(WAIT_S)
+    with shards(tmp_path, 1) as made, replay_of(made) as replay:
+        fill(replay, range(1), chunks=3)
+        sample = replay.request_sample(evenly(3)).result(WAIT_S)
         for bad in (np.nan, -1.0, np.inf):
             with pytest.raises(ValueError, match="must be finite and not negative"):
-                home.update_priorities(sample.keys, np.array([1, bad, 1], np.float32))
+                replay.update_priorities(sample.keys, np.array([1, bad, 1], np.float32))
             with pytest.raises(ValueError, match="must be finite and not negative"):
-                home.add(block(SPEC, 0, 3, 2, np.array([1, bad], np.float32)))
-        with pytest.raises(ValueError, match="frames of a block is"):
-            home.add(block(replace(SPEC, steps=5), 0, 3))
-        home.settle(WAIT_S)
+                replay.add(chunk(SPEC, 0, 3, 2, np.array([1, bad], np.float32)))
+        with pytest.raises(ValueError, match="frames of a chunk is"):
+            replay.add(chunk(replace(SPEC, steps=5), 0, 3))
+        replay.flush(WAIT_S)
         assert made[0].state().size == 9
         np.testing.assert_array_equal(
-            home.request(evenly(3)).result(WAIT_S).probability, sample.probability
+            replay.request_sample(evenly(3)).result(WAIT_S).probability, sample.probability
         )
 
 
 def test_nothing_to_draw_is_said(tmp_path: Path) -> None:
-    with shards(tmp_path, 2) as made, home_of(made) as home:
+    with shards(tmp_path, 2) as made, replay_of(made) as replay:
         with pytest.raises(ValueError, match="nothing can be drawn: 0 of 128 items"):
-            home.request(evenly(4)).result(WAIT_S)
-        home.add(block(SPEC, 0, 0, 2))
+            replay.request_sample(evenly(4)).result(WAIT_S)
+        replay.add(chunk(SPEC, 0, 0, 2))
         with pytest.raises(ValueError, match="nothing can be drawn"):
-            home.request(evenly(4)).result(WAIT_S)
-        fill(home, range(1), blocks=3)  # and goes on
-        check_whole(SPEC, home.request(evenly(4)).result(WAIT_S))
+            replay.request_sample(evenly(4)).result(WAIT_S)
+        fill(replay, range(1), chunks=3)  # and goes on
+        check_whole(SPEC, replay.request_sample(evenly(4)).result(WAIT_S))
 
 
 def test_a_shard_that_takes_nothing_holds_up_the_learner(tmp_path: Path) -> None:
-    window = 20 * block_bytes(SPEC)
-    with shards(tmp_path, 1) as made, home_of(made, window_bytes=window) as home:
-        fill(home, range(1), blocks=3)
+    window = 20 * chunk_bytes(SPEC)
+    with shards(tmp_path, 1) as made, replay_of(made, window_bytes=window) as replay:
+        fill(replay, range(1), chunks=3)
         assert made[0].process is not None
         made[0].process.send(signal.SIGSTOP)
         given: list[int] = []
 
         def give() -> None:
             for number in range(3, 40):
-                home.add(block(SPEC, 0, number, 3))
+                replay.add(chunk(SPEC, 0, number, 3))
                 given.append(number)
 
         thread = threading.Thread(target=give)
         thread.start()
-        wait_for(lambda: home._in_flight > window - 3 * block_bytes(SPEC), "the window is full")
+        wait_for(lambda: replay._in_flight > window - 3 * chunk_bytes(SPEC), "the window is full")
         thread.join(0.5)
         assert thread.is_alive()
-        assert home._in_flight <= window
+        assert replay._in_flight <= window
         assert len(given) <= 7
         made[0].process.send(signal.SIGCONT)
         thread.join(WAIT_S)
         assert not thread.is_alive()
-        home.settle(WAIT_S)
-        assert home.blocked_s > 0.3
-        assert home.state().inserted == 3 * 40
-        assert home.resent == 0
-        check_whole(SPEC, home.request(evenly(50)).result(WAIT_S))
+        replay.flush(WAIT_S)
+        assert replay.blocked_s > 0.3
+        assert replay.stats().inserted == 3 * 40
+        assert replay.resent == 0
+        check_whole(SPEC, replay.request_sample(evenly(50)).result(WAIT_S))
 
 
 def test_kill_9_of_one_shard_of_two(tmp_path: Path) -> None:
-    with shards(tmp_path, 2, capacity=600) as made, home_of(made) as home:
-        all_up(home, 2)
-        fill(home, range(4), blocks=6, environments=4)
+    with shards(tmp_path, 2, capacity=600) as made, replay_of(made) as replay:
+        all_up(replay, 2)
+        fill(replay, range(4), chunks=6, environments=4)
         before = made[1].state()
         assert before.size > 0
         # In mid-run: inserting and prefetching all the time.
@@ -326,15 +330,15 @@ def test_kill_9_of_one_shard_of_two(tmp_path: Path) -> None:
         def train() -> None:
             random = np.random.default_rng(5)
             try:
-                futures = [home.request(random.random(64)) for _ in range(3)]
+                futures = [replay.request_sample(random.random(64)) for _ in range(3)]
                 while not ending.is_set():
-                    for chain in range(4):
-                        home.add(block(SPEC, chain, number[0], 4))
+                    for stream_id in range(4):
+                        replay.add(chunk(SPEC, stream_id, number[0], 4))
                     number[0] += 1
                     sample = futures.pop(0).result(WAIT_S)
                     check_whole(SPEC, sample)
-                    home.update_priorities(sample.keys, np.ones(64, np.float32))
-                    futures.append(home.request(random.random(64)))
+                    replay.update_priorities(sample.keys, np.ones(64, np.float32))
+                    futures.append(replay.request_sample(random.random(64)))
                     batches[0] += 1
                 for future in futures:
                     check_whole(SPEC, future.result(WAIT_S))
@@ -352,12 +356,12 @@ def test_kill_9_of_one_shard_of_two(tmp_path: Path) -> None:
             goes_on()
             made[1].kill()
             goes_on(10)
-            assert home.state().healthy_shards == 1
+            assert replay.stats().healthy_shards == 1
             made[1].start().listening()
             after = made[1].state()
             assert after.size >= before.size, "its contents are back"
-            assert after.damaged == 0
-            all_up(home, 2)
+            assert after.corrupt == 0
+            all_up(replay, 2)
             inserted = made[1].state().inserted
             goes_on(10)
             wait_for(lambda: made[1].state().inserted > inserted, "it gets its part again")
@@ -366,124 +370,124 @@ def test_kill_9_of_one_shard_of_two(tmp_path: Path) -> None:
             ending.set()
             thread.join(WAIT_S)
         assert not failures, failures
-        home.settle(WAIT_S)
+        replay.flush(WAIT_S)
         # Nothing is lost: each sequence was stored, some perhaps twice.
-        assert home.state().inserted == 4 * 4 * number[0]
-        assert home.lost == 0
+        assert replay.stats().inserted == 4 * 4 * number[0]
+        assert replay.lost == 0
 
 
 def test_what_a_shard_sent_before_it_died_is_put_in_its_place(tmp_path: Path) -> None:
-    with shards(tmp_path, 2) as made, home_of(made) as home:
-        all_up(home, 2)
-        fill(home, range(4), blocks=4)
+    with shards(tmp_path, 2) as made, replay_of(made) as replay:
+        all_up(replay, 2)
+        fill(replay, range(4), chunks=4)
         hold = threading.Event()
-        home._join.submit(hold.wait, WAIT_S)  # who puts batches together is late
-        future = home.request(evenly(30))
+        replay._join.submit(hold.wait, WAIT_S)  # who puts batches together is late
+        future = replay.request_sample(evenly(30))
         wait_for(
-            lambda: home._draws and not any(link._undrawn for link in home.links), "they answer"
+            lambda: replay._draws and not any(link._undrawn for link in replay.links), "they answer"
         )
         made[1].kill()
-        wait_for(lambda: home.state().healthy_shards == 1, "it is left out")
+        wait_for(lambda: replay.stats().healthy_shards == 1, "it is left out")
         hold.set()
         check_whole(SPEC, future.result(5))
-        home.settle(WAIT_S)
+        replay.flush(WAIT_S)
 
 
 def test_kill_9_of_both_and_back(tmp_path: Path) -> None:
-    with shards(tmp_path, 2) as made, home_of(made) as home:
-        all_up(home, 2)
-        fill(home, range(4), blocks=4)
-        sampleable = home.state().sampleable
+    with shards(tmp_path, 2) as made, replay_of(made) as replay:
+        all_up(replay, 2)
+        fill(replay, range(4), chunks=4)
+        sampleable = replay.stats().sampleable
         for shard in made:
             shard.kill()
-        wait_for(lambda: home.state().healthy_shards == 0, "both are left out")
-        home.add(block(SPEC, 0, 4, 3))  # waits for one
-        future = home.request(evenly(30))
+        wait_for(lambda: replay.stats().healthy_shards == 0, "both are left out")
+        replay.add(chunk(SPEC, 0, 4, 3))  # waits for one
+        future = replay.request_sample(evenly(30))
         assert not future.done()
         for shard in made:
             shard.start().listening()
         check_whole(SPEC, future.result(WAIT_S))
-        all_up(home, 2)
-        home.settle(WAIT_S)
-        assert home.state().inserted == 4 * 4 * 3 + 3
+        all_up(replay, 2)
+        replay.flush(WAIT_S)
+        assert replay.stats().inserted == 4 * 4 * 3 + 3
         assert sum(shard.state().sampleable for shard in made) == sampleable
 
 
 def test_a_learner_that_comes_back_finds_everything(tmp_path: Path) -> None:
     with shards(tmp_path, 2) as made:
-        with home_of(made) as home:
-            all_up(home, 2)
-            fill(home, range(4), blocks=4)
-            sampleable = home.state().sampleable
-        with home_of(made) as home:
-            all_up(home, 2)
-            assert home.state().sampleable == sampleable
-            check_whole(SPEC, home.request(evenly(60)).result(WAIT_S))
+        with replay_of(made) as replay:
+            all_up(replay, 2)
+            fill(replay, range(4), chunks=4)
+            sampleable = replay.stats().sampleable
+        with replay_of(made) as replay:
+            all_up(replay, 2)
+            assert replay.stats().sampleable == sampleable
+            check_whole(SPEC, replay.request_sample(evenly(60)).result(WAIT_S))
 
 
 def test_no_shard_at_all(tmp_path: Path) -> None:
     addresses = [f"unix:{tmp_path}/a", f"unix:{tmp_path}/b"]
-    home = ShardedReplay(SPEC, addresses, ALPHA, timeout_s=1.0)
+    replay = ShardedReplay(SPEC, addresses, ALPHA, timeout_s=1.0)
     try:
         with pytest.raises(SeedbedError) as caught:
-            home.request(evenly(2)).result(WAIT_S)
+            replay.request_sample(evenly(2)).result(WAIT_S)
         assert caught.value.code is ExitCode.REPLAY_UNREACHABLE
         assert "no replay shard for 1 s" in str(caught.value)
         assert all(address in str(caught.value) for address in addresses)
         with pytest.raises(SeedbedError):
-            home.add(block(SPEC, 0, 0))
+            replay.add(chunk(SPEC, 0, 0))
     finally:
-        home.close()
+        replay.close()
 
 
 def test_blocks_that_no_shard_took_are_counted(tmp_path: Path) -> None:
-    home = ShardedReplay(SPEC, [f"unix:{tmp_path}/a"], ALPHA, timeout_s=0.5)
+    replay = ShardedReplay(SPEC, [f"unix:{tmp_path}/a"], ALPHA, timeout_s=0.5)
     try:
-        home.add(block(SPEC, 0, 0, 3))
-        wait_for(lambda: home._failure is not None, "the home has given up")
-        wait_for(lambda: home.lost == 3, "three sequences are counted")
+        replay.add(chunk(SPEC, 0, 0, 3))
+        wait_for(lambda: replay._failure is not None, "the replay has given up")
+        wait_for(lambda: replay.lost == 3, "three sequences are counted")
         with pytest.raises(SeedbedError, match="no replay shard"):
-            home.add(block(SPEC, 0, 1, 3))
+            replay.add(chunk(SPEC, 0, 1, 3))
     finally:
-        home.close()
+        replay.close()
 
 
 def test_a_shard_that_answers_nothing_is_left_out(tmp_path: Path) -> None:
-    with shards(tmp_path, 2) as made, home_of(made, reply_timeout_s=5.0) as home:
-        all_up(home, 2)
-        fill(home, range(4), blocks=4)
+    with shards(tmp_path, 2) as made, replay_of(made, reply_timeout_s=5.0) as replay:
+        all_up(replay, 2)
+        fill(replay, range(4), chunks=4)
         process = made[0].process
         assert process is not None
         process.send(signal.SIGSTOP)
-        future = home.request(evenly(40))
+        future = replay.request_sample(evenly(40))
         check_whole(SPEC, future.result(WAIT_S))
-        wait_for(lambda: home.state().healthy_shards == 1, "one is left out")
+        wait_for(lambda: replay.stats().healthy_shards == 1, "one is left out")
         process.send(signal.SIGCONT)
-        all_up(home, 2)
-        check_whole(SPEC, home.request(evenly(40)).result(WAIT_S))
+        all_up(replay, 2)
+        check_whole(SPEC, replay.request_sample(evenly(40)).result(WAIT_S))
 
 
 def test_sigterm_ends_well_and_keeps_everything(tmp_path: Path) -> None:
-    with shards(tmp_path, 1) as made, home_of(made) as home:
-        fill(home, range(3), blocks=4)
+    with shards(tmp_path, 1) as made, replay_of(made) as replay:
+        fill(replay, range(3), chunks=4)
         sampleable = made[0].state().sampleable
         assert made[0].stop() == 0
-        wait_for(lambda: home.state().healthy_shards == 0, "it is left out")
+        wait_for(lambda: replay.stats().healthy_shards == 0, "it is left out")
         made[0].start().listening()
         assert made[0].state().sampleable == sampleable
 
 
 def test_in_memory_nothing_survives(tmp_path: Path) -> None:
-    with shards(tmp_path, 1, directory=False) as made, home_of(made) as home:
-        fill(home, range(2), blocks=4)
-        keys = home.request(evenly(10)).result(WAIT_S).keys
+    with shards(tmp_path, 1, directory=False) as made, replay_of(made) as replay:
+        fill(replay, range(2), chunks=4)
+        keys = replay.request_sample(evenly(10)).result(WAIT_S).keys
         made[0].kill()
         made[0].start().listening()
-        fill(home, range(2), blocks=4)
-        home.update_priorities(keys, np.ones(10, np.float32))
-        home.settle(WAIT_S)
-        assert home.state().stale_updates + home.lost_updates == 10
-        check_whole(SPEC, home.request(evenly(10)).result(WAIT_S))
+        fill(replay, range(2), chunks=4)
+        replay.update_priorities(keys, np.ones(10, np.float32))
+        replay.flush(WAIT_S)
+        assert replay.stats().stale_updates + replay.lost_updates == 10
+        check_whole(SPEC, replay.request_sample(evenly(10)).result(WAIT_S))
 
 
 def free_port() -> int:
@@ -500,9 +504,9 @@ def test_metrics_and_status(tmp_path: Path) -> None:
         shard.start().listening()
         assert shard.get("/healthz") == "ok\n"
         assert shard.get("/readyz") == "ok\n"
-        with home_of([shard]) as home:
-            fill(home, range(3), blocks=4)
-            home.request(evenly(25)).result(WAIT_S)
+        with replay_of([shard]) as replay:
+            fill(replay, range(3), chunks=4)
+            replay.request_sample(evenly(25)).result(WAIT_S)
             lines = shard.get("/metrics").splitlines()
             for line in (
                 "capacity 64.0", "size 36.0", "sampleable 18.0", "inserts_total 36.0",
@@ -527,7 +531,7 @@ def test_whatever_comes_over_the_wire_the_shard_lives(tmp_path: Path) -> None:
     insert = wire.InsertRequest(hello=hello()).SerializeToString()
     sample = wire.SampleRequest(hello=hello()).SerializeToString()
     prioritize = wire.PrioritizeRequest(hello=hello()).SerializeToString()
-    good = block(SPEC, 0, 0, 2)
+    good = chunk(SPEC, 0, 0, 2)
     whole = insert_request(SPEC, good, slice(0, 2), 1, 0)
     nan = replace(good, priority=np.array([1, np.nan], np.float32))
     bad_shape = spec_message(SPEC)
@@ -556,8 +560,8 @@ def test_whatever_comes_over_the_wire_the_shard_lives(tmp_path: Path) -> None:
                     .SerializeToString()], refused, "run the same release"),
     ]  # fmt: skip
     with shards(tmp_path, 1) as made:
-        with home_of(made) as home:
-            fill(home, range(2), blocks=3)
+        with replay_of(made) as replay:
+            fill(replay, range(2), chunks=3)
         state = made[0].state()
         for name, messages, code, words in cases:
             with channels.channel(made[0].address) as channel:
@@ -565,14 +569,14 @@ def test_whatever_comes_over_the_wire_the_shard_lives(tmp_path: Path) -> None:
                 got, said = error_of(call(iter(messages), timeout=WAIT_S))
                 assert (got, words in said) == (code, True), f"{name}: {got} {said}"
         after = made[0].state()
-        assert (after.size, after.mass) == (state.size, state.mass)
-        with home_of(made) as home:
-            check_whole(SPEC, home.request(evenly(20)).result(WAIT_S))
+        assert (after.size, after.total_priority) == (state.size, state.total_priority)
+        with replay_of(made) as replay:
+            check_whole(SPEC, replay.request_sample(evenly(20)).result(WAIT_S))
 
 
 def test_two_shards_on_one_volume(tmp_path: Path) -> None:
-    with shards(tmp_path, 1) as made, home_of(made) as home:
-        fill(home, range(1), blocks=3)
+    with shards(tmp_path, 1) as made, replay_of(made) as replay:
+        fill(replay, range(1), chunks=3)
         (tmp_path / "other").mkdir()
         other = ShardProcess(tmp_path / "other")
         other.arguments[-1] = str(made[0].directory)
@@ -588,8 +592,8 @@ def test_what_cannot_fit_is_refused(tmp_path: Path) -> None:
         shards(tmp_path / "memory", 1, capacity=10**9, directory=False) as memory,
     ):
         for made, words in ((disk, "1000000000000 sequences"), (memory, "of memory")):
-            with home_of(made) as home, pytest.raises(SeedbedError, match=words) as caught:
-                home.request(evenly(1)).result(WAIT_S)
+            with replay_of(made) as replay, pytest.raises(SeedbedError, match=words) as caught:
+                replay.request_sample(evenly(1)).result(WAIT_S)
             assert caught.value.code is ExitCode.REFUSED_BY_REPLAY
             assert "hold at most" in str(caught.value)
 
@@ -598,10 +602,10 @@ def test_memory_of_a_shard_stays_bounded(tmp_path: Path) -> None:
     """A learner that reads no samples is not waited for with all of them in memory."""
     spec = SequenceSpec(replace(SPEC.observation, shape=(128, 128)), steps=16, burn_in=8)
     with shards(tmp_path, 1) as made:
-        with home_of(made, spec) as home:
+        with replay_of(made, spec) as replay:
             for number in range(3):
-                home.add(block(spec, 1, number, 8))
-            home.request(evenly(64)).result(WAIT_S)
+                replay.add(chunk(spec, 1, number, 8))
+            replay.request_sample(evenly(64)).result(WAIT_S)
         assert made[0].process is not None
         pid = made[0].process.pid
         before, page = resident(pid), os.sysconf("SC_PAGE_SIZE")
