@@ -27,7 +27,7 @@ from seedbed.services.learner.inference.thread import InferenceThread
 from seedbed.services.learner.sessions.batcher import Batcher
 from seedbed.services.learner.sessions.server import WireServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
-from seedbed.services.learner.sessions.session import SlotAllocator
+from seedbed.services.learner.sessions.slots import SlotAllocator
 from seedbed.services.learner.unrolls.queue import UnrollQueue
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
 from seedbed.spec import ArraySpec, EnvironmentSpec, StepInputs
@@ -105,7 +105,7 @@ class NullLearner:
             SlotAllocator(inference.slots),
         )  # fmt: skip
         self._inference = InferenceThread(
-            self._batcher, store, self.telemetry, self._servicer.deliver
+            self._batcher, store, self.telemetry, self._servicer.send_actions
         )
         self.policy = NullPolicy(self.spec.actions, inference.max_batch_envs)
         self._threads = Threads()

@@ -9,7 +9,9 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-TERMINATED, TRUNCATED, LIFE_LOST, FIRST = 1, 2, 4, 8  # bits of StepFlag in proto/seedbed/v1
+# Bits of StepFlag in proto/seedbed/v1.
+TERMINATED, TRUNCATED, LIFE_LOST, FIRST = 1, 2, 4, 8
+ALL_FLAGS = TERMINATED | TRUNCATED | LIFE_LOST | FIRST
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
         SeedbedError: LEARNER_UNREACHABLE, with what gRPC says; REFUSED_BY_LEARNER, when it answers
             with anything but an action that the environment has.
     """
-    from seedbed.services.actor.loop import FATAL
+    from seedbed.rpc.reconnect import FATAL
 
     experiment = load_experiment(args.experiment, args.set)
     group = make_vector_env(experiment.environment, 1, 1, [SEED])

@@ -7,8 +7,8 @@ actor's other groups go on meanwhile.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
+import math
 import os
 import secrets
 import socket
@@ -22,7 +22,9 @@ import grpc.aio
 import numpy as np
 
 from seedbed.rpc import channels
+from seedbed.rpc.reconnect import FATAL, Attempts, describe
 from seedbed.rpc.step_codec import Actions, Step, act
+from seedbed.rpc.streams import write
 from seedbed.rpc.tls import Tls
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -32,11 +34,6 @@ from seedbed.spec import TimeStep, VectorEnv
 from seedbed.v1 import inference_pb2 as wire
 
 log = logging.getLogger(__name__)
-
-# What the learner says when trying again cannot help.
-FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION,
-          grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAUTHENTICATED)  # fmt: skip
-FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
 
 
 class Finished(Exception):
@@ -133,17 +130,18 @@ class ActorLoop:
         loop = asyncio.get_running_loop()
         group = await loop.run_in_executor(self._thread, self._make)
         try:
-            await self._reconnect_for_ever(group)
+            await self._play_until_over(group)
         except Finished as finished:
             log.info("%s: the experiment is over: %s", self._name, finished)
         finally:
             await loop.run_in_executor(self._thread, group.close)
             self._thread.shutdown(wait=False)
 
-    async def _reconnect_for_ever(self, group: VectorEnv) -> None:
+    async def _play_until_over(self, group: VectorEnv) -> None:
         learners = self._learners
-        retry_s, last_answer, reconnects = FIRST_RETRY_S, time.monotonic(), 0
-        while not self._stopping.is_set():
+        attempts = Attempts(jitter=False, stable_s=math.inf, stop=self._stopping)
+        last_answer, reconnects = time.monotonic(), 0
+        async for _ in attempts:
             self._answered = failed = False
             try:
                 self._address = await learners.choose(group.environments)
@@ -159,13 +157,14 @@ class ActorLoop:
                         f"the learner at {self._address} refused {self._name} "
                         f"({error.code().name}): {error.details()}",
                     ) from error
-                cause, failed = f"{error.code().name}: {error.details()}", True
+                cause, failed = describe(error), True
             except LearnerSilent as error:
                 cause, failed = str(error), True
             except NoRoom as error:
                 cause = str(error)
             if self._answered:
-                retry_s, last_answer = FIRST_RETRY_S, time.monotonic()
+                attempts.reset()
+                last_answer = time.monotonic()
                 learners.worked()
             if failed:
                 learners.failed(self._address)
@@ -178,22 +177,13 @@ class ActorLoop:
                 )
             reconnects += 1
             self._metrics.on_reconnect()
-            others = failed and learners.several and not self._answered
-            # The first tries are silent: an actor is often up before its learner.
-            log.log(
-                logging.WARNING if reconnects > 3 else logging.INFO,
-                "%s: %s; trying %s", self._name, cause,
-                "the others" if others else f"again in {retry_s:.1f} s",
-            )  # fmt: skip
-            if not others:
-                await self._sleep(retry_s)
-                retry_s = min(2 * retry_s, LONGEST_RETRY_S)
-
-    async def _sleep(self, seconds: float) -> None:
-        try:
-            await asyncio.wait_for(self._stopping.wait(), seconds)
-        except TimeoutError:
-            return
+            when = f"again in {attempts.pause_s:.1f} s"
+            if failed and learners.several and not self._answered:
+                attempts.skip_pause()
+                when = "the others"
+            # The first attempts log no warning: an actor often starts before its learner.
+            level = logging.WARNING if reconnects > 3 else logging.INFO
+            log.log(level, "%s: %s; trying %s", self._name, cause, when)
 
     async def _play(self, group: VectorEnv, method: Any) -> None:
         """One stream of `act`.
@@ -211,7 +201,7 @@ class ActorLoop:
             environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
             while True:
                 sent = time.perf_counter()
-                await self._write(call, step_of(frame, sequence, environment_s, wait_s))
+                await write(call, step_of(frame, sequence, environment_s, wait_s))
                 actions = await self._answer(call, sequence, reply_timeout_s)
                 got = time.perf_counter()
                 action = np.frombuffer(actions.action, np.int32)
@@ -219,7 +209,7 @@ class ActorLoop:
                 if self._stopping.is_set() or moves:
                     reason = "the actor moves" if moves else "the actor stops"
                     goodbye = wire.Goodbye(reason=reason)
-                    await self._write(call, wire.ActorMessage(goodbye=goodbye))
+                    await write(call, wire.ActorMessage(goodbye=goodbye))
                     await call.done_writing()
                     return
                 frame = await loop.run_in_executor(self._thread, group.step, action)
@@ -233,7 +223,7 @@ class ActorLoop:
 
     async def _greet(self, call: Any, group: VectorEnv) -> wire.Welcome:
         hello = hello_of(group, self._name, self._protocol_version)
-        await self._write(call, wire.ActorMessage(hello=hello))
+        await write(call, wire.ActorMessage(hello=hello))
         message = await self._read(call, self._reply_timeout_s)
         if isinstance(message, Actions):
             raise LearnerSilent(f"expected welcome for {hello.incarnation}, received actions")
@@ -261,11 +251,6 @@ class ActorLoop:
                 raise LearnerSilent(f"expected actions for step {sequence}, received {kind}")
             log.info("%s: the learner is late by %.0f s: %s", self._name,
                      message.notice.waited_seconds, message.notice.reason)  # fmt: skip
-
-    async def _write(self, call: Any, message: Step | wire.ActorMessage) -> None:
-        # The stream may have ended while the environments stepped: the next read says how.
-        with contextlib.suppress(asyncio.InvalidStateError):
-            await call.write(message)
 
     async def _read(self, call: Any, timeout_s: float) -> Actions | wire.LearnerMessage:
         try:

@@ -33,7 +33,7 @@ from seedbed.services.learner.profiling import Profiler
 from seedbed.services.learner.sessions.batcher import Batcher
 from seedbed.services.learner.sessions.server import WireServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
-from seedbed.services.learner.sessions.session import SlotAllocator
+from seedbed.services.learner.sessions.slots import SlotAllocator
 from seedbed.services.learner.stop import Reached, peer_reached, stop_reached
 from seedbed.services.learner.training.prefetch import PrefetchThread
 from seedbed.services.learner.training.thread import TrainingThread
@@ -127,7 +127,7 @@ class Learner:
         )
         self.wire = WireServer(self.servicer, listen, self.threads, tls)
         self.inference = InferenceThread(
-            self.batcher, self.store, self.telemetry, self.servicer.deliver
+            self.batcher, self.store, self.telemetry, self.servicer.send_actions
         )
         self.prefetch = PrefetchThread(self.queue, learner.batch_size, self.telemetry)
         self.training = TrainingThread(

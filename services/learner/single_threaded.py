@@ -25,11 +25,12 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.services.actor.loop import actor_name, step_of
 from seedbed.services.learner.components import LearnerComponents
-from seedbed.services.learner.inference.thread import answer_requests
+from seedbed.services.learner.inference.thread import split_outputs
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.profiling import profile_on_signal
-from seedbed.services.learner.sessions.batcher import Request
-from seedbed.services.learner.sessions.session import Greeting, Session, SlotAllocator
+from seedbed.services.learner.sessions.handshake import Handshake
+from seedbed.services.learner.sessions.session import Session
+from seedbed.services.learner.sessions.slots import SlotAllocator
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
@@ -87,9 +88,7 @@ class OneThreadLearner(Learner):
             batches = [self._seats(built, actor, made) for actor, made in enumerate(groups)]
             batches = [part for seats in batches for part in self._fitting(seats)]
             seats = [seat for batch in batches for seat in batch]
-            self.telemetry.set_sessions(
-                len(seats), sum(seat.session.environments for seat in seats)
-            )
+            self.telemetry.set_sessions(len(seats), sum(seat.session.num_envs for seat in seats))
             while self._stop_reason is None:
                 self._receive(built, seats)
                 for batch in batches:
@@ -124,8 +123,9 @@ class OneThreadLearner(Learner):
         seats = []
         for index, group in enumerate(groups):
             name, e = actor_name(actor, index), group.environments
-            greeting = Greeting(PROTOCOL_VERSION, 0, name, e, built.spec)
-            session = Session(index, greeting, self._slots.lease(e), built.unroll, self.telemetry)
+            handshake = Handshake(PROTOCOL_VERSION, 0, name, e, built.spec)
+            slots = self._slots.allocate(e)
+            session = Session(index, handshake, slots, built.unroll, self.telemetry)
             seats.append(_Seat(group, session, group.reset()))
         return seats
 
@@ -149,14 +149,14 @@ class OneThreadLearner(Learner):
     def _act(self, built: LearnerComponents, seats: list[_Seat]) -> None:
         """Answer the groups in one batch, and step them."""
         started = time.perf_counter()
-        requests = [Request(seat.session, seat.session.environments) for seat in seats]
+        requests = [seat.session.request() for seat in seats]
         params, version = self.store.newest()
         with self.telemetry.busy["inference"]:
-            answer = built.inference.run(params, [seat.session.row() for seat in seats])
-            answer_requests(answer, requests, version)
+            answer = built.inference.run(params, [request.inputs for request in requests])
+            split_outputs(answer, requests, version)
         run_s = time.perf_counter() - started
         self.telemetry.on_inference(
-            rows=sum(request.rows for request in requests),
+            rows=sum(request.num_envs for request in requests),
             padded_rows=answer.padded_rows,
             requests=len(requests),
             oldest_wait_s=0.0,

@@ -12,7 +12,7 @@ import pytest
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.actor import learner_selection
-from seedbed.services.learner.sessions.session import SlotAllocator
+from seedbed.services.learner.sessions.slots import SlotAllocator
 from tests.support.echo_actor import Actor
 from tests.support.null_model import NullLearner, null_learner
 from tests.support.processes import free_port
@@ -144,10 +144,10 @@ def reconnects(scene: Scene) -> list[Any]:
 
 
 class Liar(SlotAllocator):
-    """Says that it has room: somebody else is always quicker."""
+    """Reports free slots that it does not have, as when another actor is always quicker."""
 
     @property
-    def free(self) -> int:
+    def available(self) -> int:
         return 99
 
 

@@ -18,7 +18,7 @@ import pytest
 
 from seedbed.rpc import channels
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.services.learner.sessions.servicer import ERROR_KEY
+from seedbed.services.learner.sessions.rejections import ERROR_KEY
 from seedbed.v1 import inference_pb2 as wire
 from tests.support.echo_actor import Actor
 from tests.support.null_model import ACTIONS, NAME, NullLearner, null_learner
@@ -65,7 +65,7 @@ def playing(address: str) -> Iterator[Stream]:
 
 
 def all_slots_free(learner: NullLearner) -> bool:
-    return learner.servicer._slots.free == learner.servicer._slots.slots
+    return learner.servicer._slots.available == learner.servicer._slots.slots
 
 
 # --- nonsense ------------------------------------------------------------------------------------
@@ -261,7 +261,7 @@ def test_a_connection_that_loses_everything(bare: Any) -> None:
             proxy.freeze()
             lost.send(step(3, 30))
             wait_for(lambda: learner.telemetry.sessions == 1, "it is given up")
-            wait_for(lambda: learner.servicer._slots.free == 62, "slots given back")
+            wait_for(lambda: learner.servicer._slots.available == 62, "slots given back")
         proxy.close()
 
 
@@ -276,7 +276,7 @@ def test_a_client_that_does_not_read(bare: Any) -> None:
         deaf.greet(32)
         for sequence in range(1000):  # 140 KB of answers
             deaf.send(step(sequence, 32))
-        wait_for(lambda: learner.servicer._slots.free == 62, "slots given back")
+        wait_for(lambda: learner.servicer._slots.available == 62, "slots given back")
         assert learner.telemetry.sessions == 1
         # It was the learner who could not go on, not the actor who fell silent.
         assert learner.counters.env_frames > 32

@@ -14,7 +14,7 @@ import numpy as np
 
 from seedbed.rpc import channels
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from seedbed.services.learner.sessions.servicer import ERROR_KEY
+from seedbed.services.learner.sessions.rejections import ERROR_KEY
 from seedbed.spec import FIRST
 from seedbed.v1 import inference_pb2 as wire
 from tests.support.null_model import ACTIONS, NAME, OBSERVATION

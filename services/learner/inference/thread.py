@@ -1,4 +1,4 @@
-"""Takes batches of requests, answers them, delivers."""
+"""Inference thread: takes batches of requests and runs the policy on them."""
 
 from __future__ import annotations
 
@@ -19,29 +19,36 @@ if TYPE_CHECKING:
     from seedbed.agents.inference_step import Answer, Policy
 
 
-def answer_requests(answer: Answer, batch: list[Request], version: int) -> None:
-    """Hand each request of a batch its rows of the answer."""
+def split_outputs(outputs: Answer, batch: list[Request], version: int) -> None:
+    """Give each request of a batch its part of the outputs."""
     state: NDArray[np.float32] | None = None
     start = 0
     for request in batch:
-        rows = slice(start, start + request.rows)
-        start += request.rows
-        action = answer.action[rows]
-        behaviour = {name: values[rows] for name, values in answer.behaviour.items()}
-        row_state = None
-        if request.session.needs_state:
+        envs = slice(start, start + request.num_envs)
+        start += request.num_envs
+        action = outputs.action[envs]
+        behaviour = {name: values[envs] for name, values in outputs.behaviour.items()}
+        state_before = None
+        if request.needs_state:
             if state is None:
-                state = answer.state_before()
-            row_state = state[rows]
-        request.session.answer(action, behaviour, version, row_state)
+                state = outputs.state_before()
+            state_before = state[envs]
+        request.set_outputs(action, behaviour, version, state_before)
         request.action = action.tobytes()
 
 
 class InferenceThread:
-    """Takes batches, answers them with the newest parameters, delivers.
+    """Runs the policy on batches of requests, with the newest parameters.
 
     Args:
-        deliver: sends the answers of a batch.
+        batcher: the source of the batches.
+        store: the source of the parameters.
+        telemetry: receives times and sizes.
+        send_actions: sends the actions of a batch to its actors.
+
+    Attributes:
+        batch_since: `time.perf_counter()` when the present batch began. None between batches, and
+            in the first run of a size, which may compile.
     """
 
     def __init__(
@@ -49,38 +56,40 @@ class InferenceThread:
         batcher: Batcher,
         store: ParameterStore,
         telemetry: Telemetry,
-        deliver: Callable[[list[Request]], None],
+        send_actions: Callable[[list[Request]], None],
     ) -> None:
         self._batcher = batcher
         self._store = store
         self._telemetry = telemetry
-        self._deliver = deliver
-        self.batch_since: float | None = None  # when the batch at work began; None on a first run
-        self._seen: set[int] = set()  # rows of batches that have run; a first run may compile
+        self._send_actions = send_actions
+        self.batch_since: float | None = None
+        self._compiled: set[int] = set()  # environments of batches that have run
 
     def run(self, policy: Policy, stopping: threading.Event) -> None:
-        """Until `stopping`."""
+        """Run until `stopping` is set."""
         busy = self._telemetry.busy["inference"]
         while not stopping.is_set():
             batch = self._batcher.take(POLL_S)
             if not batch:
                 continue
             started = time.perf_counter()
-            rows = sum(request.rows for request in batch)
-            self.batch_since = started if rows in self._seen else None
+            num_envs = sum(request.num_envs for request in batch)
+            self.batch_since = started if num_envs in self._compiled else None
             params, version = self._store.newest()
             with busy:
-                answer = policy.run(params, [request.session.row() for request in batch])
-                answer_requests(answer, batch, version)
-            self._deliver(batch)
+                outputs = policy.run(params, [request.inputs for request in batch])
+                split_outputs(outputs, batch, version)
+            self._send_actions(batch)
             ended = time.perf_counter()
             self.batch_since = None
-            self._seen.add(rows)
+            self._compiled.add(num_envs)
             self._telemetry.on_inference(
-                rows=rows,
-                padded_rows=answer.padded_rows,
+                rows=num_envs,
+                padded_rows=outputs.padded_rows,
                 requests=len(batch),
                 oldest_wait_s=started - batch[0].arrived,
                 latencies_s=[ended - request.arrived for request in batch],
                 run_s=ended - started,
             )
+            # Its inputs are views of unrolls, whose memory can be freed now.
+            del batch

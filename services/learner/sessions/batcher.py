@@ -1,4 +1,4 @@
-"""Joins the requests of sessions into batches: full, or everyone is here, or waited enough."""
+"""Batcher: joins the requests of sessions into inference batches."""
 
 from __future__ import annotations
 
@@ -6,31 +6,55 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
-from seedbed.services.learner.sessions.session import Session
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.spec import StepInputs
+
+# Action [E], behaviour [E, ...] each, parameter version, recurrent state [E, S] before the step.
+SetOutputs = Callable[
+    [NDArray[np.int32], dict[str, NDArray[Any]], int, NDArray[np.float32] | None], None
+]
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class Request:
-    """A session's newest row, waiting for its actions."""
+    """Newest step of a session, which waits for its actions.
 
-    session: Session
-    rows: int
+    Attributes:
+        inputs: the step, for inference.
+        num_envs: E.
+        needs_state: whether `set_outputs` takes the recurrent state before the step.
+        set_outputs: receives the outputs, in the inference thread.
+        on_done: called in the event loop once the outputs are set.
+        arrived: `time.perf_counter()` of the submission.
+        action: the reply to the actor, [E] int32.
+        done: whether `on_done` was called.
+    """
+
+    inputs: StepInputs
+    num_envs: int
+    needs_state: bool
+    set_outputs: SetOutputs
+    on_done: Callable[[], None]
     arrived: float = field(default_factory=time.perf_counter)
-    action: bytes | None = None  # the answer: [E] int32
+    action: bytes | None = None
     done: bool = False
-    on_done: Callable[[], None] | None = None  # set when the session went in the meantime
 
 
 class Batcher:
-    """The event loop submits, the inference thread takes.
+    """Queue of requests between the event loop and the inference thread.
 
-    A batch goes as soon as its target is reached, or nobody who could join it soon is missing,
-    or its oldest request has waited `max_wait_s`; never later.
+    A batch is taken as soon as it is full, or contains every session that could join it, or its
+    oldest request has waited `max_wait_s`.
 
     Args:
-        target: rows at which a batch is full, asked for each time (0: half of those connected,
-            because the two groups of an actor alternate).
+        target: environments of a full batch. 0 means half of the connected ones, because the two
+            groups of an actor alternate.
+        max_batch: most environments of a batch.
+        max_wait_s: longest wait of a request for others.
     """
 
     def __init__(self, target: int, max_batch: int, max_wait_s: float) -> None:
@@ -38,62 +62,68 @@ class Batcher:
         self._max_batch = max_batch
         self._max_wait_s = max_wait_s
         self._requests: list[Request] = []
-        self._rows = 0
+        self._waiting_envs = 0
         self._sessions = 0
-        self._environments = 0
-        self._held = 0
+        self._num_envs = 0
+        self._paused = 0
         self._taken_at = time.perf_counter()
         self._changed = threading.Condition()
         self._closed = False
 
     def _full(self) -> bool:
-        target = self._target or max(1, self._environments // 2)
-        everyone = len(self._requests) + self._held >= self._sessions
-        return self._rows >= min(target, self._max_batch) or everyone
+        target = self._target or max(1, self._num_envs // 2)
+        all_joined = len(self._requests) + self._paused >= self._sessions
+        return self._waiting_envs >= min(target, self._max_batch) or all_joined
 
     def submit(self, request: Request) -> None:
-        """Queue a request. Wakes the inference thread only if that changes what it waits for."""
+        """Queue a request. Wakes the inference thread only if that changes its deadline."""
         with self._changed:
             self._requests.append(request)
-            self._rows += request.rows
+            self._waiting_envs += request.num_envs
             if len(self._requests) == 1 or self._full():
                 self._changed.notify()
 
     def cancel(self, request: Request) -> bool:
-        """Take a request back; False if it is in a batch already."""
+        """Remove a request. Returns False if it is in a batch already."""
         with self._changed:
             if request not in self._requests:
                 return False
             self._requests.remove(request)
-            self._rows -= request.rows
+            self._waiting_envs -= request.num_envs
             return True
 
-    def connected(self, sessions: int, environments: int) -> None:
-        """How many sessions and environments could join a batch at all."""
+    def set_connected(self, sessions: int, num_envs: int) -> None:
+        """Set how many sessions and environments could join a batch."""
         with self._changed:
-            self._sessions, self._environments = sessions, environments
+            self._sessions, self._num_envs = sessions, num_envs
             self._changed.notify()
 
-    def held(self, change: int) -> None:
-        """Sessions that wait for room in the unroll queue cannot join: do not wait for them."""
+    def pause(self) -> None:
+        """Count one session that cannot join a batch, because the unroll queue is full."""
         with self._changed:
-            self._held += change
+            self._paused += 1
+            self._changed.notify()
+
+    def resume(self) -> None:
+        """Undo one `pause`."""
+        with self._changed:
+            self._paused -= 1
             self._changed.notify()
 
     @property
     def depth(self) -> int:
-        """Requests that wait."""
+        """Number of waiting requests."""
         return len(self._requests)
 
     def oldest_wait_s(self) -> float:
-        """How long the oldest request has waited since a batch was last taken, in seconds."""
+        """Return how long the oldest request has waited since a batch was last taken."""
         with self._changed:
             if not self._requests:
                 return 0.0
             return time.perf_counter() - max(self._requests[0].arrived, self._taken_at)
 
     def take(self, timeout_s: float) -> list[Request]:
-        """The next batch; empty after `timeout_s` without any request, or once closed."""
+        """Return the next batch; empty after `timeout_s` without a request, or once closed."""
         deadline = time.perf_counter() + timeout_s
         with self._changed:
             while not self._closed:
@@ -110,20 +140,21 @@ class Batcher:
             return []
 
     def _pop(self) -> list[Request]:
+        """Return whole requests, oldest first, up to `max_batch` environments."""
         batch: list[Request] = []
-        rows = 0
-        for request in self._requests:  # whole requests, oldest first
-            if batch and rows + request.rows > self._max_batch:
+        num_envs = 0
+        for request in self._requests:
+            if batch and num_envs + request.num_envs > self._max_batch:
                 break
             batch.append(request)
-            rows += request.rows
+            num_envs += request.num_envs
         del self._requests[: len(batch)]
-        self._rows -= rows
+        self._waiting_envs -= num_envs
         self._taken_at = time.perf_counter()
         return batch
 
     def close(self) -> None:
-        """Let the inference thread go."""
+        """Make `take` return."""
         with self._changed:
             self._closed = True
             self._changed.notify_all()

@@ -1,12 +1,15 @@
-"""Validate a Hello: protocol versions, environment, sizes. Both sides' numbers in every refusal."""
+"""Validation of Hello, the first message of an actor's stream."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from seedbed.services.learner.sessions.session import Greeting, StreamRefused
+from seedbed.services.learner.sessions.rejections import SpecMismatch
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from seedbed.v1 import inference_pb2 as wire
 
@@ -14,81 +17,96 @@ _DTYPES = ("uint8", "int8", "int16", "uint16", "int32", "float16", "float32")
 # Rewards and flags of the largest group, and the message's own fields.
 _STEP_OVERHEAD_BYTES = 64 * 1024
 
+# Field, whether it fits, expected, received, advice.
+_Check = tuple[str, bool, object, object, str]
 
-def read_hello(
-    hello: wire.Hello, environment: str, spec: EnvironmentSpec | None, max_environments: int
-) -> Greeting:
+
+@dataclass(frozen=True)
+class Handshake:
+    """Validated Hello of a session. `protocol_version` is the one that both sides use."""
+
+    protocol_version: int
+    incarnation: int
+    actor: str
+    num_envs: int
+    spec: EnvironmentSpec
+
+
+def validate_hello(
+    hello: wire.Hello, environment: str, spec: EnvironmentSpec | None, max_envs: int
+) -> Handshake:
     """Check a Hello against this learner.
 
     Args:
+        hello: the first message of the stream.
         environment: the experiment's `environment.id`.
-        spec: what the first session fixed, or a checkpoint; None before either.
-        max_environments: largest group that fits a batch.
+        spec: spec of the first session or of the checkpoint; None before either.
+        max_envs: largest group that fits a batch.
 
     Raises:
-        StreamRefused: the first thing that does not fit.
+        SpecMismatch: the first field that does not fit.
     """
+    for field, fits, expected, received, advice in _checks(hello, environment, spec, max_envs):
+        if not fits:
+            raise SpecMismatch(field, expected, received, advice)
     version = min(hello.protocol_version, PROTOCOL_VERSION)
-    if version < max(hello.oldest_protocol_version, OLDEST_PROTOCOL_VERSION) or version < 1:
-        raise StreamRefused(
-            "protocol_version",
-            f"{OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}",
-            f"{hello.oldest_protocol_version} to {hello.protocol_version}",
-            "upgrade the older side; versions next to each other work together",
+    return Handshake(version, hello.incarnation, hello.actor, hello.environments, _spec_of(hello))
+
+
+def _checks(
+    hello: wire.Hello, environment: str, spec: EnvironmentSpec | None, max_envs: int
+) -> Iterator[_Check]:
+    """Yield the checks in order. Each one may rely on the checks before it."""
+    newest = min(hello.protocol_version, PROTOCOL_VERSION)
+    yield (
+        "protocol_version",
+        newest >= max(hello.oldest_protocol_version, OLDEST_PROTOCOL_VERSION, 1),
+        f"{OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}",
+        f"{hello.oldest_protocol_version} to {hello.protocol_version}",
+        "upgrade the older side; versions next to each other work together",
+    )
+    advice = "start actor and learner with the same experiment"
+    received, expected = hello.environment, environment
+    yield "environment", received == expected, repr(expected), repr(received), advice
+    for field, high, advice in (
+        ("environments", max_envs, "learner.inference.max_batch_envs bounds actor.envs_per_group"),
+        ("actions", 2**15, "only discrete action spaces are supported"),
+        ("action_repeat", 1024, "emulator frames a step"),
+    ):
+        value = getattr(hello, field)
+        yield field, 1 <= value <= high, f"1 to {high}", value, advice
+    dtype, shape = hello.observation.dtype, list(hello.observation.shape)
+    expected = "one of " + ", ".join(_DTYPES)
+    advice = "convert it in the environment"
+    yield "observation.dtype", dtype in _DTYPES, expected, repr(dtype), advice
+    fits = 1 <= len(shape) <= 3 and min(shape) >= 1
+    advice = "flatten it in the environment"
+    yield "observation.shape", fits, "one to three positive sizes", shape, advice
+    theirs = _spec_of(hello)
+    step_bytes = hello.environments * theirs.observation.row_bytes
+    yield (
+        "observation",
+        step_bytes <= MAX_MESSAGE_BYTES - _STEP_OVERHEAD_BYTES,
+        f"steps of at most {MAX_MESSAGE_BYTES} bytes",
+        f"{step_bytes} bytes: {hello.environments} environments of {theirs.observation}",
+        "lower actor.envs_per_group or make the observation smaller",
+    )
+    for field in ("observation", "actions", "action_repeat") if spec is not None else ():
+        ours, other = getattr(spec, field), getattr(theirs, field)
+        yield (
+            field,
+            ours == other,
+            ours,
+            other,
+            "all actors and the checkpoint must have one environment",
         )
-    if hello.environment != environment:
-        raise StreamRefused(
-            "environment",
-            repr(environment),
-            repr(hello.environment),
-            "start actor and learner with the same experiment",
-        )
-    _between("environments", hello.environments, 1, max_environments,
-             "learner.inference.max_batch_envs bounds actor.envs_per_group")  # fmt: skip
-    _between("actions", hello.actions, 1, 2**15, "only discrete action spaces are supported")
-    _between("action_repeat", hello.action_repeat, 1, 1024, "emulator frames a step")
-    shape = tuple(hello.observation.shape)
-    if hello.observation.dtype not in _DTYPES:
-        raise StreamRefused(
-            "observation.dtype",
-            "one of " + ", ".join(_DTYPES),
-            repr(hello.observation.dtype),
-            "convert it in the environment",
-        )
-    if not 1 <= len(shape) <= 3 or min(shape) < 1:
-        raise StreamRefused(
-            "observation.shape",
-            "one to three positive sizes",
-            list(shape),
-            "flatten it in the environment",
-        )
-    received = EnvironmentSpec(
+
+
+def _spec_of(hello: wire.Hello) -> EnvironmentSpec:
+    observation = hello.observation
+    return EnvironmentSpec(
         name=hello.environment,
-        observation=ArraySpec(shape, str(np.dtype(hello.observation.dtype))),
+        observation=ArraySpec(tuple(observation.shape), str(np.dtype(observation.dtype))),
         actions=hello.actions,
         action_repeat=hello.action_repeat,
     )
-    step_bytes = hello.environments * received.observation.row_bytes
-    if step_bytes > MAX_MESSAGE_BYTES - _STEP_OVERHEAD_BYTES:
-        raise StreamRefused(
-            "observation",
-            f"steps of at most {MAX_MESSAGE_BYTES} bytes",
-            f"{step_bytes} bytes: {hello.environments} environments of {received.observation}",
-            "lower actor.envs_per_group or make the observation smaller",
-        )
-    if spec is not None:
-        for field, ours, theirs in (
-            ("observation", spec.observation, received.observation),
-            ("actions", spec.actions, received.actions),
-            ("action_repeat", spec.action_repeat, received.action_repeat),
-        ):
-            if ours != theirs:
-                raise StreamRefused(
-                    field, ours, theirs, "all actors and the checkpoint must have one environment"
-                )
-    return Greeting(version, hello.incarnation, hello.actor, hello.environments, received)
-
-
-def _between(field: str, value: int, low: int, high: int, advice: str) -> None:
-    if not low <= value <= high:
-        raise StreamRefused(field, f"{low} to {high}", value, advice)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -18,8 +18,9 @@ LONG_S = 1000.0
 DEADLINE_S = 30.0
 
 
-def request(rows: int) -> Request:
-    return Request(cast(Any, object()), rows)
+def request(num_envs: int) -> Request:
+    nothing: Any = None
+    return Request(nothing, num_envs, False, nothing, nothing)
 
 
 class Taker:
@@ -49,7 +50,7 @@ class Taker:
 
 def connected(target: int, sessions: int, environments: int, max_batch: int = 64) -> Batcher:
     batcher = Batcher(target, max_batch, LONG_S)
-    batcher.connected(sessions, environments)
+    batcher.set_connected(sessions, environments)
     return batcher
 
 
@@ -85,7 +86,7 @@ def test_nobody_waits_for_a_session_that_has_left() -> None:
     taker, only = Taker(batcher), request(4)
     batcher.submit(only)
     assert taker.waits
-    batcher.connected(1, 4)
+    batcher.set_connected(1, 4)
     assert taker.batch() == [only]
 
 
@@ -95,9 +96,9 @@ def test_nobody_waits_for_a_session_that_waits_for_room() -> None:
     batcher.submit(first)
     batcher.submit(second)
     assert taker.waits
-    batcher.held(+1)
+    batcher.pause()
     assert taker.batch() == [first, second]
-    batcher.held(-1)
+    batcher.resume()
     again = Taker(batcher)
     batcher.submit(request(4))
     assert again.waits
@@ -106,7 +107,7 @@ def test_nobody_waits_for_a_session_that_waits_for_room() -> None:
 def test_deadline_of_the_oldest() -> None:
     wait_s = 0.05
     batcher = Batcher(64, 64, wait_s)
-    batcher.connected(9, 36)
+    batcher.set_connected(9, 36)
     only = request(4)
     batcher.submit(only)
     assert batcher.take(LONG_S) == [only]
@@ -115,7 +116,7 @@ def test_deadline_of_the_oldest() -> None:
 
 def test_a_deadline_that_has_passed_takes_at_once() -> None:
     batcher = Batcher(64, 64, 0.0)
-    batcher.connected(9, 36)
+    batcher.set_connected(9, 36)
     first, second = request(4), request(4)
     batcher.submit(first)
     batcher.submit(second)
@@ -124,14 +125,14 @@ def test_a_deadline_that_has_passed_takes_at_once() -> None:
 
 def test_requests_stay_whole_and_in_order() -> None:
     batcher = connected(0, sessions=4, environments=40, max_batch=20)
-    requests = [request(rows) for rows in (10, 8, 4, 18)]
+    requests = [request(num_envs) for num_envs in (10, 8, 4, 18)]
     for item in requests:
         batcher.submit(item)
     # 10 + 8 + 4 would be more than 20, and nobody overtakes.
     assert batcher.take(LONG_S) == requests[:2]
-    batcher.connected(2, 22)
+    batcher.set_connected(2, 22)
     assert batcher.take(LONG_S) == requests[2:3]
-    batcher.connected(1, 18)
+    batcher.set_connected(1, 18)
     assert batcher.take(LONG_S) == requests[3:]
     assert batcher.depth == 0
 
@@ -153,7 +154,7 @@ def test_a_request_taken_back_is_in_no_batch_and_counts_for_none() -> None:
     assert not batcher.cancel(gone)
     taker = Taker(batcher)
     batcher.submit(first)
-    assert taker.waits  # 4 rows of 8, not 8
+    assert taker.waits  # 4 environments of 8, not 8
     batcher.submit(second)
     assert taker.batch() == [first, second]
     assert not batcher.cancel(first), "it is in a batch"
@@ -191,7 +192,7 @@ def test_every_request_is_taken_once(seed: int) -> None:
     """Many threads submit, some take back; nothing is lost, doubled or too large."""
     batcher = Batcher(16, 24, 0.001)
     sessions = 12
-    batcher.connected(sessions, 4 * sessions)
+    batcher.set_connected(sessions, 4 * sessions)
     taken: list[Request] = []
     cancelled: list[Request] = []
     sent: list[Request] = []
@@ -208,7 +209,7 @@ def test_every_request_is_taken_once(seed: int) -> None:
     def take() -> None:
         while not (done.is_set() and batcher.depth == 0):
             batch = batcher.take(0.01)
-            assert sum(item.rows for item in batch) <= 24
+            assert sum(item.num_envs for item in batch) <= 24
             taken.extend(batch)
 
     taker = threading.Thread(target=take, daemon=True)

@@ -63,7 +63,7 @@ def refused(of: Stream) -> Refused:
 
 def all_slots_free(learner: NullLearner) -> bool:
     slots = learner.servicer._slots
-    return slots.free == slots.slots
+    return slots.available == slots.slots
 
 
 # --- what a good actor sees --------------------------------------------------------------------
@@ -293,7 +293,7 @@ def test_a_message_over_the_limit_ends_its_stream_alone(learner: NullLearner) ->
 def test_hello_is_not_waited_for_without_end(
     learner: NullLearner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("seedbed.services.learner.sessions.servicer.HELLO_TIMEOUT_S", 0.2)
+    monkeypatch.setattr("seedbed.rpc.streams.HELLO_TIMEOUT_S", 0.2)
     with Stream(learner.address) as mute, stream(learner.address) as good:
         refusal = refused(mute)
         assert refusal.error is not None
@@ -357,9 +357,9 @@ def test_a_session_that_leaves_while_its_block_waits_for_room(bare: Any) -> None
         with stream(learner.address, 4) as actor:
             actor.play(8)
             actor.send(step(8, 4))
-            wait_for(lambda: learner.batcher._held == 1, "it is held up")
+            wait_for(lambda: learner.batcher._paused == 1, "it is held up")
         wait_for(lambda: all_slots_free(learner), "slots given back")
-        assert learner.batcher._held == 0
+        assert learner.batcher._paused == 0
         counters = learner.counters
         assert counters.env_frames == 8 * 4
         assert counters.discarded_frames == 4 * 4  # the first block is still in the queue
@@ -389,7 +389,7 @@ def test_a_stop_condition_is_told_to_everyone(bare: Any) -> None:
         ):
             held.play(8)
             held.send(step(8, 4))  # 32 frames
-            wait_for(lambda: learner.batcher._held == 1, "it is held up")
+            wait_for(lambda: learner.batcher._paused == 1, "it is held up")
             idle.play(1)
             learner.policy.gate.clear()
             ends.send(step(0, 1))
@@ -509,5 +509,5 @@ def test_log_has_one_line_a_refusal(learner: NullLearner, caplog: pytest.LogCapt
         wrong.send(b"\xff\xff")
         refused(wrong)
     about = [record for record in caplog.records if record.levelno >= logging.WARNING]
-    assert [record.name for record in about] == ["seedbed.wire"]
+    assert [record.name for record in about] == ["seedbed.rpc.streams"]
     assert about[0].exc_info is None

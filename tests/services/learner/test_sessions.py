@@ -12,13 +12,10 @@ from seedbed.config import parse_experiment
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.step_codec import Step, read_actor_message, write_actor_message
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from seedbed.services.learner.sessions.handshake import read_hello
-from seedbed.services.learner.sessions.session import (
-    Greeting,
-    Session,
-    SlotAllocator,
-    StreamRefused,
-)
+from seedbed.services.learner.sessions.handshake import Handshake, validate_hello
+from seedbed.services.learner.sessions.rejections import InvalidStep, NoCapacity, SpecMismatch
+from seedbed.services.learner.sessions.session import Session
+from seedbed.services.learner.sessions.slots import SlotAllocator
 from seedbed.services.learner.unrolls.unroll import SessionUnroll, UnrollSpec
 from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, TRUNCATED, ArraySpec, EnvironmentSpec
 from seedbed.telemetry import Counters, Telemetry
@@ -37,9 +34,9 @@ def make_session(
     telemetry: Telemetry | None = None, environments: int = E, unroll_length: int = 5
 ) -> Session:
     unroll = UnrollSpec(SPEC.observation, unroll_length, 1, 0, {})
-    greeting = Greeting(PROTOCOL_VERSION, 1, "test", environments, SPEC)
+    handshake = Handshake(PROTOCOL_VERSION, 1, "test", environments, SPEC)
     slots = np.arange(environments, dtype=np.int32)
-    return Session(1, greeting, slots, unroll, telemetry or make_telemetry())
+    return Session(1, handshake, slots, unroll, telemetry or make_telemetry())
 
 
 def step(sequence: int, flags: Any, reward: Any = 0.0) -> Step:
@@ -58,7 +55,7 @@ def step(sequence: int, flags: Any, reward: Any = 0.0) -> Step:
 
 
 def answer(session: Session) -> None:
-    session.answer(np.zeros(session.environments, np.int32), {}, 0, None)
+    session.set_outputs(np.zeros(session.num_envs, np.int32), {}, 0, None)
 
 
 def play(session: Session, *steps: Step) -> list[SessionUnroll]:
@@ -115,7 +112,7 @@ def test_a_refused_step_names_both_sides_and_leaves_nothing(case: str) -> None:
     session = make_session(telemetry)
     play(session, step(0, [FIRST, FIRST]), step(1, [0, 0]))
     before = telemetry.counters.to_json()
-    with pytest.raises(StreamRefused) as refusal:
+    with pytest.raises(InvalidStep) as refusal:
         session.receive(step(2, [0, 0])._replace(**changes))
     assert refusal.value.field == field
     assert expected in refusal.value.expected
@@ -129,10 +126,10 @@ def test_a_refused_step_names_both_sides_and_leaves_nothing(case: str) -> None:
 
 def test_first_rows_come_first_and_after_finished_ones() -> None:
     session = make_session()
-    with pytest.raises(StreamRefused, match="row 1 marked FIRST"):
+    with pytest.raises(InvalidStep, match="row 1 marked FIRST"):
         session.receive(step(0, [FIRST, 0]))
     play(session, step(0, [FIRST, FIRST]), step(1, [TERMINATED, TRUNCATED]))
-    with pytest.raises(StreamRefused, match="row 0 marked FIRST"):
+    with pytest.raises(InvalidStep, match="row 0 marked FIRST"):
         session.receive(step(2, [0, FIRST]))
     play(session, step(2, [FIRST, FIRST]))
 
@@ -188,8 +185,8 @@ REFUSED_HELLOS = {
 @pytest.mark.parametrize("case", REFUSED_HELLOS)
 def test_a_refused_hello_names_both_sides(case: str) -> None:
     changes, field, expected, received = REFUSED_HELLOS[case]
-    with pytest.raises(StreamRefused) as refusal:
-        read_hello(hello(**changes), SPEC.name, SPEC, 64)
+    with pytest.raises(SpecMismatch) as refusal:
+        validate_hello(hello(**changes), SPEC.name, SPEC, 64)
     assert refusal.value.field == field
     assert expected in refusal.value.expected
     assert received in refusal.value.received
@@ -200,25 +197,25 @@ def test_a_group_that_no_message_holds_is_refused_before_its_first_step() -> Non
     """Or the wire would refuse the step without a word of why, and the actor would try again."""
     for shape, environments in (([2**62, 2**62], 1), ([1024, 1024, 3], 22)):
         said = hello(observation=array("uint8", *shape), environments=environments)
-        with pytest.raises(StreamRefused) as refusal:
-            read_hello(said, SPEC.name, None, 64)
+        with pytest.raises(SpecMismatch) as refusal:
+            validate_hello(said, SPEC.name, None, 64)
         assert refusal.value.field == "observation"
         assert f"{MAX_MESSAGE_BYTES} bytes" in refusal.value.expected
         assert str(environments * math.prod(shape)) in refusal.value.received
     said = hello(observation=array("uint8", 1024, 1024, 3), environments=21)
-    assert read_hello(said, SPEC.name, None, 64).environments == 21
+    assert validate_hello(said, SPEC.name, None, 64).num_envs == 21
 
 
 def test_versions_are_negotiated() -> None:
     for theirs, oldest, spoken in ((2, 1, 2), (1, 1, 1), (9, 1, PROTOCOL_VERSION)):
         said = hello(protocol_version=theirs, oldest_protocol_version=oldest)
-        assert read_hello(said, SPEC.name, SPEC, 64).protocol_version == spoken
+        assert validate_hello(said, SPEC.name, SPEC, 64).protocol_version == spoken
 
 
 def test_the_first_hello_says_what_the_environment_is() -> None:
-    greeting = read_hello(hello(), SPEC.name, None, 64)
-    assert greeting.spec == SPEC
-    assert (greeting.environments, greeting.incarnation, greeting.actor) == (E, 7, "test")
+    handshake = validate_hello(hello(), SPEC.name, None, 64)
+    assert handshake.spec == SPEC
+    assert (handshake.num_envs, handshake.incarnation, handshake.actor) == (E, 7, "test")
 
 
 # --- accounts --------------------------------------------------------------------------------
@@ -289,15 +286,15 @@ def test_a_session_that_never_stepped_leaves_no_trace() -> None:
 
 def test_slots_are_leased_lowest_first_and_never_twice() -> None:
     table = SlotAllocator(8)
-    first, second = table.lease(3), table.lease(4)
+    first, second = table.allocate(3), table.allocate(4)
     np.testing.assert_array_equal(np.concatenate([first, second]), range(7))
     assert first.dtype == np.int32
-    with pytest.raises(StreamRefused) as refusal:
-        table.lease(2)
+    with pytest.raises(NoCapacity) as refusal:
+        table.allocate(2)
     assert refusal.value.field == "slots"
     assert "at most 1 environments (8 slots in all)" in refusal.value.expected
     assert refusal.value.received == "2 environments"
-    assert table.free == 1  # a refusal takes none
-    table.release(first)
-    np.testing.assert_array_equal(table.lease(4), [0, 1, 2, 7])
-    assert table.free == 0
+    assert table.available == 1  # a refusal takes none
+    table.free(first)
+    np.testing.assert_array_equal(table.allocate(4), [0, 1, 2, 7])
+    assert table.available == 0

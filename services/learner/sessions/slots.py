@@ -1,0 +1,51 @@
+"""Slots: the indices of environments in the learner's device tables."""
+
+from __future__ import annotations
+
+import heapq
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.services.learner.sessions.rejections import NoCapacity
+
+
+class SlotAllocator:
+    """Free slots of the device tables. Sessions of any size share them.
+
+    Args:
+        slots: how many slots there are.
+        key: the setting of that number, for errors.
+    """
+
+    def __init__(self, slots: int, key: str = "learner.inference.slots") -> None:
+        self.slots, self._key = slots, key
+        self._available = list(range(slots))
+
+    @property
+    def available(self) -> int:
+        """Number of free slots."""
+        return len(self._available)
+
+    def allocate(self, count: int) -> NDArray[np.int32]:
+        """Allocate the lowest free slots.
+
+        Returns:
+            [count] int32.
+
+        Raises:
+            NoCapacity: fewer slots are free.
+        """
+        if count > len(self._available):
+            raise NoCapacity(
+                "slots",
+                f"at most {len(self._available)} environments ({self.slots} slots in all)",
+                f"{count} environments",
+                f"raise {self._key} or run fewer actors",
+            )
+        return np.array([heapq.heappop(self._available) for _ in range(count)], np.int32)
+
+    def free(self, slots: NDArray[np.int32]) -> None:
+        """Free slots, which no inference batch may name any more."""
+        for slot in slots.tolist():
+            heapq.heappush(self._available, slot)
