@@ -12,10 +12,10 @@ import numpy as np
 
 from bench.plan import Plan
 from seedbed.config import parse_experiment
-from seedbed.gossip.layout import Layout
-from seedbed.gossip.mailbox import Message
 from seedbed.gossip.membership import Membership, PeerStatus
-from seedbed.gossip.peers import Peers
+from seedbed.gossip.parameters import ParameterLayout
+from seedbed.gossip.transport.buffers import Message
+from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 
@@ -74,7 +74,7 @@ def _wire(size: int, messages: int) -> dict[str, float]:
     heard = [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}"]
     sees = [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{relay.port}"]
     threads = [Threads(), Threads()]
-    layout = Layout(("parameters",), ((size,),))
+    layout = ParameterLayout(("parameters",), ((size,),))
     peers = []
     for rank, addresses in enumerate((sees, heard)):
         own = [*addresses]
@@ -84,12 +84,14 @@ def _wire(size: int, messages: int) -> dict[str, float]:
             f"gossip: {{replicas: 2, addresses: {own}}}"
         )
         members = Membership(rank, 2, 1000.0)
-        peers.append(Peers(config, members, layout, threads[rank], None, PeerStatus, Future))
+        peers.append(
+            GossipTransport(config, members, layout, threads[rank], None, PeerStatus, Future)
+        )
     try:
         for one in peers:
             one.start()
-        link = peers[0].links[1]
-        _until(lambda: link.up)
+        link = peers[0].clients[1]
+        _until(lambda: link.connected)
         values = np.random.default_rng(0).normal(size=size).astype(np.float32)
         before = relay.bytes
         for number in range(messages):

@@ -1,1 +1,1 @@
-"""Learners that exchange parameters or gradients with each other."""
+"""Exchange of parameters or gradients between the learners of a run."""

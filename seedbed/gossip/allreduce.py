@@ -1,104 +1,104 @@
-"""All-reduce: one update out of everybody's gradients, so that all learners stay equal.
+"""All-reduce: one update from the gradients of all learners, so that all stay equal.
 
 Each gradient counts as many times as its batch has real transitions. So n learners of b
-environments make the update of one learner of n·b (Assran et al. 2019, footnote 2).
+environments make the update of one learner of n·b environments (Assran et al. 2019, footnote 2).
 """
 
 from __future__ import annotations
 
-import threading
 import time
-from collections.abc import Callable
 
 import numpy as np
+from typing_extensions import override
 
-from seedbed.backends.protocol import Backend, Rows, Trainer
+from seedbed.backends.protocol import Rows
 from seedbed.config.gossip import Gossip
-from seedbed.gossip.exchange import ShuttingDown
-from seedbed.gossip.layout import Layout
-from seedbed.gossip.peers import Peers
-from seedbed.gossip.records import Records
+from seedbed.gossip.exchange import LocalLearner, ParameterExchange, ShuttingDown
+from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.ring import ring_sum
+from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.telemetry.counters import Counters
-from seedbed.telemetry.gossip import GossipNumbers
 from seedbed.types import Tensor
 
 _POLL_S = 0.1
-MEET_S = 600.0  # for everybody to come: a first actor, a first compile
+# For all learners to start: a first actor may be far, and a first compilation may be long.
+MEET_S = 600.0
 
 
-class AllReduce:
-    """See `exchange.Exchange`.
+class AllReduceExchange(ParameterExchange):
+    """Synchronous sum of all learners' gradients.
 
     Args:
-        counters: `updates` says which update is next.
-        records: keeps gradients; None where none are to be kept.
-        serve: answers peers that ask for the whole state; called while this learner waits.
+        settings: Section `gossip` of the experiment.
+        learner: Parts of this learner.
+        transport: Streams from and to the peers.
+        log: Log of the gradients; None if none are kept.
     """
 
     def __init__(
         self,
         settings: Gossip,
-        trainer: Trainer,
-        backend: Backend,
-        layout: Layout,
-        peers: Peers,
-        counters: Counters,
-        numbers: GossipNumbers,
-        stopping: threading.Event,
-        serve: Callable[[], None],
-        records: Records | None = None,
+        learner: LocalLearner,
+        transport: GossipTransport,
+        log: GossipLog | None = None,
     ) -> None:
-        self._settings = settings
-        self._trainer, self._backend, self._layout = trainer, backend, layout
-        self._peers, self._members = peers, peers.members
-        self._counters, self._numbers = counters, numbers
-        self._stopping, self._serve, self._records = stopping, serve, records
+        self._settings, self._learner = settings, learner
+        self._trainer, self._counters, self.stats = learner.trainer, learner.counters, learner.stats
+        self._transport, self._membership, self._log = transport, transport.membership, log
+        self._stopping = learner.threads.stopping
+        assert transport.ring is not None
+        self._ring = transport.ring
 
+    # --- start -----------------------------------------------------------------------------
+
+    @override
     def start(self) -> None:
-        """Wait for everybody; whoever is behind takes the state of the one that is furthest."""
-        self._peers.start()
+        """Wait for all learners; adopt the state of the one with the most updates."""
+        self._transport.start()
         deadline = time.monotonic() + MEET_S
         fetched = False
-        while not (together := self._together()) or not self._connected():
-            self._serve()
-            self._stop_or_wait()
+        while not (at_same_update := self._at_same_update()) or not self._connected():
+            self._learner.answer_state_requests()
+            self._wait_for_peers()
             if time.monotonic() > deadline:
-                raise self._missing()
-            if (refusal := self._peers.refusal()) != "":
-                raise SeedbedError(ExitCode.CONFIG, refusal)
-            if together is False and not fetched:
-                fetched = self._catch_up()
-        self._numbers.waiting = ""
+                raise SeedbedError(
+                    ExitCode.PEERS_UNREACHABLE,
+                    f"waited {MEET_S:g} s for {self.stats.waiting} ({self._membership.count} in "
+                    "all)",
+                )
+            if rejection := self._transport.rejection():
+                raise SeedbedError(ExitCode.CONFIG, rejection)
+            if at_same_update is False and not fetched:
+                fetched = self._adopt_newest_state()
+        self.stats.waiting = ""
 
-    def _together(self) -> bool | None:
-        """Whether all are at the same update; None while not all are known."""
-        heard = self._members.peers_heard()
-        if len(heard) < self._members.count - 1:
+    def _at_same_update(self) -> bool | None:
+        """Return whether all learners have made as many updates; None before all have reported."""
+        heard = self._membership.peers_heard()
+        if len(heard) < self._membership.count - 1:
             return None
-        return {member.updates for member in heard.values()} == {self._counters.updates}
+        return {status.updates for status in heard.values()} == {self._counters.updates}
 
     def _connected(self) -> bool:
-        assert self._peers.segments is not None
-        return not self._peers.segments.cause and self._peers.inbox.streams > 0
+        return not self._ring.cause and self._transport.segment_buffer.streams > 0
 
-    def _catch_up(self) -> bool:
-        heard = self._members.peers_heard()
-        furthest = max((member.updates, -rank) for rank, member in heard.items())
-        if furthest[0] <= self._counters.updates:
+    def _adopt_newest_state(self) -> bool:
+        """Load the whole state of the peer with the most updates, if it has more than this one."""
+        heard = self._membership.peers_heard()
+        newest = max(heard, key=lambda rank: (heard[rank].updates, -rank))
+        if heard[newest].updates <= self._counters.updates:
             return False
-        updates, state = self._peers.fetch_state(-furthest[1])
-        if updates > self._counters.updates and state:
-            self._trainer.load(state)
-            self._counters.updates = updates
-            return True
-        return False
+        updates, state = self._transport.clients[newest].fetch_state()
+        if updates <= self._counters.updates or not state:
+            return False
+        self._trainer.load(state)
+        self._counters.updates = updates
+        return True
 
-    def _stop_or_wait(self) -> None:
-        heard = self._members.peers_heard()
-        missing = sorted(set(range(self._members.count)) - heard.keys() - {self._members.rank})
-        self._numbers.waiting = (
+    def _wait_for_peers(self) -> None:
+        expected = set(range(self._membership.count)) - {self._membership.rank}
+        missing = sorted(expected - self._membership.peers_heard().keys())
+        self.stats.waiting = (
             f"learners {', '.join(map(str, missing))} to come"
             if missing
             else "all learners to be at the same update"
@@ -106,76 +106,71 @@ class AllReduce:
         if self._stopping.wait(_POLL_S):
             raise ShuttingDown
 
-    def _missing(self) -> SeedbedError:
-        return SeedbedError(
-            ExitCode.PEERS_UNREACHABLE,
-            f"waited {MEET_S:g} s for {self._numbers.waiting} ({self._members.count} in all)",
-        )
-
+    @override
     def resync_if_left_behind(self) -> bool:
-        """Nobody is ever left out."""
-        return False
+        return False  # all-reduce excludes no learner
 
+    # --- update ----------------------------------------------------------------------------
+
+    @override
     def step(self, batch: Rows) -> dict[str, Tensor]:
-        """An update out of all gradients. `loss` and the other outputs are of this learner's own
-        batch, `gradient_norm` is of the sum.
+        """Make an update from the gradients of all learners.
+
+        `loss` and the other outputs are of this learner's own batch, `gradient_norm` is of the
+        sum.
         """
         outputs, gradients = self._trainer.gradients(batch)
-        host = [self._backend.to_host(gradient) for gradient in gradients]
-        weight = 1.0
-        if "unmasked" in outputs:  # real transitions of the batch, as a fraction
-            weight = float(self._backend.to_host(outputs["unmasked"]))
-        started = time.perf_counter()
-        # The weights ride at the end.
-        flat, update = self._layout.flatten(host), self._counters.updates
-        every = self._settings.gradients_every
-        if self._records is not None and (update + 1) % every == 0:
-            self._records.gradient(update + 1, flat)
-        own = np.append(flat * np.float32(weight), np.float32(weight))
+        own = self._learner.to_host(gradients)
+        # Weigh by the fraction of real transitions in the batch.
+        weight = np.float32(1)
+        if "unmasked" in outputs:
+            weight = np.float32(self._learner.backend.to_host(outputs["unmasked"]))
+        started, update = time.perf_counter(), self._counters.updates
+        if self._log is not None and (update + 1) % self._settings.gradients_every == 0:
+            self._log.on_gradient(update + 1, own)
+        # Sum the weighted gradients, with the weight as one more element.
         total = ring_sum(
-            own,
-            self._members.rank,
-            self._members.count,
-            send=lambda step, data: self._peers.send_segment(update, step, data),
-            receive=lambda step: self._receive(update, step),
+            np.append(own * weight, weight),
+            self._membership.rank,
+            self._membership.count,
+            send=lambda hop, data: self._transport.send_segment(update, hop, data),
+            receive=lambda hop: self._receive(update, hop),
         )
+        # Apply the mean.
         mean = total[:-1] / max(total[-1], np.finfo(np.float32).tiny)
-        norm = self._trainer.apply(self._layout.split(mean))
-        self._account(time.perf_counter() - started)
+        norm = self._trainer.apply(self._learner.layout.split(mean))
+        self.stats.seconds += time.perf_counter() - started
+        self.stats.alive = self._membership.count
+        self.stats.mixes += 1
+        self.stats.sent_bytes = self._ring.sent_bytes
         return {**outputs, "gradient_norm": norm}
 
-    def _receive(self, update: int, step: int) -> bytes:
+    def _receive(self, update: int, hop: int) -> bytes:
         began = time.perf_counter()
-        before = (self._members.rank - 1) % self._members.count
-        self._numbers.waiting = f"the gradients of learner {before}"
-        while (data := self._peers.inbox.take(update, step, _POLL_S)) is None:
+        previous = (self._membership.rank - 1) % self._membership.count
+        self.stats.waiting = f"the gradients of learner {previous}"
+        while (data := self._transport.segment_buffer.take(update, hop, _POLL_S)) is None:
             if self._stopping.is_set():
                 raise ShuttingDown
             waited = time.perf_counter() - began
             if waited > self._settings.deadline_s:
                 raise SeedbedError(
                     ExitCode.PEERS_UNREACHABLE,
-                    f"no gradients of learner {before} for update {update + 1} in {waited:.0f} s, "
-                    f"and gossip.deadline_s is {self._settings.deadline_s:g}: with all-reduce "
-                    "nobody goes on alone; gossip.topology gossip would",
+                    f"no gradients of learner {previous} for update {update + 1} in {waited:.0f} "
+                    f"s, and gossip.deadline_s is {self._settings.deadline_s:g}: with all-reduce "
+                    "no learner goes on alone; with gossip.topology gossip it does",
                 )
-        self._numbers.waiting = ""
-        self._numbers.wait_seconds += time.perf_counter() - began
-        self._numbers.received += 1
-        self._numbers.received_bytes += len(data)
+        self.stats.waiting = ""
+        self.stats.wait_seconds += time.perf_counter() - began
+        self.stats.received += 1
+        self.stats.received_bytes += len(data)
         return data
 
-    def _account(self, seconds: float) -> None:
-        assert self._peers.segments is not None
-        self._numbers.seconds += seconds
-        self._numbers.alive = self._members.count
-        self._numbers.mixes += 1
-        self._numbers.sent_bytes = self._peers.segments.sent_bytes
-
+    @override
     def after_update(self) -> None:
-        """Never called: the experiment's schema refuses it with replay on the device."""
+        # The schema of experiments refuses all-reduce with replay on the device.
         raise NotImplementedError("all-reduce exchanges gradients, before the update")
 
+    @override
     def close(self) -> None:
-        """See the protocol."""
-        self._peers.close()
+        self._transport.close()

@@ -1,43 +1,81 @@
-"""What a learner does with its peers at each update: nothing, gossip, or all-reduce."""
+"""Protocol between the training thread and an exchange of parameters or gradients."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
-from seedbed.backends.protocol import Rows
+from seedbed.backends.protocol import Backend, Rows, Trainer
+from seedbed.gossip.parameters import FlatParams, ParameterLayout
+from seedbed.runtime.threads import Threads
+from seedbed.telemetry.counters import Counters
+from seedbed.telemetry.gossip import GossipNumbers
 from seedbed.types import Tensor
 
 
 class ShuttingDown(Exception):
-    """The learner is to end while it waits for a peer."""
+    """The learner stops while the exchange waits for a peer."""
+
+
+@dataclass(frozen=True)
+class LocalLearner:
+    """Parts of this learner that an exchange uses.
+
+    Attributes:
+        trainer: Updates the parameters.
+        backend: Moves arrays to the host.
+        layout: Layout of the trainer's parameters.
+        counters: Counters of this learner; `updates` is the number of the newest update.
+        stats: Statistics of the exchange, for telemetry.
+        threads: Threads of this learner; `stopping` ends every wait.
+        answer_state_requests: Answers peers that ask for the whole state. An exchange calls it
+            while it keeps the training thread waiting.
+    """
+
+    trainer: Trainer
+    backend: Backend
+    layout: ParameterLayout
+    counters: Counters
+    stats: GossipNumbers
+    threads: Threads
+    answer_state_requests: Callable[[], None] = lambda: None
+
+    def to_host(self, arrays: Sequence[Tensor]) -> FlatParams:
+        """Copy arrays of the trainer's layout into one new buffer [d] on the host."""
+        return self.layout.flatten([self.backend.to_host(array) for array in arrays])
 
 
 class ParameterExchange(Protocol):
-    """Training thread only."""
+    """Exchange of a learner with its peers. Training thread only, except for `close`."""
 
     def start(self) -> None:
-        """Meet the peers, before the first update.
+        """Connect to the peers, before the first update.
 
         Raises:
-            SeedbedError: they refuse this learner, or do not come.
-            ShuttingDown: the learner is to end.
+            SeedbedError: A peer rejects this learner, or does not answer in time.
+            ShuttingDown: The learner stops.
         """
 
     def resync_if_left_behind(self) -> bool:
-        """Before a batch: whether this learner was left out, and has taken a peer's parameters
-        instead of those that acted in it.
+        """Adopt a peer's parameters if the peers have excluded this learner.
+
+        Call it before a batch, whose environment steps the old parameters acted.
+
+        Returns:
+            Whether the parameters were replaced.
         """
 
     def step(self, batch: Rows) -> dict[str, Tensor]:
-        """An update with a batch, and what belongs to it; as `Trainer.step`.
+        """Make an update with a batch, and exchange; arguments and result as `Trainer.step`.
 
         Raises:
-            SeedbedError: DIVERGED, or a peer is lost without whom nothing goes on.
-            ShuttingDown: the learner is to end.
+            SeedbedError: DIVERGED, or a peer is lost that the update needs.
+            ShuttingDown: The learner stops.
         """
 
     def after_update(self) -> None:
-        """The part of `step` that follows an update which the trainer has made by itself."""
+        """Exchange after an update that the trainer has made by itself."""
 
     def close(self) -> None:
-        """Leave the peers. Any thread."""
+        """Disconnect from the peers. Any thread."""

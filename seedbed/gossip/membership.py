@@ -1,4 +1,4 @@
-"""How each learner is doing, as its beats say; who is alive; and what they have done together."""
+"""Status of every learner: which ones make progress, and what they have done together."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from seedbed.telemetry.counters import Counters
+from seedbed.v1 import gossip_pb2 as wire
 
 
 @dataclass(frozen=True)
 class PeerStatus:
-    """What a learner says of itself; see `gossip.proto`."""
+    """Content of a heartbeat; `gossip.proto` describes the fields."""
 
     iteration: int = 0
     updates: int = 0
@@ -25,18 +26,35 @@ class PeerStatus:
     over: str = ""
     waiting: bool = False
 
+    @classmethod
+    def from_wire(cls, message: wire.Member) -> PeerStatus:
+        """Convert from the protobuf message."""
+        return cls(**{name: getattr(message, name) for name in cls.__dataclass_fields__})
+
+    def to_wire(self) -> wire.Member:
+        """Convert to the protobuf message."""
+        return wire.Member(**asdict(self))
+
 
 class Membership:
-    """All learners. Any thread.
+    """Newest status of every learner. Thread-safe.
 
-    A learner is alive while its iterations go on: one that answers and makes no progress, because
-    it has no actors or its machine is stuck, is left out as a dead one is, and taken in again
-    with its next iteration. One that waits for a peer, as τ asks, is not dead: its own deadline
-    ends that.
+    A learner counts as alive while its local iterations advance. A learner that answers without
+    progress, because it has no actors or its machine hangs, is excluded like one that stopped, and
+    included again with its next iteration. A learner that waits for a peer, as τ demands, counts
+    as alive, because its own deadline ends that wait.
 
     Args:
-        deadline_s: without progress, after which a peer counts as dead. Peers have as long to come.
-        whole_bill: each learner's dollars are those of all, as a cost meter counts them.
+        rank: Rank of this learner.
+        count: Number of learners.
+        deadline_s: Seconds without progress after which a peer no longer counts as alive. A peer
+            has as long to make its first iteration.
+        whole_bill: Whether each learner's dollars are the cost of all learners, as a cost meter
+            counts them.
+        now: Clock, in seconds.
+
+    Attributes:
+        iteration: Local iterations of this learner under gossip, over all restarts.
     """
 
     def __init__(
@@ -48,6 +66,7 @@ class Membership:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.rank, self.count, self.deadline_s = rank, count, deadline_s
+        self.iteration = 0
         self._whole_bill = whole_bill
         self._now = now
         self._lock = threading.Lock()
@@ -56,19 +75,19 @@ class Membership:
         self._highest: dict[int, int] = {}
         self._progress = dict.fromkeys(range(count), now())
 
-    def update(self, rank: int, member: PeerStatus) -> None:
-        """A beat has come."""
+    def update(self, rank: int, status: PeerStatus) -> None:
+        """Store the status of a heartbeat."""
         with self._lock:
             before = self._known.get(rank)
-            # Smaller too: it was killed, and goes on from an older checkpoint.
-            if before is None or member.waiting or member.iteration != before.iteration:
+            # A smaller iteration is progress too: the learner resumed from an older checkpoint.
+            if before is None or status.waiting or status.iteration != before.iteration:
                 self._progress[rank] = self._now()
-            self._known[rank] = member
+            self._known[rank] = status
             self._heard.add(rank)
-            self._highest[rank] = max(self._highest.get(rank, 0), member.iteration)
+            self._highest[rank] = max(self._highest.get(rank, 0), status.iteration)
 
     def on_parameters(self, rank: int, iteration: int) -> None:
-        """Parameters have come: a message is a sign of life too."""
+        """Record the progress that the parameters of a peer's local iteration prove."""
         with self._lock:
             before = self._known.get(rank, PeerStatus())
             if iteration > before.iteration:
@@ -77,7 +96,7 @@ class Membership:
             self._highest[rank] = max(self._highest.get(rank, 0), iteration)
 
     def alive(self) -> frozenset[int]:
-        """Ranks that make progress; this learner always counts itself."""
+        """Return the ranks that make progress, and always this learner's own."""
         since = self._now() - self.deadline_s
         with self._lock:
             return frozenset(
@@ -85,69 +104,80 @@ class Membership:
             )
 
     def highest_iteration(self, rank: int) -> int:
-        """The highest local iteration that was ever heard of a learner. One that has lost all
-        counts from 0 again, and may say so before it asks.
+        """Return the highest local iteration that was ever received of a learner.
+
+        A learner that lost its run directory counts from 0 again, so its newest status is not
+        the highest.
         """
         with self._lock:
             return self._highest.get(rank, 0)
 
     def peers_heard(self) -> dict[int, PeerStatus]:
-        """The newest beat of each peer that has said anything to this process."""
+        """Return the newest status of each peer that has sent a heartbeat to this process."""
         with self._lock:
             return {rank: self._known[rank] for rank in self._heard if rank != self.rank}
 
     def all_known(self) -> dict[int, PeerStatus]:
-        """The newest of each that has been heard of, this learner included."""
+        """Return the newest status of each learner, those from the checkpoint included."""
         with self._lock:
-            return dict(self._known)
+            return dict(sorted(self._known.items()))
+
+    def _others(self) -> dict[int, PeerStatus]:
+        return {rank: status for rank, status in self.all_known().items() if rank != self.rank}
 
     def peers_over(self) -> str:
-        """The stop condition that a peer has met; empty while none has."""
-        for rank, member in sorted(self.all_known().items()):
-            if rank != self.rank and member.over:
-                said_by_another = member.over.startswith("learner ")
-                return member.over if said_by_another else f"learner {rank}: {member.over}"
+        """Return the stop condition that a peer has met; empty while there is none."""
+        for rank, status in self._others().items():
+            if status.over:
+                relayed = status.over.startswith("learner ")
+                return status.over if relayed else f"learner {rank}: {status.over}"
         return ""
 
     def total(self, own: Counters) -> Counters:
-        """What all have done together: frames and dollars are added up, updates and seconds are
-        this learner's own.
-        """
-        others = [member for rank, member in self.all_known().items() if rank != self.rank]
-        dollars = [own.dollars, *(member.dollars for member in others)]
+        """Add up the frames and dollars of all learners; updates and seconds stay `own`."""
+        others = self._others().values()
+        dollars = [own.dollars, *(status.dollars for status in others)]
         total = Counters()
         total.set_from(own.to_json())
-        total.env_frames += sum(member.env_frames for member in others)
+        total.env_frames += sum(status.env_frames for status in others)
         total.dollars = max(dollars) if self._whole_bill else sum(dollars)
         return total
 
     def share(self, episodes: int) -> int:
-        """How many of so many episodes are this learner's: those that are dead play none."""
+        """Return this learner's part of `episodes`, divided among the learners alive."""
         return -(-episodes // len(self.alive()))
 
     def mean_return(self, own: Callable[[int], float | None], episodes: int) -> float | None:
-        """Mean return over the last episodes of all, each learner's share of `episodes`; None
-        until there are so many.
+        """Return the mean return of the last episodes of all learners.
 
         Args:
-            own: this learner's mean over its last so many.
+            own: Returns this learner's mean return over its last so many episodes, or None if it
+                has fewer.
+            episodes: Episodes to average over, divided among the learners alive.
+
+        Returns:
+            The mean, or None until there are so many episodes.
         """
         share = self.share(episodes)
         mine = own(share)
-        others = [member for rank, member in self.all_known().items() if rank != self.rank]
-        count = share + sum(member.return_count for member in others)
+        others = self._others().values()
+        count = share + sum(status.return_count for status in others)
         if mine is None or count < episodes:
             return None
-        return (share * mine + sum(member.return_sum for member in others)) / count
+        return (share * mine + sum(status.return_sum for status in others)) / count
 
     def to_json(self) -> dict[str, Any]:
-        """For a checkpoint: what the others had done, should they never come back."""
-        return {str(rank): asdict(member) for rank, member in self.all_known().items()}
+        """Return all statuses for a checkpoint, because a peer may never come back."""
+        return {str(rank): asdict(status) for rank, status in self.all_known().items()}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
-        """Take `to_json` over. It is no progress, and nobody is over any more."""
+        """Restore the output of `to_json`.
+
+        This does not count as progress, and it clears every peer's stop condition. Ranks above
+        the present number of learners are dropped.
+        """
         with self._lock:
             for rank, fields in saved.items():
-                if int(rank) < self.count:  # there may be fewer learners now
+                if int(rank) < self.count:
                     self._known[int(rank)] = PeerStatus(**{**fields, "over": ""})
                     self._highest[int(rank)] = self._known[int(rank)].iteration

@@ -1,7 +1,7 @@
-"""Who sends to whom, and how much everybody takes (Assran et al. 2019, section 2).
+"""Graphs of learners and their mixing weights (Assran et al. 2019, section 2).
 
-A graph is its mixing matrix P [n, n] float64: row i is how learner i mixes, `P[i, j]` the weight of
-learner j's parameters. `P[i, j] > 0` is an edge from j to i.
+A graph is a mixing matrix P [n, n] float64: row i holds the weights with which learner i mixes, and
+`P[i, j]` is the weight of learner j's parameters. `P[i, j] > 0` is an edge from j to i.
 """
 
 from __future__ import annotations
@@ -17,17 +17,18 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 Matrix = NDArray[np.float64]
 
-_ROUNDING = 1e-6  # by which a row that people wrote may miss 1
+# A row of written weights may miss 1 by so much.
+_ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
 class Topology:
-    """Graphs that are taken in turn, one a local iteration.
+    """Graphs that take turns, one a local iteration.
 
     Attributes:
-        graphs: mixing matrices [n, n].
-        window: B: the union of any B graphs in a row leads from every learner to every other.
-            None where none does: then nothing bounds how far the learners drift apart.
+        graphs: Mixing matrices [n, n].
+        window: Connectivity window B: the union of any B graphs in a row leads from every learner
+            to every other. None if no window does; then the learners' distance is unbounded.
     """
 
     graphs: tuple[Matrix, ...]
@@ -35,82 +36,86 @@ class Topology:
 
     @property
     def learners(self) -> int:
-        """n, the dead ones too."""
+        """Return n, learners that are not alive included."""
         return len(self.graphs[0])
 
     def graph(self, iteration: int) -> Matrix:
-        """The one of a local iteration."""
+        """Return the mixing matrix of a local iteration."""
         return self.graphs[iteration % len(self.graphs)]
 
     def in_peers(self, rank: int, iteration: int) -> dict[int, float]:
-        """Whose messages `rank` mixes, and their weights; its own weight is the rest."""
+        """Return the ranks whose messages `rank` mixes, and their weights.
+
+        The learner's own weight is what they leave of 1.
+        """
         row = self.graph(iteration)[rank]
         return {int(j): float(row[j]) for j in np.flatnonzero(row) if j != rank}
 
     def out_peers(self, rank: int, iteration: int) -> list[int]:
-        """To whom `rank` sends."""
+        """Return the ranks that `rank` sends to."""
         column = self.graph(iteration)[:, rank]
         return [int(i) for i in np.flatnonzero(column) if i != rank]
 
     def edges(self) -> list[set[tuple[int, int]]]:
-        """(from, to) of each of the graphs, without loops."""
+        """Return the edges (from, to) of each graph, without loops."""
         return [
             {(int(j), int(i)) for i, j in np.argwhere(graph) if i != j} for graph in self.graphs
         ]
 
-    def among(self, alive: frozenset[int]) -> Topology:
-        """Closed around those that are not alive: whoever sent to a dead one sends to those that
-        it sent to. A ring stays a ring. Weights of a matrix with uniform rows stay uniform.
+    def restricted_to(self, alive: frozenset[int]) -> Topology:
+        """Return the graphs closed around the learners that are not alive.
+
+        A learner that sent to an absent one sends to the absent one's out-peers instead. A ring
+        stays a ring, and the weights of a matrix with uniform rows stay uniform.
         """
-        dead = sorted(set(range(self.learners)) - alive)
-        graphs = tuple(_without(graph, dead) for graph in self.graphs)
+        absent = sorted(set(range(self.learners)) - alive)
+        graphs = tuple(_censored(graph, absent) for graph in self.graphs)
         return Topology(graphs, smallest_window(graphs, sorted(alive)))
 
 
 def make_topology(settings: Gossip) -> Topology:
-    """The topology of an experiment.
+    """Build the topology of an experiment.
 
     Raises:
-        SeedbedError: CONFIG: a graph does not fit, is not row-stochastic, or they are not jointly
-            strongly connected, with the reason.
+        SeedbedError: CONFIG; a graph does not fit, is not row-stochastic, or the graphs are not
+            jointly strongly connected.
     """
     graphs = tuple(
         _matrix(graph, settings.replicas, f"gossip.graphs[{i}]")
         for i, graph in enumerate(settings.graphs)
     )
-    everybody = list(range(settings.replicas))
-    found = smallest_window(graphs, everybody)
-    if found is None:
-        union = np.maximum.reduce(graphs)
-        source, target = _unreached(union, everybody)
-        raise SeedbedError(
-            ExitCode.CONFIG,
+    learners = range(settings.replicas)
+    smallest = smallest_window(graphs, learners)
+    if smallest is None:
+        source, target = _unreached(np.maximum.reduce(graphs), learners) or (0, 0)
+        raise _invalid(
             f"gossip.graphs: nothing that learner {source} sends ever reaches learner {target}, "
-            f"in all {len(graphs)} graphs together: add edges until they are strongly connected",
+            f"in all {len(graphs)} graphs together: add edges until they are strongly connected"
         )
-    if settings.connectivity_window and settings.connectivity_window < found:
-        first = next(
-            k
-            for k in range(len(graphs))
-            if not _connected(_union(graphs, k, settings.connectivity_window), everybody)
-        )
-        source, target = _unreached(_union(graphs, first, settings.connectivity_window), everybody)
-        raise SeedbedError(
-            ExitCode.CONFIG,
-            f"gossip.connectivity_window {settings.connectivity_window}: in the "
-            f"{settings.connectivity_window} graphs from "
-            f"gossip.graphs[{first}] on nothing that learner {source} sends reaches learner "
-            f"{target}; {found} in a row are strongly connected: set it to {found}, or to 0",
-        )
-    return Topology(graphs, settings.connectivity_window or found)
+    window = settings.connectivity_window
+    for first in range(len(graphs) if 0 < window < smallest else 0):
+        if unreached := _unreached(_union(graphs, first, window), learners):
+            raise _invalid(
+                f"gossip.connectivity_window {window}: in the {window} graphs from "
+                f"gossip.graphs[{first}] on nothing that learner {unreached[0]} sends reaches "
+                f"learner {unreached[1]}; {smallest} in a row are strongly connected: set it to "
+                f"{smallest}, or to 0"
+            )
+    return Topology(graphs, window or smallest)
 
 
 def smallest_window(graphs: Sequence[Matrix], nodes: Sequence[int]) -> int | None:
-    """The smallest B such that the union of any B graphs in a row is strongly connected on
-    `nodes`; None where all of them together are not.
+    """Return the smallest B such that any B graphs in a row are jointly strongly connected.
+
+    Args:
+        graphs: Mixing matrices [n, n], which take turns.
+        nodes: Ranks that are to be connected.
+
+    Returns:
+        B, or None if all graphs together do not connect the nodes.
     """
     for size in range(1, len(graphs) + 1):
-        if all(_connected(_union(graphs, k, size), nodes) for k in range(len(graphs))):
+        if not any(_unreached(_union(graphs, k, size), nodes) for k in range(len(graphs))):
             return size
     return None
 
@@ -121,12 +126,8 @@ def _union(graphs: Sequence[Matrix], first: int, size: int) -> Matrix:
     return union
 
 
-def _connected(matrix: Matrix, nodes: Sequence[int]) -> bool:
-    return _unreached(matrix, nodes) == (-1, -1)
-
-
-def _unreached(matrix: Matrix, nodes: Sequence[int]) -> tuple[int, int]:
-    """A learner and one that its messages never reach; (-1, -1) where there is none."""
+def _unreached(matrix: Matrix, nodes: Sequence[int]) -> tuple[int, int] | None:
+    """Return a learner and one that its messages never reach; None if all reach all."""
     for source in nodes:
         reached, fresh = {source}, [source]
         while fresh:
@@ -137,7 +138,7 @@ def _unreached(matrix: Matrix, nodes: Sequence[int]) -> tuple[int, int]:
         missing = [node for node in nodes if node not in reached]
         if missing:
             return source, missing[0]
-    return -1, -1
+    return None
 
 
 def _matrix(graph: Graph, count: int, where: str) -> Matrix:
@@ -154,10 +155,9 @@ def _matrix(graph: Graph, count: int, where: str) -> Matrix:
         edges = [(edge[0], edge[1]) for edge in graph]
         for source, target in edges:
             if not (source < count and target < count) or source == target:
-                raise SeedbedError(
-                    ExitCode.CONFIG,
+                raise _invalid(
                     f"{where}: the edge [{source}, {target}] is none between two of the "
-                    f"{count} learners 0 to {count - 1}",
+                    f"{count} learners 0 to {count - 1}"
                 )
     adjacency = np.eye(count, dtype=bool)
     for source, target in edges:
@@ -166,7 +166,7 @@ def _matrix(graph: Graph, count: int, where: str) -> Matrix:
 
 
 def _uniform(adjacency: NDArray[np.bool_]) -> Matrix:
-    """Everybody's own and what it receives count the same (Algorithm 1, footnote)."""
+    """Weigh a learner's own parameters like each message (Algorithm 1, line 7)."""
     matrix: Matrix = adjacency / adjacency.sum(axis=1, keepdims=True)
     return matrix
 
@@ -175,45 +175,48 @@ def _checked(graph: Weights, count: int, where: str) -> Matrix:
     rows = graph.weights
     if len(rows) != count or any(len(row) != count for row in rows):
         shape = f"{len(rows)} rows of {sorted({len(row) for row in rows})}"
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise _invalid(
             f"{where}: weights has {shape} numbers, and there are {count} learners: "
-            f"{count} rows of {count}",
+            f"{count} rows of {count}"
         )
     matrix = np.array(rows, np.float64)
     for i, total in enumerate(matrix.sum(axis=1)):
         if abs(total - 1) > _ROUNDING:
-            raise SeedbedError(
-                ExitCode.CONFIG,
+            raise _invalid(
                 f"{where}: row {i} sums to {total:.6g}, and must to 1: learner {i}'s parameters "
-                "would grow or shrink with every mixing",
+                "would grow or shrink with every mixing"
             )
         if not matrix[i, i]:
-            raise SeedbedError(
-                ExitCode.CONFIG,
+            raise _invalid(
                 f"{where}: row {i} has weight 0 in column {i}: learner {i} would throw away what "
-                "it has learned",
+                "it has learned"
             )
     normal: Matrix = matrix / matrix.sum(axis=1, keepdims=True)
     return normal
 
 
-def _without(graph: Matrix, dead: Sequence[int]) -> Matrix:
-    """A graph in which the dead have no part. What would pass through one goes on at once, in the
-    proportions in which it would have come out (the censored Markov chain).
+def _censored(graph: Matrix, absent: Sequence[int]) -> Matrix:
+    """Return a graph without the absent learners: the censored Markov chain.
+
+    What would pass through an absent learner goes on at once, in the proportions in which it would
+    have come out.
     """
     uniform = np.allclose(graph, _uniform(graph > 0))
     matrix = graph.copy()
-    for node in dead:
-        stays = matrix[node, node]
-        if stays < 1:
-            through = matrix[node] / (1 - stays)
+    for node in absent:
+        own = matrix[node, node]
+        if own < 1:
+            through = matrix[node] / (1 - own)
             through[node] = 0
             matrix += np.outer(matrix[:, node], through)
-            matrix[:, node] = 0
-        else:  # it hears nobody: its share goes back to whoever took it
-            matrix[np.arange(len(matrix)), np.arange(len(matrix))] += matrix[:, node]
-            matrix[:, node] = 0
+        else:
+            # The node has no in-peers, so each learner that mixed its messages keeps their weight.
+            matrix[np.diag_indices_from(matrix)] += matrix[:, node]
+        matrix[:, node] = 0
         matrix[node] = 0
         matrix[node, node] = 1
     return _uniform(matrix > 0) if uniform else matrix
+
+
+def _invalid(reason: str) -> SeedbedError:
+    return SeedbedError(ExitCode.CONFIG, reason)

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seedbed/v1/gossip.proto\x12\nseedbed.v1\"(\n\tParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\r\"\x9b\x01\n\x0bGossipHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x12\n\nexperiment\x18\x02 \x01(\t\x12\x0c\n\x04rank\x18\x03 \x01(\r\x12\x10\n\x08learners\x18\x04 \x01(\r\x12)\n\nparameters\x18\x05 \x03(\x0b\x32\x15.seedbed.v1.Parameter\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\"\xab\x01\n\x06Member\x12\x11\n\titeration\x18\x01 \x01(\x04\x12\x0f\n\x07updates\x18\x02 \x01(\x04\x12\x12\n\nenv_frames\x18\x03 \x01(\x04\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\x12\x0f\n\x07\x64ollars\x18\x05 \x01(\x01\x12\x12\n\nreturn_sum\x18\x06 \x01(\x01\x12\x14\n\x0creturn_count\x18\x07 \x01(\r\x12\x0c\n\x04over\x18\x08 \x01(\t\x12\x0f\n\x07waiting\x18\t \x01(\x08\"X\n\x05\x43hunk\x12\x11\n\titeration\x18\x01 \x01(\x04\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\r\n\x05\x63rc32\x18\x04 \x01(\x07\x12\x0f\n\x07payload\x18\x05 \x01(\x0c\"\x8a\x01\n\x0bPushRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.GossipHelloH\x00\x12\"\n\x04\x62\x65\x61t\x18\x02 \x01(\x0b\x32\x12.seedbed.v1.MemberH\x00\x12\"\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.seedbed.v1.ChunkH\x00\x42\t\n\x07message\"\xa6\x01\n\tPushReply\x12\x30\n\x07welcome\x18\x01 \x01(\x0b\x32\x1d.seedbed.v1.PushReply.WelcomeH\x00\x12\x32\n\x08received\x18\x02 \x01(\x0b\x32\x1e.seedbed.v1.PushReply.ReceivedH\x00\x1a\t\n\x07Welcome\x1a\x1d\n\x08Received\x12\x11\n\titeration\x18\x01 \x01(\x04\x42\t\n\x07message\"E\n\x0c\x46\x65tchRequest\x12\r\n\x05whole\x18\x01 \x01(\x08\x12&\n\x05hello\x18\x02 \x01(\x0b\x32\x17.seedbed.v1.GossipHello\"\xd2\x01\n\nFetchReply\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.seedbed.v1.Member\x12,\n\x06\x61rrays\x18\x02 \x03(\x0b\x32\x1c.seedbed.v1.FetchReply.Array\x12 \n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.seedbed.v1.Chunk\x12\r\n\x05yours\x18\x04 \x01(\x04\x1a\x41\n\x05\x41rray\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"\xb1\x01\n\rReduceRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.GossipHelloH\x00\x12\x34\n\x07segment\x18\x02 \x01(\x0b\x32!.seedbed.v1.ReduceRequest.SegmentH\x00\x1a\x35\n\x07Segment\x12\x0e\n\x06update\x18\x01 \x01(\x04\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x42\t\n\x07message\"\r\n\x0bReduceReply2\xc1\x01\n\x06Gossip\x12:\n\x04Push\x12\x17.seedbed.v1.PushRequest\x1a\x15.seedbed.v1.PushReply(\x01\x30\x01\x12;\n\x05\x46\x65tch\x12\x18.seedbed.v1.FetchRequest\x1a\x16.seedbed.v1.FetchReply0\x01\x12>\n\x06Reduce\x12\x19.seedbed.v1.ReduceRequest\x1a\x17.seedbed.v1.ReduceReply(\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seedbed/v1/gossip.proto\x12\nseedbed.v1\"(\n\tParameter\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05shape\x18\x02 \x03(\r\"\x9b\x01\n\x0bGossipHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x12\n\nexperiment\x18\x02 \x01(\t\x12\x0c\n\x04rank\x18\x03 \x01(\r\x12\x10\n\x08learners\x18\x04 \x01(\r\x12)\n\nparameters\x18\x05 \x03(\x0b\x32\x15.seedbed.v1.Parameter\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\"\xab\x01\n\x06Member\x12\x11\n\titeration\x18\x01 \x01(\x04\x12\x0f\n\x07updates\x18\x02 \x01(\x04\x12\x12\n\nenv_frames\x18\x03 \x01(\x04\x12\x0f\n\x07seconds\x18\x04 \x01(\x01\x12\x0f\n\x07\x64ollars\x18\x05 \x01(\x01\x12\x12\n\nreturn_sum\x18\x06 \x01(\x01\x12\x14\n\x0creturn_count\x18\x07 \x01(\r\x12\x0c\n\x04over\x18\x08 \x01(\t\x12\x0f\n\x07waiting\x18\t \x01(\x08\"X\n\x05\x43hunk\x12\x11\n\titeration\x18\x01 \x01(\x04\x12\x0e\n\x06offset\x18\x02 \x01(\x04\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\r\n\x05\x63rc32\x18\x04 \x01(\x07\x12\x0f\n\x07payload\x18\x05 \x01(\x0c\"\x8f\x01\n\x0bPushRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.GossipHelloH\x00\x12\'\n\theartbeat\x18\x02 \x01(\x0b\x32\x12.seedbed.v1.MemberH\x00\x12\"\n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.seedbed.v1.ChunkH\x00\x42\t\n\x07message\"\xa6\x01\n\tPushReply\x12\x30\n\x07welcome\x18\x01 \x01(\x0b\x32\x1d.seedbed.v1.PushReply.WelcomeH\x00\x12\x32\n\x08received\x18\x02 \x01(\x0b\x32\x1e.seedbed.v1.PushReply.ReceivedH\x00\x1a\t\n\x07Welcome\x1a\x1d\n\x08Received\x12\x11\n\titeration\x18\x01 \x01(\x04\x42\t\n\x07message\"K\n\x0c\x46\x65tchRequest\x12\x13\n\x0bwhole_state\x18\x01 \x01(\x08\x12&\n\x05hello\x18\x02 \x01(\x0b\x32\x17.seedbed.v1.GossipHello\"\xde\x01\n\nFetchReply\x12\"\n\x06member\x18\x01 \x01(\x0b\x32\x12.seedbed.v1.Member\x12,\n\x06\x61rrays\x18\x02 \x03(\x0b\x32\x1c.seedbed.v1.FetchReply.Array\x12 \n\x05\x63hunk\x18\x03 \x01(\x0b\x32\x11.seedbed.v1.Chunk\x12\x19\n\x11highest_iteration\x18\x04 \x01(\x04\x1a\x41\n\x05\x41rray\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\r\n\x05\x64type\x18\x02 \x01(\t\x12\r\n\x05shape\x18\x03 \x03(\r\x12\x0c\n\x04\x64\x61ta\x18\x04 \x01(\x0c\"\xb1\x01\n\rReduceRequest\x12(\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.GossipHelloH\x00\x12\x34\n\x07segment\x18\x02 \x01(\x0b\x32!.seedbed.v1.ReduceRequest.SegmentH\x00\x1a\x35\n\x07Segment\x12\x0e\n\x06update\x18\x01 \x01(\x04\x12\x0c\n\x04step\x18\x02 \x01(\r\x12\x0c\n\x04\x64\x61ta\x18\x03 \x01(\x0c\x42\t\n\x07message\"\r\n\x0bReduceReply2\xc1\x01\n\x06Gossip\x12:\n\x04Push\x12\x17.seedbed.v1.PushRequest\x1a\x15.seedbed.v1.PushReply(\x01\x30\x01\x12;\n\x05\x46\x65tch\x12\x18.seedbed.v1.FetchRequest\x1a\x16.seedbed.v1.FetchReply0\x01\x12>\n\x06Reduce\x12\x19.seedbed.v1.ReduceRequest\x1a\x17.seedbed.v1.ReduceReply(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -40,25 +40,25 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CHUNK']._serialized_start=413
   _globals['_CHUNK']._serialized_end=501
   _globals['_PUSHREQUEST']._serialized_start=504
-  _globals['_PUSHREQUEST']._serialized_end=642
-  _globals['_PUSHREPLY']._serialized_start=645
-  _globals['_PUSHREPLY']._serialized_end=811
-  _globals['_PUSHREPLY_WELCOME']._serialized_start=760
-  _globals['_PUSHREPLY_WELCOME']._serialized_end=769
-  _globals['_PUSHREPLY_RECEIVED']._serialized_start=771
-  _globals['_PUSHREPLY_RECEIVED']._serialized_end=800
-  _globals['_FETCHREQUEST']._serialized_start=813
-  _globals['_FETCHREQUEST']._serialized_end=882
-  _globals['_FETCHREPLY']._serialized_start=885
-  _globals['_FETCHREPLY']._serialized_end=1095
-  _globals['_FETCHREPLY_ARRAY']._serialized_start=1030
-  _globals['_FETCHREPLY_ARRAY']._serialized_end=1095
-  _globals['_REDUCEREQUEST']._serialized_start=1098
-  _globals['_REDUCEREQUEST']._serialized_end=1275
-  _globals['_REDUCEREQUEST_SEGMENT']._serialized_start=1211
-  _globals['_REDUCEREQUEST_SEGMENT']._serialized_end=1264
-  _globals['_REDUCEREPLY']._serialized_start=1277
-  _globals['_REDUCEREPLY']._serialized_end=1290
-  _globals['_GOSSIP']._serialized_start=1293
-  _globals['_GOSSIP']._serialized_end=1486
+  _globals['_PUSHREQUEST']._serialized_end=647
+  _globals['_PUSHREPLY']._serialized_start=650
+  _globals['_PUSHREPLY']._serialized_end=816
+  _globals['_PUSHREPLY_WELCOME']._serialized_start=765
+  _globals['_PUSHREPLY_WELCOME']._serialized_end=774
+  _globals['_PUSHREPLY_RECEIVED']._serialized_start=776
+  _globals['_PUSHREPLY_RECEIVED']._serialized_end=805
+  _globals['_FETCHREQUEST']._serialized_start=818
+  _globals['_FETCHREQUEST']._serialized_end=893
+  _globals['_FETCHREPLY']._serialized_start=896
+  _globals['_FETCHREPLY']._serialized_end=1118
+  _globals['_FETCHREPLY_ARRAY']._serialized_start=1053
+  _globals['_FETCHREPLY_ARRAY']._serialized_end=1118
+  _globals['_REDUCEREQUEST']._serialized_start=1121
+  _globals['_REDUCEREQUEST']._serialized_end=1298
+  _globals['_REDUCEREQUEST_SEGMENT']._serialized_start=1234
+  _globals['_REDUCEREQUEST_SEGMENT']._serialized_end=1287
+  _globals['_REDUCEREPLY']._serialized_start=1300
+  _globals['_REDUCEREPLY']._serialized_end=1313
+  _globals['_GOSSIP']._serialized_start=1316
+  _globals['_GOSSIP']._serialized_end=1509
 # @@protoc_insertion_point(module_scope)

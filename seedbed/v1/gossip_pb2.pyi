@@ -67,14 +67,14 @@ class Chunk(_message.Message):
     def __init__(self, iteration: _Optional[int] = ..., offset: _Optional[int] = ..., size: _Optional[int] = ..., crc32: _Optional[int] = ..., payload: _Optional[bytes] = ...) -> None: ...
 
 class PushRequest(_message.Message):
-    __slots__ = ("hello", "beat", "chunk")
+    __slots__ = ("hello", "heartbeat", "chunk")
     HELLO_FIELD_NUMBER: _ClassVar[int]
-    BEAT_FIELD_NUMBER: _ClassVar[int]
+    HEARTBEAT_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
     hello: GossipHello
-    beat: Member
+    heartbeat: Member
     chunk: Chunk
-    def __init__(self, hello: _Optional[_Union[GossipHello, _Mapping]] = ..., beat: _Optional[_Union[Member, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
+    def __init__(self, hello: _Optional[_Union[GossipHello, _Mapping]] = ..., heartbeat: _Optional[_Union[Member, _Mapping]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
 
 class PushReply(_message.Message):
     __slots__ = ("welcome", "received")
@@ -93,15 +93,15 @@ class PushReply(_message.Message):
     def __init__(self, welcome: _Optional[_Union[PushReply.Welcome, _Mapping]] = ..., received: _Optional[_Union[PushReply.Received, _Mapping]] = ...) -> None: ...
 
 class FetchRequest(_message.Message):
-    __slots__ = ("whole", "hello")
-    WHOLE_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("whole_state", "hello")
+    WHOLE_STATE_FIELD_NUMBER: _ClassVar[int]
     HELLO_FIELD_NUMBER: _ClassVar[int]
-    whole: bool
+    whole_state: bool
     hello: GossipHello
-    def __init__(self, whole: _Optional[bool] = ..., hello: _Optional[_Union[GossipHello, _Mapping]] = ...) -> None: ...
+    def __init__(self, whole_state: _Optional[bool] = ..., hello: _Optional[_Union[GossipHello, _Mapping]] = ...) -> None: ...
 
 class FetchReply(_message.Message):
-    __slots__ = ("member", "arrays", "chunk", "yours")
+    __slots__ = ("member", "arrays", "chunk", "highest_iteration")
     class Array(_message.Message):
         __slots__ = ("name", "dtype", "shape", "data")
         NAME_FIELD_NUMBER: _ClassVar[int]
@@ -116,12 +116,12 @@ class FetchReply(_message.Message):
     MEMBER_FIELD_NUMBER: _ClassVar[int]
     ARRAYS_FIELD_NUMBER: _ClassVar[int]
     CHUNK_FIELD_NUMBER: _ClassVar[int]
-    YOURS_FIELD_NUMBER: _ClassVar[int]
+    HIGHEST_ITERATION_FIELD_NUMBER: _ClassVar[int]
     member: Member
     arrays: _containers.RepeatedCompositeFieldContainer[FetchReply.Array]
     chunk: Chunk
-    yours: int
-    def __init__(self, member: _Optional[_Union[Member, _Mapping]] = ..., arrays: _Optional[_Iterable[_Union[FetchReply.Array, _Mapping]]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., yours: _Optional[int] = ...) -> None: ...
+    highest_iteration: int
+    def __init__(self, member: _Optional[_Union[Member, _Mapping]] = ..., arrays: _Optional[_Iterable[_Union[FetchReply.Array, _Mapping]]] = ..., chunk: _Optional[_Union[Chunk, _Mapping]] = ..., highest_iteration: _Optional[int] = ...) -> None: ...
 
 class ReduceRequest(_message.Message):
     __slots__ = ("hello", "segment")

@@ -1,4 +1,4 @@
-"""From an experiment to a learner's exchange with its peers."""
+"""Factory of a learner's exchange with its peers."""
 
 from __future__ import annotations
 
@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seedbed.config import Experiment
-from seedbed.gossip.allreduce import AllReduce
-from seedbed.gossip.exchange import ParameterExchange
-from seedbed.gossip.gossip import GossipExchange
-from seedbed.gossip.layout import Layout
+from seedbed.gossip.allreduce import AllReduceExchange
+from seedbed.gossip.exchange import LocalLearner, ParameterExchange
+from seedbed.gossip.gossip_exchange import GossipExchange
+from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.membership import Membership, PeerStatus
-from seedbed.gossip.outbox import Outbox
-from seedbed.gossip.peers import Peers
-from seedbed.gossip.records import Records
+from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.topology import make_topology
+from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
@@ -27,19 +26,22 @@ if TYPE_CHECKING:
 
 
 def make_membership(experiment: Experiment, rank: int) -> Membership | None:
-    """The learners of an experiment; None where there is one.
+    """Return the learners of an experiment, or None if there is only one.
+
+    Args:
+        experiment: Section `gossip` says how many learners there are and where.
+        rank: Rank of this learner.
 
     Raises:
-        SeedbedError: CONFIG: there is no such rank, nobody knows where they are, or the graphs
-            are wrong.
+        SeedbedError: CONFIG; the rank is out of range, addresses are missing, or the graphs are
+            invalid.
     """
     settings = experiment.gossip
     if rank >= settings.replicas:
         raise SeedbedError(
             ExitCode.CONFIG,
             f"rank {rank}: gossip.replicas is {settings.replicas}, so the ranks are 0 to "
-            f"{settings.replicas - 1}; a learner more is a change of gossip.replicas for all "
-            f"of them",
+            f"{settings.replicas - 1}: to add a learner, raise gossip.replicas for all of them",
         )
     if settings.replicas == 1:
         return None
@@ -49,67 +51,76 @@ def make_membership(experiment: Experiment, rank: int) -> Membership | None:
             f"gossip.replicas is {settings.replicas} and gossip.addresses is empty: `seedbed train "
             "--learners N` and the chart set it; by hand, give each rank a host:port",
         )
-    make_topology(settings)  # or refuse it now
+    make_topology(settings)  # raises now, before anything listens
     return Membership(rank, settings.replicas, settings.deadline_s, bool(experiment.cost.meter))
 
 
+# Everything that a learner has and an exchange needs: 8 parameters.
 def make_exchange(
     experiment: Experiment,
-    members: Membership,
-    built: LearnerComponents,
+    membership: Membership,
+    components: LearnerComponents,
     training: TrainingThread,
     telemetry: Telemetry,
     threads: Threads,
     folder: Path,
     tls: Tls | None,
 ) -> ParameterExchange:
-    """Make the exchange; `start` meets the peers.
+    """Make the exchange of a learner, without connecting to the peers yet.
 
     Args:
-        folder: where gossip is recorded.
+        experiment: Section `gossip` says what is exchanged.
+        membership: Learners of the experiment.
+        components: Trainer and backend.
+        training: Training thread, which answers requests for the whole state.
+        telemetry: Receives the statistics of the exchange.
+        threads: Threads of this learner.
+        folder: Folder of the gossip log.
+        tls: Certificates, if peers demand them.
     """
-    settings, numbers = experiment.gossip, telemetry.gossip
-    names, shapes = zip(*built.trainer.layout(), strict=True)
-    layout = Layout(names, shapes)
-    iteration: Callable[[], int] = lambda: telemetry.counters.updates  # noqa: E731
-
-    def beat() -> PeerStatus:
-        return _beat(experiment, members, telemetry, iteration())
-
-    peers = Peers(experiment, members, layout, threads, tls, beat, training.request_state)
-    numbers.peers = numbers.alive = settings.replicas
-    if settings.topology == "allreduce":
-        kept = Records(folder, 0, settings.replicas) if settings.gradients_every else None
-        return AllReduce(
-            settings, built.trainer, built.backend, layout, peers, telemetry.counters, numbers,
-            threads.stopping, lambda: training.give_states(built), kept,
-        )  # fmt: skip
-    records = Records(folder, settings.snapshot_every_s, settings.replicas)
-    outbox = Outbox(
-        members.rank, built.backend, layout, peers, records, numbers, settings.distance_every
-    )
-    gossip = GossipExchange(
-        settings, make_topology(settings), built.trainer, layout, peers, outbox, records, numbers,
+    settings, stats = experiment.gossip, telemetry.gossip
+    stats.peers = stats.alive = settings.replicas
+    names, shapes = zip(*components.trainer.layout(), strict=True)
+    learner = LocalLearner(
+        components.trainer,
+        components.backend,
+        ParameterLayout(names, shapes),
+        telemetry.counters,
+        stats,
         threads,
-    )  # fmt: skip
-    iteration = lambda: gossip.iteration  # noqa: E731
-    return gossip
-
-
-def _beat(
-    experiment: Experiment, members: Membership, telemetry: Telemetry, iteration: int
-) -> PeerStatus:
-    counters = telemetry.counters
-    # Everybody's share of the episodes of stop.mean_return.
-    returns = telemetry.recent_returns.values(members.share(experiment.stop.mean_return_episodes))
-    return PeerStatus(
-        iteration=iteration,
-        updates=counters.updates,
-        env_frames=counters.env_frames,
-        seconds=counters.seconds,
-        dollars=counters.dollars,
-        return_sum=float(returns.sum()),
-        return_count=int(returns.size),
-        over=telemetry.over or "",
-        waiting=bool(telemetry.gossip.waiting),
+        lambda: training.give_states(components),
     )
+    heartbeat = make_heartbeat(experiment, membership, telemetry)
+    transport = GossipTransport(
+        experiment, membership, learner.layout, threads, tls, heartbeat, training.request_state
+    )
+    if settings.topology == "allreduce":
+        log = GossipLog(folder, 0, settings.replicas) if settings.gradients_every else None
+        return AllReduceExchange(settings, learner, transport, log)
+    every_s, every = settings.snapshot_every_s, settings.distance_every
+    log = GossipLog(folder, every_s, settings.replicas, stats, every)
+    return GossipExchange(settings, learner, transport, log)
+
+
+def make_heartbeat(
+    experiment: Experiment, membership: Membership, telemetry: Telemetry
+) -> Callable[[], PeerStatus]:
+    """Return the function that reports the status of this learner to its peers."""
+    episodes = experiment.stop.mean_return_episodes
+    counters, is_gossip = telemetry.counters, experiment.gossip.topology == "gossip"
+
+    def heartbeat() -> PeerStatus:
+        returns = telemetry.recent_returns.values(membership.share(episodes))
+        return PeerStatus(
+            iteration=membership.iteration if is_gossip else counters.updates,
+            updates=counters.updates,
+            env_frames=counters.env_frames,
+            seconds=counters.seconds,
+            dollars=counters.dollars,
+            return_sum=float(returns.sum()),
+            return_count=int(returns.size),
+            over=telemetry.over or "",
+            waiting=bool(telemetry.gossip.waiting),
+        )
+
+    return heartbeat

@@ -13,9 +13,9 @@ import grpc
 import numpy as np
 import pytest
 
-from seedbed.gossip.chunks import CHUNK_BYTES, Assembly, chunks
-from seedbed.gossip.layout import Layout
-from seedbed.gossip.mailbox import Message
+from seedbed.gossip.parameters import ParameterLayout
+from seedbed.gossip.transport.buffers import Message
+from seedbed.gossip.transport.chunks import CHUNK_BYTES, ChunkAssembler, to_chunks
 from seedbed.rpc import channels
 from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -39,7 +39,9 @@ def make(tmp_path: Path) -> Iterator[Any]:
     """Makes a learner that has met its peers, and ends what it has made."""
     with ExitStack() as stack:
 
-        def teammate(config: Any, rank: int, layout: Layout = LAYOUT, updates: int = 1) -> Teammate:
+        def teammate(
+            config: Any, rank: int, layout: ParameterLayout = LAYOUT, updates: int = 1
+        ) -> Teammate:
             mate = Teammate(config, rank, tmp_path, layout, updates)
             stack.callback(mate.kill)
             mate.start()
@@ -51,7 +53,10 @@ def make(tmp_path: Path) -> Iterator[Any]:
 def up(mates: list[Teammate]) -> None:
     """Wait until all streams are up."""
     for mate in mates:
-        wait_for(lambda m=mate: all(link.up for link in m.peers.links.values()), "all streams")
+        wait_for(
+            lambda m=mate: all(link.connected for link in m.transport.clients.values()),
+            "all streams",
+        )
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -90,12 +95,12 @@ def test_only_the_newest_message_counts_and_the_buffer_is_emptied(
     up([slow, fast])
     for n in range(1, 6):
         fast.let(1)
-        wait_for(lambda n=n: slow.peers.mailbox.received == n, "it has come")
+        wait_for(lambda n=n: slow.transport.receive_buffer.received == n, "it has come")
     slow.let(1)
     wait_for(lambda: slow.done == 1, "one iteration")
     slow.let(1)
     wait_for(lambda: slow.done == 2, "another")
-    slow.outbox.settle()
+    slow.publisher.flush()
     mixes = [row for row in rows(tmp_path, 0) if row[1] == "mix"]
     assert [row[4] for row in mixes] == ["1@5*0.5"], "the newest, once"
     assert slow.numbers.superseded == 4
@@ -109,17 +114,17 @@ def test_a_message_goes_once_the_last_one_is_through(make: Any, tmp_path: Path) 
     config = experiment(tmp_path, 2)
     sender, receiver = make(config, 0), make(config, 1)
     up([sender, receiver])
-    link, loop = sender.peers.links[1], sender.peers._loop
-    link.busy, link._message = True, Message(0, 0, LAYOUT.flatten(sender.trainer.params()))
+    link, loop = sender.transport.clients[1], sender.transport._loop
+    link._in_flight = Message(0, 0, LAYOUT.flatten(sender.trainer.params()))
     sender.let(3)
     wait_for(lambda: sender.idle, "it goes on")
-    sender.outbox.settle()
-    assert receiver.peers.mailbox.received == 0
-    loop.call_soon_threadsafe(link.through)  # as if the peer had answered now
+    sender.publisher.flush()
+    assert receiver.transport.receive_buffer.received == 0
+    loop.call_soon_threadsafe(link.on_ack)  # as if the peer had answered now
     wait_for(lambda: link.sent == 2, "the next one is sent, and is through")
-    (message,) = receiver.peers.mailbox.take([0])
+    (message,) = receiver.transport.receive_buffer.take([0])
     assert message.iteration == 3
-    assert receiver.peers.mailbox.received == 1
+    assert receiver.transport.receive_buffer.received == 1
     assert link.sent_bytes == 2 * 4 * LAYOUT.size
 
 
@@ -215,7 +220,10 @@ def test_tau_is_of_new_messages(make: Any, tmp_path: Path) -> None:
     waits, sent, _ = make(config, 0), make(config, 1), make(config, 2)
     up([waits, sent])
     sent.let(1)
-    wait_for(lambda: waits.peers.mailbox.received == 1, "one has come, the other sends nothing")
+    wait_for(
+        lambda: waits.transport.receive_buffer.received == 1,
+        "one has come, the other sends nothing",
+    )
     waits.let(9)
     wait_for(lambda: "learner 2" in waits.numbers.waiting, "it waits for the other")
     assert waits.done == 1
@@ -224,10 +232,10 @@ def test_tau_is_of_new_messages(make: Any, tmp_path: Path) -> None:
 def test_a_message_from_ahead_is_one_message(make: Any, tmp_path: Path) -> None:
     """In a single graph: τ is exact there."""
     waits, ahead = make(experiment(tmp_path, 2, staleness=0), 0), make(experiment(tmp_path, 2), 1)
-    waits.peers.mailbox.put(Message(1, 1, ahead.trainer.flat))
+    waits.transport.receive_buffer.put(Message(1, 1, ahead.trainer.flat))
     waits.let(1)
     wait_for(lambda: waits.done == 1, "a message for an iteration")
-    waits.peers.mailbox.put(Message(1, 3, ahead.trainer.flat))
+    waits.transport.receive_buffer.put(Message(1, 3, ahead.trainer.flat))
     waits.let(9)
     wait_for(lambda: "learner 1" in waits.numbers.waiting, "it waits for another")
     assert waits.done == 2
@@ -265,7 +273,7 @@ def test_who_was_left_out_takes_a_peers_parameters(make: Any, tmp_path: Path) ->
     wait_for(left_out, "the other one goes on alone", every_s=0.05)
     idle.let(1)
     wait_for(lambda: idle.done == 2, "it comes back")
-    idle.outbox.settle()
+    idle.publisher.flush()
     assert [row[1] for row in rows(tmp_path, 0) if row[1] != "graph"][:4] == [
         *("start", "update", "adopt", "update"),
     ]
@@ -280,7 +288,7 @@ def test_who_has_nothing_waits_for_who_has_more(make: Any, tmp_path: Path) -> No
     lost = Teammate(config, 1, tmp_path)
     starting = threading.Thread(target=lost.start)
     starting.start()
-    wait_for(lambda: lost.gossip._behind, "it knows that it is behind")
+    wait_for(lambda: lost.gossip._is_behind, "it knows that it is behind")
     assert starting.is_alive()
     resumed.let(1)
     starting.join(20)
@@ -312,14 +320,14 @@ def test_an_update_that_hung_is_nobodys(make: Any, tmp_path: Path) -> None:
         return other.numbers.alive == 1
 
     wait_for(left_out, "the other one goes on alone", every_s=0.05)
-    received = other.peers.mailbox.received
+    received = other.transport.receive_buffer.received
     go_on.set()
     wait_for(lambda: hung.done == 2, "it goes on")
-    hung.outbox.settle()
+    hung.publisher.flush()
     assert [row[1] for row in rows(tmp_path, 0) if row[1] != "graph"] == [
         *("start", "update", "adopt"),
     ]
-    assert other.peers.mailbox.received == received
+    assert other.transport.receive_buffer.received == received
 
 
 def test_a_diverged_learner_poisons_nobody(make: Any, tmp_path: Path) -> None:
@@ -331,7 +339,7 @@ def test_a_diverged_learner_poisons_nobody(make: Any, tmp_path: Path) -> None:
     wait_for(lambda: sick.threads.failure, "it ends")
     assert sick.threads.failure is not None
     assert sick.threads.failure.code is ExitCode.DIVERGED
-    assert healthy.peers.mailbox.received == 0
+    assert healthy.transport.receive_buffer.received == 0
 
 
 def test_over_is_heard_by_all(make: Any, tmp_path: Path) -> None:
@@ -341,8 +349,8 @@ def test_over_is_heard_by_all(make: Any, tmp_path: Path) -> None:
     mates[2].over = "stop.env_frames: 5 of 5"
     mates[2].end()  # its last beat says it
     for mate in mates[:2]:
-        wait_for(mate.members.peers_over, "it has heard")
-        assert mate.members.peers_over() == "learner 2: stop.env_frames: 5 of 5"
+        wait_for(mate.membership.peers_over, "it has heard")
+        assert mate.membership.peers_over() == "learner 2: stop.env_frames: 5 of 5"
 
 
 # --- what is refused -------------------------------------------------------------------------
@@ -358,7 +366,7 @@ def test_another_network_is_refused_by_name(
     one.let(1)
     wait_for(lambda: one.done == 1, "it has parameters to give")
     with pytest.raises(SeedbedError, match="learner 0 at unix:") as refusal:
-        make(config, 1, Layout(("dense/kernel", "dense/bias"), (kernel, (2,))))
+        make(config, 1, ParameterLayout(("dense/kernel", "dense/bias"), (kernel, (2,))))
     assert refusal.value.code is ExitCode.CONFIG
     named = f"refused this one: dense/kernel has shape [3, 2] here and {list(kernel)} there"
     assert named in str(refusal.value)
@@ -390,7 +398,7 @@ def test_no_version_is_used_twice_by_one_that_lost_its_records(make: Any, tmp_pa
     up(mates)
     for mate in mates:
         mate.let(20)
-    wait_for(lambda: mates[0].members.all_known()[1].iteration == 20, "all has been heard")
+    wait_for(lambda: mates[0].membership.all_known()[1].iteration == 20, "all has been heard")
     mates[1].kill()
     shutil.rmtree(mates[1].folder)
     again = make(config, 1, updates=0)
@@ -456,7 +464,7 @@ def hello(**change: Any) -> wire.GossipHello:
     return wire.GossipHello(
         **{
             "protocol_version": GOSSIP_PROTOCOL_VERSION, "experiment": "team", "rank": 1,
-            "learners": 2, "parameters": LAYOUT.message(), **change,
+            "learners": 2, "parameters": LAYOUT.to_wire(), **change,
         }
     )  # fmt: skip
 
@@ -465,7 +473,7 @@ def damaged(kind: str) -> wire.Chunk:
     values = np.arange(LAYOUT.size, dtype=np.float32)
     if kind == "not finite":
         values[6] = np.inf
-    (chunk,) = chunks(7, values)
+    (chunk,) = to_chunks(7, values)
     if kind == "checksum":
         chunk.payload = bytes([chunk.payload[0] ^ 1]) + chunk.payload[1:]
     elif kind == "size":
@@ -491,18 +499,18 @@ def test_a_damaged_message_is_refused(make: Any, tmp_path: Path, kind: str, word
     assert error is not None
     assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert words in error.details()
-    assert one.peers.mailbox.received == 0
-    assert pushed(config, hello(), *chunks(8, np.zeros(LAYOUT.size, np.float32))) is None
-    assert one.peers.mailbox.received == 1, "and it takes the next one that is whole"
+    assert one.transport.receive_buffer.received == 0
+    assert pushed(config, hello(), *to_chunks(8, np.zeros(LAYOUT.size, np.float32))) is None
+    assert one.transport.receive_buffer.received == 1, "and it takes the next one that is whole"
 
 
 def test_a_large_buffer_goes_in_chunks_and_costs_little_more_than_itself() -> None:
-    layout = Layout(("a",), ((CHUNK_BYTES // 4 * 2 + 1000,),))
+    layout = ParameterLayout(("a",), ((CHUNK_BYTES // 4 * 2 + 1000,),))
     values = np.random.default_rng(0).normal(size=layout.size).astype(np.float32)
-    messages = list(chunks(3, values))
+    messages = list(to_chunks(3, values))
     assert len(messages) == 3
     assert sum(message.ByteSize() for message in messages) < 1.001 * values.nbytes
-    assembly = Assembly(layout)
+    assembly = ChunkAssembler(layout)
     whole = [assembly.add(message) for message in messages]
     assert whole[:2] == [None, None]
     np.testing.assert_array_equal(whole[2], values)

@@ -14,12 +14,13 @@ from keras import ops
 from numpy.typing import NDArray
 
 from seedbed.backends.protocol import Backend, Trainer
-from seedbed.gossip.allreduce import AllReduce
-from seedbed.gossip.exchange import ShuttingDown
-from seedbed.gossip.layout import Layout
+from seedbed.gossip.allreduce import AllReduceExchange
+from seedbed.gossip.exchange import LocalLearner, ShuttingDown
 from seedbed.gossip.membership import Membership, PeerStatus
-from seedbed.gossip.peers import Peers
-from seedbed.gossip.ring import Inbox, ring_sum
+from seedbed.gossip.parameters import ParameterLayout
+from seedbed.gossip.ring import ring_sum
+from seedbed.gossip.transport.buffers import SegmentBuffer
+from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.backends
 def test_the_ring_sums_and_all_get_the_same_bits(count: int, size: int) -> None:
     draw = np.random.default_rng(count)
     own = draw.normal(size=(count, size)).astype(np.float32)
-    inboxes = [Inbox() for _ in range(count)]
+    inboxes = [SegmentBuffer() for _ in range(count)]
 
     def take(rank: int) -> NDArray[np.float32]:
         def receive(step: int) -> bytes:
@@ -94,11 +95,11 @@ class Team:
         self.made = [self._make(rank) for rank in range(count)]
         self.pool = ThreadPoolExecutor(count)
 
-    def _make(self, rank: int) -> AllReduce:
+    def _make(self, rank: int) -> AllReduceExchange:
         settings, trainer = self.config.gossip, self.trainers[rank]
         names, shapes = zip(*trainer.layout(), strict=True)
-        layout = Layout(names, shapes)
-        members = Membership(rank, settings.replicas, settings.deadline_s)
+        layout = ParameterLayout(names, shapes)
+        membership = Membership(rank, settings.replicas, settings.deadline_s)
         wanted: list[Future[Any]] = []
 
         def ask() -> Future[Any]:
@@ -110,14 +111,15 @@ class Team:
                 wanted.pop().set_result(trainer.state())
 
         counters = self.counters[rank]
-        peers = Peers(
-            self.config, members, layout, self.threads[rank], None,
+        threads = self.threads[rank]
+        transport = GossipTransport(
+            self.config, membership, layout, threads, None,
             lambda: PeerStatus(iteration=counters.updates, updates=counters.updates), ask,
         )  # fmt: skip
-        return AllReduce(
-            settings, trainer, self.backend, layout, peers, counters, GossipNumbers(),
-            self.threads[rank].stopping, serve,
-        )  # fmt: skip
+        learner = LocalLearner(
+            trainer, self.backend, layout, counters, GossipNumbers(), threads, serve
+        )
+        return AllReduceExchange(settings, learner, transport)
 
     def start(self) -> None:
         list(self.pool.map(lambda made: made.start(), self.made))
@@ -221,7 +223,7 @@ def test_whoever_waits_ends_when_it_is_to(backend: Backend, tmp_path: Path) -> N
         team.start()
         thread = threading.Thread(target=wait)
         thread.start()
-        wait_for(lambda: team.made[1]._numbers.waiting, "it waits")
+        wait_for(lambda: team.made[1].stats.waiting, "it waits")
         team.threads[1].stopping.set()
         assert ended.wait(20)
         thread.join()
@@ -239,7 +241,7 @@ def test_mixing_is_compiled_and_right(
     trainer = make_trainer(backend)
     trainer.step(backend.to_device(rows(4, seed=0)))
     names, shapes = zip(*trainer.layout(), strict=True)
-    layout = Layout(names, shapes)
+    layout = ParameterLayout(names, shapes)
     before = state_of(trainer)
     held = trainer.params()
     own = layout.flatten([backend.to_host(p) for p in held])

@@ -123,12 +123,12 @@ def test_a_ring_stays_a_ring() -> None:
     ring = topology(5)
     for size in range(1, 5):
         for alive in itertools.combinations(range(5), size):
-            closed = ring.among(frozenset(alive))
+            closed = ring.restricted_to(frozenset(alive))
             for place, rank in enumerate(alive):
                 before = alive[place - 1]
                 assert closed.in_peers(rank, 0) == ({before: 0.5} if size > 1 else {})
             assert closed.window == 1
-    assert ring.among(frozenset(range(5))).in_peers(0, 0) == ring.in_peers(0, 0)
+    assert ring.restricted_to(frozenset(range(5))).in_peers(0, 0) == ring.in_peers(0, 0)
 
 
 def test_weights_go_where_they_would_have_gone() -> None:
@@ -136,7 +136,7 @@ def test_weights_go_where_they_would_have_gone() -> None:
     draw = np.random.default_rng(1)
     weights = draw.dirichlet(np.ones(5), size=5)
     made = topology(5, {"weights": weights.tolist()})
-    closed = made.among(frozenset({0, 2, 4})).graph(0)
+    closed = made.restricted_to(frozenset({0, 2, 4})).graph(0)
     alive, dead = [0, 2, 4], [1, 3]
     p = made.graph(0)
     walk, at = p.copy(), p[:, dead]
@@ -152,5 +152,5 @@ def test_weights_go_where_they_would_have_gone() -> None:
 def test_what_cannot_close_is_void() -> None:
     """Learner 1 is between 0 and 2 in time, not in any one graph: without it they part."""
     turns = topology(3, [[0, 1], [1, 0]], [[1, 2], [2, 1]])
-    assert turns.among(frozenset({0, 2})).window is None
-    assert turns.among(frozenset({0, 1})).window is not None
+    assert turns.restricted_to(frozenset({0, 2})).window is None
+    assert turns.restricted_to(frozenset({0, 1})).window is not None

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.config import Experiment, parse_experiment
-from seedbed.gossip.gossip import GossipExchange
-from seedbed.gossip.layout import Layout
+from seedbed.gossip.exchange import LocalLearner
+from seedbed.gossip.gossip_exchange import GossipExchange
+from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.membership import Membership, PeerStatus
-from seedbed.gossip.outbox import Outbox
-from seedbed.gossip.peers import Peers
-from seedbed.gossip.records import Records
-from seedbed.gossip.topology import make_topology
+from seedbed.gossip.parameters import ParameterLayout
+from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.threads import Threads
+from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.gossip import GossipNumbers
 from tests.support.waiting import wait_for
 
-LAYOUT = Layout(("dense/kernel", "dense/bias"), ((3, 2), (2,)))
+LAYOUT = ParameterLayout(("dense/kernel", "dense/bias"), ((3, 2), (2,)))
 
 
 def experiment(folder: Path, count: int, **learners: Any) -> Experiment:
@@ -41,7 +41,7 @@ def experiment(folder: Path, count: int, **learners: Any) -> Experiment:
 class KnownTrainer:
     """Update v of learner i adds a vector that is drawn from (i, v) alone."""
 
-    def __init__(self, rank: int, layout: Layout = LAYOUT) -> None:
+    def __init__(self, rank: int, layout: ParameterLayout = LAYOUT) -> None:
         self.rank, self.layout_ = rank, layout
         self.updates = 0
         self._params = [np.zeros(shape, np.float32) for shape in layout.shapes]
@@ -87,7 +87,12 @@ class Teammate:
     """One learner: its gossip, and a thread that makes iterations as it is told."""
 
     def __init__(
-        self, config: Experiment, rank: int, folder: Path, layout: Layout = LAYOUT, updates: int = 0
+        self,
+        config: Experiment,
+        rank: int,
+        folder: Path,
+        layout: ParameterLayout = LAYOUT,
+        updates: int = 0,
     ) -> None:
         settings = config.gossip
         self.rank = rank
@@ -95,29 +100,26 @@ class Teammate:
         self.trainer.updates = updates
         self.threads = Threads()
         self.numbers = GossipNumbers(peers=settings.replicas, alive=settings.replicas)
-        self.members = Membership(rank, settings.replicas, settings.deadline_s)
+        self.membership = Membership(rank, settings.replicas, settings.deadline_s)
         self.over = ""
-        self.peers = Peers(
-            config, self.members, layout, self.threads, None, self._beat, Future
-        )  # fmt: skip
+        self.transport = GossipTransport(
+            config, self.membership, layout, self.threads, None, self._heartbeat, Future
+        )
         self.folder = folder / f"learner-{rank}" / "gossip"
         self.folder.parent.mkdir(exist_ok=True)
-        self.records = Records(self.folder, settings.snapshot_every_s, settings.replicas)
+        every_s, every = settings.snapshot_every_s, settings.distance_every
+        log = GossipLog(self.folder, every_s, settings.replicas, self.numbers, every)
         backend: Any = HostBackend()
         trainer: Any = self.trainer
-        self.outbox = Outbox(
-            rank, backend, layout, self.peers, self.records, self.numbers, settings.distance_every
-        )
-        self.gossip = GossipExchange(
-            settings, make_topology(settings), trainer, layout, self.peers, self.outbox,
-            self.records, self.numbers, self.threads,
-        )  # fmt: skip
+        learner = LocalLearner(trainer, backend, layout, Counters(), self.numbers, self.threads)
+        self.gossip = GossipExchange(settings, learner, self.transport, log)
+        self.publisher = self.gossip.publisher
         self._go = threading.Semaphore(0)
         self.done = self.told = 0
 
-    def _beat(self) -> PeerStatus:
+    def _heartbeat(self) -> PeerStatus:
         return PeerStatus(
-            iteration=self.gossip.iteration,
+            iteration=self.membership.iteration,
             updates=self.trainer.updates,
             over=self.over,
             waiting=bool(self.numbers.waiting),
@@ -148,7 +150,7 @@ class Teammate:
     def end(self) -> None:
         """Leave, as a learner that stops does."""
         wait_for(lambda: self.idle, "its last iteration")
-        self.outbox.settle()
+        self.publisher.flush()
         self.kill()
         assert self.threads.failure is None, self.threads.failure
 

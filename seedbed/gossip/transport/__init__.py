@@ -1,0 +1,1 @@
+"""Streams between learners: parameters, statuses and segments of a sum."""

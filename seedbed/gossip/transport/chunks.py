@@ -1,0 +1,106 @@
+"""Conversion of arrays to a stream of messages, and back."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.gossip.parameters import FlatParams, ParameterLayout
+from seedbed.v1 import gossip_pb2 as wire
+
+# Large enough that a message's own cost vanishes, small enough that several are in flight.
+CHUNK_BYTES = 4 * 1024 * 1024
+
+
+def _as_bytes(values: FlatParams) -> memoryview:
+    return memoryview(values.view(np.uint8))  # type: ignore[arg-type]
+
+
+def to_chunks(iteration: int, values: FlatParams) -> Iterator[wire.Chunk]:
+    """Split parameters [d] of a local iteration; the last chunk carries the checksum."""
+    data = _as_bytes(values)
+    for offset in range(0, len(data), CHUNK_BYTES):
+        end = min(offset + CHUNK_BYTES, len(data))
+        yield wire.Chunk(
+            iteration=iteration,
+            offset=offset,
+            size=len(data),
+            crc32=zlib.crc32(data) if end == len(data) else 0,
+            payload=bytes(data[offset:end]),
+        )
+
+
+class ChunkAssembler:
+    """Joins the chunks of one peer."""
+
+    def __init__(self, layout: ParameterLayout) -> None:
+        self._layout = layout
+        self._values: FlatParams | None = None
+        self._offset = self._iteration = 0
+
+    def add(self, chunk: wire.Chunk) -> FlatParams | None:
+        """Add the next chunk.
+
+        Returns:
+            The parameters [d] if the chunk completes them, else None.
+
+        Raises:
+            ValueError: The chunk is not the next one, the checksum is wrong, or a number is not
+                finite.
+        """
+        size = 4 * self._layout.size
+        if self._values is None:
+            self._values, self._offset = np.empty(size // 4, np.float32), 0
+            self._iteration = chunk.iteration
+        if chunk.size != size:
+            raise ValueError(f"a buffer of {chunk.size} bytes, and the parameters take {size}")
+        if chunk.iteration != self._iteration or chunk.offset != self._offset:
+            raise ValueError(
+                f"byte {chunk.offset} of iteration {chunk.iteration}, where byte {self._offset} "
+                f"of iteration {self._iteration} is next"
+            )
+        end = self._offset + len(chunk.payload)
+        if not chunk.payload or end > size:
+            raise ValueError(f"a chunk of {len(chunk.payload)} bytes at {self._offset} of {size}")
+        _as_bytes(self._values)[self._offset : end] = chunk.payload
+        self._offset = end
+        if end < size:
+            return None
+        values, self._values = self._values, None
+        found = zlib.crc32(_as_bytes(values))
+        if found != chunk.crc32:
+            raise ValueError(f"checksum {found:08x}, and the sender's is {chunk.crc32:08x}")
+        if not np.isfinite(values).all():
+            name = self._layout.name_at(int(np.flatnonzero(~np.isfinite(values))[0]))
+            raise ValueError(f"{name} holds NaN or infinite numbers")
+        return values
+
+
+def state_to_wire(arrays: Mapping[str, NDArray[Any]]) -> Iterator[wire.FetchReply]:
+    """Split the arrays of a whole state; an array is at least one message."""
+    for name, array in arrays.items():
+        data = np.ascontiguousarray(array).tobytes()
+        for start in range(0, max(1, len(data)), CHUNK_BYTES):
+            part = wire.FetchReply.Array(
+                name=name,
+                dtype=array.dtype.name,
+                shape=array.shape,
+                data=data[start : start + CHUNK_BYTES],
+            )
+            yield wire.FetchReply(arrays=[part])
+
+
+def state_from_wire(parts: Iterable[wire.FetchReply.Array]) -> dict[str, NDArray[Any]]:
+    """Join the output of `state_to_wire`."""
+    data, first = dict[str, list[bytes]](), dict[str, wire.FetchReply.Array]()
+    for part in parts:
+        data.setdefault(part.name, []).append(part.data)
+        first.setdefault(part.name, part)
+    return {
+        name: np.frombuffer(b"".join(data[name]), part.dtype).reshape(tuple(part.shape))
+        for name, part in first.items()
+    }
