@@ -1,4 +1,4 @@
-"""`seedbed inspect unroll`: one training batch as arrays and pictures."""
+"""`seedbed inspect unroll`: one training batch as arrays and a picture."""
 
 from __future__ import annotations
 
@@ -21,21 +21,30 @@ def add_parser(subparsers: Subparsers) -> None:
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     dump = actions.add_parser(
         "unroll",
-        help="write one training batch as arrays and pictures",
+        help="write one training batch as arrays and a picture",
         description="Collect one training batch with the learner's own parts, and write it to DIR: "
-        "unroll.npz (arrays), README.txt (what they are) and unroll.png (a few columns over time).",
+        "unroll.npz (arrays), README.txt (their meanings) and unroll.png (a few environments over "
+        "time).",
     )
     dump.add_argument(
         "source",
         metavar="EXPERIMENT|RUN_DIR",
-        help="a YAML file (new parameters), or a run directory (those of its newest checkpoint)",
+        help="a YAML file (new parameters), or a run directory (its newest checkpoint)",
     )
-    dump.add_argument("directory", metavar="DIR", type=Path, help="where the files go")
+    dump.add_argument("directory", metavar="DIR", type=Path, help="directory of the files")
     dump.add_argument(
-        "--updates", type=int, default=0, metavar="N", help="train so often before (default: 0)"
+        "--updates",
+        type=int,
+        default=0,
+        metavar="N",
+        help="updates before the batch is taken (default: 0)",
     )
     dump.add_argument(
-        "--columns", type=int, default=3, metavar="C", help="columns that are drawn (default: 3)"
+        "--columns",
+        type=int,
+        default=3,
+        metavar="E",
+        help="environments that are drawn (default: 3)",
     )
     dump.add_argument(
         "--set", action="append", default=[], metavar="a.b=c", help="override a key (repeatable)"
@@ -46,22 +55,22 @@ def run(args: argparse.Namespace) -> int:
     """Write the files; their directory goes to stdout.
 
     Raises:
-        SeedbedError: the experiment is wrong, or whatever the learner fails of.
+        SeedbedError: the experiment is wrong, or the learner fails.
     """
     experiment, init_from = _source(args.source, args.set)
     learner = experiment.learner
     backends.use(learner.backend, learner.deterministic, learner.device)
     # These import Keras, so after its backend is fixed.
-    from seedbed.services.learner.inspection.dump import collect, write
-    from seedbed.services.learner.inspection.pictures import draw
+    from seedbed.services.learner.inspection.dump import collect_unroll, write_unroll
+    from seedbed.services.learner.inspection.plot import plot_unroll
 
-    dump = collect(experiment, init_from, args.updates)
-    write(dump, experiment, args.directory)
+    dump = collect_unroll(experiment, init_from, args.updates)
+    write_unroll(dump, experiment, args.directory)
     title = f"{experiment.name}: {experiment.environment.id}, {dump.parameters}"
     try:
-        draw(dump.arrays, title, args.directory / "unroll.png", args.columns)
+        plot_unroll(dump.arrays, title, args.directory / "unroll.png", args.columns)
     except ImportError as error:
-        print(f"debug: no unroll.png ({error}): pip install seedbed[plots]", file=sys.stderr)
+        print(f"inspect: no unroll.png ({error}): pip install seedbed[plots]", file=sys.stderr)
     print(args.directory)
     return ExitCode.OK
 

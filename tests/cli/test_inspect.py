@@ -13,7 +13,7 @@ import pytest
 from seedbed.backends.protocol import Backend
 from seedbed.cli.main import main
 from seedbed.runs.directory import open_store
-from seedbed.services.learner.inspection.pictures import caption, eventful_columns, shown_rows
+from seedbed.services.learner.inspection.plot import caption, eventful_envs, shown_steps
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 
@@ -137,9 +137,9 @@ def test_columns_and_rows_with_something_in_them_are_shown() -> None:
     }
     arrays["terminated"][80, 3] = arrays["first"][81, 3] = True
     arrays["reward"][7, 1] = -1
-    assert eventful_columns(arrays, 2) == [1, 3]
-    assert shown_rows(arrays, 3) == range(57, 101)
-    assert shown_rows(arrays, 1) == range(44)
+    assert eventful_envs(arrays, 2) == [1, 3]
+    assert shown_steps(arrays, 3) == range(57, 101)
+    assert shown_steps(arrays, 1) == range(44)
     assert caption(arrays, 7, 1) == "t=7\nr=-1  a=0\nlog ρ=-0.2500"
     assert caption(arrays, 80, 3) == "t=80 TERMINATED\nr=+0  (a=0)", "that action does nothing"
     assert caption(arrays, 100, 3) == "t=100\nr=+0\n(bootstrap)"

@@ -1,0 +1,1 @@
+"""One training batch as arrays and a picture: `seedbed inspect unroll`."""
