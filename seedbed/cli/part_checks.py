@@ -47,7 +47,7 @@ _BACKENDS = {
 _ENVIRONMENT = (
     "import json, sys, numpy as np\n"
     "from seedbed.envs.registry import make_vector_env\n"
-    "from seedbed.config.schema import Environment\n"
+    "from seedbed.config.environment import Environment\n"
     "from seedbed.runtime.exit_codes import SeedbedError\n"
     "try:\n"
     "    group = make_vector_env(Environment.model_validate_json(sys.argv[1]), 1, 1, [1])\n"

@@ -1,4 +1,4 @@
-"""The section `learner`: everything that needs the model, and where its experience is kept."""
+"""Section `learner`: everything that needs the model, and where its experience is kept."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, field_validator, model_validator
 
 from seedbed.config.section import NonNegative, Positive, Section, one_of, pattern
 
-# What ships, by name. The registry is in services/learner, which imports Keras.
+# Networks that ship, by name. `seedbed.networks` has the registry, and imports Keras.
 NETWORKS = ("impala_deep", "impala_shallow", "mlp", "nature", "nature_shallow")
 
 
@@ -18,7 +18,7 @@ class Inference(Section):
 
     batch_envs: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="Environments at which a batch is full. 0 takes half of those connected, "
+        description="Environments at which a batch is full. 0 takes half of the connected ones, "
         "since the groups of an actor alternate.",
     )
     max_batch_envs: Positive = Field(512, description="Largest batch, in environments.")
@@ -26,7 +26,9 @@ class Inference(Section):
         5.0, description="Longest wait of the oldest request for others to join, in milliseconds."
     )
     slots: Positive = Field(
-        2048, description="Environments that can be connected at once: rows of the device tables."
+        2048,
+        description="Environments that can be connected at once, each with a slot in the device "
+        "tables.",
     )
 
 
@@ -35,38 +37,48 @@ class Optimizer(Section):
 
     name: Literal["adam", "rmsprop"] = Field(
         "adam",
+        description="Optimization algorithm.",
         json_schema_extra={"resume": "the optimizer's state belongs to that optimizer"},
-        description="The algorithm.",
     )
     learning_rate: Annotated[float, Field(gt=0)] = Field(
-        4.8e-4, description="At the start of training."
+        4.8e-4, description="Learning rate at the start of training."
     )
     schedule: Literal["constant", "linear"] = Field(
-        "constant", description="`linear` goes to final_learning_rate at decay_env_frames."
+        "constant",
+        description="Schedule of the learning rate; `linear` goes to final_learning_rate at "
+        "decay_env_frames.",
     )
-    final_learning_rate: NonNegative = Field(0.0, description="Where `linear` ends.")
+    final_learning_rate: NonNegative = Field(
+        0.0, description="Learning rate at the end of a `linear` schedule."
+    )
     decay_env_frames: Positive = Field(
-        1_000_000_000, description="Emulator frames over which `linear` decays."
+        1_000_000_000, description="Emulator frames over which a `linear` schedule decays."
     )
-    beta_1: Annotated[float, Field(ge=0, lt=1)] = Field(0.9, description="Adam only.")
-    beta_2: Annotated[float, Field(ge=0, lt=1)] = Field(0.999, description="Adam only.")
-    decay: Annotated[float, Field(ge=0, lt=1)] = Field(0.99, description="RMSProp's rho.")
+    beta_1: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.9, description="Decay of the first moment (Adam only)."
+    )
+    beta_2: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.999, description="Decay of the second moment (Adam only)."
+    )
+    decay: Annotated[float, Field(ge=0, lt=1)] = Field(
+        0.99, description="Decay rho of the mean square (RMSProp only)."
+    )
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
         0.0,
+        description="Momentum (RMSProp only).",
         json_schema_extra={"resume": "RMSProp has velocities only where it is not 0"},
-        description="RMSProp only.",
     )
     epsilon: Annotated[float, Field(gt=0)] = Field(
-        1e-7, description="Added to the denominator, by both."
+        1e-7, description="Constant added to the denominator, by both optimizers."
     )
     max_gradient_norm: NonNegative = Field(
         40.0, description="Global norm at which gradients are clipped; 0 does not clip."
     )
     nominal_envs: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="The learning rates are multiplied by √(environments / this), as Stooke and "
-        "Abbeel 2018 scale them; 0 does not. The environments are the `learner.batch_size` of a "
-        "batch, times the learners.",
+        description="Environments n for which the learning rates are given: they are multiplied "
+        "by √(environments / n), as Stooke and Abbeel 2018 scale them; 0 does not scale. The "
+        "environments are the `learner.batch_size` of a batch, times the learners.",
     )
 
 
@@ -75,12 +87,16 @@ class Checkpoint(Section):
 
     directory: str = Field(
         "",
-        description="Any fsspec path, `gs://bucket/run` too. Empty: `checkpoints` in the run "
-        "directory.",
+        description="Path of the checkpoints: any fsspec path, such as `gs://bucket/run`. Empty: "
+        "`checkpoints` in the run directory.",
     )
-    every_s: Annotated[float, Field(gt=0)] = Field(300.0, description="Seconds between two.")
+    every_s: Annotated[float, Field(gt=0)] = Field(
+        300.0, description="Seconds between two checkpoints."
+    )
     keep: Annotated[int, Field(ge=2)] = Field(
-        2, description="Newest ones kept, `best` not counted. Two, because one can be damaged."
+        2,
+        description="Newest checkpoints that are kept, `best` not counted. At least two, because "
+        "one can be damaged.",
     )
     max_failures: Positive = Field(
         3, description="Writes that fail in a row before the learner gives up."
@@ -88,26 +104,26 @@ class Checkpoint(Section):
 
 
 class Replay(Section):
-    """Where the sequences of `r2d2`, `dqn` and their like are kept, and how they are drawn. The
-    defaults are the paper's Table 8.
+    """Where agents with replay, such as `r2d2` and `dqn`, keep sequences, and how sequences are
+    sampled. The defaults are the paper's Table 8.
     """
 
     storage: Literal["host", "device", "remote"] = Field(
         "host",
-        description="`host` is the learner's RAM, `device` the accelerator's memory, `remote` "
-        "replay shards (`seedbed replay`).",
+        description="Storage of the sequences: `host` is the learner's RAM, `device` the "
+        "accelerator's memory, `remote` replay shards (`seedbed replay`).",
     )
     capacity: Positive = Field(
         100_000,
-        description="Sequences that are kept, first in first out; with several shards, "
-        "each shard says its own.",
+        description="Sequences that are kept, first in, first out; with `remote` storage each "
+        "shard has a capacity of its own.",
     )
     min_size: Positive = Field(
-        5_000, description="Sequences that can be drawn before training begins."
+        5_000, description="Sequences that can be sampled before training begins."
     )
     ratio: Annotated[float, Field(gt=0)] = Field(
         0.75,
-        description="Trained steps for each step that comes in. Training waits for it, and "
+        description="Trained steps for each inserted step. Training waits to keep the ratio, and "
         "so do the actors.",
     )
     ratio_tolerance_batches: Annotated[float, Field(ge=1)] = Field(
@@ -116,38 +132,48 @@ class Replay(Section):
         "Below 1 both sides could wait for each other.",
     )
     priority_exponent: Annotated[float, Field(ge=0, le=2)] = Field(
-        0.9, description="α: a sequence of priority p is drawn in proportion to p^α; 0 is uniform."
+        0.9,
+        description="Exponent α: a sequence of priority p is sampled in proportion to p^α; 0 is "
+        "uniform.",
     )
     importance_sampling_exponent: Annotated[float, Field(ge=0, le=2)] = Field(
-        0.6, description="β: its loss is weighted by (N P)^-β, divided by the batch's largest."
+        0.6,
+        description="Exponent β: the loss of a sequence is weighted by (N P)^-β, divided by the "
+        "largest weight of the batch.",
     )
     prefetch_batches: Positive = Field(
-        2, description="Batches drawn ahead of training (`host` and `remote`)."
+        2, description="Batches sampled ahead of training (`host` and `remote`)."
     )
     transfer_steps: Positive = Field(
         2_000,
-        description="Steps that go over to the device at a time (`device`). Until then they "
-        "cannot be drawn.",
+        description="Steps that are copied to the device at a time (`device`). Steps that wait "
+        "for the copy cannot be sampled.",
     )
     directory: str = Field(
         "",
-        description="Keeps the `host` storage in files there, on a local disk, so that it "
-        "outlives the process, a kill -9 too. Empty: in memory only.",
+        description="Directory on a local disk with the files of the `host` storage, which so "
+        "survives the process, after a kill -9 too. Empty: in memory only.",
     )
     shards: list[str] = Field(
-        default_factory=list, description="Addresses `host:port` of `remote`; the chart sets it."
+        default_factory=list,
+        description="Addresses `host:port` of the shards of `remote` storage; the chart sets this "
+        "key.",
     )
     shard_timeout_s: Annotated[float, Field(gt=0)] = Field(
         240.0, description="Longest time without any shard before the learner gives up, in seconds."
     )
 
     @model_validator(mode="after")
-    def _fits(self) -> Replay:
+    def _capacity_holds_min_size(self) -> Replay:
         if self.min_size > self.capacity:
             raise ValueError(
                 f"min_size {self.min_size} is more than capacity {self.capacity}: "
                 "training would never begin"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _settings_fit_storage(self) -> Replay:
         if self.directory and self.storage != "host":
             raise ValueError(
                 f"directory {self.directory!r} is for storage: host, and storage is {self.storage}"
@@ -156,9 +182,13 @@ class Replay(Section):
             raise ValueError(
                 f"shards {self.shards} are for storage: remote, and storage is {self.storage}"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _shards_are_addresses(self) -> Replay:
         twice = sorted({shard for shard in self.shards if self.shards.count(shard) > 1})
         if twice:
-            raise ValueError(f"shards {twice} are there twice")
+            raise ValueError(f"shards {twice} are listed twice")
         wrong = [shard for shard in self.shards if not re.fullmatch(r"unix:.+|.+:\d+", shard)]
         if wrong:
             raise ValueError(f"shards {wrong} are no addresses: host:port, or unix:PATH")
@@ -169,66 +199,69 @@ class Learner(Section):
     """Everything that needs the model."""
 
     backend: Literal["tensorflow", "jax"] = Field(
-        "tensorflow", description="`jax` never imports TensorFlow, and is the way to TPUs."
+        "tensorflow",
+        description="Backend of Keras; `jax` never imports TensorFlow, and is the way to TPUs.",
     )
     device: Literal["auto", "cpu", "gpu", "tpu"] = Field(
-        "auto", description="Anything but `auto` must be there."
+        "auto",
+        description="Device of the model; anything but `auto` must be there.",
     )
     network: str = Field(
         "impala_shallow",
+        description="Network: `impala_shallow`, `impala_deep`, `nature`, `nature_shallow`, `mlp`, "
+        "or `module:Class`.",
         json_schema_extra={
             "pattern": pattern(NETWORKS),
             "resume": "the parameters belong to that network",
         },
-        description="`impala_shallow`, `impala_deep`, `nature`, `nature_shallow`, `mlp`, or "
-        "`module:Class`.",
     )
     network_options: dict[str, Any] = Field(
         default_factory=dict,
+        description="Keyword arguments of the network, such as `width: 2`.",
         json_schema_extra={"resume": "the parameters' shapes follow from them"},
-        description="Passed to the network, such as `width: 2`.",
     )
     lstm_units: Annotated[int, Field(ge=0)] = Field(
         0,
-        json_schema_extra={"resume": "the parameters' shapes follow from it"},
         description="Units of the LSTM core; 0 is a feed-forward agent.",
+        json_schema_extra={"resume": "the parameters' shapes follow from it"},
     )
     frame_stack: Positive = Field(
         4,
+        description="Newest K observations that the network sees, stacked on the device.",
         json_schema_extra={"resume": "it sets the network's input shape"},
-        description="Newest K frames that the network sees, stacked on the device.",
     )
-    unroll_length: Positive = Field(20, description="T: steps of an unroll.")
-    batch_size: Positive = Field(32, description="B: unrolls (columns) of a training batch.")
+    unroll_length: Positive = Field(20, description="Steps T of an unroll.")
+    batch_size: Positive = Field(32, description="Unrolls (or sequences) B of a training batch.")
     epochs_per_batch: Positive = Field(
         1,
-        description="Updates made with each batch. More use each frame better and cost more "
-        "training; V-trace corrects for the policy's changes in between.",
+        description="Updates made with each batch. More updates use each frame better and cost "
+        "more training; V-trace corrects for the policy's changes in between.",
     )
     queue_batches: Positive = Field(
         1,
-        description="Training batches that may wait; then inference waits, which bounds the "
-        "policy lag.",
+        description="Training batches that may wait. When the queue is full, inference waits, "
+        "which bounds the policy lag.",
     )
     straggler_timeout_s: Annotated[float, Field(gt=0)] = Field(
         30.0,
-        description="Of `a2c`, whose batches are rounds of all environments: seconds after a "
-        "round's first unroll in which the others must come. Then it goes without them, and so do "
-        "the next ones until they are back.",
+        description="Seconds that a synchronous batch (`a2c`) waits after the first unroll for "
+        "the other environments. Then the batch goes without the stragglers, and so do later "
+        "batches until the stragglers are back.",
     )
     inference: Inference = Field(default_factory=Inference)
     replay: Replay = Field(default_factory=Replay, description="For agents that train from replay.")
     optimizer: Optimizer = Field(default_factory=Optimizer)
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
     idle_timeout_s: Annotated[float, Field(gt=0)] = Field(
-        60.0, description="Silence after which a stream is ended and its slots are given back."
+        60.0,
+        description="Seconds of silence after which a stream is ended and the slots are freed.",
     )
     notice_interval_s: Annotated[float, Field(gt=0)] = Field(
-        2.0, description="A late answer is announced to the actor this often."
+        2.0, description="Seconds between two notices to an actor that the actions are late."
     )
     watchdog_timeout_s: Annotated[float, Field(gt=0)] = Field(
         300.0,
-        description="A thread that has had work for so long and taken none ends the process. "
+        description="Seconds after which a thread that has work and takes none ends the process. "
         "First compiles count as work in progress.",
     )
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
@@ -236,8 +269,8 @@ class Learner(Section):
     )
     deterministic: bool = Field(
         False,
-        description="`seedbed train` runs everything in one thread with a fixed batch composition: "
-        "slow, and the same seed gives the same actions and losses.",
+        description="Whether `seedbed train` runs everything in one thread with a fixed batch "
+        "composition. The same seed then gives the same actions and losses, slowly.",
     )
 
     @field_validator("network")
@@ -246,21 +279,18 @@ class Learner(Section):
         return one_of(NETWORKS, network)
 
     @model_validator(mode="after")
-    def _shards_are_waited_for(self) -> Learner:
+    def _watchdog_waits_for_shards(self) -> Learner:
         replay = self.replay
         if replay.storage == "remote" and replay.shard_timeout_s >= self.watchdog_timeout_s:
             raise ValueError(
                 f"replay.shard_timeout_s {replay.shard_timeout_s:g} is not below "
-                f"watchdog_timeout_s "
-                f""
-                f"{self.watchdog_timeout_s:g}: the watchdog would end the learner first, and "
-                f"not say "
-                "that it is the shards"
+                f"watchdog_timeout_s {self.watchdog_timeout_s:g}: the watchdog would end the "
+                "learner first, and not report that shards are the cause"
             )
         return self
 
     @model_validator(mode="after")
-    def _fits(self) -> Learner:
+    def _inference_batches_can_fill(self) -> Learner:
         inference = self.inference
         if inference.batch_envs > inference.max_batch_envs:
             raise ValueError(

@@ -16,7 +16,7 @@ from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
 
-from seedbed.config.schema import Environment
+from seedbed.config.environment import Environment
 from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import rom_name
 from seedbed.envs.watchdog import Watchdog

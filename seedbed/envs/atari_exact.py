@@ -15,7 +15,7 @@ import numpy as np
 from ale_py import roms
 from numpy.typing import NDArray
 
-from seedbed.config.schema import Atari, Environment
+from seedbed.config.environment import Atari, Environment
 from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import rom_name
 from seedbed.envs.resize import BilinearResize

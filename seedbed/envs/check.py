@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from seedbed.config.schema import Environment
+from seedbed.config.environment import Environment
 from seedbed.envs.advice import Advice, Cost, advise
 from seedbed.envs.measure import Measured, measure
 from seedbed.envs.registry import environment_seed, make_vector_env

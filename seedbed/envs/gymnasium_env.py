@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.config.schema import Environment
+from seedbed.config.environment import Environment
 from seedbed.envs.actions import check_actions
 from seedbed.envs.factory import Env, make_environment, read_spaces
 from seedbed.envs.watchdog import Watchdog

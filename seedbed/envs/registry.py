@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from seedbed.config.schema import Environment, Experiment
+from seedbed.config.environment import Environment
+from seedbed.config.schema import Experiment
 from seedbed.envs.decorrelate import DecorrelatedVectorEnv
 from seedbed.spec import VectorEnv
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from seedbed.config import Experiment
-from seedbed.config.schema import Environment
+from seedbed.config.environment import Environment
 
 # What an evaluation may choose. The rest is as trained, because the policy depends on it.
 PROTOCOL = {"noop_max": 30, "max_frames_per_episode": 108_000, "sticky_action_probability": 0.0}

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, TypedDict
 import numpy as np
 
 from seedbed.config import Experiment
-from seedbed.config.schema import Environment
+from seedbed.config.environment import Environment
 from seedbed.envs import environment_seed, make_vector_env
 from seedbed.envs.registry import ACTORS
 from seedbed.evaluation import atari57

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seedbed.config.schema import Cost
+from seedbed.config.run import Cost
 from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from seedbed.config.schema import Stop
+from seedbed.config.run import Stop
 from seedbed.telemetry.counters import Counters
 
 

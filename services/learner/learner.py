@@ -66,7 +66,7 @@ def synchronous(experiment: Experiment) -> bool:
     if not getattr(agent_and_options(experiment)[0], "synchronous", False):
         return False
     try:
-        experiment.check_rounds()
+        experiment.check_synchronous_batches()
     except ValueError as error:
         raise SeedbedError(ExitCode.CONFIG, str(error)) from error
     return True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from seedbed.config.schema import Stop
+from seedbed.config.run import Stop
 from seedbed.telemetry import Counters
 
 

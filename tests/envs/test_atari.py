@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from ale_py import roms
 
-from seedbed.config.schema import Environment
+from seedbed.config.environment import Environment
 from seedbed.envs import make_vector_env
 from seedbed.envs.atari_exact import ExactAtariVectorEnv
 from seedbed.envs.atari_games import rom_name
@@ -291,7 +291,7 @@ def test_a_hanging_library_ends_the_process_with_a_number_and_a_line() -> None:
     code = (
         "import numpy as np\n"
         "from seedbed.envs import atari\n"
-        "from seedbed.config.schema import Environment\n"
+        "from seedbed.config.environment import Environment\n"
         "atari.check_actions = lambda *_: None\n"
         "group = atari.AtariGroup(Environment(id='atari:Pong'), 2, 1, [0, 1], deadline_s=1)\n"
         "group.reset()\n"
@@ -307,7 +307,7 @@ def test_environments_import_no_learner() -> None:
     code = (
         "import sys\n"
         "from seedbed.envs import make_vector_env\n"
-        "from seedbed.config.schema import Environment\n"
+        "from seedbed.config.environment import Environment\n"
         "import seedbed.envs.check, seedbed.cli.check_env\n"
         "for name in ('atari:Pong', 'CartPole-v1'):\n"
         "    for preprocessing in ('fast', 'exact'):\n"

@@ -10,7 +10,7 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 
 from seedbed.cli.main import main
-from seedbed.config.schema import Environment
+from seedbed.config.environment import Environment
 from seedbed.envs.advice import Cost, advise
 from seedbed.envs.check import Report, check_environment
 from seedbed.runtime.exit_codes import ExitCode

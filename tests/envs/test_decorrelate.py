@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.config import Experiment
-from seedbed.config.schema import Environment
+from seedbed.config.environment import Environment
 from seedbed.envs import make_actor_env
 from seedbed.envs.decorrelate import DecorrelatedVectorEnv
 from seedbed.envs.gymnasium_env import GymnasiumVectorEnv

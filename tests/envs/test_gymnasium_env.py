@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
 
-from seedbed.config.schema import Environment
+from seedbed.config.environment import Environment
 from seedbed.envs import make_vector_env
 from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -256,7 +256,7 @@ def test_an_environment_that_hangs_ends_the_process() -> None:
     code = (
         "import numpy as np\n"
         "from seedbed.envs.gymnasium_env import GymnasiumVectorEnv\n"
-        "from seedbed.config.schema import Environment\n"
+        "from seedbed.config.environment import Environment\n"
         "stuck = Environment(id='tests.support.toy_environments:Stuck')\n"
         "group = GymnasiumVectorEnv(stuck, 1, [0], deadline_s=0.2)\n"
         "group.reset()\n"

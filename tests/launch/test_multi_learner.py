@@ -10,7 +10,7 @@ import pytest
 
 from seedbed.checkpoints.consensus import best, consensus, learner_directories, learner_directory
 from seedbed.checkpoints.store import Checkpoint, CheckpointStore
-from seedbed.config.schema import Stop
+from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.launch.learners_view import learners_line, run_summary
 from seedbed.runs.directory import read_checkpoint

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from seedbed.config.schema import Stop
+from seedbed.config.run import Stop
 from seedbed.telemetry import Counters
 from seedbed.telemetry.bottleneck import WORDS, Load, bottleneck
 from seedbed.telemetry.eta import eta

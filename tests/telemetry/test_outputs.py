@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from seedbed.config.schema import Cost
+from seedbed.config.run import Cost
 from seedbed.runtime.limits import (
     machine_cpu_seconds,
     process_start_ticks,
