@@ -19,18 +19,16 @@ GROUPS = 2  # as an actor has
 class Bare:
     """The very objects that an actor's groups step, with the same settings, and nothing around."""
 
-    def __init__(self, experiment: str, environments: int, threads: int) -> None:
+    def __init__(self, experiment: str, num_envs: int, threads: int) -> None:
         config = load_experiment(experiment)
-        self._environments = environments
+        self._num_envs = num_envs
         groups = [
-            FastAtariVectorEnv(
-                config.environment, environments, threads, range(g, environments + g)
-            )
+            FastAtariVectorEnv(config.environment, num_envs, threads, range(g, num_envs + g))
             for g in range(GROUPS)
         ]
         self._games = [group._games for group in groups]
         self._actions = np.random.default_rng(0).integers(
-            0, groups[0].spec.actions, (997, environments), np.int32
+            0, groups[0].spec.actions, (997, num_envs), np.int32
         )
         for group in groups:
             group.reset()
@@ -47,7 +45,7 @@ class Bare:
             while not stop.is_set():
                 step(actions[turn % len(actions)])
                 turn += 1
-                steps[index] += self._environments
+                steps[index] += self._num_envs
 
         threads = [threading.Thread(target=play, args=(i,)) for i in range(GROUPS)]
         for thread in threads:
@@ -66,10 +64,10 @@ def main() -> None:
     """Serve `measure`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("experiment")
-    parser.add_argument("environments", type=int)
+    parser.add_argument("num_envs", type=int)
     parser.add_argument("threads", type=int)
     args = parser.parse_args()
-    serve({"measure": Bare(args.experiment, args.environments, args.threads).measure})
+    serve({"measure": Bare(args.experiment, args.num_envs, args.threads).measure})
 
 
 if __name__ == "__main__":

@@ -19,9 +19,9 @@ SERVICE, METHOD = "seedbed.v1.Inference", "Act"
 class BareServer:
     """As the learner's: `grpc.aio` in a thread of its own, with the same options."""
 
-    def __init__(self, listen: str, environments: int) -> None:
+    def __init__(self, listen: str, num_envs: int) -> None:
         self._listen = listen
-        self._reply = bytes(4 * environments)
+        self._reply = bytes(4 * num_envs)
         self._listening = threading.Event()
         self._messages = 0
 
@@ -58,9 +58,9 @@ def main() -> None:
     """Serve `usage`."""
     parser = argparse.ArgumentParser()
     parser.add_argument("listen")
-    parser.add_argument("environments", type=int)
+    parser.add_argument("num_envs", type=int)
     args = parser.parse_args()
-    server = BareServer(args.listen, args.environments)
+    server = BareServer(args.listen, args.num_envs)
     server.start()
     serve({"usage": server.usage})
 

@@ -30,7 +30,7 @@ REPLY_S = 60.0
 class Clients:
     """`streams` streams of E environments each, every one with a connection of its own."""
 
-    def __init__(self, experiment: str, address: str, streams: int, environments: int) -> None:
+    def __init__(self, experiment: str, address: str, streams: int, num_envs: int) -> None:
         spec = pong_spec(load_experiment(experiment))
         self._hello = wire.ActorMessage(
             hello=wire.Hello(
@@ -38,7 +38,7 @@ class Clients:
                 oldest_protocol_version=OLDEST_PROTOCOL_VERSION,
                 actor="bench",
                 environment=spec.name,
-                environments=environments,
+                environments=num_envs,
                 observation=wire.ArraySpec(
                     shape=spec.observation.shape, dtype=spec.observation.dtype
                 ),
@@ -47,11 +47,10 @@ class Clients:
             )
         ).SerializeToString()
         rows = np.random.default_rng(0).integers(
-            0, 256, environments * spec.observation.row_bytes, np.uint8
+            0, 256, num_envs * spec.observation.row_bytes, np.uint8
         )
         self._first, self._other = (
-            Step(0, rows.data, bytes(4 * environments), bytes([flag] * environments))
-            for flag in (FIRST, 0)
+            Step(0, rows.data, bytes(4 * num_envs), bytes([flag] * num_envs)) for flag in (FIRST, 0)
         )
         self._address = address
         self._calls: list[Any] = []
@@ -121,9 +120,9 @@ def main() -> None:
     parser.add_argument("experiment")
     parser.add_argument("address")
     parser.add_argument("streams", type=int)
-    parser.add_argument("environments", type=int)
+    parser.add_argument("num_envs", type=int)
     args = parser.parse_args()
-    clients = Clients(args.experiment, args.address, args.streams, args.environments)
+    clients = Clients(args.experiment, args.address, args.streams, args.num_envs)
     try:
         serve({"measure": clients.measure, "play": clients.play})
     finally:

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 # Bits of StepFlag in proto/seedbed/v1.
 TERMINATED, TRUNCATED, LIFE_LOST, FIRST = 1, 2, 4, 8
 ALL_FLAGS = TERMINATED | TRUNCATED | LIFE_LOST | FIRST
+_TERMINATED, _TRUNCATED, _LIFE_LOST, _FIRST = map(
+    np.uint8, (TERMINATED, TRUNCATED, LIFE_LOST, FIRST)
+)
 
 
 @dataclass(frozen=True)
@@ -95,18 +98,27 @@ class TimeStep(NamedTuple):
     first: NDArray[np.bool_]  # [E]
 
 
-def clear(frame: TimeStep, chosen: NDArray[np.bool_] | int) -> None:
+def mark_first(time_step: TimeStep, chosen: NDArray[np.bool_] | int) -> None:
     """Make the `chosen` ([E], or one number) rows an episode's first; leave the observation."""
-    frame.reward[chosen] = 0.0
-    frame.terminated[chosen] = frame.truncated[chosen] = frame.life_lost[chosen] = False
-    frame.first[chosen] = True
+    time_step.reward[chosen] = 0.0
+    time_step.terminated[chosen] = time_step.truncated[chosen] = time_step.life_lost[chosen] = False
+    time_step.first[chosen] = True
+
+
+def pack_flags(time_step: TimeStep) -> bytes:
+    """Return the flags of a time step as they are sent: [E] uint8, bits of StepFlag."""
+    flags = time_step.terminated * _TERMINATED
+    flags |= time_step.truncated * _TRUNCATED
+    flags |= time_step.life_lost * _LIFE_LOST
+    flags |= time_step.first * _FIRST
+    return flags.tobytes()
 
 
 class VectorEnv(Protocol):
     """E environments that step together. One thread uses it at a time."""
 
     spec: EnvironmentSpec
-    environments: int  # E
+    num_envs: int  # E
 
     def reset(self) -> TimeStep:
         """Start every environment's first episode; every row is `first`."""
@@ -114,7 +126,7 @@ class VectorEnv(Protocol):
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment. `action` [E] int32, each in 0 .. actions-1."""
 
-    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
+    def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
         """Cut the episodes of the `chosen` [E] and begin new ones: their rows of `frame`, which
         `step` returned last, become `first` rows. None of them may be finished.
         """

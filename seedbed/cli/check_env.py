@@ -1,4 +1,4 @@
-"""`seedbed check env`: try an environment against what the wire needs, and measure it."""
+"""`seedbed check env`: check that an environment fits, and measure it."""
 
 from __future__ import annotations
 
@@ -21,30 +21,38 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("env", help="try and measure an environment, and give advice")
     parser.set_defaults(check=run)
     parser.add_argument("id", metavar="ID", help="atari:Pong, a Gymnasium id, or module:factory")
-    parser.add_argument("--environments", type=int, default=32, help="E of the group (32)")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of each measurement (5)")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="a.b=c",
-        help="a key of the experiment, such as environment.kwargs='{level: 3}' (repeatable)",
-    )  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="the report as JSON on stdout")
+        "--num-envs", type=int, default=32, help="environments that step together (32)"
+    )
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of a measurement (5)")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="a.b=c",
+        help="setting of the experiment, such as environment.kwargs='{level: 3}' (repeatable)",
+    )
+    parser.add_argument("--json", action="store_true", help="print the report as JSON on stdout")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the report to stderr, and as JSON to stdout if asked; OK unless something failed.
+    """Print the report to stderr, and as JSON to stdout if `--json` is given.
+
+    Returns:
+        OK, or ENVIRONMENT if a check failed.
 
     Raises:
-        SeedbedError: an argument is wrong.
+        SeedbedError: USAGE or CONFIG, an argument is wrong.
     """
-    if args.environments < 1 or not args.seconds > 0:
+    if args.num_envs < 1 or not args.seconds > 0:
         raise SeedbedError(
             ExitCode.USAGE,
-            f"--environments {args.environments} must be at least 1, and --seconds {args.seconds:g}"
+            f"--num-envs {args.num_envs} must be at least 1, and --seconds {args.seconds:g}"
             " more than 0",
         )
     text = json.dumps({"name": "check", "environment": {"id": args.id}})
     environment = parse_experiment(text, args.set, "check env").environment
-    report = check_environment(environment, args.environments, args.seconds, _say)
+    report = check_environment(environment, args.num_envs, args.seconds, _say)
     _show(report)
     if args.json:
         print(json.dumps({"ok": report.ok, **dataclasses.asdict(report)}))
@@ -81,7 +89,7 @@ def _show(report: Report) -> None:
 def _show_advice(advice: Advice) -> None:
     _say("")
     _say(
-        f"advice   actor: {{groups: {advice.groups}, environments: {advice.environments}, "
+        f"advice   actor: {{groups: {advice.groups}, envs_per_group: {advice.environments}, "
         f"threads: {advice.threads}}}"
     )
     _say(

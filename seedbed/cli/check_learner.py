@@ -85,10 +85,10 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _conversation(group: VectorEnv) -> Iterator[Step | wire.ActorMessage]:
-    from seedbed.services.actor.loop import hello_of, step_of
+    from seedbed.services.actor.loop import make_hello, make_step
 
-    yield wire.ActorMessage(hello=hello_of(group, "seedbed check learner"))
-    yield step_of(group.reset(), 0)
+    yield wire.ActorMessage(hello=make_hello(group, "seedbed check learner"))
+    yield make_step(group.reset(), 0)
 
 
 def _action(answers: list[Actions | wire.LearnerMessage], actions: int, learner: str) -> int:

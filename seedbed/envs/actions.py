@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 
-def check_actions(action: NDArray[Any], environments: int, actions: int) -> None:
+def check_actions(action: NDArray[Any], num_envs: int, actions: int) -> None:
     """Refuse what an environment must never see: one bad action hangs `AtariVectorEnv` for ever.
 
     Args:
@@ -19,10 +19,10 @@ def check_actions(action: NDArray[Any], environments: int, actions: int) -> None
     Raises:
         ValueError: naming the environment's row, the value and the limit.
     """
-    if action.shape != (environments,) or action.dtype.kind not in "iu":
+    if action.shape != (num_envs,) or action.dtype.kind not in "iu":
         raise ValueError(
-            f"actions are {action.dtype}{list(action.shape)}, but a group of {environments} "
-            f"environments takes int32[{environments}]"
+            f"actions are {action.dtype}{list(action.shape)}, but a group of {num_envs} "
+            f"environments takes int32[{num_envs}]"
         )
     # Two reductions on E numbers, a few microseconds; the row is looked for only when it is wrong.
     if action.min() < 0 or action.max() >= actions:

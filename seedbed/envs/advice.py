@@ -63,7 +63,7 @@ def advise(cost: Cost) -> Advice:
     environments = min(_power_of_two(wanted), _power_of_two_below(fits), MOST_ENVIRONMENTS)
     share = MESSAGE_CPU_S / (environments * cost.cpu_s)
     reasons.append(
-        f"environments {environments}: a group's step then takes "
+        f"envs_per_group {environments}: a group's step then takes "
         f"{environments * cost.step_s * 1e3:.3g} ms, and its message, about "
         f"{MESSAGE_CPU_S * 1e3:g} ms of CPU at either end, "
         + (f"{share:.1%} of that" if share < 1 else "more than that: the wire is the limit here")

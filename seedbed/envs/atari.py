@@ -20,7 +20,7 @@ from seedbed.config.environment import Environment
 from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import rom_name
 from seedbed.envs.watchdog import Watchdog
-from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, clear
+from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, mark_first
 
 STEP_DEADLINE_S = 120.0  # a step of 64 environments takes about 20 ms of CPU
 
@@ -35,21 +35,21 @@ class FastAtariVectorEnv:
     def __init__(
         self,
         environment: Environment,
-        environments: int,
+        num_envs: int,
         threads: int,
         seeds: Sequence[int],
         deadline_s: float = STEP_DEADLINE_S,
     ) -> None:
         atari = environment.atari
-        self.environments = environments
+        self.num_envs = num_envs
         self._seeds = np.asarray(seeds, np.int64)
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         # Every argument of the library is written down: reward_clipping and use_fire_reset
         # are on by default, and neither is in Table 9.
         self._games = AtariVectorEnv(
             rom_name(environment.id),
-            environments,
-            batch_size=environments,  # row i is environment i
+            num_envs,
+            batch_size=num_envs,  # row i is environment i
             num_threads=threads,  # the library ignores CPU limits, so never leave it to choose
             thread_affinity_offset=-1,
             max_num_frames_per_episode=atari.max_frames_per_episode,
@@ -76,30 +76,30 @@ class FastAtariVectorEnv:
             actions=len(self._games.ale.get_action_set()),
             action_repeat=atari.frame_skip,
         )
-        self._shape = (environments, *self.spec.observation.shape)
-        self._lives: NDArray[np.int32] = np.zeros(environments, np.int32)
-        self._done: NDArray[np.bool_] = np.zeros(environments, np.bool_)
-        self._watchdog = Watchdog(f"{environment.id} with {environments} environments", deadline_s)
+        self._shape = (num_envs, *self.spec.observation.shape)
+        self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
+        self._done: NDArray[np.bool_] = np.zeros(num_envs, np.bool_)
+        self._watchdog = Watchdog(f"{environment.id} with {num_envs} environments", deadline_s)
 
     def reset(self) -> TimeStep:
         """Start every environment's first episode from its seed."""
         with self._watchdog:
             observation, info = self._games.reset(seed=self._seeds)
         self._lives = info["lives"]
-        self._done = np.zeros(self.environments, np.bool_)
-        none = np.zeros(self.environments, np.bool_)
+        self._done = np.zeros(self.num_envs, np.bool_)
+        none = np.zeros(self.num_envs, np.bool_)
         return TimeStep(
             observation=observation.reshape(self._shape),
-            reward=np.zeros(self.environments, np.float32),
+            reward=np.zeros(self.num_envs, np.float32),
             terminated=none,
             truncated=none.copy(),
             life_lost=none.copy(),
-            first=np.ones(self.environments, np.bool_),
+            first=np.ones(self.num_envs, np.bool_),
         )
 
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment. Raises ValueError for an action that is out of range."""
-        check_actions(action, self.environments, self.spec.actions)
+        check_actions(action, self.num_envs, self.spec.actions)
         with self._watchdog:
             observation, reward, terminated, truncated, info = self._games.step(
                 action.astype(np.int32, copy=False)
@@ -117,12 +117,12 @@ class FastAtariVectorEnv:
             first=first,
         )
 
-    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
+    def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
         """See `VectorEnv`."""
         with self._watchdog:
             observation, info = self._games.reset(options={"reset_mask": chosen})
-        frame.observation[chosen] = observation.reshape(self._shape)[chosen]
-        clear(frame, chosen)
+        time_step.observation[chosen] = observation.reshape(self._shape)[chosen]
+        mark_first(time_step, chosen)
         self._lives = np.where(chosen, info["lives"], self._lives)
 
     def close(self) -> None:

@@ -20,7 +20,7 @@ from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import rom_name
 from seedbed.envs.resize import BilinearResize
 from seedbed.envs.watchdog import Watchdog
-from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, clear
+from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, mark_first
 
 STEP_DEADLINE_S = 120.0
 
@@ -31,11 +31,11 @@ class ExactAtariVectorEnv:
     Observations are [E, height, width, 1] uint8 gray. The arrays of a `TimeStep` belong to it.
     """
 
-    def __init__(self, environment: Environment, environments: int, seeds: Sequence[int]) -> None:
+    def __init__(self, environment: Environment, num_envs: int, seeds: Sequence[int]) -> None:
         atari = environment.atari
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         rom = str(roms.get_rom_path(rom_name(environment.id)))
-        self.environments = environments
+        self.num_envs = num_envs
         self._games = [_Game(rom, atari, seed) for seed in seeds]
         self.spec = EnvironmentSpec(
             name=environment.id,
@@ -43,49 +43,47 @@ class ExactAtariVectorEnv:
             actions=self._games[0].actions,
             action_repeat=atari.frame_skip,
         )
-        self._done = np.zeros(environments, np.bool_)
-        self._watchdog = Watchdog(
-            f"{environment.id} with {environments} environments", STEP_DEADLINE_S
-        )
+        self._done = np.zeros(num_envs, np.bool_)
+        self._watchdog = Watchdog(f"{environment.id} with {num_envs} environments", STEP_DEADLINE_S)
 
     def reset(self) -> TimeStep:
         """Start every environment's first episode from its seed."""
-        frame = self._empty()
+        time_step = self._empty()
         with self._watchdog:
             for i, game in enumerate(self._games):
                 game.seed()
                 game.reset()
-                frame.observation[i, ..., 0] = game.observation()
-        frame.first[:] = True
-        self._done = np.zeros(self.environments, np.bool_)
-        return frame
+                time_step.observation[i, ..., 0] = game.observation()
+        time_step.first[:] = True
+        self._done = np.zeros(self.num_envs, np.bool_)
+        return time_step
 
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment. Raises ValueError for an action that is out of range."""
-        check_actions(action, self.environments, self.spec.actions)
-        frame = self._empty()
-        frame.first[:] = self._done
+        check_actions(action, self.num_envs, self.spec.actions)
+        time_step = self._empty()
+        time_step.first[:] = self._done
         with self._watchdog:
             for i, game in enumerate(self._games):
                 if self._done[i]:
                     game.reset()
                 else:
                     lives = game.lives
-                    frame.reward[i] = game.step(int(action[i]))
-                    frame.life_lost[i] = game.lives < lives
-                    frame.terminated[i] = game.over
-                    frame.truncated[i] = game.cut
-                frame.observation[i, ..., 0] = game.observation()
-        self._done = frame.terminated | frame.truncated
-        return frame
+                    time_step.reward[i] = game.step(int(action[i]))
+                    time_step.life_lost[i] = game.lives < lives
+                    time_step.terminated[i] = game.over
+                    time_step.truncated[i] = game.cut
+                time_step.observation[i, ..., 0] = game.observation()
+        self._done = time_step.terminated | time_step.truncated
+        return time_step
 
-    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
+    def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
         """See `VectorEnv`."""
-        clear(frame, chosen)
+        mark_first(time_step, chosen)
         with self._watchdog:
             for i in np.flatnonzero(chosen).tolist():
                 self._games[i].reset()
-                frame.observation[i, ..., 0] = self._games[i].observation()
+                time_step.observation[i, ..., 0] = self._games[i].observation()
 
     def rgb(self, i: int) -> NDArray[np.uint8]:
         """The screen of environment `i` as it is now: [210, 160, 3] uint8 (a few games: 250)."""
@@ -97,10 +95,10 @@ class ExactAtariVectorEnv:
         self._games = []
 
     def _empty(self) -> TimeStep:
-        flags = np.zeros((4, self.environments), np.bool_)
+        flags = np.zeros((4, self.num_envs), np.bool_)
         return TimeStep(
-            np.empty((self.environments, *self.spec.observation.shape), np.uint8),
-            np.zeros(self.environments, np.float32),
+            np.empty((self.num_envs, *self.spec.observation.shape), np.uint8),
+            np.zeros(self.num_envs, np.float32),
             *flags,
         )
 

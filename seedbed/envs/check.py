@@ -50,7 +50,7 @@ class Report:
 
 
 def check_environment(
-    environment: Environment, environments: int, seconds: float, say: Say = lambda _: None
+    environment: Environment, num_envs: int, seconds: float, say: Say = lambda _: None
 ) -> Report:
     """Make it, compare two runs with one seed, step it for `seconds`, and advise.
 
@@ -61,10 +61,10 @@ def check_environment(
         say: is told what goes on.
     """
     report = Report(environment.id)
-    say(f"making {environments} environments of {environment.id}")
+    say(f"making {num_envs} environments of {environment.id}")
     before = _resident_bytes()
     try:
-        group = _make(environment, environments, 1)
+        group = _make(environment, num_envs, 1)
     except SeedbedError as error:
         report.add("make", "failed", str(error))
         return report
@@ -77,15 +77,15 @@ def check_environment(
             f"{spec.action_repeat} frames a step",
         )
         say("comparing runs of the same and of other seeds")
-        _check_seeds(report, environment, min(environments, 4))
+        _check_seeds(report, environment, min(num_envs, 4))
         say(f"stepping for {seconds:g} s")
         start = group.reset()
-        memory = max(0, _resident_bytes() - before) / environments
+        memory = max(0, _resident_bytes() - before) / num_envs
         measured = measure(group, start, seconds)
         _check_rows(report, measured)
         speedup = None
         if environment.id.startswith("atari:") and environment.atari.preprocessing == "fast":
-            speedup = _two_threads(report, environment, environments, seconds, measured, say)
+            speedup = _two_threads(report, environment, num_envs, seconds, measured, say)
         _add_speed(report, measured, start, memory, speedup)
     except SeedbedError as error:
         report.add("step", "failed", str(error))
@@ -132,8 +132,8 @@ def _check_rows(report: Report, measured: Measured) -> None:
         report.add("rewards", "ok", f"{spread}, finite")
 
 
-def _check_seeds(report: Report, environment: Environment, environments: int) -> None:
-    runs = [_play(environment, environments, run_seed) for run_seed in (1, 1, 2)]
+def _check_seeds(report: Report, environment: Environment, num_envs: int) -> None:
+    runs = [_play(environment, num_envs, run_seed) for run_seed in (1, 1, 2)]
     steps = len(runs[0]) - 1
     parted = next((t for t in range(steps + 1) if not _same(runs[0][t], runs[1][t])), None)
     if parted is None:
@@ -154,15 +154,15 @@ def _check_seeds(report: Report, environment: Environment, environments: int) ->
         )
 
 
-def _play(environment: Environment, environments: int, run_seed: int) -> list[TimeStep]:
-    group = _make(environment, environments, 1, run_seed)
+def _play(environment: Environment, num_envs: int, run_seed: int) -> list[TimeStep]:
+    group = _make(environment, num_envs, 1, run_seed)
     try:
         random = np.random.default_rng(0)
-        frames = [group.reset()]
+        time_steps = [group.reset()]
         for _ in range(REPRODUCED_STEPS):
-            action = random.integers(0, group.spec.actions, environments, np.int32)
-            frames.append(group.step(action))
-        return frames
+            action = random.integers(0, group.spec.actions, num_envs, np.int32)
+            time_steps.append(group.step(action))
+        return time_steps
     finally:
         group.close()
 
@@ -174,7 +174,7 @@ def _same(one: TimeStep, other: TimeStep) -> bool:
 def _two_threads(
     report: Report,
     environment: Environment,
-    environments: int,
+    num_envs: int,
     seconds: float,
     one: Measured,
     say: Say,
@@ -182,7 +182,7 @@ def _two_threads(
     if len(os.sched_getaffinity(0)) < 2:
         return None
     say(f"stepping with two threads for {seconds:g} s")
-    group = _make(environment, environments, 2)
+    group = _make(environment, num_envs, 2)
     try:
         two = measure(group, group.reset(), seconds, threads=2)
     finally:
@@ -192,10 +192,10 @@ def _two_threads(
 
 
 def _add_speed(
-    report: Report, measured: Measured, frame: TimeStep, memory: float, speedup: float | None
+    report: Report, measured: Measured, time_step: TimeStep, memory: float, speedup: float | None
 ) -> None:
-    environments = len(frame.reward)
-    message_bytes = len(_message(frame))
+    num_envs = len(time_step.reward)
+    message_bytes = len(_message(time_step))
     step_s, cpu_s = 1 / measured.rate, measured.cpu_s / measured.steps
     if measured.crowded:
         report.add(
@@ -209,7 +209,7 @@ def _add_speed(
         cpu_seconds_per_step=cpu_s,
         cpus_used=cpu_s / step_s,
         message_bytes=message_bytes,
-        megabytes_per_second=message_bytes / environments * measured.rate / 1e6,
+        megabytes_per_second=message_bytes / num_envs * measured.rate / 1e6,
         mib_per_environment=memory / 2**20,
     )
     if cpu_s > 1.3 * step_s and not report.environment.startswith("atari:"):
@@ -219,26 +219,24 @@ def _add_speed(
             f"one thread of ours kept {cpu_s / step_s:.1f} CPUs busy: the environment brings its "
             "own threads; set OMP_NUM_THREADS=1 or give the pod as many CPUs",
         )
-    report.advice = advise(Cost(step_s, cpu_s, speedup, memory, message_bytes / environments))
+    report.advice = advise(Cost(step_s, cpu_s, speedup, memory, message_bytes / num_envs))
 
 
-def _message(frame: TimeStep) -> bytes:
+def _message(time_step: TimeStep) -> bytes:
     step = inference_pb2.Step(
         sequence=1 << 20,
-        observation=frame.observation.tobytes(),
-        reward=frame.reward.tobytes(),
-        flags=bytes(len(frame.reward)),
+        observation=time_step.observation.tobytes(),
+        reward=time_step.reward.tobytes(),
+        flags=bytes(len(time_step.reward)),
         environment_seconds=1.0,
         wait_seconds=1.0,
     )
     return inference_pb2.ActorMessage(step=step).SerializeToString()
 
 
-def _make(
-    environment: Environment, environments: int, threads: int, run_seed: int = 1
-) -> VectorEnv:
-    seeds = [environment_seed(run_seed, 0, 0, i) for i in range(environments)]
-    return make_vector_env(environment, environments, threads, seeds)
+def _make(environment: Environment, num_envs: int, threads: int, run_seed: int = 1) -> VectorEnv:
+    seeds = [environment_seed(run_seed, 0, 0, i) for i in range(num_envs)]
+    return make_vector_env(environment, num_envs, threads, seeds)
 
 
 def _resident_bytes() -> int:

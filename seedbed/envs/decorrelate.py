@@ -26,32 +26,32 @@ class DecorrelatedVectorEnv:
         self._group = group
         self._steps = steps
         self._random = np.random.default_rng(list(seeds))
-        self.spec, self.environments = group.spec, group.environments
-        self._due: NDArray[np.int64] = np.zeros(self.environments, np.int64)  # 0: was cut
+        self.spec, self.num_envs = group.spec, group.num_envs
+        self._due: NDArray[np.int64] = np.zeros(self.num_envs, np.int64)  # 0: was cut
         self._step = 0
 
     def reset(self) -> TimeStep:
         """Start every environment's first episode; each will be cut once."""
         self._step = 0
-        self._due = self._random.integers(1, self._steps + 1, self.environments)
+        self._due = self._random.integers(1, self._steps + 1, self.num_envs)
         return self._group.reset()
 
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment, and begin anew where it is due."""
-        frame = self._group.step(action)
+        time_step = self._group.step(action)
         self._step += 1
         due = (self._due > 0) & (self._due <= self._step)
         # A row that is finished or first begins an episode by itself, at a step of its own or
         # not: cut it at the next step that does neither.
-        due &= ~(frame.terminated | frame.truncated | frame.first)
+        due &= ~(time_step.terminated | time_step.truncated | time_step.first)
         if due.any():
             self._due[due] = 0
-            self._group.restart(frame, due)
-        return frame
+            self._group.restart(time_step, due)
+        return time_step
 
-    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
+    def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
         """See `VectorEnv`."""
-        self._group.restart(frame, chosen)
+        self._group.restart(time_step, chosen)
 
     def close(self) -> None:
         """Close the group."""

@@ -16,7 +16,7 @@ from seedbed.envs.actions import check_actions
 from seedbed.envs.factory import Env, make_environment, read_spaces
 from seedbed.envs.watchdog import Watchdog
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import TimeStep, clear
+from seedbed.spec import TimeStep, mark_first
 
 STEP_DEADLINE_S = 600.0  # a reset may load a level, or start a simulator
 FAILURE_WINDOW_S = 600.0
@@ -42,7 +42,7 @@ class GymnasiumVectorEnv:
     def __init__(
         self,
         environment: Environment,
-        environments: int,
+        num_envs: int,
         seeds: Sequence[int],
         *,
         max_failures: int = 10,
@@ -55,12 +55,12 @@ class GymnasiumVectorEnv:
         self._clock = clock
         self._failed_at: deque[float] = deque()
         self.failures = 0
-        self.environments = environments
-        self._watchdog = Watchdog(f"{environment.id} with {environments} environments", deadline_s)
+        self.num_envs = num_envs
+        self._watchdog = Watchdog(f"{environment.id} with {num_envs} environments", deadline_s)
         self._envs: list[Env] = []
         try:
             with self._watchdog:
-                self._envs.extend(self._make() for _ in range(environments))
+                self._envs.extend(self._make() for _ in range(num_envs))
                 self.spec, self._space_dtype, self._first_action = read_spaces(
                     environment, self._envs[0]
                 )
@@ -69,17 +69,17 @@ class GymnasiumVectorEnv:
             raise
         self._shape = self.spec.observation.shape
         self._float = self.spec.observation.dtype == "float32"
-        self._done = np.zeros(environments, np.bool_)
-        self._lives: list[int | None] = [None] * environments
+        self._done = np.zeros(num_envs, np.bool_)
+        self._lives: list[int | None] = [None] * num_envs
 
     def reset(self) -> TimeStep:
         """Start every environment's first episode from its seed."""
-        frame = self._empty()
+        time_step = self._empty()
         with self._watchdog:
-            for i in range(self.environments):
-                self._begin(frame, i, self._seeds[i])
-        self._done = np.zeros(self.environments, np.bool_)
-        return frame
+            for i in range(self.num_envs):
+                self._begin(time_step, i, self._seeds[i])
+        self._done = np.zeros(self.num_envs, np.bool_)
+        return time_step
 
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment.
@@ -89,27 +89,27 @@ class GymnasiumVectorEnv:
             SeedbedError: too many failures in ten minutes, or an observation of a wrong shape or
                 dtype.
         """
-        check_actions(action, self.environments, self.spec.actions)
-        frame = self._empty()
+        check_actions(action, self.num_envs, self.spec.actions)
+        time_step = self._empty()
         with self._watchdog:
             for i, chosen in enumerate(action.tolist()):
                 if self._done[i]:
-                    self._begin(frame, i, None)
+                    self._begin(time_step, i, None)
                     continue
                 try:
-                    self._advance(frame, i, chosen + self._first_action)
+                    self._advance(time_step, i, chosen + self._first_action)
                 except SeedbedError:
                     raise
                 except Exception as error:  # the user's code: anything may come
-                    self._restart(frame, i, error)
-        self._done = frame.terminated | frame.truncated
-        return frame
+                    self._restart(time_step, i, error)
+        self._done = time_step.terminated | time_step.truncated
+        return time_step
 
-    def restart(self, frame: TimeStep, chosen: NDArray[np.bool_]) -> None:
+    def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
         """See `VectorEnv`."""
         with self._watchdog:
             for i in np.flatnonzero(chosen).tolist():
-                self._begin(frame, i, None)
+                self._begin(time_step, i, None)
 
     def rgb(self, i: int) -> NDArray[np.uint8]:
         """What environment `i` shows now, [H, W, 3] uint8. It must be made with
@@ -147,7 +147,7 @@ class GymnasiumVectorEnv:
             self._close_one(i, env)
         self._envs = []
 
-    def _advance(self, frame: TimeStep, i: int, action: int) -> None:
+    def _advance(self, time_step: TimeStep, i: int, action: int) -> None:
         """One step of environment `i` into its row."""
         values: Any = self._envs[i].step(action)
         if len(values) != 5:
@@ -159,24 +159,24 @@ class GymnasiumVectorEnv:
         reward = float(reward)
         if not abs(reward) <= _REWARD_LIMIT:  # NaN as well
             raise EnvironmentFault(f"the reward is {reward}, which is no finite float32")
-        self._put(frame, i, observation)
-        frame.reward[i] = reward
-        frame.terminated[i] = bool(terminated)
-        frame.truncated[i] = bool(truncated) and not terminated
+        self._put(time_step, i, observation)
+        time_step.reward[i] = reward
+        time_step.terminated[i] = bool(terminated)
+        time_step.truncated[i] = bool(truncated) and not terminated
         lives, before = info.get("lives"), self._lives[i]
-        frame.life_lost[i] = lives is not None and before is not None and lives < before
+        time_step.life_lost[i] = lives is not None and before is not None and lives < before
         self._lives[i] = lives
 
-    def _begin(self, frame: TimeStep, i: int, seed: int | None) -> None:
+    def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
         """Reset environment `i` into its row, as the first one of an episode."""
         try:
-            self._reset_one(frame, i, seed)
+            self._reset_one(time_step, i, seed)
         except SeedbedError:
             raise
         except Exception as error:
-            self._restart(frame, i, error)
+            self._restart(time_step, i, error)
 
-    def _restart(self, frame: TimeStep, i: int, error: Exception) -> None:
+    def _restart(self, time_step: TimeStep, i: int, error: Exception) -> None:
         """Make environment `i` anew until one resets, or there were too many failures."""
         self._close_one(i, self._envs[i])
         while True:
@@ -190,7 +190,7 @@ class GymnasiumVectorEnv:
                 error = again
                 continue
             try:
-                self._reset_one(frame, i, seed)
+                self._reset_one(time_step, i, seed)
             except SeedbedError:
                 raise
             except Exception as again:
@@ -199,14 +199,14 @@ class GymnasiumVectorEnv:
             else:
                 return
 
-    def _reset_one(self, frame: TimeStep, i: int, seed: int | None) -> None:
+    def _reset_one(self, time_step: TimeStep, i: int, seed: int | None) -> None:
         observation, info = self._envs[i].reset(seed=seed)
-        self._put(frame, i, observation)
+        self._put(time_step, i, observation)
         # All of the row: a step that failed half way may have written some of it.
-        clear(frame, i)
+        mark_first(time_step, i)
         self._lives[i] = info.get("lives")
 
-    def _put(self, frame: TimeStep, i: int, observation: Any) -> None:
+    def _put(self, time_step: TimeStep, i: int, observation: Any) -> None:
         """Copy an observation into its row. A cast within a kind, float64 to float32, is fine."""
         array = np.asarray(observation)
         if array.shape != self._shape or not np.can_cast(
@@ -219,7 +219,7 @@ class GymnasiumVectorEnv:
             )
         if self._float and not np.isfinite(array).all():
             raise EnvironmentFault("an observation holds NaN or infinite numbers")
-        frame.observation[i] = array
+        time_step.observation[i] = array
 
     def _count_failure(self, i: int, error: Exception) -> None:
         now = self._clock()
@@ -256,9 +256,9 @@ class GymnasiumVectorEnv:
             )
 
     def _empty(self) -> TimeStep:
-        flags = np.zeros((4, self.environments), np.bool_)
+        flags = np.zeros((4, self.num_envs), np.bool_)
         return TimeStep(
-            np.zeros((self.environments, *self._shape), self.spec.observation.dtype),
-            np.zeros(self.environments, np.float32),
+            np.zeros((self.num_envs, *self._shape), self.spec.observation.dtype),
+            np.zeros(self.num_envs, np.float32),
             *flags,
         )

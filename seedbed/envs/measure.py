@@ -42,20 +42,20 @@ class Measured:
         return self.queued_s > 0.1 * self.wall_s
 
 
-def measure(group: VectorEnv, frame: TimeStep, seconds: float, threads: int = 1) -> Measured:
+def measure(group: VectorEnv, time_step: TimeStep, seconds: float, threads: int = 1) -> Measured:
     """Step for `seconds` with random actions; the checks themselves are not counted."""
     measured = Measured(threads)
     random = np.random.default_rng(0)
-    actions = random.integers(0, group.spec.actions, (256, group.environments), np.int32)
+    actions = random.integers(0, group.spec.actions, (256, group.num_envs), np.int32)
     k, queued = 0, _queued_s()
     while measured.wall_s < seconds:
         wall, cpu = time.perf_counter(), time.process_time()
         after = group.step(actions[k % len(actions)])
         measured.wall_s += time.perf_counter() - wall
         measured.cpu_s += time.process_time() - cpu
-        measured.steps += group.environments
-        _look(measured, group.spec, frame, after)
-        frame = after
+        measured.steps += group.num_envs
+        _look(measured, group.spec, time_step, after)
+        time_step = after
         k += 1
     # The threads of a group wait at the same time, so the longest wait counts, not their sum.
     waits = [after_s - queued.get(task, 0.0) for task, after_s in _queued_s().items()]

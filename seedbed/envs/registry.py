@@ -18,7 +18,7 @@ _MASK = (1 << 31) - 1
 
 def make_vector_env(
     environment: Environment,
-    environments: int,
+    num_envs: int,
     threads: int,
     seeds: Sequence[int],
     max_failures: int = 10,
@@ -37,20 +37,20 @@ def make_vector_env(
         SeedbedError: the environment cannot be made, or its spaces are not supported.
         ValueError: the number of seeds is not E.
     """
-    if len(seeds) != environments:
-        raise ValueError(f"{len(seeds)} seeds for {environments} environments: give one for each")
+    if len(seeds) != num_envs:
+        raise ValueError(f"{len(seeds)} seeds for {num_envs} environments: give one for each")
     # Imported here: an actor of one kind needs the packages of that kind only.
     if not environment.id.startswith("atari:"):
         from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 
-        return GymnasiumVectorEnv(environment, environments, seeds, max_failures=max_failures)
+        return GymnasiumVectorEnv(environment, num_envs, seeds, max_failures=max_failures)
     if environment.atari.preprocessing == "exact":
         from seedbed.envs.atari_exact import ExactAtariVectorEnv
 
-        return ExactAtariVectorEnv(environment, environments, seeds)
+        return ExactAtariVectorEnv(environment, num_envs, seeds)
     from seedbed.envs.atari import FastAtariVectorEnv
 
-    return FastAtariVectorEnv(environment, environments, threads, seeds)
+    return FastAtariVectorEnv(environment, num_envs, threads, seeds)
 
 
 def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:

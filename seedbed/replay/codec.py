@@ -15,7 +15,7 @@ from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from seedbed.replay.sequence import TIMED, UNTIMED, SequenceChunk, SequenceSpec
-from seedbed.rpc.varint import read_varint, write_varint
+from seedbed.rpc.step_codec import read_varint, write_varint
 from seedbed.spec import ArraySpec
 from seedbed.v1 import inference_pb2
 from seedbed.v1 import replay_pb2 as wire

@@ -57,7 +57,7 @@ class ServerThread:
         """Listen; return the address that peers connect to.
 
         Args:
-            serving: what the health service says from the start; see `say_serving`.
+            serving: what the health service says from the start; see `set_serving`.
 
         Raises:
             SeedbedError: BIND, or whatever a thread failed of meanwhile.
@@ -72,12 +72,12 @@ class ServerThread:
         assert self.address is not None
         return self.address
 
-    def say_serving(self) -> None:
+    def set_serving(self) -> None:
         """From now on the health service says that peers may come. Any thread."""
-        self._soon(self._say_serving)
+        self._soon(self._set_serving)
 
-    def _say_serving(self) -> None:
-        self._saying = asyncio.create_task(self._health.set("", SERVING))
+    def _set_serving(self) -> None:
+        self._setting = asyncio.create_task(self._health.set("", SERVING))
 
     def close(self) -> None:
         """Stop listening, once peers have heard why their streams end. Any thread."""

@@ -1,4 +1,4 @@
-"""Which of several learners a group plays for: the emptiest one that has room."""
+"""Selection of the learner that a group connects to: the least loaded one with free slots."""
 
 from __future__ import annotations
 
@@ -17,107 +17,113 @@ from seedbed.rpc.tls import Tls
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
-# A learner answers within milliseconds; one whose node has gone would say nothing for long.
-ANSWER_S = 3.0
-# Seldom, and each group at a moment of its own, so that few move at once.
-LOOK_EVERY_S = 30.0
+# A learner answers within milliseconds, but one whose node is gone does not answer at all.
+STATUS_TIMEOUT_S = 3.0
+# Long, and random for each group, so that few groups move at once.
+POLL_INTERVAL_S = 30.0
 
-# A comma before an address; a run directory's path may have others.
-_BETWEEN = re.compile(r",(?=unix:|[^,/]+:\d+(?:,|$))")
+# The comma before an address. A path of a run directory may contain other commas.
+_SEPARATOR = re.compile(r",(?=unix:|[^,/]+:\d+(?:,|$))")
 
 
-class NoRoom(Exception):
-    """No learner that answers has room, or none answers."""
+class NoCapacity(Exception):
+    """No learner that answers has enough free slots."""
 
 
 @dataclass(frozen=True)
-class Room:
-    """What a learner says of its slots."""
+class SlotStatus:
+    """Slots of one learner."""
 
     address: str
     taken: int
     free: int
 
 
-class Learners:
-    """The learners that a group may play for.
+class LearnerSelection:
+    """The learners that a group may connect to.
 
     Args:
-        addresses: `host:port` or `unix:PATH`, or several of them with commas between. Of one,
-            nothing is ever asked.
-        name: the group's; who is alike is chosen by it, so that groups that start together spread.
+        addresses: `host:port` or `unix:PATH`, or several of them separated by commas. A single
+            learner is never asked for its status.
+        name: name of the group. Breaks ties between equally loaded learners, so that groups that
+            start together spread out.
+        tls: certificate of this actor.
     """
 
     def __init__(self, addresses: str, name: str, tls: Tls | None = None) -> None:
-        self._addresses = _BETWEEN.split(addresses)
+        self._addresses = _SEPARATOR.split(addresses)
         self._name, self._tls = name, tls
-        self._failed: set[str] = set()  # until one has worked, or none was left
+        # Learners that failed since one worked, or since all of them were given up.
+        self._failed: set[str] = set()
 
     def __str__(self) -> str:
         return ", ".join(self._addresses)
 
     @property
     def several(self) -> bool:
-        """Whether there is a choice."""
+        """Whether there is more than one learner."""
         return len(self._addresses) > 1
 
-    def failed(self, address: str) -> None:
-        """Others are tried before this one."""
+    def on_failure(self, address: str) -> None:
+        """Prefer other learners to this one."""
         self._failed.add(address)
 
-    def worked(self) -> None:
-        """All may be tried again."""
+    def on_success(self) -> None:
+        """Allow every learner again."""
         self._failed.clear()
 
-    async def choose(self, environments: int) -> str:
-        """The address for a group of so many environments.
+    async def choose(self, num_envs: int) -> str:
+        """Return the address of the learner for a group of `num_envs` environments.
 
         Raises:
-            NoRoom: with what each of them said; after that all are tried again.
+            NoCapacity: with the answer of each learner. The next call allows every learner again.
         """
         if not self.several:
             return self._addresses[0]
-        rooms, silent = await self._ask()
-        fit = [r for r in rooms if r.free >= environments and r.address not in self._failed]
+        answered, silent = await self._ask()
+        fit = [s for s in answered if s.free >= num_envs and s.address not in self._failed]
         if fit:
             return min(fit, key=self._order).address
-        said = [f"{r.address} has {r.free} of {r.taken + r.free} slots free" for r in rooms]
+        causes = [f"{s.address} has {s.free} of {s.taken + s.free} slots free" for s in answered]
         failed, self._failed = self._failed, set()
         also = f"; tried just now: {', '.join(sorted(failed))}" if failed else ""
-        raise NoRoom(
-            f"no learner has room for {environments} environments: {'; '.join(said + silent)}{also}"
+        raise NoCapacity(
+            f"no learner has room for {num_envs} environments: {'; '.join(causes + silent)}{also}"
         )
 
-    async def wait_for_better(self, address: str, environments: int) -> None:
-        """Return once a group of `address` should move: there is a learner with room that has at
-        least two such groups less. Two, so that the move leaves no reason to move back.
+    async def wait_for_less_loaded(self, address: str, num_envs: int) -> None:
+        """Wait until a group of the learner at `address` should move to another learner.
+
+        That is so when another learner has free slots and at least two such groups less. One group
+        less would be a reason to move back.
         """
         while True:
-            await asyncio.sleep(LOOK_EVERY_S * random.uniform(0.5, 1.5))
+            await asyncio.sleep(POLL_INTERVAL_S * random.uniform(0.5, 1.5))
             if not self.several:
                 continue
-            rooms, _ = await self._ask()
-            own = [room.taken for room in rooms if room.address == address]
-            fit = [room.taken for room in rooms if room.free >= environments]
-            if own and fit and min(fit) + 2 * environments <= own[0]:
+            answered, _ = await self._ask()
+            own = [s.taken for s in answered if s.address == address]
+            fit = [s.taken for s in answered if s.free >= num_envs]
+            if own and fit and min(fit) + 2 * num_envs <= own[0]:
                 return
 
-    def _order(self, room: Room) -> tuple[int, bytes]:
-        return room.taken, hashlib.sha256(f"{self._name} {room.address}".encode()).digest()
+    def _order(self, status: SlotStatus) -> tuple[int, bytes]:
+        tie_break = hashlib.sha256(f"{self._name} {status.address}".encode()).digest()
+        return status.taken, tie_break
 
-    async def _ask(self) -> tuple[list[Room], list[str]]:
-        """Those that answer, and what became of the others."""
+    async def _ask(self) -> tuple[list[SlotStatus], list[str]]:
+        """Return the slots of each learner that answers, and why the others do not."""
         answers = await asyncio.gather(*(self._ask_one(address) for address in self._addresses))
-        rooms = [answer for answer in answers if isinstance(answer, Room)]
-        return rooms, [answer for answer in answers if isinstance(answer, str)]
+        answered = [answer for answer in answers if isinstance(answer, SlotStatus)]
+        return answered, [answer for answer in answers if isinstance(answer, str)]
 
-    async def _ask_one(self, address: str) -> Room | str:
+    async def _ask_one(self, address: str) -> SlotStatus | str:
         try:
             async with channels.aio_channel(address, self._tls) as channel:
                 stub = wire_grpc.InferenceStub(channel)
-                reply = await stub.GetStatus(wire.GetStatusRequest(), timeout=ANSWER_S)
+                reply = await stub.GetStatus(wire.GetStatusRequest(), timeout=STATUS_TIMEOUT_S)
         except grpc.aio.AioRpcError as error:
             cause = (error.details() or "").rpartition("last error: ")[2]
             return f"{address} does not answer ({error.code().name}: {cause})"
         slots = json.loads(reply.json)["slots"]
-        return Room(address, slots["all"] - slots["free"], slots["free"])
+        return SlotStatus(address, slots["all"] - slots["free"], slots["free"])

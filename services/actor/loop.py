@@ -1,7 +1,7 @@
-"""One lock-step group: its environments, its stream, and nothing of the model.
+"""Actor loop: steps one vector environment with the actions of a learner.
 
-The event loop waits for actions; a thread of the group's own steps its environments, so that the
-actor's other groups go on meanwhile.
+The event loop awaits the actions. A thread of the group steps its environments, so that the other
+groups of the actor continue meanwhile.
 """
 
 from __future__ import annotations
@@ -28,71 +28,74 @@ from seedbed.rpc.streams import write
 from seedbed.rpc.tls import Tls
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.services.actor.learner_selection import Learners, NoRoom
+from seedbed.services.actor.learner_selection import LearnerSelection, NoCapacity
 from seedbed.services.actor.metrics import ActorMetrics
-from seedbed.spec import TimeStep, VectorEnv
+from seedbed.spec import TimeStep, VectorEnv, pack_flags
 from seedbed.v1 import inference_pb2 as wire
 
 log = logging.getLogger(__name__)
 
 
-class Finished(Exception):
-    """The learner said that the experiment is over."""
+class ExperimentFinished(Exception):
+    """The learner reports that the experiment is over."""
 
 
-class LearnerSilent(Exception):
-    """Nothing came from the learner in time."""
+class LearnerUnresponsive(Exception):
+    """The learner sent nothing in time, sent a wrong message, or ended the stream."""
 
 
-def pack_flags(frame: TimeStep) -> bytes:
-    """The wire's flags [E] uint8 of a frame."""
-    flags = frame.terminated.astype(np.uint8)
-    flags |= frame.truncated.astype(np.uint8) << 1
-    flags |= frame.life_lost.astype(np.uint8) << 2
-    flags |= frame.first.astype(np.uint8) << 3
-    return flags.tobytes()
-
-
-def hello_of(group: VectorEnv, name: str, protocol_version: int = PROTOCOL_VERSION) -> wire.Hello:
-    """What a stream of this group begins with, with an incarnation of its own."""
-    spec = group.spec
+def make_hello(env: VectorEnv, name: str, protocol_version: int = PROTOCOL_VERSION) -> wire.Hello:
+    """Return the first message of a stream of `env`, with a new incarnation."""
+    spec = env.spec
     return wire.Hello(
         protocol_version=protocol_version,
         oldest_protocol_version=min(OLDEST_PROTOCOL_VERSION, protocol_version),
         incarnation=secrets.randbits(63),
         actor=name,
         environment=spec.name,
-        environments=group.environments,
+        environments=env.num_envs,
         observation=wire.ArraySpec(shape=spec.observation.shape, dtype=spec.observation.dtype),
         actions=spec.actions,
         action_repeat=spec.action_repeat,
     )
 
 
-def step_of(
-    frame: TimeStep, sequence: int, environment_s: float = 0.0, wait_s: float = 0.0
+def make_step(
+    time_step: TimeStep, sequence: int, environment_s: float = 0.0, wait_s: float = 0.0
 ) -> Step:
-    """A frame as the stream's message number `sequence`: no copy, so write it before the next."""
+    """Return a time step as a message.
+
+    Args:
+        time_step: not copied, so write the message before the next step.
+        sequence: number of the step in its stream, from 0.
+        environment_s: seconds that the environments took for it.
+        wait_s: seconds that the actor waited for the actions that led to it.
+    """
     return Step(
         sequence,
-        np.ascontiguousarray(frame.observation).reshape(-1).view(np.uint8).data,
-        frame.reward.tobytes(),
-        pack_flags(frame),
+        np.ascontiguousarray(time_step.observation).reshape(-1).view(np.uint8).data,
+        time_step.reward.tobytes(),
+        pack_flags(time_step),
         environment_s,
         wait_s,
     )
 
 
 class ActorLoop:
-    """Plays a group's environments through streams to the learner until it is over.
+    """Steps a vector environment, stream after stream, until the experiment is over.
 
     Args:
-        make: makes the group, in the group's own thread.
-        address: of the learner, or of several, as `Learners` reads it.
-        name: for logs, such as `host/pid/0`.
+        make: makes the vector environment, in the group's own thread.
+        address: learner, or several learners, as `LearnerSelection` reads it.
+        name: name of the group for logs, such as `host/pid/0`.
+        reply_timeout_s: longest wait for a message of the learner.
+        connect_timeout_s: longest time without any actions.
         metrics: shared by the groups of an actor.
+        protocol_version: newest version of the protocol to offer.
+        tls: certificate of this actor.
     """
 
+    # Eight arguments: an actor's settings in their own names, and two for tests.
     def __init__(
         self,
         make: Callable[[], VectorEnv],
@@ -105,7 +108,7 @@ class ActorLoop:
         tls: Tls | None = None,
     ) -> None:
         self._make = make
-        self._learners = Learners(address, name, tls)
+        self._learners = LearnerSelection(address, name, tls)
         self._address = address  # of the present stream's learner
         self._name = name
         self._reply_timeout_s = reply_timeout_s
@@ -115,38 +118,39 @@ class ActorLoop:
         self._tls = tls
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"environments {name}")
         self._stopping = asyncio.Event()
-        self._answered = False  # whether the present stream has got actions
+        self._answered = False  # whether the present stream has received actions
 
     def stop(self) -> None:
-        """Leave after the step that is under way. Event loop only."""
+        """Leave the learner after the present step. Event loop only."""
         self._stopping.set()
 
     async def run(self) -> None:
-        """Until the experiment is over or `stop`.
+        """Step until the experiment is over or `stop`.
 
         Raises:
-            SeedbedError: refused by the learner, no learner for too long, or the environment.
+            SeedbedError: the learner rejected the group, no learner answered for too long, or the
+                environment failed.
         """
         loop = asyncio.get_running_loop()
-        group = await loop.run_in_executor(self._thread, self._make)
+        env = await loop.run_in_executor(self._thread, self._make)
         try:
-            await self._play_until_over(group)
-        except Finished as finished:
+            await self._play_until_over(env)
+        except ExperimentFinished as finished:
             log.info("%s: the experiment is over: %s", self._name, finished)
         finally:
-            await loop.run_in_executor(self._thread, group.close)
+            await loop.run_in_executor(self._thread, env.close)
             self._thread.shutdown(wait=False)
 
-    async def _play_until_over(self, group: VectorEnv) -> None:
+    async def _play_until_over(self, env: VectorEnv) -> None:
         learners = self._learners
         attempts = Attempts(jitter=False, stable_s=math.inf, stop=self._stopping)
         last_answer, reconnects = time.monotonic(), 0
         async for _ in attempts:
             self._answered = failed = False
             try:
-                self._address = await learners.choose(group.environments)
+                self._address = await learners.choose(env.num_envs)
                 async with channels.aio_channel(self._address, self._tls) as channel:
-                    await self._play(group, act(channel))
+                    await self._play(env, act(channel))
                 if self._stopping.is_set():
                     return
                 cause = f"it leaves {self._address} for an emptier learner"
@@ -158,16 +162,16 @@ class ActorLoop:
                         f"({error.code().name}): {error.details()}",
                     ) from error
                 cause, failed = describe(error), True
-            except LearnerSilent as error:
+            except LearnerUnresponsive as error:
                 cause, failed = str(error), True
-            except NoRoom as error:
+            except NoCapacity as error:
                 cause = str(error)
             if self._answered:
                 attempts.reset()
                 last_answer = time.monotonic()
-                learners.worked()
+                learners.on_success()
             if failed:
-                learners.failed(self._address)
+                learners.on_failure(self._address)
             waited = time.monotonic() - last_answer
             if waited > self._connect_timeout_s:
                 raise SeedbedError(
@@ -185,88 +189,95 @@ class ActorLoop:
             level = logging.WARNING if reconnects > 3 else logging.INFO
             log.log(level, "%s: %s; trying %s", self._name, cause, when)
 
-    async def _play(self, group: VectorEnv, method: Any) -> None:
-        """One stream of `act`.
+    async def _play(self, env: VectorEnv, method: Any) -> None:
+        """Serve one stream of `act`.
 
-        Its episodes start anew: the learner dropped the last stream's unroll.
+        Resets the environments, because the learner has dropped the last stream's unroll.
         """
         loop = asyncio.get_running_loop()
         call = method()
-        better = loop.create_task(self._learners.wait_for_better(self._address, group.environments))
+        less_loaded = loop.create_task(
+            self._learners.wait_for_less_loaded(self._address, env.num_envs)
+        )
         try:
-            welcome = await self._greet(call, group)
+            welcome = await self._handshake(call, env)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
             started = time.perf_counter()
-            frame = await loop.run_in_executor(self._thread, group.reset)
+            time_step = await loop.run_in_executor(self._thread, env.reset)
             environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
             while True:
                 sent = time.perf_counter()
-                await write(call, step_of(frame, sequence, environment_s, wait_s))
-                actions = await self._answer(call, sequence, reply_timeout_s)
+                await write(call, make_step(time_step, sequence, environment_s, wait_s))
+                actions = await self._read_actions(call, sequence, reply_timeout_s)
                 got = time.perf_counter()
                 action = np.frombuffer(actions.action, np.int32)
-                moves = better.done()
+                moves = less_loaded.done()
                 if self._stopping.is_set() or moves:
                     reason = "the actor moves" if moves else "the actor stops"
                     goodbye = wire.Goodbye(reason=reason)
                     await write(call, wire.ActorMessage(goodbye=goodbye))
                     await call.done_writing()
                     return
-                frame = await loop.run_in_executor(self._thread, group.step, action)
+                time_step = await loop.run_in_executor(self._thread, env.step, action)
                 environment_s, wait_s = time.perf_counter() - got, got - sent
-                self._metrics.on_step(group.environments, environment_s, wait_s)
+                self._metrics.on_step(env.num_envs, environment_s, wait_s)
                 self._answered = True
                 sequence += 1
         finally:
-            better.cancel()
+            less_loaded.cancel()
             call.cancel()
 
-    async def _greet(self, call: Any, group: VectorEnv) -> wire.Welcome:
-        hello = hello_of(group, self._name, self._protocol_version)
+    async def _handshake(self, call: Any, env: VectorEnv) -> wire.Welcome:
+        hello = make_hello(env, self._name, self._protocol_version)
         await write(call, wire.ActorMessage(hello=hello))
         message = await self._read(call, self._reply_timeout_s)
         if isinstance(message, Actions):
-            raise LearnerSilent(f"expected welcome for {hello.incarnation}, received actions")
+            raise LearnerUnresponsive(f"expected welcome for {hello.incarnation}, received actions")
         kind = message.WhichOneof("message")
         if kind == "finished":
-            raise Finished(message.finished.reason)
+            raise ExperimentFinished(message.finished.reason)
         if kind != "welcome" or message.welcome.incarnation != hello.incarnation:
-            raise LearnerSilent(f"expected welcome for {hello.incarnation}, received {kind}")
+            raise LearnerUnresponsive(f"expected welcome for {hello.incarnation}, received {kind}")
         return message.welcome
 
-    async def _answer(self, call: Any, sequence: int, timeout_s: float) -> Actions:
+    async def _read_actions(self, call: Any, sequence: int, timeout_s: float) -> Actions:
         while True:
             message = await self._read(call, timeout_s)
             if isinstance(message, Actions):
                 if message.sequence != sequence:
-                    raise LearnerSilent(
+                    raise LearnerUnresponsive(
                         f"expected actions for step {sequence}, received those for "
                         f"{message.sequence}"
                     )
                 return message
             kind = message.WhichOneof("message")
             if kind == "finished":
-                raise Finished(message.finished.reason)
+                raise ExperimentFinished(message.finished.reason)
             if kind != "notice":
-                raise LearnerSilent(f"expected actions for step {sequence}, received {kind}")
-            log.info("%s: the learner is late by %.0f s: %s", self._name,
-                     message.notice.waited_seconds, message.notice.reason)  # fmt: skip
+                raise LearnerUnresponsive(f"expected actions for step {sequence}, received {kind}")
+            notice = message.notice
+            log.info(
+                "%s: the learner is late by %.0f s: %s",
+                self._name,
+                notice.waited_seconds,
+                notice.reason,
+            )
 
     async def _read(self, call: Any, timeout_s: float) -> Actions | wire.LearnerMessage:
         try:
             async with asyncio.timeout(timeout_s):
                 message: Any = await call.read()
         except TimeoutError:
-            raise LearnerSilent(
+            raise LearnerUnresponsive(
                 f"nothing from {self._address} for {timeout_s:g} s (actor.reply_timeout_s)"
             ) from None
         if message is grpc.aio.EOF:
-            # The stream ended without an error: the learner is going down.
-            raise LearnerSilent(f"{self._address} ended the stream")
+            # Without an error: the learner stops.
+            raise LearnerUnresponsive(f"{self._address} ended the stream")
         received: Actions | wire.LearnerMessage = message
         return received
 
 
 def actor_name(index: int, group: int) -> str:
-    """`host/pid/index/group`, for logs."""
+    """Return the name of a group for logs: `host/pid/index/group`."""
     return f"{socket.gethostname()}/{os.getpid()}/{index}/{group}"

@@ -246,7 +246,7 @@ class Learner:
             self._meet(self.members, built)
         self.store.publish(built.trainer.params(), self.counters.updates)
         self.telemetry.phase = "training"
-        self.wire.say_serving()
+        self.wire.set_serving()
         self.model.set(built)
         return built
 

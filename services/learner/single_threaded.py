@@ -23,7 +23,7 @@ from seedbed.rpc.versions import PROTOCOL_VERSION
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import on_stop_signals
-from seedbed.services.actor.loop import actor_name, step_of
+from seedbed.services.actor.loop import actor_name, make_step
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import split_outputs
 from seedbed.services.learner.learner import Learner
@@ -122,7 +122,7 @@ class OneThreadLearner(Learner):
     def _seats(self, built: LearnerComponents, actor: int, groups: list[VectorEnv]) -> list[_Seat]:
         seats = []
         for index, group in enumerate(groups):
-            name, e = actor_name(actor, index), group.environments
+            name, e = actor_name(actor, index), group.num_envs
             handshake = Handshake(PROTOCOL_VERSION, 0, name, e, built.spec)
             slots = self._slots.allocate(e)
             session = Session(index, handshake, slots, built.unroll, self.telemetry)
@@ -138,7 +138,7 @@ class OneThreadLearner(Learner):
     def _receive(self, built: LearnerComponents, seats: list[_Seat]) -> None:
         """Send what the groups have seen, then train on the batches that it fills."""
         blocks = [
-            seat.session.receive(step_of(seat.frame, seat.session.sequence)) for seat in seats
+            seat.session.receive(make_step(seat.frame, seat.session.sequence)) for seat in seats
         ]
         for block in blocks:
             if block is not None:

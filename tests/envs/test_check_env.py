@@ -85,7 +85,7 @@ def test_an_environment_that_never_works_fails(fault: str) -> None:
 
 
 def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
-    command = ["check", "env", "tests.support.toy_environments:Counter", "--environments", "3"]
+    command = ["check", "env", "tests.support.toy_environments:Counter", "--num-envs", "3"]
     code = main(
         [*command, "--seconds", "0.05", "--set", "environment.kwargs={length: 5}", "--json"]
     )
@@ -103,7 +103,7 @@ def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixt
     [
         (["Pendulum-v1"], ExitCode.ENVIRONMENT, "only Discrete is supported"),
         (["atari:Pongg"], ExitCode.ENVIRONMENT, "did you mean pong"),
-        (["CartPole-v1", "--environments", "0"], ExitCode.USAGE, "--environments 0"),
+        (["CartPole-v1", "--num-envs", "0"], ExitCode.USAGE, "--num-envs 0"),
         (["CartPole-v1", "--set", "environment.kwargs=3"], ExitCode.CONFIG, "environment.kwargs"),
         (["CartPole-v1", "--set", "environment.kwargs={"], ExitCode.CONFIG, "not YAML"),
         (

@@ -21,7 +21,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import VectorEnv
 from tests.support import toy_environments
 from tests.support.toy_environments import Faulty
-from tests.support.vector_env_compliance import GroupCompliance
+from tests.support.vector_env_compliance import VectorEnvCompliance
 
 
 def environment(name: str, **kwargs: Any) -> Environment:
@@ -36,12 +36,12 @@ def zeros(environments: int = 1) -> Any:
     return np.zeros(environments, np.int32)
 
 
-class TestCounter(GroupCompliance):
+class TestCounter(VectorEnvCompliance):
     def make(self, seeds: Sequence[int]) -> VectorEnv:
         return make_vector_env(environment("Counter"), len(seeds), 1, seeds)
 
 
-class TestCartPole(GroupCompliance):
+class TestCartPole(VectorEnvCompliance):
     def make(self, seeds: Sequence[int]) -> VectorEnv:
         return make_vector_env(Environment(id="CartPole-v1"), len(seeds), 1, seeds)
 

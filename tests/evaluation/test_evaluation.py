@@ -27,7 +27,7 @@ from seedbed.evaluation.episodes import (
 from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep
-from tests.support.pattern_group import NAME, PatternGroup
+from tests.support.pattern_env import NAME, PatternVectorEnv
 
 pytestmark = pytest.mark.backends
 
@@ -107,7 +107,7 @@ def test_the_runner_acts_as_a_policy_that_sees_each_episode_alone(backend: Backe
         "learner: {network: mlp, lstm_units: 8, frame_stack: 3}"
     )
     e = 2
-    group = PatternGroup(e, 0, (6,), "float32")
+    group = PatternVectorEnv(e, 0, (6,), "float32")
     policy = make_policy(backend, group.spec, experiment)
     runner = PolicyRunner(policy, e, seed=0, greedy=True)
     params = [ops.convert_to_tensor(v) for v in policy.agent.model.trainable_variables]

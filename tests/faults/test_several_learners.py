@@ -79,7 +79,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who could move looks often."""
-    monkeypatch.setattr(learner_selection, "LOOK_EVERY_S", 0.2)
+    monkeypatch.setattr(learner_selection, "POLL_INTERVAL_S", 0.2)
 
 
 def test_six_actors_one_after_the_other(three: Scene) -> None:
@@ -99,13 +99,13 @@ def test_six_actors_at_once_are_even_after_a_while_and_then_stay(
     three: Scene, soon: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     looks: Counter[str] = Counter()
-    ask = learner_selection.Learners._ask
+    ask = learner_selection.LearnerSelection._ask
 
-    async def counted(self: learner_selection.Learners) -> Any:
+    async def counted(self: learner_selection.LearnerSelection) -> Any:
         looks[self._name] += 1
         return await ask(self)
 
-    monkeypatch.setattr(learner_selection.Learners, "_ask", counted)
+    monkeypatch.setattr(learner_selection.LearnerSelection, "_ask", counted)
     for rank in range(3):
         three.start(rank)
     for _ in range(6):
@@ -227,11 +227,11 @@ def test_all_are_full(three: Scene) -> None:
 
 
 def test_groups_that_start_together_spread_over_learners_that_are_alike() -> None:
-    rooms = [learner_selection.Room(f"learner-{rank}:8470", 0, 64) for rank in range(3)]
+    rooms = [learner_selection.SlotStatus(f"learner-{rank}:8470", 0, 64) for rank in range(3)]
     chosen: Counter[str] = Counter()
     for actor in range(100):
         for group in range(2):
-            of = learner_selection.Learners("unused", f"host-{actor}/1/7/{group}")
+            of = learner_selection.LearnerSelection("unused", f"host-{actor}/1/7/{group}")
             chosen[min(rooms, key=of._order).address] += 1
     assert len(chosen) == 3
     assert min(chosen.values()) > 40
@@ -247,4 +247,4 @@ def test_groups_that_start_together_spread_over_learners_that_are_alike() -> Non
     ],
 )
 def test_addresses(text: str, addresses: list[str]) -> None:
-    assert learner_selection.Learners(text, "x")._addresses == addresses
+    assert learner_selection.LearnerSelection(text, "x")._addresses == addresses

@@ -30,8 +30,8 @@ def test_after_its_end_nothing_is_left_to_say(tmp_path: Path) -> None:
     threads = Threads()
     server = Nothing(f"unix:{tmp_path}/socket", threads)
     server.start()
-    server.say_serving()
+    server.set_serving()
     server.close()
     assert threads.join(20) == []
-    server.say_serving()
+    server.set_serving()
     server.close()

@@ -15,10 +15,10 @@ from tests.support.null_model import ACTIONS, NAME, OBSERVATION
 from tests.support.waiting import wait_for
 
 
-class EchoGroup:
+class EchoVectorEnv:
     """Checks that each answer is its own; see `NullPolicy`."""
 
-    environments = 3
+    num_envs = 3
     spec = EnvironmentSpec(NAME, OBSERVATION, ACTIONS, 1)
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class EchoGroup:
         self.may_step.set()
 
     def _frame(self, first: bool) -> TimeStep:
-        e = self.environments
+        e = self.num_envs
         self._seen = (7 * self.steps + np.arange(e)) % ACTIONS
         observation = np.zeros((e, 2), np.float32)
         observation[:, 0] = self._seen
@@ -60,7 +60,7 @@ class Actor:
         connect_s: float = 30,
         name: str = "test",
     ) -> None:
-        self.group = EchoGroup()
+        self.group = EchoVectorEnv()
         self.metrics = ActorMetrics()
         self._address, self._timeouts = address, (reply_timeout_s, connect_s)
         self._name = name

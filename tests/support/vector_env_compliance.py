@@ -15,7 +15,7 @@ SEEDS = (11, 22, 33)
 E = len(SEEDS)
 
 
-class GroupCompliance(ABC):
+class VectorEnvCompliance(ABC):
     """Implement `make` so that within `steps` random steps, at least one episode ends."""
 
     steps = 60
@@ -50,7 +50,7 @@ class GroupCompliance(ABC):
         spec = group.spec
         frames = [group.reset(), group.step(np.zeros(E, np.int32))]
         group.close()
-        assert group.environments == E
+        assert group.num_envs == E
         assert spec.actions >= 2
         assert spec.action_repeat >= 1
         for frame in frames:

@@ -26,7 +26,7 @@ from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import FIRST
-from tests.support.pattern_group import NAME, PatternGroup
+from tests.support.pattern_env import NAME, PatternVectorEnv
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 BATCHES = 10
@@ -74,7 +74,7 @@ async def play(address: str, shape: tuple[int, ...], dtype: str, done: threading
 
     def runner(environments: int, number: int, visit: int = 0) -> ActorLoop:
         return ActorLoop(
-            lambda: PatternGroup(environments, number, shape, dtype, visit),
+            lambda: PatternVectorEnv(environments, number, shape, dtype, visit),
             address, f"test/{number}", 60.0, 60.0, ActorMetrics(),
         )  # fmt: skip
 

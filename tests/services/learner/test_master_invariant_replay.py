@@ -20,7 +20,7 @@ from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.services.learner.training.thread import TrainingThread
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from tests.services.learner.test_master_invariant import check_story, collect
-from tests.support.pattern_group import NAME
+from tests.support.pattern_env import NAME
 from tests.support.recording_agent import name_of
 from tests.support.shard_process import shards
 

@@ -27,7 +27,7 @@ from seedbed.services.learner.single_threaded import OneThreadLearner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.services.learner.unrolls.synchronous_queue import LATE
 from seedbed.spec import FIRST, TimeStep
-from tests.support.pattern_group import NAME, PatternGroup
+from tests.support.pattern_env import NAME, PatternVectorEnv
 from tests.support.waiting import wait_for
 
 pytestmark = [pytest.mark.backends]
@@ -114,7 +114,7 @@ class Watch:
                     assert after.starts[number] == before.ends[number]
 
 
-class GatedGroup(PatternGroup):
+class GatedGroup(PatternVectorEnv):
     """Stands still, where it is told to, after two of a block's four steps."""
 
     def __init__(self, environments: int, number: int) -> None:
@@ -248,8 +248,8 @@ def test_in_one_thread_everybody_is_answered_after_the_update(
 ) -> None:
     """Two actors, so two inference batches: neither acts before both blocks are trained on."""
 
-    def make(_: Experiment, actor: int, group: int) -> PatternGroup:
-        return PatternGroup(3, 100 * actor + 10 * group, SHAPE, "float32")
+    def make(_: Experiment, actor: int, group: int) -> PatternVectorEnv:
+        return PatternVectorEnv(3, 100 * actor + 10 * group, SHAPE, "float32")
 
     monkeypatch.setattr("seedbed.services.learner.single_threaded.make_actor_env", make)
     config = experiment(

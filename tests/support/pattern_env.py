@@ -11,7 +11,7 @@ NAME = "tests:pattern"
 ACTIONS = 5
 
 
-class PatternGroup:
+class PatternVectorEnv:
     """Episodes end, are cut and restart at random; everything else follows from the history.
 
     Each observation begins with four numbers: the environment's number, a step counter that goes
@@ -21,27 +21,27 @@ class PatternGroup:
     """
 
     def __init__(
-        self, environments: int, number: int, shape: tuple[int, ...], dtype: str, visit: int = 0
+        self, num_envs: int, number: int, shape: tuple[int, ...], dtype: str, visit: int = 0
     ) -> None:
-        self.environments = environments
+        self.num_envs = num_envs
         self.spec = EnvironmentSpec(NAME, ArraySpec(shape, dtype), ACTIONS, action_repeat=2)
         self._random = np.random.default_rng((number, visit))
-        self._numbers = number + np.arange(environments)
-        self._counter = np.zeros(environments, np.int64)
-        self._episode = np.zeros(environments, np.int64)
-        self._ended = np.zeros(environments, bool)
+        self._numbers = number + np.arange(num_envs)
+        self._counter = np.zeros(num_envs, np.int64)
+        self._episode = np.zeros(num_envs, np.int64)
+        self._ended = np.zeros(num_envs, bool)
 
     def reset(self) -> TimeStep:
         """Every row is first."""
         self._episode += 1
         self._ended[:] = False
-        return self._frame(np.zeros(self.environments, np.int32), np.ones(self.environments, bool))
+        return self._frame(np.zeros(self.num_envs, np.int32), np.ones(self.num_envs, bool))
 
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Rows after a finished one are first; now and then one is so without."""
-        assert action.shape == (self.environments,)
+        assert action.shape == (self.num_envs,)
         assert ((action >= 0) & (action < ACTIONS)).all()
-        crashed = self._random.random(self.environments) < 0.03
+        crashed = self._random.random(self.num_envs) < 0.03
         first = self._ended | crashed
         self._episode += first
         self._counter += 1
@@ -51,7 +51,7 @@ class PatternGroup:
         """Nothing to give back."""
 
     def _frame(self, action: NDArray[np.int32], first: NDArray[np.bool_]) -> TimeStep:
-        e, spec = self.environments, self.spec.observation
+        e, spec = self.num_envs, self.spec.observation
         chance = np.where(first, 1.0, self._random.random(e))
         terminated = chance < 0.06
         truncated = (chance >= 0.06) & (chance < 0.12)
