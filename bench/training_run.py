@@ -16,7 +16,7 @@ import grpc
 
 from bench.child import failed, rss_bytes
 from seedbed.rpc import channels
-from seedbed.runs.lock import socket_path
+from seedbed.runs.layout import socket_path
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
 

@@ -1,57 +1,29 @@
-"""The checkpoints of several learners as one: their average, or the best of them."""
+"""Checkpoints of several learners as one: the average, or the best of them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import yaml
 from numpy.typing import NDArray
 
-from seedbed.checkpoints.store import Checkpoint
-from seedbed.config.renamed import translate
+from seedbed.checkpoints.format import Checkpoint
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 
-def learner_directory(path: str | Path, rank: int) -> Path:
-    """The run directory of one learner of the run at `path`."""
-    return Path(path) / f"learner-{rank}"
-
-
-def learner_directories(path: str | Path) -> list[Path]:
-    """Those of all learners, by rank; empty where the run has a single learner. One that a run
-    with fewer learners has left behind is none of them.
-    """
-    if "://" in str(path):
-        return []
-    found = [
-        child
-        for child in Path(path).glob("learner-*")
-        if child.is_dir() and child.name.removeprefix("learner-").isdigit()
-    ]
-    count = _count(Path(path))
-    ranks = {int(child.name.removeprefix("learner-")): child for child in found}
-    return [ranks[rank] for rank in sorted(ranks) if count is None or rank < count]
-
-
-def _count(path: Path) -> int | None:
-    """`gossip.replicas` of the run at `path`; None where nobody says."""
-    try:
-        stored = yaml.safe_load((path / "experiment.yaml").read_text())
-        translate(stored)
-        return int(stored["gossip"]["replicas"])
-    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
-        return None
-
-
 def consensus(checkpoints: Sequence[Checkpoint], path: str) -> Checkpoint:
-    """The average of all learners' parameters (x̄ of Assran et al. 2019), without an optimizer's
-    state. Its counters are of all together; the rest is as the first one has it.
+    """Average the parameters of all learners (x̄ of Assran et al. 2019).
+
+    The optimizer's state is left out. Counters are of all learners together; the rest of the meta
+    is as the first checkpoint has it.
+
+    Args:
+        checkpoints: One of each learner.
+        path: What the result names as the path that it was read from.
 
     Raises:
-        SeedbedError: CHECKPOINT_READ: they are of different networks.
+        SeedbedError: CHECKPOINT_READ: the checkpoints are of different networks.
     """
     first = checkpoints[0]
     arrays: dict[str, NDArray[Any]] = {}
@@ -71,12 +43,13 @@ def consensus(checkpoints: Sequence[Checkpoint], path: str) -> Checkpoint:
                 )
             parts.append(part)
         arrays[name] = np.mean(np.stack(parts), axis=0, dtype=np.float64).astype(array.dtype)
-    return Checkpoint(path, arrays, {**first.meta, "counters": _together(checkpoints)})
+    return Checkpoint(path, arrays, {**first.meta, "counters": _total_counters(checkpoints)})
 
 
 def best(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
-    """That of the learner with the best evaluation; where not all have one, with the best mean
-    return of its last episodes.
+    """Choose the checkpoint of the learner with the best evaluation.
+
+    Where a learner was not evaluated, the best mean return of the last episodes decides.
     """
     all_evaluated = all(c.meta.get("best_evaluation") is not None for c in checkpoints)
 
@@ -89,8 +62,8 @@ def best(checkpoints: Sequence[Checkpoint]) -> Checkpoint:
     return max(checkpoints, key=score)
 
 
-def _together(checkpoints: Sequence[Checkpoint]) -> dict[str, float]:
-    """Sums; seconds and updates of the learner that has most of them."""
+def _total_counters(checkpoints: Sequence[Checkpoint]) -> dict[str, float]:
+    """Sum the counters; seconds and updates are of the learner with most of them."""
     counters = [checkpoint.meta["counters"] for checkpoint in checkpoints]
     return {
         name: (max if name in ("seconds", "updates") else sum)(c.get(name, 0) for c in counters)

@@ -1,6 +1,6 @@
-"""Where checkpoints lie: a local directory, or any other place that fsspec reaches.
+"""Places of checkpoints: a local directory, or any directory that fsspec reaches.
 
-Both write a file whole or not at all. A reader never sees half of one under its final name.
+A file is written whole or not at all. A reader never sees half of a file under the final name.
 """
 
 from __future__ import annotations
@@ -8,40 +8,44 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Protocol
+
+from typing_extensions import override
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import TEMPORARY, atomic_write, sync_directory
 
 
 class Files(Protocol):
-    """A flat directory of files. Failures of reading and writing are OSError."""
+    """Flat directory of files. Failures of reading and writing are OSError."""
 
     directory: str
 
     def names(self) -> list[str]:
-        """Names of the files, sorted; empty where there is no such directory."""
+        """List the names of the files, sorted; none where there is no such directory."""
 
     def read(self, name: str) -> bytes:
-        """Everything in one file."""
+        """Return the content of one file."""
 
     def write(self, name: str, content: bytes) -> None:
-        """Put a file there whole, in place of an older one, or leave all as it was."""
+        """Write a file whole, in the place of an older one, or leave everything as it was."""
 
     def rename(self, name: str, to: str) -> None:
         """Give a file another name; `to` may begin with a subdirectory."""
 
     def remove(self, name: str) -> None:
-        """Delete one file; not to find it is no error."""
+        """Delete one file; a missing file is no error."""
 
 
-class LocalFiles:
-    """A directory of this machine. Safe against kill -9 and, with fsync, against power loss."""
+class LocalFiles(Files):
+    """Directory of this machine. A whole file survives kill -9 and, with fsync, a power loss."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
 
+    @override
     def names(self) -> list[str]:
         try:
             entries = list(os.scandir(self.directory))
@@ -49,30 +53,35 @@ class LocalFiles:
             return []
         return sorted(entry.name for entry in entries if entry.is_file())
 
+    @override
     def read(self, name: str) -> bytes:
         return Path(self.directory, name).read_bytes()
 
+    @override
     def write(self, name: str, content: bytes) -> None:
         Path(self.directory).mkdir(parents=True, exist_ok=True)
         atomic_write(Path(self.directory, name), content, fsync=True)
 
+    @override
     def rename(self, name: str, to: str) -> None:
         target = Path(self.directory, to)
         target.parent.mkdir(parents=True, exist_ok=True)
         Path(self.directory, name).replace(target)
         sync_directory(Path(self.directory))
 
+    @override
     def remove(self, name: str) -> None:
         Path(self.directory, name).unlink(missing_ok=True)
 
 
-class RemoteFiles:
-    """What fsspec reaches: `gs://bucket/run`, `s3://...`, `memory://...`."""
+class RemoteFiles(Files):
+    """Directory that fsspec reaches: `gs://bucket/run`, `s3://...`, `memory://...`."""
 
     def __init__(self, directory: str) -> None:
         self.directory = directory.rstrip("/")
         self._filesystem, self._root = _filesystem(self.directory)
 
+    @override
     def names(self) -> list[str]:
         with _as_oserror(self.directory):
             self._filesystem.invalidate_cache()
@@ -84,10 +93,12 @@ class RemoteFiles:
             str(entry["name"]).rsplit("/", 1)[-1] for entry in entries if entry["type"] == "file"
         )
 
+    @override
     def read(self, name: str) -> bytes:
         with _as_oserror(self.directory):
             return bytes(self._filesystem.cat_file(f"{self._root}/{name}"))
 
+    @override
     def write(self, name: str, content: bytes) -> None:
         temporary = f"{self._root}/{TEMPORARY}{secrets.token_hex(4)}-{name}"
         with _as_oserror(self.directory):
@@ -100,27 +111,29 @@ class RemoteFiles:
                     self._filesystem.rm_file(temporary)
                 raise
 
+    @override
     def rename(self, name: str, to: str) -> None:
         with _as_oserror(self.directory):
             target = f"{self._root}/{to}"
             self._filesystem.makedirs(target.rsplit("/", 1)[0], exist_ok=True)
             self._move(f"{self._root}/{name}", target)
 
+    @override
     def remove(self, name: str) -> None:
         with _as_oserror(self.directory), contextlib.suppress(FileNotFoundError):
             self._filesystem.rm_file(f"{self._root}/{name}")
 
     def _move(self, source: str, target: str) -> None:
-        # Object stores have no rename: a copy appears whole, then the source goes.
+        # Object stores have no rename: a copy appears whole, then the source is deleted.
         self._filesystem.cp_file(source, target)
         self._filesystem.rm_file(source)
 
 
 def open_files(directory: str) -> Files:
-    """The right one of the two for a path.
+    """Open a directory by a path, or by a URL of fsspec.
 
     Raises:
-        SeedbedError: fsspec does not know the protocol, or its driver is not installed.
+        SeedbedError: CONFIG: fsspec does not know the protocol, or the driver is not installed.
     """
     protocol, separator, rest = directory.partition("://")
     if not separator:
@@ -153,15 +166,12 @@ def _filesystem(url: str) -> tuple[Any, str]:
     return filesystem, str(root).rstrip("/")
 
 
-class _as_oserror:
-    """Drivers raise classes of their own; what stands around them knows OSError."""
-
-    def __init__(self, directory: str) -> None:
-        self._directory = directory
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, Exception) and not isinstance(error, OSError):
-            raise OSError(f"{self._directory}: {type(error).__name__}: {error}") from error
+@contextlib.contextmanager
+def _as_oserror(directory: str) -> Iterator[None]:
+    """Turn the exceptions of a driver's own classes into OSError."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise OSError(f"{directory}: {type(error).__name__}: {error}") from error

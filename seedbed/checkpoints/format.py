@@ -1,4 +1,4 @@
-"""A checkpoint as the bytes of one safetensors file, with damage detected anywhere in it.
+"""Bytes of a checkpoint: one safetensors file in which damage is detected anywhere.
 
 The header's metadata carries three texts: `seedbed_format`, `meta` (JSON) and `sha256`, which is
 the digest of the whole file with its own 64 digits read as zeros. Nothing is pickled.
@@ -25,7 +25,7 @@ _NO_DIGEST = "0" * 64
 
 
 class DamagedCheckpointError(Exception):
-    """The content is not what was written, or not of a format that this version reads."""
+    """Content that is not what was written, or not of a format that this version reads."""
 
 
 @dataclass(frozen=True)
@@ -33,8 +33,9 @@ class Checkpoint:
     """One checkpoint in memory.
 
     Attributes:
-        path: where it was read from.
-        arrays: `model/PATH` and `optimizer/PATH`, as `Trainer.state` gives them.
+        path: Path that it was read from.
+        arrays: Parameters `model/PATH` and optimizer state `optimizer/PATH`, as `Trainer.state`
+            names them.
         meta: JSON. Always `experiment` (resolved, as YAML), `spec` (`EnvironmentSpec.to_json`) and
             `counters` (`updates`, `env_frames`, `seconds`, `dollars`, ...); `random` and more are
             for the learner alone.
@@ -46,17 +47,17 @@ class Checkpoint:
 
     @property
     def updates(self) -> int:
-        """Updates of the parameters when it was saved; 0 where the meta does not say."""
+        """Updates of the saved parameters; 0 where the meta does not say."""
         return int(self.meta.get("counters", {}).get("updates", 0))
 
     @property
     def spec(self) -> EnvironmentSpec:
-        """The environment that the network was built for."""
+        """Spec of the environment that the network was built for."""
         return EnvironmentSpec.from_json(self.meta["spec"])
 
 
 def encode(arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any]) -> bytes:
-    """A checkpoint as the bytes of one safetensors file."""
+    """Encode a checkpoint as the bytes of one safetensors file."""
     texts = {
         "seedbed_format": str(FORMAT),
         "meta": json.dumps(meta, ensure_ascii=True),
@@ -72,39 +73,41 @@ def encode(arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any]) -> bytes:
 
 
 def decode(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
-    """Arrays and meta of a file's bytes.
+    """Decode the bytes of a file into arrays and meta.
 
     Raises:
-        DamagedCheckpointError: saying what is wrong.
+        DamagedCheckpointError: The bytes are not what was written; the message says why.
     """
     start, header_end = _digest_span(content)
     view = memoryview(content)
     digest = hashlib.sha256(view[:start])
     digest.update(_NO_DIGEST.encode())
     digest.update(view[start + 64 :])
-    said = bytes(view[start : start + 64]).decode()
-    if digest.hexdigest() != said:
+    written = bytes(view[start : start + 64]).decode()
+    if digest.hexdigest() != written:
         raise DamagedCheckpointError(
-            f"its {len(content)} bytes have the checksum {digest.hexdigest()[:12]}, it was written "
-            f"with {said[:12]}: it was cut short or changed"
+            f"the {len(content)} bytes have the checksum {digest.hexdigest()[:12]}, but it was "
+            f"written with {written[:12]}: the file was cut short or changed"
         )
     texts = json.loads(content[8:header_end])["__metadata__"]
     if int(texts["seedbed_format"]) != FORMAT:
         raise DamagedCheckpointError(
-            f"it has format {texts['seedbed_format']}, this version of Seedbed reads {FORMAT}"
+            f"the file has format {texts['seedbed_format']}, this version of Seedbed reads {FORMAT}"
         )
     return dict(safetensors.numpy.load(content)), json.loads(texts["meta"])
 
 
 def _digest_span(content: bytes) -> tuple[int, int]:
-    """Where the digest's 64 digits begin, and where the header ends."""
+    """Return the offset of the digest's 64 digits, and the offset at which the header ends."""
     size = int.from_bytes(content[:8], "little")
     if len(content) < 8 or size > len(content) - 8:
         raise DamagedCheckpointError(
-            f"it has {len(content)} bytes, less than its header: it was cut short or changed"
+            f"the file has {len(content)} bytes, less than the header: it was cut short or changed"
         )
     # Quotes inside other texts of the header are escaped, so this cannot match in them.
     found = _DIGEST.search(content, 8, 8 + size)
     if found is None:
-        raise DamagedCheckpointError("it has no checksum: it is no checkpoint of ours, or changed")
+        raise DamagedCheckpointError(
+            "the file has no checksum: it is no checkpoint of ours, or changed"
+        )
     return found.start(1), 8 + size

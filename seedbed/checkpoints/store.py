@@ -1,4 +1,4 @@
-"""Checkpoints on a disk or in a bucket: written whole or not at all, damaged ones skipped."""
+"""Store of a run's checkpoints: keeps the newest and the best, skips damaged ones."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ __all__ = [
 
 BEST = "best.safetensors"
 _NAME = re.compile(r"checkpoint-(\d{12,})\.safetensors")
-_Names = list[str]  # inside the class, `list` is the method
 
 log = logging.getLogger(__name__)
 
 
 class CheckpointWriteError(SeedbedError):
-    """A checkpoint could not be written. Those before it are as they were."""
+    """Failure to write a checkpoint. Earlier checkpoints are as they were."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ExitCode.CHECKPOINT_WRITE, message)
@@ -41,7 +40,7 @@ class CheckpointWriteError(SeedbedError):
 
 @dataclass(frozen=True)
 class SavedCheckpoint:
-    """What a save cost."""
+    """Path, size and time of a checkpoint that was written."""
 
     path: str
     bytes: int
@@ -49,23 +48,31 @@ class SavedCheckpoint:
 
 
 class CheckpointStore:
-    """The checkpoints of one run. One process writes; any number may read at the same time.
+    """Checkpoints of one run. One process writes; any number may read at the same time.
 
-    `directory` is a local path or any that fsspec reaches. The newest `keep` are kept, and
-    `best` apart from them.
+    Args:
+        directory: Local path, or a URL that fsspec reaches.
+        keep: Newest checkpoints that are kept; `best` is kept apart from them.
+
+    Attributes:
+        pinned: Name of a file that is in use, and so is not deleted.
     """
 
     def __init__(self, directory: str, keep: int = 2) -> None:
         self.directory = directory
         self.keep = keep
-        self.pinned: str | None = None  # a file name that is in use and is not deleted
+        self.pinned: str | None = None
         self._files = open_files(directory)
         self._damaged: set[str] = set()
         # Two threads of the learner may save at the same time, a checkpoint and `best`.
         self._writing = threading.Lock()
 
-    def list(self) -> _Names:
-        """File names, oldest first, without `best`."""
+    def names(self) -> list[str]:
+        """List the file names, oldest first, without `best`.
+
+        Raises:
+            SeedbedError: CHECKPOINT_READ: the directory cannot be listed.
+        """
         try:
             names = self._files.names()
         except OSError as error:
@@ -76,53 +83,63 @@ class CheckpointStore:
         return sorted((name for name in names if _NAME.fullmatch(name)), key=_updates)
 
     def has_best(self) -> bool:
-        """Whether `best` was ever saved."""
+        """Tell whether `best` was ever saved."""
         return BEST in self._files.names()
 
     def save(
         self, arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any], updates: int
     ) -> SavedCheckpoint:
-        """Write one and delete the oldest beyond `keep`. `updates` numbers it.
+        """Write a checkpoint, and delete the oldest ones beyond `keep`.
+
+        Args:
+            arrays: As `Checkpoint.arrays`.
+            meta: As `Checkpoint.meta`.
+            updates: Number of the checkpoint.
 
         Raises:
-            CheckpointWriteError: the disk is full or the like; the older ones are untouched.
+            CheckpointWriteError: The disk is full or the like; older checkpoints are untouched.
         """
         name = f"checkpoint-{updates:012d}.safetensors"
         saved = self._write(name, encode(arrays, meta))
         try:
             self._damaged.discard(name)
-            for other in self.list():
-                # Left over from before this run went back to an older one: kept under another
-                # name, since under its own it would count as newer than what is saved now.
+            for other in self.names():
+                # The run went back to an older checkpoint: a newer one is kept under another
+                # name, because it would count as newer than the one that was just saved.
                 if other in self._damaged or _updates(other) > updates:
                     log.warning(
-                        "%s/%s is set aside: the run goes on without it", self.directory, other
+                        "%s/%s is renamed to .aside: the run goes on without it",
+                        self.directory,
+                        other,
                     )
                     self._files.rename(other, f"{other}.aside")
             self._damaged.clear()
-            for old in self.list()[: -self.keep]:
+            for old in self.names()[: -self.keep]:
                 if old != self.pinned:
                     self._files.remove(old)
         except (OSError, SeedbedError) as error:
-            # The new one is safe; what could not be tidied up only takes room.
+            # The new checkpoint is safe; files that could not be deleted only take room.
             log.warning("old checkpoints in %s could not be deleted: %s", self.directory, error)
         return saved
 
     def save_best(self, checkpoint: Checkpoint | str) -> SavedCheckpoint:
-        """Keep one as `best`: a checkpoint in memory, or one named as for `read`."""
+        """Write `best`: a checkpoint in memory, or the one that `read` finds by a name."""
         if isinstance(checkpoint, str):
             checkpoint = self.read(checkpoint)
         return self._write(BEST, encode(checkpoint.arrays, checkpoint.meta))
 
     def newest(self) -> Checkpoint | None:
-        """The newest whole one; None where there is none at all. Damaged ones are skipped, loudly.
+        """Read the newest whole checkpoint; return None where there is none.
+
+        A damaged checkpoint is skipped with a warning.
 
         Raises:
-            SeedbedError: there are some, and all are damaged.
+            SeedbedError: CHECKPOINT_READ: all checkpoints are damaged.
         """
-        for _ in range(3):  # a writer may delete what was just listed; then a newer one is there
-            reasons: _Names = []
-            names = self.list()
+        # A writer may delete a file that was just listed; a newer one is there then.
+        for _ in range(3):
+            reasons: list[str] = []
+            names = self.names()
             for name in reversed(names):
                 try:
                     return self._read(name)
@@ -146,10 +163,14 @@ class CheckpointStore:
         )
 
     def read(self, name: str | int) -> Checkpoint:
-        """One checkpoint: `newest`, `best`, a file name, or a number of updates.
+        """Read one checkpoint.
+
+        Args:
+            name: `newest`, `best`, a file name, or a number of updates.
 
         Raises:
-            SeedbedError: it is not there (the message lists what is), or it is damaged.
+            SeedbedError: CHECKPOINT_READ: it is not there (the message lists what is), or it is
+                damaged.
         """
         if name == "newest":
             newest = self.newest()
@@ -174,7 +195,10 @@ class CheckpointStore:
             ) from error
 
     def archive(self) -> str | None:
-        """Move all checkpoints into a subdirectory `aside-N`; None where there are none."""
+        """Move all checkpoints into a subdirectory `aside-N`, and return its path.
+
+        Return None where there are no checkpoints.
+        """
         names = self._own()
         if not names:
             return None
@@ -185,15 +209,15 @@ class CheckpointStore:
             self._files.rename(name, f"aside-{number}/{name}")
         return f"{self.directory}/aside-{number}"
 
-    def delete_all(self) -> _Names:
-        """Delete all checkpoints of this directory, `best` too. Returns their names."""
+    def delete_all(self) -> list[str]:
+        """Delete all checkpoints of this directory, `best` too; return their names."""
         names = self._own()
         for name in names:
             self._files.remove(name)
         return names
 
-    def _own(self) -> _Names:
-        return self.list() + [name for name in self._files.names() if name == BEST]
+    def _own(self) -> list[str]:
+        return self.names() + [name for name in self._files.names() if name == BEST]
 
     def _read(self, name: str) -> Checkpoint:
         arrays, meta = decode(self._files.read(name))
@@ -203,7 +227,8 @@ class CheckpointStore:
         start = time.monotonic()
         try:
             with self._writing:
-                for left in self._files.names():  # by a writer that was killed
+                # Delete files that a killed writer left behind.
+                for left in self._files.names():
                     if left.startswith(TEMPORARY):
                         self._files.remove(left)
                 self._files.write(name, content)
@@ -222,7 +247,7 @@ class CheckpointStore:
         )
 
     def _way_out(self) -> str:
-        there = [_updates(name) for name in self.list()]
+        there = [_updates(name) for name in self.names()]
         best = "best, " if self.has_best() else ""
         return f"; there are: {best}{', '.join(map(str, there)) or 'none'}"
 

@@ -14,7 +14,7 @@ Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_tls(parser: argparse.ArgumentParser) -> None:
-    """The folder of certificates."""
+    """Add `--tls`, the folder of certificates."""
     parser.add_argument(
         "--tls",
         metavar="DIR",
@@ -23,17 +23,17 @@ def add_tls(parser: argparse.ArgumentParser) -> None:
 
 
 def tls_of(args: argparse.Namespace) -> Tls | None:
-    """What `--tls` names.
+    """Read the certificates of `--tls`; return None without it.
 
     Raises:
-        SeedbedError: a file is missing there.
+        SeedbedError: A file is missing in the folder.
     """
     return Tls(args.tls) if args.tls else None
 
 
 def add_parent(parser: argparse.ArgumentParser, hidden: bool = False) -> None:
-    """The process that starts this one, where it is Seedbed's too."""
-    text = "end when the process that started this one, PID, ends, even by kill -9"
+    """Add `--die-with-parent`, for processes that Seedbed starts."""
+    text = "end when the parent process PID ends, even by kill -9"
     parser.add_argument(
         "--die-with-parent",
         type=int,
@@ -43,10 +43,17 @@ def add_parent(parser: argparse.ArgumentParser, hidden: bool = False) -> None:
 
 
 def exit_with_parent(args: argparse.Namespace, number: signal.Signals = signal.SIGTERM) -> bool:
-    """Do as `--die-with-parent` says, by signal `number`; False when the parent has ended already.
+    """Do as `--die-with-parent` says.
 
-    The process asks for it by itself: a parent with gRPC's threads must not fork, as it would for
+    The process asks the kernel itself: a parent with gRPC's threads must not fork, as it would for
     a `preexec_fn`.
+
+    Args:
+        args: With the PID of the parent, or None.
+        number: Signal that the process gets when the parent ends.
+
+    Returns:
+        False where the parent has ended already.
     """
     if args.die_with_parent is None:
         return True
@@ -56,8 +63,12 @@ def exit_with_parent(args: argparse.Namespace, number: signal.Signals = signal.S
 
 
 def add_experiment(parser: argparse.ArgumentParser) -> None:
-    """The experiment's YAML and its overrides."""
-    parser.add_argument("experiment", metavar="EXPERIMENT.yaml")
+    """Add the experiment and `--set`."""
+    parser.add_argument(
+        "experiment",
+        metavar="EXPERIMENT.yaml",
+        help="a YAML file, or the name of a shipped experiment such as cartpole-vtrace",
+    )
     parser.add_argument(
         "--set",
         action="append",

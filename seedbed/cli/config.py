@@ -1,4 +1,4 @@
-"""`seedbed config`: the schema, the reference, and what an experiment comes to."""
+"""`seedbed config`: the schema, the reference, and an experiment with all defaults."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ from seedbed.config.load import dump_experiment
 from seedbed.config.reference import reference
 from seedbed.runtime.exit_codes import ExitCode
 
+_DRAFT = "https://json-schema.org/draft/2020-12/schema"  # what Pydantic writes
+
 
 def add_parser(subparsers: Subparsers) -> None:
     """Add `config schema`, `config show` and `config reference`."""
-    parser = subparsers.add_parser("config", help="show the schema, or what an experiment comes to")
+    parser = subparsers.add_parser(
+        "config", help="show the schema, or an experiment with all defaults"
+    )
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("schema", help="print the JSON Schema of an experiment")
     actions.add_parser("reference", help="print docs/configuration.md")
-    show = actions.add_parser("show", help="print an experiment with all its defaults, as YAML")
+    show = actions.add_parser("show", help="print an experiment with all defaults, as YAML")
     add_experiment(show)
 
 
@@ -26,18 +30,13 @@ def run(args: argparse.Namespace) -> int:
     """Print to stdout.
 
     Raises:
-        SeedbedError: the experiment is wrong.
+        SeedbedError: CONFIG: the experiment is wrong.
     """
     if args.action == "schema":
-        print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+        schema = {"$schema": _DRAFT, **Experiment.model_json_schema()}
+        print(json.dumps(schema, indent=2, ensure_ascii=False))
     elif args.action == "reference":
         print(reference(), end="")
     else:
         print(dump_experiment(load_experiment(args.experiment, args.set)), end="")
     return ExitCode.OK
-
-
-def json_schema() -> dict[str, object]:
-    """The JSON Schema (draft 2020-12) of an experiment."""
-    schema = Experiment.model_json_schema()
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}

@@ -14,7 +14,8 @@ from pathlib import Path
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.signals import Terminated
 
-# Module and what `seedbed --help` says. Each has add_parser(subparsers) and run(args) -> int.
+# Modules and their lines of `seedbed --help`. Each has add_parser(subparsers) and
+# run(args) -> int.
 COMMANDS = {
     "train": "train an experiment on this machine: one learner and its actors",
     "learner": "run the learner alone, as in a container",
@@ -22,8 +23,8 @@ COMMANDS = {
     "replay": "run one replay shard, for learners with `storage: remote`",
     "cost": "price a release on Kubernetes, and end it when it is over",
     "evaluate": "play a trained policy and print its returns",
-    "analyze": "how far a run's learners were from each other, and its bounds",
-    "status": "what a run is doing, where the time goes, what it costs",
+    "analyze": "measure how far the learners of a run were from each other",
+    "status": "show the progress, the bottleneck and the cost of a run",
     "export": "write a policy that plain Keras loads",
     "bench": "measure where the time goes",
     "check": "check a machine, an environment or a learner",
@@ -31,7 +32,7 @@ COMMANDS = {
     "inspect": "write one training batch as arrays and pictures",
 }
 _MODULES = {"bench": "bench.main"}
-# What commands of 0.1 are called now.
+# Commands of 0.1, with their names of today.
 RENAMED = {
     "doctor": "check machine",
     "env": "check env",
@@ -42,7 +43,13 @@ RENAMED = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a subcommand; every way out is a numbered exit code and one last line."""
+    """Run a subcommand; return the exit code.
+
+    A failure prints the cause and the exit code as the last two lines on stderr.
+
+    Args:
+        argv: Arguments without the program; None takes them from the command line.
+    """
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = argparse.ArgumentParser(
         prog="seedbed", description="SEED RL for Kubernetes: central inference, cheap actors."
@@ -68,7 +75,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             subparsers.add_parser(name, help=text)
     args = parser.parse_args(argv)
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))  # where a user's own module:name parts are
+        # Find `module:name` parts of the user.
+        sys.path.insert(0, str(Path.cwd()))
     assert module is not None  # argparse has ended the process otherwise
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
@@ -79,7 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         return code
     except SeedbedError as error:
         return _fail(error.code, str(error))
-    except BrokenPipeError:  # `| head` has seen enough; Python would complain again at its exit
+    except BrokenPipeError:
+        # `| head` has ended; Python would report the closed pipe again when it exits.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return int(ExitCode.OK)
     except Terminated:
@@ -92,8 +101,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _fail(code: ExitCode, cause: str) -> int:
-    print(f"seedbed: {cause}\nseedbed: exit code {int(code)} ({code.name}): {HELP[code]}",
-          file=sys.stderr)  # fmt: skip
+    text = f"seedbed: {cause}\nseedbed: exit code {int(code)} ({code.name}): {HELP[code]}"
+    print(text, file=sys.stderr)
     return int(code)
 
 

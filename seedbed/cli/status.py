@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 
-from seedbed.checkpoints.consensus import learner_directories
 from seedbed.cli.status_page import status_page
 from seedbed.rpc import channels
+from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.limits import process_start_ticks
 from seedbed.telemetry.status import STATUS_FILE

@@ -1,4 +1,4 @@
-"""The experiment: its schema, and how it is read."""
+"""The experiment: the schema, and how a file is read."""
 
 from seedbed.config.load import load_experiment, parse_experiment
 from seedbed.config.schema import Experiment

@@ -104,8 +104,9 @@ class Checkpoint(Section):
 
 
 class Replay(Section):
-    """Where agents with replay, such as `r2d2` and `dqn`, keep sequences, and how sequences are
-    sampled. The defaults are the paper's Table 8.
+    """Where agents with replay keep sequences, and how sequences are sampled.
+
+    The defaults are the paper's Table 8.
     """
 
     storage: Literal["host", "device", "remote"] = Field(

@@ -41,7 +41,16 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
 def parse_experiment(
     text: str, overrides: Sequence[str] = (), source: str = "experiment"
 ) -> Experiment:
-    """As `load_experiment`, from the YAML's text; `source` names it in errors."""
+    """Parse an experiment from the text of a YAML file.
+
+    Args:
+        text: YAML.
+        overrides: As for `load_experiment`.
+        source: Name of the text in errors.
+
+    Raises:
+        SeedbedError: CONFIG, as `load_experiment`.
+    """
     try:
         tree = _yaml(text)
     except yaml.YAMLError as error:
@@ -64,7 +73,7 @@ def parse_experiment(
 
 
 def dump_experiment(experiment: Experiment) -> str:
-    """The resolved experiment as YAML: every key, defaults too. `parse_experiment` reads it."""
+    """Return the resolved experiment as YAML, with every key. `parse_experiment` reads it."""
     return yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False, width=100)
 
 
@@ -88,8 +97,10 @@ def _override(tree: dict[str, Any], override: str) -> None:
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML as people mean it: 1e-4 is a number (YAML 1.1 wants 1.0e-4), and a key that is there
-    twice is a mistake (YAML 1.1 lets the last one win, silently).
+    """Loader with two repairs of YAML 1.1.
+
+    1e-4 is a number (YAML 1.1 wants 1.0e-4), and a key that is there twice is refused (YAML 1.1
+    silently takes the last one).
     """
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

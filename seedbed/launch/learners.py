@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from seedbed.checkpoints.consensus import learner_directory
 from seedbed.config import Experiment
 from seedbed.gossip.topology import make_topology
 from seedbed.launch.learners_view import learners_line, read_statuses, run_summary
@@ -24,7 +23,7 @@ from seedbed.launch.supervisor import (
     seedbed_command,
 )
 from seedbed.runs.directory import RunDirectory
-from seedbed.runs.lock import socket_path
+from seedbed.runs.layout import learner_directory, socket_path
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.telemetry.live_line import LiveLine
@@ -87,7 +86,7 @@ def train_multi_learner(
         evaluation = _evaluate(experiment, directory.path)
     summary = run_summary(read_statuses(learners.directories), summaries, evaluation)
     if finished:
-        directory.keep_summary(summary)
+        directory.write_summary(summary)
     return summary
 
 

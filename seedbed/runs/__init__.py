@@ -1,1 +1,1 @@
-"""Run directories: locked, resumed, never deleted unasked."""
+"""Run directories: locked by one process, resumed, never deleted unasked."""

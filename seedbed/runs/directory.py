@@ -1,10 +1,10 @@
-"""The run directory: who may use it, what lies where, and what a start finds there.
+"""The run directory: opened by one process, resumed, and never deleted unasked.
 
 NAME/
-  seedbed.lock      marks the directory as ours; locked while a learner runs
-  experiment.yaml   resolved; experiment.1.yaml ... are those before
+  seedbed.lock      marks a run directory of Seedbed; locked while a learner runs
+  experiment.yaml   resolved; experiment.1.yaml ... are of earlier starts
   checkpoints/  logs/  tensorboard/  progress.csv  status.json
-  summary.json      once a stop condition was met: what the run printed at its end
+  summary.json      once a stop condition was met: the JSON that the run printed at the end
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, TextIO
 
-from seedbed.checkpoints.consensus import best, consensus, learner_directories
+from seedbed.checkpoints.consensus import best, consensus
 from seedbed.checkpoints.store import Checkpoint, CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
-from seedbed.runs.lock import LOCK, acquire, socket_path
+from seedbed.runs.layout import checkpoint_directory, learner_directories, socket_path
+from seedbed.runs.lock import LOCK, acquire
 from seedbed.runs.resume import check_resume, read_stored
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import atomic_write
@@ -30,7 +31,7 @@ log = logging.getLogger(__name__)
 
 Restart = Literal["resume", "fresh", "overwrite"]
 
-# What `overwrite` may delete, and nothing else. Checkpoints go through their store.
+# Files that `overwrite` may delete, and no others. The store deletes checkpoints.
 _OWN_FILES = (
     "experiment.yaml",
     "experiment.*.yaml",
@@ -57,14 +58,15 @@ _OWN_FILES = (
 
 
 class RunDirectory:
-    """An open run directory. `close` it, or use it as a context.
+    """Open run directory. `close` it, or use it as a context.
 
     Attributes:
-        path: the directory, absolute.
-        store: where this run's checkpoints are.
-        resume_from: the newest checkpoint, where there is one to go on from. Set it to None when
-            it is loaded, to give back its memory.
-        start_from: the checkpoint of `--init-from`, where a run begins warm; likewise.
+        path: The directory, absolute.
+        store: Checkpoints of this run.
+        resume_from: Newest checkpoint, where there is one to go on from. Set it to None when it
+            is loaded, to free the memory.
+        start_from: Checkpoint of `--init-from`, where a run begins from other parameters. Set it
+            to None when it is loaded.
     """
 
     def __init__(self, path: Path, lock: int) -> None:
@@ -76,55 +78,49 @@ class RunDirectory:
 
     @property
     def logs(self) -> Path:
+        """Folder of the log files."""
         return self.path / "logs"
 
     @property
     def tensorboard(self) -> Path:
+        """Folder of the TensorBoard events."""
         return self.path / "tensorboard"
 
     @property
-    def progress_csv(self) -> Path:
-        return self.path / "progress.csv"
-
-    @property
-    def status_json(self) -> Path:
-        return self.path / "status.json"
-
-    @property
     def experiment_yaml(self) -> Path:
+        """File of the resolved experiment."""
         return self.path / "experiment.yaml"
 
     @property
     def socket(self) -> Path:
-        """The unix socket's path; listen on `unix:` plus it. In the temporary directory where
-        the run directory's own path is too long for a socket."""
+        """Path of the unix socket; listen on `unix:` plus the path."""
         return socket_path(self.path)
 
-    def keep_summary(self, summary: dict[str, Any]) -> None:
+    def write_summary(self, summary: dict[str, Any]) -> None:
         """Write summary.json as a whole.
 
         Raises:
-            OSError: when it cannot be written.
+            OSError: The file cannot be written.
         """
         atomic_write(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")
 
-    def kept_summary(self) -> dict[str, Any] | None:
-        """What `keep_summary` wrote; None where there is none, or it is not whole."""
+    def read_summary(self) -> dict[str, Any] | None:
+        """Return the summary of `write_summary`; None where there is none, or it is damaged."""
         try:
             return dict(json.loads((self.path / "summary.json").read_text()))
         except (OSError, ValueError, TypeError):
             return None
 
     def last_counters(self) -> dict[str, float]:
-        """The counters that the last process wrote into status.json; empty where there are none."""
+        """Read the counters that the last process wrote into status.json; empty without any."""
         try:
-            status = json.loads(self.status_json.read_text())
+            status = json.loads((self.path / "status.json").read_text())
             return dict(status["counters"])
         except (OSError, ValueError, KeyError, TypeError):
-            return {}  # written by nobody, or not whole: nothing depends on it
+            return {}  # no file, or a damaged one: nothing depends on the counters
 
     def close(self) -> None:
-        """Give up the lock."""
+        """Release the lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -148,15 +144,20 @@ def open_run_directory(
     init_from: str | None = None,
     stream: TextIO | None = None,
 ) -> RunDirectory:
-    """Lock a run directory for this process and find out what the run begins with.
+    """Lock a run directory for this process, and find the checkpoint that the run begins with.
 
-    `resume` goes on from the newest checkpoint, or begins where there is none. `fresh` moves what
-    is there to NAME.1, NAME.2, ... and begins. `overwrite` deletes the run's own files and begins.
-    `init_from` (a run directory or a checkpoint file) counts only where the run begins. What is
-    done is said on `stream` (stderr).
+    Args:
+        path: The run directory; made where it is missing.
+        experiment: Settings of this start.
+        restart: `resume` goes on from the newest checkpoint, or begins where there is none.
+            `fresh` moves the run that is there to NAME.1, NAME.2, ... and begins. `overwrite`
+            deletes the run's own files and begins.
+        init_from: Run directory or checkpoint file whose parameters a new run begins with; not
+            used by a run that goes on.
+        stream: Where the steps taken are printed; None is stderr.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY (in use, not ours), RESUME_REFUSED, CHECKPOINT_READ.
+        SeedbedError: RUN_DIRECTORY (in use, or not a run), RESUME_REFUSED, CHECKPOINT_READ.
     """
     stream = stream or sys.stderr
     path = Path(path).absolute()
@@ -164,7 +165,7 @@ def open_run_directory(
     lock = acquire(path)
     try:
         if restart == "fresh":
-            lock = _move_aside(path, lock, stream)
+            lock = _archive(path, lock, stream)
         directory = RunDirectory(path, lock)
         directory.store = CheckpointStore(
             checkpoint_directory(path, experiment), experiment.learner.checkpoint.keep
@@ -194,15 +195,11 @@ def open_run_directory(
         raise
 
 
-def checkpoint_directory(path: str | Path, experiment: Experiment) -> str:
-    """Where the checkpoints of the run at `path` are, as an fsspec path."""
-    return experiment.learner.checkpoint.directory or str(Path(path) / "checkpoints")
-
-
 def open_store(path: str | Path) -> CheckpointStore:
-    """The checkpoints of an existing run, for reading; nothing is locked or written.
+    """Open the checkpoints of an existing run for reading; nothing is locked or written.
 
-    `path` is a run directory, or any fsspec directory of checkpoints.
+    Args:
+        path: A run directory, or any fsspec directory of checkpoints.
     """
     stored = Path(path) / "experiment.yaml"
     if "://" in str(path) or not stored.exists():
@@ -213,21 +210,26 @@ def open_store(path: str | Path) -> CheckpointStore:
 
 
 def read_checkpoint(path: str | Path, name: str = "newest") -> Checkpoint:
-    """A checkpoint of a run directory, or of a path that ends in `.safetensors`.
+    """Read a checkpoint of a run.
+
+    Args:
+        path: A run directory, a directory of checkpoints, or a file that ends in `.safetensors`.
+        name: As for `CheckpointStore.read`. For a run of several learners, `newest` is the
+            average of the newest checkpoints of all learners.
 
     Raises:
-        SeedbedError: CHECKPOINT_READ, with what there is.
+        SeedbedError: CHECKPOINT_READ, with the checkpoints that there are.
     """
     text = str(path)
     if learners := learner_directories(path):
         if name not in ("newest", "consensus", "best"):
             raise SeedbedError(
                 ExitCode.CHECKPOINT_READ,
-                f"{path} has {len(learners)} learners: --checkpoint is newest (the average of "
-                f"their newest) or best; for {name!r} name one of them, such as {learners[0]}",
+                f"{path} has {len(learners)} learners: --checkpoint is newest (the average of all "
+                f"newest ones) or best; for {name!r} name one of them, such as {learners[0]}",
             )
         stores = {directory: open_store(directory) for directory in learners}
-        having = [directory for directory, store in stores.items() if store.list()]
+        having = [directory for directory, store in stores.items() if store.names()]
         if having and len(having) < len(learners):
             missing = ", ".join(each.name for each in learners if each not in having)
             log.warning("%s: %s has no checkpoint yet, and is left out", path, missing)
@@ -253,13 +255,13 @@ def _check_ours(path: Path) -> None:
     if names - {"lost+found"} and LOCK not in names:
         raise SeedbedError(
             ExitCode.RUN_DIRECTORY,
-            f"{path} is not empty and no run of Seedbed (it has no {LOCK}, but "
+            f"{path} is not empty and not a run of Seedbed (it has no {LOCK}, but "
             f"{sorted(names)[0]!r} and so on): choose another --run-dir",
         )
 
 
-def _move_aside(path: Path, lock: int, stream: TextIO) -> int:
-    """Rename the whole directory, which is one atomic step, and lock a new one in its place."""
+def _archive(path: Path, lock: int, stream: TextIO) -> int:
+    """Rename the whole directory, in one atomic step, and lock a new one in the same place."""
     if {entry.name for entry in path.iterdir()} <= {LOCK, "lost+found"}:
         return lock
     number = 1
@@ -299,7 +301,7 @@ def _find_newest(directory: RunDirectory, experiment: Experiment, stream: TextIO
     newest = directory.store.newest()
     stored = directory.experiment_yaml
     if newest is None and stored.exists():
-        # Perhaps learner.checkpoint.directory has changed: go on from where they were.
+        # learner.checkpoint.directory may have changed: go on from the old directory.
         before = read_stored(stored.read_text(), str(stored), stream)
         elsewhere = CheckpointStore(checkpoint_directory(directory.path, before))
         if elsewhere.directory != directory.store.directory:
@@ -313,7 +315,7 @@ def _find_newest(directory: RunDirectory, experiment: Experiment, stream: TextIO
 
 
 def _prepare(directory: RunDirectory, experiment: Experiment) -> None:
-    """Make the subdirectories, keep the resolved experiment, drop a killed learner's socket."""
+    """Make the subdirectories, write the experiment, delete the socket of a killed learner."""
     directory.logs.mkdir(exist_ok=True)
     directory.tensorboard.mkdir(exist_ok=True)
     directory.socket.unlink(missing_ok=True)

@@ -1,0 +1,1 @@
+"""The process: threads, signals, files, exit codes, limits, metrics over HTTP."""

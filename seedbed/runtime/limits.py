@@ -1,4 +1,4 @@
-"""What this process may use of the machine, as its container or its machine limits it."""
+"""Cores and memory that this process may use, as the container or the machine limits them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _UNKNOWN = 1 << 63  # above any machine, and above what cgroup v1 says for "no l
 
 
 def usable_cpus(root: Path = Path("/")) -> float:
-    """Cores that this process may use: affinity, cut by the cgroup's quota."""
+    """Return the cores that this process may use: the affinity, limited by the cgroup's quota."""
     cores = float(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else 1)
     for folder in _cgroup_folders(root, "cpu"):
         quota, period = _numbers(folder / "cpu.max", 2)  # v2: "150000 100000" or "max 100000"
@@ -26,7 +26,7 @@ def usable_cpus(root: Path = Path("/")) -> float:
 
 
 def usable_memory_bytes(root: Path = Path("/")) -> int:
-    """Memory that this process may use: the machine's, cut by the cgroup's limit."""
+    """Return the memory that this process may use: the machine's, or the cgroup's limit."""
     memory = _UNKNOWN
     for line in _read(root / "proc/meminfo").splitlines():
         if line.startswith("MemTotal:"):
@@ -40,9 +40,9 @@ def usable_memory_bytes(root: Path = Path("/")) -> int:
 
 
 def machine_cpu_seconds(root: Path = Path("/")) -> float | None:
-    """CPU seconds used by everything on this machine so far; None where it cannot be known.
+    """Return the CPU seconds used on this machine so far; None where they are not known.
 
-    Within a container with a quota, of everything in the container.
+    In a container with a quota, they are the CPU seconds of the container.
     """
     for folder in _cgroup_folders(root, "cpu"):
         if not math.isnan(_numbers(folder / "cpu.max", 2)[0]):
@@ -57,9 +57,9 @@ def machine_cpu_seconds(root: Path = Path("/")) -> float | None:
 
 
 def process_start_ticks(pid: int, root: Path = Path("/")) -> int | None:
-    """When a process started, in clock ticks after boot; None when there is none.
+    """Return when a process started, in clock ticks after boot; None where there is no process.
 
-    With the process's number it names one process for good: numbers are used again.
+    The number and the start together identify one process, because numbers are used again.
     """
     text = _read(root / f"proc/{pid}/stat")
     after_name = text.rpartition(")")[2].split()  # the name may hold spaces and brackets
@@ -67,7 +67,7 @@ def process_start_ticks(pid: int, root: Path = Path("/")) -> int | None:
 
 
 def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
-    """Folders whose limits hold for this process: its own and those above it, v2 then v1."""
+    """Yield the cgroup folders whose limits hold for this process, the innermost first."""
     for line in _read(root / "proc/self/cgroup").splitlines():
         number, controllers, path = line.split(":", 2)
         if number == "0":
@@ -85,7 +85,7 @@ def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
 
 
 def _numbers(path: Path, count: int) -> tuple[float, ...]:
-    """The first numbers in a file; NaN for what is not there or not a number ("max")."""
+    """Read the first numbers of a file; NaN for a missing one and for words such as "max"."""
     words = [*_read(path).split()[:count], *[""] * count][:count]
     return tuple(float(word) if word.lstrip("-").isdigit() else math.nan for word in words)
 
@@ -94,4 +94,4 @@ def _read(path: Path) -> str:
     try:
         return path.read_text()
     except OSError:
-        return ""  # this kind of machine has no such file, or does not show it
+        return ""  # this kind of machine has no such file

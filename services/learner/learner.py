@@ -313,7 +313,7 @@ class Learner:
         """Of a run that is `finished`: the summary that it ended with. What the end lacked, the
         last evaluation that a signal cut short, is made up for.
         """
-        kept = self.run_directory.kept_summary()
+        kept = self.run_directory.read_summary()
         if kept is None:
             return self._end()
         evaluated = (kept["evaluation"] or {}).get("updates") == kept["updates"]
@@ -424,7 +424,7 @@ class Learner:
         summary = self.telemetry.summary()
         if reached is not None and failure is None:
             try:
-                self.run_directory.keep_summary(summary)
+                self.run_directory.write_summary(summary)
             except OSError as error:
                 log.warning("summary.json cannot be written: %s", error)
         self.telemetry.close()

@@ -101,14 +101,14 @@ def test_keeps_the_newest_and_best_apart(tmp_path: Path) -> None:
     store.save_best("5")
     for updates in (20, 1000):
         save(store, updates)
-    assert store.list() == [
+    assert store.names() == [
         "checkpoint-000000000020.safetensors",
         "checkpoint-000000001000.safetensors",
     ]
     assert store.read("best").updates == 5
     assert store.read("newest").updates == 1000
     assert store.read(20).updates == store.read("20").updates == 20
-    assert store.read(store.list()[0]).updates == 20
+    assert store.read(store.names()[0]).updates == 20
     with pytest.raises(SeedbedError, match=r"000000000005.*there are: best, 20, 1000") as caught:
         store.read("5")
     assert caught.value.code == ExitCode.CHECKPOINT_READ
@@ -117,11 +117,11 @@ def test_keeps_the_newest_and_best_apart(tmp_path: Path) -> None:
 def test_a_pinned_one_stays_while_it_is_evaluated(tmp_path: Path) -> None:
     store = CheckpointStore(str(tmp_path), keep=2)
     save(store, 1)
-    store.pinned = store.list()[0]
+    store.pinned = store.names()[0]
     for updates in (2, 3, 4):
         save(store, updates)
     store.save_best(store.pinned)
-    assert [name[11:23].lstrip("0") for name in store.list()] == ["1", "3", "4"]
+    assert [name[11:23].lstrip("0") for name in store.names()] == ["1", "3", "4"]
     assert store.read("best").updates == 1
 
 
@@ -152,7 +152,7 @@ def test_a_damaged_newest_is_skipped_with_a_warning(
     store = CheckpointStore(str(tmp_path))
     for updates in (1, 2):
         save(store, updates)
-    newest = tmp_path / store.list()[-1]
+    newest = tmp_path / store.names()[-1]
     newest.write_bytes(newest.read_bytes()[:-1])
     with caplog.at_level(logging.WARNING):
         read = store.newest()
@@ -163,7 +163,7 @@ def test_a_damaged_newest_is_skipped_with_a_warning(
     with pytest.raises(SeedbedError, match=str(newest)):
         store.read("2")
 
-    older = tmp_path / store.list()[0]
+    older = tmp_path / store.names()[0]
     older.write_bytes(b"")
     with pytest.raises(SeedbedError) as caught:
         store.newest()
@@ -182,11 +182,11 @@ def test_a_damaged_newer_one_never_pushes_out_a_whole_one(tmp_path: Path) -> Non
     read = store.newest()
     assert read is not None
     save(store, 250)  # past the damaged one at once
-    assert [name[11:23] for name in store.list()] == ["000000000100", "000000000250"]
+    assert [name[11:23] for name in store.names()] == ["000000000100", "000000000250"]
     assert (tmp_path / f"{damaged.name}.aside").exists()
 
     save(store, 150)  # the user went back to 100: what is newer must not come back
-    assert [name[11:23] for name in store.list()] == ["000000000100", "000000000150"]
+    assert [name[11:23] for name in store.names()] == ["000000000100", "000000000150"]
 
 
 def test_archive_and_delete_touch_only_checkpoints(tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_kill_9_while_writing_leaves_a_whole_newest(tmp_path: Path) -> None:
     assert seen_halves, "no kill hit a write: the test tests nothing"
     save(CheckpointStore(str(tmp_path)), saved + 100)
     assert not any(tmp_path.glob(".tmp-*"))  # the killed writer's leftovers are gone
-    assert len(CheckpointStore(str(tmp_path)).list()) == 2
+    assert len(CheckpointStore(str(tmp_path)).names()) == 2
 
 
 def test_a_full_disk_leaves_the_older_ones(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_a_full_disk_leaves_the_older_ones(tmp_path: Path) -> None:
         with pytest.raises(CheckpointWriteError, match="No space left") as caught:
             store.save(big, {}, 2)
         assert caught.value.code == ExitCode.CHECKPOINT_WRITE
-        assert [path.name for path in tmp_path.iterdir()] == store.list()  # no half file stays
+        assert [path.name for path in tmp_path.iterdir()] == store.names()  # no half file stays
         assert store.read("newest").updates == 1
         save(store, 3)  # and writes again once there is room
         assert store.read("newest").updates == 3
@@ -296,7 +296,7 @@ def test_a_write_that_is_cut_in_the_middle_is_an_error(tmp_path: Path) -> None:
     assert "File too large" in done.stdout, done.stderr
     store = CheckpointStore(str(tmp_path))
     assert store.read("newest").updates == 1
-    assert [path.name for path in tmp_path.iterdir()] == store.list()
+    assert [path.name for path in tmp_path.iterdir()] == store.names()
 
 
 def test_a_bucket_works_the_same() -> None:
@@ -308,10 +308,10 @@ def test_a_bucket_works_the_same() -> None:
     for updates in (1, 2, 3):
         save(store, updates)
     store.save_best("2")
-    assert len(store.list()) == 2
+    assert len(store.names()) == 2
     assert store.read("best").updates == 2
     files = fsspec.filesystem("memory")
-    newest = f"/bucket-{os.getpid()}/run/{store.list()[-1]}"
+    newest = f"/bucket-{os.getpid()}/run/{store.names()[-1]}"
     content = files.cat_file(newest)
     files.pipe_file(newest, content[:-1])
     read = CheckpointStore(directory).newest()

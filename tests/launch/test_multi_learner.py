@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedbed.checkpoints.consensus import best, consensus, learner_directories, learner_directory
+from seedbed.checkpoints.consensus import best, consensus
 from seedbed.checkpoints.store import Checkpoint, CheckpointStore
 from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.launch.learners_view import learners_line, run_summary
 from seedbed.runs.directory import read_checkpoint
+from seedbed.runs.layout import learner_directories, learner_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner.stop import peer_reached, stop_reached
 from seedbed.telemetry.counters import Counters

@@ -41,7 +41,7 @@ def save(directory: RunDirectory, updates: int, of: Experiment) -> None:
 def begin(path: Path, updates: int = 0, *overrides: str) -> None:
     """A whole first start, as a learner would leave it."""
     with open_run_directory(path, experiment(*overrides)) as directory:
-        directory.progress_csv.write_text("env_frames\n1\n")
+        (directory.path / "progress.csv").write_text("env_frames\n1\n")
         (directory.logs / "learner.log").write_text("x")
         if updates:
             save(directory, updates, experiment(*overrides))
@@ -82,7 +82,7 @@ def test_fresh_moves_the_old_run_aside_whole(tmp_path: Path) -> None:
         said = io.StringIO()
         with open_run_directory(path, experiment(), "fresh", stream=said) as directory:
             assert directory.resume_from is None
-            assert not directory.progress_csv.exists()
+            assert not (directory.path / "progress.csv").exists()
         assert f"moved to {path}.{number}" in said.getvalue()
         assert read_checkpoint(f"{path}.{number}").updates == number
         assert (tmp_path / f"run.{number}" / "logs" / "learner.log").exists()

@@ -1,0 +1,85 @@
+"""Paths of a run: directories of learners, checkpoints, the unix socket."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+from pathlib import Path
+
+import yaml
+
+from seedbed.config import Experiment
+from seedbed.config.renamed import translate
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+_SOCKET_PATH_BYTES = 107  # sun_path has 108, the last is NUL (unix(7))
+
+
+def checkpoint_directory(path: str | Path, experiment: Experiment) -> str:
+    """Return the fsspec path of the checkpoints of the run at `path`."""
+    return experiment.learner.checkpoint.directory or str(Path(path) / "checkpoints")
+
+
+def learner_directory(path: str | Path, rank: int) -> Path:
+    """Return the run directory of one learner of the run at `path`."""
+    return Path(path) / f"learner-{rank}"
+
+
+def learner_directories(path: str | Path) -> list[Path]:
+    """List the run directories of all learners, by rank; none where the run has one learner.
+
+    A directory that an earlier start with more learners left behind is not listed.
+    """
+    if "://" in str(path):
+        return []
+    found = [
+        child
+        for child in Path(path).glob("learner-*")
+        if child.is_dir() and child.name.removeprefix("learner-").isdigit()
+    ]
+    count = _count(Path(path))
+    ranks = {int(child.name.removeprefix("learner-")): child for child in found}
+    return [ranks[rank] for rank in sorted(ranks) if count is None or rank < count]
+
+
+def _count(path: Path) -> int | None:
+    """Read `gossip.replicas` of the run at `path`; None where it is not stored."""
+    try:
+        stored = yaml.safe_load((path / "experiment.yaml").read_text())
+        translate(stored)
+        return int(stored["gossip"]["replicas"])
+    except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
+        return None
+
+
+def socket_path(path: Path) -> Path:
+    """Return the path of a run's unix socket.
+
+    It is `path/learner.sock`, or a shorter path in the temporary directory, in a folder that only
+    this user enters.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY: the shorter path is too long, too, or open to other users.
+    """
+    own = path / "learner.sock"
+    if len(os.fsencode(own)) <= _SOCKET_PATH_BYTES:
+        return own
+    digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    short = Path(tempfile.gettempdir()) / f"seedbed-{os.getuid()}-{digest}"
+    size = len(os.fsencode(short / "learner.sock"))
+    if size > _SOCKET_PATH_BYTES:
+        raise SeedbedError(
+            ExitCode.RUN_DIRECTORY,
+            f"a unix socket's path has at most {_SOCKET_PATH_BYTES} bytes: {own} has "
+            f"{len(os.fsencode(own))}, and {short} has {size}: choose a shorter --run-dir",
+        )
+    short.mkdir(mode=0o700, exist_ok=True)
+    status = short.lstat()
+    if status.st_uid != os.getuid() or status.st_mode & 0o077 or short.is_symlink():
+        raise SeedbedError(
+            ExitCode.RUN_DIRECTORY,
+            f"{short} is open to other users (owner {status.st_uid}, mode "
+            f"{status.st_mode & 0o777:o}): delete it, or choose a shorter --run-dir",
+        )
+    return short / "learner.sock"
