@@ -152,7 +152,7 @@ class NullLearner:
         self._check()
         return {
             "cpu_s": time.process_time(), "messages": self.policy.messages,
-            "rss": rss_bytes(os.getpid()), "environments": self.telemetry.environments,
+            "rss": rss_bytes(os.getpid()), "environments": self.telemetry.sessions.environments,
         }  # fmt: skip
 
     def stop(self) -> None:

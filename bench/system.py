@@ -85,7 +85,7 @@ def _window(plan: Plan, training: TrainingRun) -> dict[str, Any]:
         "env_fps": grown["env_frames"] / seconds,
         "trained_fps": grown["trained_frames"] / seconds,
         "updates_per_s": grown["updates"] / seconds,
-        "batch_environments": after["numbers"].get("batch_envs"),
+        "batch_environments": after["numbers"].get("batch_environments"),
         "numbers": after["numbers"],
         "bottleneck": after["bottleneck"],
         "rss": after["rss"],

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seedbed.runtime.metrics import Metric
-from seedbed.services.actor.metrics import METRICS as ACTOR
+from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.cost.metrics import METRICS as COST
 from seedbed.services.replay.metrics import METRICS as REPLAY
-from seedbed.telemetry.bottleneck import WORDS
-from seedbed.telemetry.metrics import METRICS as LEARNER
+from seedbed.telemetry.bottleneck import PARTS
+from seedbed.telemetry.telemetry import LEARNER_METRICS
 
 _HEAD = """\
 # Metrics reference
@@ -57,12 +57,12 @@ traceback is logged once and training goes on. At most 200 different names are k
 
 def metrics_reference() -> str:
     """The Markdown of `docs/metrics.md`."""
-    words = ", ".join(f"`{word}`" for word in WORDS)
+    names = ", ".join(f"`{part}`" for part in PARTS)
     parts = (
         _HEAD,
-        f"The parts of `seedbed_bottleneck` are {words}.\n",
-        _table("Learner", LEARNER),
-        _table("Actor", ACTOR),
+        f"The parts of `seedbed_bottleneck` are {names}.\n",
+        _table("Learner", LEARNER_METRICS),
+        _table("Actor", ActorMetrics.METRICS),
         _table("Replay shard", REPLAY),
         _table("Cost meter", COST),
         _PROGRESS,

@@ -38,10 +38,10 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Until SIGTERM."""
+    """Run the meter until SIGTERM."""
     exit_on_sigterm()
     from seedbed.services.cost.cluster import Cluster
-    from seedbed.services.cost.meter import CostMeter, ask_learner
+    from seedbed.services.cost.meter import CostMeter, read_learner
     from seedbed.services.cost.prices import PriceList, Settings
 
     try:
@@ -50,10 +50,10 @@ def run(args: argparse.Namespace) -> int:
         raise SeedbedError(ExitCode.CONFIG, f"cannot read {args.settings}: {error}") from error
     prices = PriceList(settings)
     cluster = Cluster(args.release, args.namespace, settings.readNodes, args.replay)
-    learners = [partial(ask_learner, url) for url in args.learner]
+    learners = [partial(read_learner, url) for url in args.learner]
     meter = CostMeter(cluster, prices, learners, args.budget)
     stopping = threading.Event()
-    http = MetricsServer(args.port, meter.registry, status=meter.bill)
+    http = MetricsServer(args.port, meter.registry, status=meter.status)
     on_stop_signals(lambda _: stopping.set())
     meter.run(stopping)
     http.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from seedbed.telemetry.live_line import duration, magnitude, money, number
+from seedbed.telemetry.progress_line import duration, money, number, si_number
 
 _INDENT = 12
 
@@ -50,16 +50,16 @@ def _head(status: dict[str, Any]) -> list[str]:
 
 def _progress(status: dict[str, Any]) -> list[str]:
     counters, numbers, stop = status["counters"], status["numbers"], status["stop"]
-    frames = magnitude(counters["env_frames"])
+    frames = si_number(counters["env_frames"])
     team = status.get("learners")  # an older learner does not say it
     together = team["env_frames"] if team else counters["env_frames"]
     if team:
-        frames += f" here, {magnitude(together)} by all {team['count']} learners"
+        frames += f" here, {si_number(together)} by all {team['count']} learners"
     if stop["env_frames"]:
         done = 100 * together / stop["env_frames"]
-        frames += f" of {magnitude(stop['env_frames'])} ({done:.0f} %)"
-    frames += f"; {magnitude(counters['trained_frames'])} trained on"
-    frames += f", {magnitude(counters['discarded_frames'])} discarded"
+        frames += f" of {si_number(stop['env_frames'])} ({done:.0f} %)"
+    frames += f"; {si_number(counters['trained_frames'])} trained on"
+    frames += f", {si_number(counters['discarded_frames'])} discarded"
     replay: tuple[str, ...] = ()
     if numbers.get("replay_capacity"):
         held, capacity = numbers["replay_sequences"], numbers["replay_capacity"]

@@ -10,7 +10,7 @@ from seedbed.backends.protocol import Backend, Rows, Trainer
 from seedbed.gossip.parameters import FlatParams, ParameterLayout
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
-from seedbed.telemetry.gossip import GossipNumbers
+from seedbed.telemetry.gossip import GossipStats
 from seedbed.types import Tensor
 
 
@@ -37,7 +37,7 @@ class LocalLearner:
     backend: Backend
     layout: ParameterLayout
     counters: Counters
-    stats: GossipNumbers
+    stats: GossipStats
     threads: Threads
     answer_state_requests: Callable[[], None] = lambda: None
 

@@ -19,7 +19,7 @@ import numpy as np
 from seedbed.gossip.parameters import FlatParams
 from seedbed.gossip.transport.buffers import Message
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.telemetry.gossip import GossipNumbers
+from seedbed.telemetry.gossip import GossipStats
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +102,7 @@ class GossipLog:
         folder: Path,
         snapshot_every_s: float,
         learners: int,
-        stats: GossipNumbers | None = None,
+        stats: GossipStats | None = None,
         distance_every: int = 0,
     ) -> None:
         kind = f"{learners} {snapshot_every_s:g}\n"
@@ -110,7 +110,7 @@ class GossipLog:
         folder.mkdir(exist_ok=True)
         (folder / "learners").write_text(kind)
         self._every_s = snapshot_every_s
-        self._stats, self._distance_every = stats or GossipNumbers(), distance_every
+        self._stats, self._distance_every = stats or GossipStats(), distance_every
         self._snapshots = BoundedSnapshots(folder, "snapshot")
         self._gradients = BoundedSnapshots(folder, "gradient")
         self.last_iteration = _last_iteration(folder / "events.csv")

@@ -26,7 +26,7 @@ from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import learner_directory, socket_path
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.signals import on_stop_signals
-from seedbed.telemetry.live_line import LiveLine
+from seedbed.telemetry.progress_line import ProgressLine
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def train_multi_learner(
     learners = LocalLearners(experiment, directory.path, arguments)
     stopping = threading.Event()
     on_stop_signals(lambda _: stopping.set())
-    line = LiveLine(sys.stderr)
+    line = ProgressLine(sys.stderr)
     learners.start()
     due = time.monotonic()
     try:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from seedbed.telemetry.live_line import Part, duration, magnitude, money, number
+from seedbed.telemetry.progress_line import Part, duration, money, number, si_number
 from seedbed.telemetry.status import STATUS_FILE
 
 _SUMMED = (
@@ -57,11 +57,11 @@ def learners_line(statuses: Sequence[Mapping[str, Any] | None], running: int) ->
     fps = "/".join(number(total(f"env_fps_{window}s")) for window in (10, 60, 300))
     parts = [
         Part(f"{running} of {len(statuses)} learners", 8),
-        Part(f"{magnitude(total('env_frames'))} frames", 8),
+        Part(f"{si_number(total('env_frames'))} frames", 8),
         Part(f"{fps} FPS", 7, f"{number(total('env_fps_10s'))} FPS"),
         Part(f"{number(total('updates_per_s'), 1)} updates/s", 1),
         Part(f"return {number(mean, 1)} (last {episodes})", 6, f"return {number(mean, 1)}"),
-        Part(f"{magnitude(total('gossip_mixes'))} mixes", 2),
+        Part(f"{si_number(total('gossip_mixes'))} mixes", 2),
         Part(f"distance {distance:.3g}", 3),
         Part(money(total("dollars")), 4),
     ]

@@ -1,8 +1,12 @@
-"""Prometheus metrics that cost next to nothing to write: plain numbers, read at scrape.
+"""Prometheus metrics that are declared once, beside the object that counts them.
 
-A service says what it exports in a table of `Metric`. Its values live in plain attributes, each
-written by one thread; a `TableCollector` turns them into samples when somebody scrapes. The same
-table makes `docs/metrics.md`.
+A stats object counts in plain attributes and lists in `METRICS` what it exports: name, help, and
+where the value is. A `StatsCollector` reads the values at each scrape. The same declarations make
+`docs/metrics.md`.
+
+The counts are no `prometheus_client` objects because their writes are on the path of every step:
+`Counter.inc` takes 14 times as long as `+=`, and `Histogram.observe` twice as long as the one here,
+which also counts a whole array in one call.
 """
 
 from __future__ import annotations
@@ -11,7 +15,8 @@ import bisect
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from operator import attrgetter
+from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -25,32 +30,15 @@ LATENCY_BOUNDS_S = (
 )
 
 
-@dataclass(frozen=True)
-class Metric:
-    """One row of a service's table of metrics.
-
-    Attributes:
-        name: in full, with unit and, for counters, `_total`.
-        label: name of its label, names of several, or "" without one.
-        help: one sentence; for gauges, what "no value yet" (NaN) means, where it can be so.
-    """
-
-    name: str
-    kind: Literal["counter", "gauge", "histogram"]
-    help: str
-    label: str | tuple[str, ...] = ""
-
-    @property
-    def labels(self) -> tuple[str, ...]:
-        """The names of its labels."""
-        return tuple(filter(None, [self.label])) if isinstance(self.label, str) else self.label
-
-
 class Histogram:
     """Counts of values in buckets. Thread-safe; a batch costs one call of `observe_many`."""
 
     def __init__(self, bounds: Sequence[float]) -> None:
-        """`bounds` are the buckets' upper ends (inclusive), increasing; +Inf is implied."""
+        """Make empty buckets.
+
+        Args:
+            bounds: The buckets' inclusive upper ends, increasing; +Inf is implied.
+        """
         if list(bounds) != sorted(set(bounds)):
             raise ValueError(f"bounds {list(bounds)} do not increase")
         self.bounds = tuple(float(bound) for bound in bounds)
@@ -77,36 +65,86 @@ class Histogram:
             self._sum += float(array.sum())
 
     def read(self) -> tuple[list[int], float]:
-        """Counts of the buckets, the last one above all bounds (not cumulative), and the sum."""
+        """Return the counts (not cumulative, the last one above all bounds) and the sum."""
         with self._lock:
             return list(self._counts), self._sum
 
 
-# A mapping is from the label's values; from tuples of them where there are several.
+# A mapping is by the label's value, or by a tuple of values where a metric has several labels.
 Value = float | Mapping[Any, float] | Histogram
+Read = str | Callable[[Any], Value]
 
 
-class TableCollector:
-    """Exports a table of metrics. Every row must have a value at every scrape, from the start."""
+@dataclass(frozen=True)
+class Metric:
+    """One exported metric.
 
-    def __init__(self, table: Sequence[Metric], read: Callable[[], Mapping[str, Value]]) -> None:
-        """`read` gives the value of each row by its name; it runs in the scraping thread."""
-        self._table = tuple(table)
-        self._read = read
+    Attributes:
+        name: Full name, with its unit and, for counters, `_total`.
+        help: A sentence that stands alone; for gauges also what NaN means, where it can occur.
+        read: The attribute of the stats object that has the value, or a function of the object.
+        labels: Names of the labels.
+    """
+
+    kind: Literal["counter", "gauge", "histogram"]
+    name: str
+    help: str
+    read: Read
+    labels: tuple[str, ...] = ()
+
+    def value(self, stats: object) -> Value:
+        """Read the present value from a stats object."""
+        read = attrgetter(self.read) if isinstance(self.read, str) else self.read
+        value: Value = read(stats)
+        return value
+
+
+def counter(name: str, help: str, read: Read, *labels: str) -> Metric:
+    """Declare a counter."""
+    return Metric("counter", name, help, read, labels)
+
+
+def gauge(name: str, help: str, read: Read, *labels: str) -> Metric:
+    """Declare a gauge."""
+    return Metric("gauge", name, help, read, labels)
+
+
+def histogram(name: str, help: str, read: str) -> Metric:
+    """Declare a histogram; `read` names an attribute of type `Histogram`."""
+    return Metric("histogram", name, help, read)
+
+
+class Stats(Protocol):
+    """An object that declares what it exports."""
+
+    METRICS: ClassVar[tuple[Metric, ...]]
+
+
+class StatsCollector:
+    """Exports the metrics of stats objects."""
+
+    def __init__(self, *stats: Stats) -> None:
+        self._stats = stats
+
+    def values(self) -> dict[str, Value]:
+        """Return the present value of every metric, by name."""
+        return {metric.name: metric.value(stats) for stats, metric in self._metrics()}
 
     def collect(self) -> Iterator[Family]:
-        """What prometheus_client asks for."""
-        values = self._read()
-        for metric in self._table:
-            yield _family(metric, values[metric.name])
+        """Yield the families of one scrape, as prometheus_client asks."""
+        for stats, metric in self._metrics():
+            yield _family(metric, metric.value(stats))
 
     def describe(self) -> Iterable[Family]:
-        """Nothing, so that registering does not read."""
+        """Return nothing, so that registering reads no value."""
         return ()
 
+    def _metrics(self) -> Iterator[tuple[Stats, Metric]]:
+        return ((stats, metric) for stats in self._stats for metric in stats.METRICS)
 
-def registry_of(collector: TableCollector) -> CollectorRegistry:
-    """A registry that holds this collector only."""
+
+def registry_of(collector: StatsCollector) -> CollectorRegistry:
+    """Return a registry that holds this collector only."""
     registry = CollectorRegistry()
     registry.register(collector)
     return registry
@@ -117,13 +155,13 @@ def _family(metric: Metric, value: Value) -> Family:
         counts, total = value.read()
         cumulative = np.cumsum(counts).tolist()
         names = [*(repr(bound) for bound in value.bounds), "+Inf"]
-        histogram = HistogramMetricFamily(metric.name, metric.help)
+        buckets = HistogramMetricFamily(metric.name, metric.help)
         for bound, count in zip(names, cumulative, strict=True):
-            histogram.add_sample(f"{metric.name}_bucket", {"le": bound}, count)
-        # By hand, because the client leaves these two out where buckets are negative (returns).
-        histogram.add_sample(f"{metric.name}_count", {}, cumulative[-1])
-        histogram.add_sample(f"{metric.name}_sum", {}, total)
-        return histogram
+            buckets.add_sample(f"{metric.name}_bucket", {"le": bound}, count)
+        # The client omits count and sum where buckets are negative, as those of returns are.
+        buckets.add_sample(f"{metric.name}_count", {}, cumulative[-1])
+        buckets.add_sample(f"{metric.name}_sum", {}, total)
+        return buckets
     make = CounterMetricFamily if metric.kind == "counter" else GaugeMetricFamily
     if not isinstance(value, Mapping):
         return make(metric.name, metric.help, value=float(value))

@@ -1,19 +1,32 @@
-"""Which part holds the run back, from measured fractions. A pure function and its numbers."""
+"""The part that holds the run back, from measured fractions: a pure function and its limits."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import NamedTuple
 
-FULL = 0.85  # a part that works so much of its time sets the pace
-HELD_UP = 0.3  # so much of the time is spent waiting for room in a full queue: training is behind
-QUEUE_FULL = 0.9  # likewise, the queue's mean fill; it is near a half where training keeps up
-ALL_CORES = 0.9  # so much of the CPU is used: whatever computes on it waits for it
-NETWORK = 0.3  # so much of the groups' time goes where the learner has no part in it
+# A part that works so much of its time sets the pace.
+FULL = 0.85
+# Training is behind when sessions wait so much of their time for room in a full unroll queue.
+BACKPRESSURE = 0.3
+# Training is behind when the unroll queue is so full on average; otherwise it is half full.
+QUEUE_FULL = 0.9
+# So much of the CPU is used that whatever computes on it waits for it.
+ALL_CORES = 0.9
+# So much of the groups' time passes where the learner has no part in it.
+NETWORK = 0.3
 
-WORDS = (
-    *("idle", "unknown", "CPU", "training", "prefetch", "inference", "wire", "environments"),
-    *("network", "latency"),
+PARTS = (
+    "idle",
+    "unknown",
+    "cpu",
+    "training",
+    "prefetch",
+    "inference",
+    "grpc",
+    "environments",
+    "network",
+    "latency",
 )
 
 
@@ -22,19 +35,20 @@ class Load:
     """What was measured over the last half minute. Fractions are of one; None is unknown.
 
     Attributes:
-        busy: fraction of its time that a learner thread worked, by its name.
-        blocked: fraction of its time that it stood still for a neighbour.
-        queue_fill: how full the unroll queue was on average.
-        stepping: fraction of the groups' time spent in environment steps; in the rest they wait.
-        actor_cores: seconds of environment steps a second of an actor process, over its groups.
-        held_up: fraction of the groups' time in which the full unroll queue kept them waiting.
-        network: fraction of the groups' time beyond the steps and the learner's own latency.
-        wire: fraction of one core that the event loop used.
-        cores: cores that the learner may use.
-        learner_cores: cores that the learner's process used.
-        machine_cores: cores that everything on the machine used.
-        environment_cores: cores that environment steps used, at most (wall time of the steps).
-        actors_here: the actors run on the learner's machine.
+        sessions: Actor streams.
+        busy: Fraction of its time that a learner thread worked, by name.
+        blocked: Fraction of its time that a learner thread waited for a neighbour, by name.
+        queue_fill: How full the unroll queue was on average.
+        stepping: Fraction of the groups' time spent in environment steps; they wait in the rest.
+        actor_cores: Seconds of environment steps a second of an actor process, over its groups.
+        backpressure: Fraction of the groups' time in which the full unroll queue kept them waiting.
+        network: Fraction of the groups' time beyond the steps and the learner's own latency.
+        grpc: Fraction of one core that the event loop used.
+        cores: Cores that the learner may use.
+        learner_cores: Cores that the learner's process used.
+        machine_cores: Cores that everything on the machine used.
+        environment_cores: Cores that environment steps used, at most (wall time of the steps).
+        actors_here: The actors run on the learner's machine.
     """
 
     sessions: int = 0
@@ -43,9 +57,9 @@ class Load:
     queue_fill: float | None = None
     stepping: float | None = None
     actor_cores: float | None = None
-    held_up: float | None = None
+    backpressure: float | None = None
     network: float | None = None
-    wire: float | None = None
+    grpc: float | None = None
     cores: float = 1.0
     learner_cores: float | None = None
     machine_cores: float | None = None
@@ -54,18 +68,18 @@ class Load:
 
 
 class Bottleneck(NamedTuple):
-    """The part that sets the pace, one of `WORDS`, and a sentence with the numbers."""
+    """The part that sets the pace, one of `PARTS`, and a sentence with the numbers."""
 
-    word: str
+    part: str
     sentence: str
 
 
 def bottleneck(load: Load) -> Bottleneck:
-    """The part that sets the pace.
+    """Return the part that sets the pace.
 
-    A part is only named when it is full itself; what merely waits for it is not. So the order
-    goes against the flow of the data: the cores that all share, training, inference, the wire,
-    the environments, and last what lies between the machines.
+    A part is only named when it is full itself; a part that waits for it is not. So the order
+    goes against the flow of the data: the cores that all share, training, inference, gRPC, the
+    environments, and last the network between the machines.
     """
     if load.sessions == 0:
         return Bottleneck("idle", "no actors are connected")
@@ -76,7 +90,7 @@ def bottleneck(load: Load) -> Bottleneck:
         _cpu(load, busy)
         or _training(load, busy, blocked)
         or _inference(busy)
-        or _wire(load)
+        or _grpc(load)
         or _environments(load)
         or _network(load)
         or _latency(load, busy)
@@ -90,15 +104,15 @@ def _cpu(load: Load, busy: dict[str, float]) -> Bottleneck | None:
         used = load.machine_cores if load.machine_cores is not None else learner
     if used < ALL_CORES * load.cores:
         return None
-    # The wire's share is measured. The rest of the learner's is split by how long each thread
-    # worked: the cores that a thread's computation really takes are not known one by one.
-    wire = min(load.wire or 0.0, learner)
+    # The share of gRPC is measured. The rest of the learner's is split by how long each thread
+    # worked, because the cores that a thread's computation takes are not known one by one.
+    grpc = min(load.grpc or 0.0, learner)
     working = sum(busy.values())
     parts = {
-        name: (learner - wire) * fraction / working if working else 0.0
+        name: (learner - grpc) * fraction / working if working else 0.0
         for name, fraction in busy.items()
     }
-    parts["wire"] = wire
+    parts["grpc"] = grpc
     if load.actors_here:
         others = max(0.0, used - learner)
         parts["environments"] = min(load.environment_cores or 0.0, others)
@@ -106,13 +120,13 @@ def _cpu(load: Load, busy: dict[str, float]) -> Bottleneck | None:
     shown = sorted(((part, name) for name, part in parts.items()), reverse=True)
     shares = [f"{name} {_percent(part / used)}" for part, name in shown if part / used >= 0.02]
     return Bottleneck(
-        "CPU", f"{used:.1f} of {load.cores:g} cores busy: {', '.join(shares) or 'learner'}"
+        "cpu", f"{used:.1f} of {load.cores:g} cores busy: {', '.join(shares) or 'learner'}"
     )
 
 
 def _training(load: Load, busy: dict[str, float], blocked: dict[str, float]) -> Bottleneck | None:
     training, prefetch = busy.get("training", 0.0), busy.get("prefetch", 0.0)
-    held_up = max(blocked.get("inference", 0.0), load.held_up or 0.0)
+    backpressure = max(blocked.get("inference", 0.0), load.backpressure or 0.0)
     fill = load.queue_fill or 0.0
     if prefetch >= FULL and training < FULL:
         return Bottleneck(
@@ -120,8 +134,8 @@ def _training(load: Load, busy: dict[str, float], blocked: dict[str, float]) -> 
             f"building batches takes {_percent(prefetch)} of the prefetch thread's time, training "
             f"only works {_percent(training)}",
         )
-    if held_up >= HELD_UP:
-        queue = f"the full unroll queue holds actors up {_percent(held_up)} of the time, "
+    if backpressure >= BACKPRESSURE:
+        queue = f"the full unroll queue holds actors up {_percent(backpressure)} of the time, "
     elif fill >= QUEUE_FULL:
         queue = f"the unroll queue is {_percent(fill)} full, "
     elif training >= FULL:
@@ -146,12 +160,12 @@ def _inference(busy: dict[str, float]) -> Bottleneck | None:
     )
 
 
-def _wire(load: Load) -> Bottleneck | None:
-    if load.wire is None or load.wire < FULL:
+def _grpc(load: Load) -> Bottleneck | None:
+    if load.grpc is None or load.grpc < FULL:
         return None
     return Bottleneck(
-        "wire",
-        f"receiving messages takes {_percent(load.wire)} of a core; use more environments a group",
+        "grpc",
+        f"receiving messages takes {_percent(load.grpc)} of a core; use more environments a group",
     )
 
 
@@ -160,7 +174,7 @@ def _environments(load: Load) -> Bottleneck | None:
     if load.stepping >= FULL:
         share = f"actors spend {_percent(load.stepping)} of their time stepping"
     elif load.actor_cores is not None and load.actor_cores >= FULL:
-        # Groups take turns on a core: each waits for the other, and the core never rests.
+        # Groups take turns on a core: each waits for the other, and the core is always busy.
         share = f"each actor keeps {load.actor_cores:.1f} cores stepping"
     else:
         return None

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
+from typing import ClassVar
+
 from seedbed.config.run import Cost
+from seedbed.config.schema import Experiment
 from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
+from seedbed.runtime.metrics import Metric, gauge
+from seedbed.telemetry.cost_meter import CostMeterClient
+from seedbed.telemetry.counters import Counters
 
 
 def dollars_per_hour(
     cost: Cost, cpus: float | None = None, memory_bytes: int | None = None
 ) -> float:
-    """US dollars an hour of what `cost` charges.
+    """Return the US dollars an hour of what `cost` charges.
 
-    `cpus` and `memory_bytes` are what the machine has, charged where the experiment says 0; by
-    default this machine's, as far as this process may use it.
+    Args:
+        cost: Prices and sizes. A size of 0 charges what the machine has.
+        cpus: Cores of the machine; by default the cores that this process may use.
+        memory_bytes: Memory of the machine; by default what this process may use.
     """
     if cpus is None:
         cpus = usable_cpus()
@@ -26,5 +36,53 @@ def dollars_per_hour(
 
 
 def dollars_per_billion_frames(dollars: float, frames: int) -> float | None:
-    """What a billion frames cost at the run's price so far; None before the first frame."""
+    """Return what a billion frames cost at the price so far; None before the first frame."""
     return dollars / frames * 1e9 if frames else None
+
+
+class RunCost:
+    """Time and money of a run, counted into its `Counters`.
+
+    Attributes:
+        dollars_per_hour: The present rate.
+        budget_dollars: `stop.dollars`; 0 is none.
+    """
+
+    METRICS: ClassVar[tuple[Metric, ...]] = (
+        gauge(
+            "seedbed_run_dollars_per_hour",
+            "US dollars an hour, by the section `cost`; with a cost meter, the meter's rate.",
+            "dollars_per_hour",
+        ),
+        gauge(
+            "seedbed_run_budget_dollars",
+            "Budget at which the run ends, `stop.dollars`; 0 is none.",
+            "budget_dollars",
+        ),
+    )
+
+    def __init__(
+        self, experiment: Experiment, counters: Counters, now: Callable[[], float]
+    ) -> None:
+        self.dollars_per_hour = dollars_per_hour(experiment.cost)
+        self.budget_dollars = experiment.stop.dollars
+        self._counters = counters
+        self._meter = CostMeterClient(experiment.cost.meter) if experiment.cost.meter else None
+        self._now = now
+        self._accounted_at = now()
+        self._lock = threading.Lock()
+
+    def account(self) -> None:
+        """Bring `seconds` and `dollars` of the counters up to date."""
+        counters = self._counters
+        with self._lock:
+            now = self._now()
+            passed = max(0.0, now - self._accounted_at)
+            self._accounted_at = now
+            counters.seconds += passed
+            counters.dollars += passed / 3600 * self.dollars_per_hour
+            reading = self._meter.reading if self._meter else None
+            # The meter prices the actors too, and the time in which no learner ran.
+            if reading is not None:
+                self.dollars_per_hour = reading.dollars_per_hour
+                counters.dollars = max(counters.dollars, reading.dollars)

@@ -4,33 +4,76 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any
+from typing import Any, ClassVar
+
+from seedbed.runtime.metrics import Metric, counter
 
 
 @dataclass
 class Counters:
-    """Totals of the experiment. A checkpoint keeps them; a restarted learner counts on.
+    """Totals of the experiment. A checkpoint stores them, and a restarted learner continues them.
 
     Frames are emulator frames (steps times action repeat), counted on the learner. Each field is
     written by one thread only, so plain `+=` is enough.
     """
 
-    env_frames: int = 0  # arrived from actors
-    trained_frames: int = 0  # were in a training batch; from replay, each time
-    inserted_frames: int = 0  # went into replay
-    discarded_frames: int = 0  # will never be: cut blocks, and what was queued at a restart
-    updates: int = 0  # of the parameters
-    episodes: int = 0  # that ended
-    abandoned_episodes: int = 0  # cut by a disconnect or a restart; never reported as returns
-    seconds: float = 0.0  # wall time while a learner ran
-    dollars: float = 0.0  # US dollars in that time
+    env_frames: int = 0
+    trained_frames: int = 0
+    inserted_frames: int = 0
+    # Frames of cut unrolls, and frames that were queued at a restart.
+    discarded_frames: int = 0
+    updates: int = 0
+    episodes: int = 0
+    abandoned_episodes: int = 0
+    seconds: float = 0.0
+    dollars: float = 0.0
+
+    METRICS: ClassVar[tuple[Metric, ...]] = (
+        counter(
+            "seedbed_env_frames_total",
+            "Emulator frames (steps times action repeat) from actors, over all restarts.",
+            "env_frames",
+        ),
+        counter(
+            "seedbed_trained_frames_total",
+            "Frames trained on, over all restarts; with replay, each time that they are drawn.",
+            "trained_frames",
+        ),
+        counter(
+            "seedbed_inserted_frames_total",
+            "Frames inserted into replay, over all restarts; 0 for agents without replay.",
+            "inserted_frames",
+        ),
+        counter(
+            "seedbed_discarded_frames_total",
+            "Frames that will never be trained on, over all restarts.",
+            "discarded_frames",
+        ),
+        counter(
+            "seedbed_updates_total", "Updates of the parameters, over all restarts.", "updates"
+        ),
+        counter("seedbed_episodes_total", "Episodes that ended, over all restarts.", "episodes"),
+        counter(
+            "seedbed_abandoned_episodes_total",
+            "Episodes cut by a disconnect or a restart, over all restarts; they have no return.",
+            "abandoned_episodes",
+        ),
+        counter(
+            "seedbed_run_seconds_total", "Seconds that a learner ran, over all restarts.", "seconds"
+        ),
+        counter(
+            "seedbed_run_dollars_total",
+            "US dollars so far, over all restarts; with a cost meter, the meter's count.",
+            "dollars",
+        ),
+    )
 
     def to_json(self) -> dict[str, int | float]:
-        """As a checkpoint keeps it."""
+        """Return the fields, as a checkpoint stores them."""
         return asdict(self)
 
     def set_from(self, saved: Mapping[str, Any]) -> None:
-        """Take over `to_json`'s numbers, in place. Fields that are not there keep their value."""
+        """Restore the output of `to_json` in place. Fields that are missing keep their value."""
         for field in fields(self):
             if field.name in saved:
                 kind = float if field.name in ("seconds", "dollars") else int

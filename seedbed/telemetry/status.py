@@ -1,4 +1,4 @@
-"""status.json: what the run is doing, for people (`seedbed status`) and scripts."""
+"""The status of a run, written to status.json and served over HTTP and gRPC."""
 
 from __future__ import annotations
 
@@ -8,28 +8,129 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.limits import process_start_ticks
-from seedbed.telemetry.bottleneck import Bottleneck
 from seedbed.telemetry.busy import BusyClock
-from seedbed.telemetry.eta import Eta
+from seedbed.telemetry.time_left import TimeLeft
 
 STATUS_FILE = "status.json"
 
 
-def this_process() -> dict[str, Any]:
-    """Names this process for good: its number, when it started, and its machine."""
+class ProcessStatus(TypedDict):
+    """What names a process for good: its number, when it started, and its machine."""
+
+    pid: int
+    start_ticks: int | None
+    host: str
+
+
+class BottleneckStatus(TypedDict):
+    """The part that sets the pace."""
+
+    part: str
+    sentence: str
+
+
+class ThreadStatus(TypedDict):
+    """One thread of the learner: fractions of the last 30 s, and the present state."""
+
+    busy: float | None
+    blocked: float | None
+    state: str
+    state_s: float
+    waiting_for: str | None
+
+
+class TimeLeftStatus(TypedDict):
+    """The nearest stop condition: when, and what the run costs until then."""
+
+    seconds: float
+    condition: str
+    dollars: float
+
+
+class CheckpointStatus(TypedDict):
+    """Checkpoints of this process."""
+
+    age_s: float | None
+    every_s: float
+    seconds: float | None
+    bytes: float | None
+    written: int
+    failed: int
+
+
+class LearnersStatus(TypedDict, total=False):
+    """All learners of the run, as one of them sees them; empty of a single learner."""
+
+    rank: int
+    count: int
+    topology: str
+    alive: list[int]
+    env_frames: int
+
+
+class SourceStatus(TypedDict):
+    """Where a reader has a status from; added by the reader."""
+
+    path: NotRequired[str]
+    address: NotRequired[str]
+    age_s: float
+    alive: bool | None
+
+
+class SlotsStatus(TypedDict):
+    """Slots of the learner; added by its gRPC service."""
+
+    all: int
+    free: int
+
+
+class RunStatus(TypedDict):
+    """The status of one learner. Its keys are a file format and a wire format."""
+
+    name: str
+    environment: str
+    agent: str
+    state: str
+    waiting_for: str | None
+    over: str | None
+    stop_reason: str | None
+    time: float
+    interval_s: float
+    process: ProcessStatus
+    counters: dict[str, int | float]
+    numbers: dict[str, Any]
+    scalars: dict[str, float]
+    user_scalars: dict[str, float]
+    bottleneck: BottleneckStatus
+    threads: dict[str, ThreadStatus]
+    eta: TimeLeftStatus | None
+    stop: dict[str, Any]
+    checkpoint: CheckpointStatus
+    evaluation: dict[str, Any] | None
+    # An older learner's status has none.
+    learners: NotRequired[LearnersStatus]
+    discarded_by_reason: dict[str, int]
+    stream_errors: dict[str, int]
+    failing_outputs: list[str]
+    slots: NotRequired[SlotsStatus]
+    source: NotRequired[SourceStatus]
+
+
+def this_process() -> ProcessStatus:
+    """Return what names this process for good."""
     pid = os.getpid()
     return {"pid": pid, "start_ticks": process_start_ticks(pid), "host": socket.gethostname()}
 
 
 def describe_threads(
     busy: Mapping[str, BusyClock], numbers: Mapping[str, Any]
-) -> dict[str, dict[str, Any]]:
-    """Each thread's fractions, what it does now, for how long, and what it waits for."""
-    described = {}
+) -> dict[str, ThreadStatus]:
+    """Return each thread's fractions, present state, and what it waits for."""
+    described: dict[str, ThreadStatus] = {}
     for name, clock in busy.items():
         state, for_s = clock.state
         described[name] = {
@@ -42,24 +143,19 @@ def describe_threads(
     return described
 
 
-def describe_end(end: Eta | None, dollars_per_hour: float) -> dict[str, Any] | None:
-    """The nearest stop condition: when, and what it costs until then."""
-    if end is None:
+def describe_time_left(left: TimeLeft | None, dollars_per_hour: float) -> TimeLeftStatus | None:
+    """Return when the nearest stop condition is met, and what the run costs until then."""
+    if left is None:
         return None
     return {
-        "seconds": end.seconds,
-        "condition": end.condition,
-        "dollars": end.seconds / 3600 * dollars_per_hour,
+        "seconds": left.seconds,
+        "condition": left.condition,
+        "dollars": left.seconds / 3600 * dollars_per_hour,
     }
 
 
-def describe_bottleneck(limit: Bottleneck) -> dict[str, str]:
-    """As an object with both parts."""
-    return {"part": limit.word, "sentence": limit.sentence}
-
-
 def plain(value: Any) -> Any:
-    """The same for JSON: NaN and infinities become null, NumPy's numbers plain ones."""
+    """Convert for JSON: NaN and infinities become null, NumPy's numbers plain ones."""
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
@@ -73,10 +169,21 @@ def plain(value: Any) -> Any:
     return str(value)
 
 
-def write_status(run_dir: Path, status: Mapping[str, Any]) -> None:
+def write_status(run_dir: Path, status: RunStatus) -> None:
     """Replace the run directory's status.json as a whole.
 
     Raises:
-        OSError: when it cannot be written; the old one then stays.
+        OSError: The file cannot be written; the old one then stays.
     """
     atomic_write(run_dir / STATUS_FILE, json.dumps(status, indent=1, allow_nan=False) + "\n")
+
+
+def read_status(run_dir: Path) -> RunStatus:
+    """Read the run directory's status.json.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: The file is no JSON.
+    """
+    status: RunStatus = json.loads((run_dir / STATUS_FILE).read_text())
+    return status

@@ -1,4 +1,4 @@
-"""The few calls to the Kubernetes API that the meter makes, each with a deadline."""
+"""The calls to the Kubernetes API that the meter makes, each with a deadline."""
 
 from __future__ import annotations
 
@@ -16,16 +16,24 @@ TIMEOUT_S = 10.0
 
 
 class Cluster:
-    """The API server, as the service account of this pod (or the KUBECONFIG of a person).
+    """The API server, as seen by this pod's service account or by a KUBECONFIG.
 
-    Args:
-        replay: whether the release has replay shards.
-
-    Raises:
-        SeedbedError: CONFIG, when there is neither.
+    Attributes:
+        nodes_readable: Whether nodes may be read; becomes False when the API server refuses.
     """
 
     def __init__(self, release: str, namespace: str, read_nodes: bool, replay: bool) -> None:
+        """Load the credentials.
+
+        Args:
+            release: Name of the Helm release.
+            namespace: Its namespace.
+            read_nodes: Whether the role of this pod allows to read nodes.
+            replay: Whether the release has replay shards.
+
+        Raises:
+            SeedbedError: CONFIG, there is neither a service account nor a KUBECONFIG.
+        """
         try:
             config.load_incluster_config()
         except config.ConfigException:
@@ -41,7 +49,7 @@ class Cluster:
         self._nodes: dict[str, Any] = {}
 
     def pods(self) -> list[Any]:
-        """The release's `V1Pod`s."""
+        """Return the release's `V1Pod`s."""
         selector = f"app.kubernetes.io/name=seedbed,app.kubernetes.io/instance={self._release}"
         pods: list[Any] = self._core.list_namespaced_pod(
             self._namespace, label_selector=selector, _request_timeout=TIMEOUT_S
@@ -49,7 +57,7 @@ class Cluster:
         return pods
 
     def node(self, name: str) -> Any | None:
-        """A `V1Node`, read once; None where nodes may not be read, which is said once."""
+        """Return a `V1Node`, read once; None where nodes may not be read, which is logged once."""
         if name in self._nodes:
             return self._nodes[name]
         if not self.nodes_readable:
@@ -59,25 +67,27 @@ class Cluster:
         except ApiException as error:
             if error.status in (401, 403):
                 log.warning(
-                    "nodes may not be read (%s): what pods ask for and the default tier and family "
-                    "decide; cost.readNodes gives the right", error.reason,
-                )  # fmt: skip
+                    "nodes may not be read (%s): the pods' requests and the default tier and "
+                    "family decide; cost.readNodes gives the right",
+                    error.reason,
+                )
                 self.nodes_readable = False
                 return None
-            if error.status != 404:  # it has gone meanwhile
+            # 404: the node has gone meanwhile.
+            if error.status != 404:
                 raise
             return None
         return self._nodes[name]
 
     def state(self) -> dict[str, str]:
-        """The data of the release's state."""
+        """Read the data of the release's state ConfigMap."""
         found = self._core.read_namespaced_config_map(
             f"{self._release}-state", self._namespace, _request_timeout=TIMEOUT_S
         )
         return dict(found.data or {})
 
-    def keep(self, state: dict[str, str | None]) -> None:
-        """Change keys of the release's state; None removes one."""
+    def save_state(self, state: dict[str, str | None]) -> None:
+        """Change keys of the release's state ConfigMap; None removes a key."""
         self._core.patch_namespaced_config_map(
             f"{self._release}-state",
             self._namespace,
@@ -86,7 +96,7 @@ class Cluster:
         )
 
     def actors_to_zero(self) -> None:
-        """Scale the actors' Deployment."""
+        """Scale the actors' Deployment to zero."""
         self._apps.patch_namespaced_deployment_scale(
             f"{self._release}-actor",
             self._namespace,
@@ -95,12 +105,12 @@ class Cluster:
         )
 
     def replay_to_zero(self) -> None:
-        """Scale the shards' StatefulSet, where there is one."""
+        """Scale the replay shards' StatefulSet to zero, where there is one."""
         if self._replay:
             self._stateful_set_to_zero("replay")
 
     def learner_to_zero(self) -> None:
-        """Scale the learner's StatefulSet."""
+        """Scale the learners' StatefulSet to zero."""
         self._stateful_set_to_zero("learner")
 
     def _stateful_set_to_zero(self, component: str) -> None:

@@ -1,10 +1,9 @@
-"""The meter's loop: price the pods, keep the bill, end the experiment when it is over."""
+"""The meter's loop: price the pods, save the ledger, scale to zero when the experiment ends."""
 
 from __future__ import annotations
 
 import json
 import logging
-import math
 import threading
 import time
 import urllib.request
@@ -12,103 +11,116 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
-from seedbed.runtime.metrics import TableCollector, Value, registry_of
-from seedbed.services.cost.account import Account
+from seedbed.runtime.metrics import Metric, StatsCollector, registry_of
+from seedbed.services.cost.ledger import Ledger
 from seedbed.services.cost.metrics import METRICS
 from seedbed.services.cost.prices import PriceList
-from seedbed.services.cost.usage import occupies, usage_of
+from seedbed.services.cost.usage import occupies_node, usage_of
+
+if TYPE_CHECKING:
+    from seedbed.telemetry.status import RunStatus
 
 log = logging.getLogger(__name__)
 
-LOOK_EVERY_S = 5.0
+POLL_INTERVAL_S = 5.0
 LEARNER_TIMEOUT_S = 3.0
-# How far beyond the budget the meter waits for the learner to end by itself.
-GRACE = 1.02
-# How long the end waits, once one learner has finished, for those that say nothing of an end, or
-# nothing at all: a pod that was just killed comes back, and hears of it.
-LATE_S = 120.0
-
-Status = Mapping[str, Any]
+# The learner has until this part of the budget to end by itself.
+BUDGET_GRACE = 1.02
+# How long the end waits, once one learner has finished, for learners that report no end or do not
+# answer, because a pod that was just killed comes back and finds the end.
+STRAGGLER_TIMEOUT_S = 120.0
 
 
 class ClusterApi(Protocol):
-    """What `Cluster` gives."""
+    """The calls of `Cluster`."""
 
     nodes_readable: bool
 
     def pods(self) -> list[Any]: ...
     def node(self, name: str) -> Any | None: ...
     def state(self) -> dict[str, str]: ...
-    def keep(self, state: dict[str, str | None]) -> None: ...
+    def save_state(self, state: dict[str, str | None]) -> None: ...
     def actors_to_zero(self) -> None: ...
     def replay_to_zero(self) -> None: ...
     def learner_to_zero(self) -> None: ...
 
 
 class CostMeter:
-    """Everything that the meter knows of its release.
+    """The cost and the end of a release.
 
-    Args:
-        learners: each gives a learner's status (the object of its /status); raises OSError while
-            that one does not answer.
-        budget: `stop.dollars`; 0 is none.
-        now: Unix time.
+    Attributes:
+        finished: The stop condition that ended the experiment, with both numbers; "" before.
+        rates: US dollars an hour, by component and tier.
+        unknown: What had no price.
     """
+
+    METRICS: ClassVar[tuple[Metric, ...]] = METRICS
 
     def __init__(
         self,
         cluster: ClusterApi,
         prices: PriceList,
-        learners: Sequence[Callable[[], Status]],
+        learners: Sequence[Callable[[], RunStatus]],
         budget: float = 0.0,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._cluster, self._prices, self._learners = cluster, prices, learners
+        """Restore the ledger of the release.
+
+        Args:
+            cluster: The release's pods and state.
+            prices: What their requests cost.
+            learners: Each returns a learner's status (the object of its /status), and raises
+                OSError while the learner does not answer.
+            budget: `stop.dollars`; 0 is none.
+            now: Returns Unix time.
+        """
+        self.cluster, self.prices, self._learners = cluster, prices, learners
         self._asking = ThreadPoolExecutor(len(learners), thread_name_prefix="ask")
-        self._budget, self._now = budget, now
+        self.budget_dollars, self._now = budget, now
         state = cluster.state()
-        self.account = Account(state, now())
-        # Learners of a new release that have not said yet what an earlier one has cost.
+        self.ledger = Ledger(state, now())
+        # Learners of a new release that have not reported yet what an earlier release has cost.
         self._new = set() if "dollars" in state else set(range(len(learners)))
         self._frames = [0] * len(learners)
-        self._first_finished: float | None = None  # when one of them said so, in Unix time
+        # When the first learner reported its end, in Unix time.
+        self._first_finished: float | None = None
         self.finished = state.get("finished", "")
-        self._rates: dict[tuple[str, str], float] = {}
-        self._pods: Counter[str] = Counter()
-        self._restarts: dict[str, int] = {}
-        self._errors: Counter[str] = Counter()
-        self._said: set[str] = set()
+        self.rates: dict[tuple[str, str], float] = {}
+        self.pods: Counter[str] = Counter()
+        self.restarts: dict[str, int] = {}
+        self.errors: Counter[str] = Counter()
+        self.unknown: set[str] = set()
         self._lock = threading.Lock()
-        self.registry = registry_of(TableCollector(METRICS, self._read))
+        self.registry = registry_of(StatsCollector(self))
 
     def run(self, stopping: threading.Event) -> None:
-        """Look every few seconds until `stopping`; then keep the bill."""
+        """Reconcile every few seconds until `stopping`; then save the ledger."""
         while not stopping.is_set():
-            self.look()
-            stopping.wait(LOOK_EVERY_S)
-        self._try("state", lambda: self._keep(self._now()))
+            self.reconcile()
+            stopping.wait(POLL_INTERVAL_S)
+        self._try("state", lambda: self._save(self._now()))
 
-    def look(self) -> None:
-        """Price what is there now, and end what is over. A call that fails is tried next time."""
+    def reconcile(self) -> None:
+        """Price the present pods, and end what is over. A call that fails is tried next time."""
         self._try("pods", self._price)
-        statuses = self._ask()
+        statuses = self._poll_learners()
         self._try("end", lambda: self._end(statuses))
         now = self._now()
-        if self.account.due(now):
-            self._try("state", lambda: self._keep(now))
+        if self.ledger.is_due(now):
+            self._try("state", lambda: self._save(now))
 
-    def bill(self) -> dict[str, Any]:
-        """For the learner: GET /status."""
+    def status(self) -> dict[str, Any]:
+        """Return the object of GET /status, which the learners read."""
         with self._lock:
-            self.account.add(self._now(), self.account.rate)
+            self.ledger.charge(self._now(), self.ledger.rate)
             return {
-                "dollars": self.account.dollars,
-                "dollars_per_hour": self.account.rate,
-                "dollars_per_billion_frames": self.account.dollars_per_billion_frames,
-                "price_table": self._prices.name,
-                "price_table_date": self._prices.date,
+                "dollars": self.ledger.dollars,
+                "dollars_per_hour": self.ledger.rate,
+                "dollars_per_billion_frames": self.ledger.dollars_per_billion_frames,
+                "price_table": self.prices.name,
+                "price_table_date": self.prices.date,
                 "finished": self.finished or None,
             }
 
@@ -116,30 +128,33 @@ class CostMeter:
         rates: dict[tuple[str, str], float] = defaultdict(float)
         pods: Counter[str] = Counter()
         restarts: Counter[str] = Counter()
-        for pod in self._cluster.pods():
-            if not occupies(pod):
+        for pod in self.cluster.pods():
+            if not occupies_node(pod):
                 continue
-            usage = usage_of(pod, self._cluster.node(pod.spec.node_name))
-            rates[usage.component, self._prices.tier(usage)] += self._prices.dollars_per_hour(usage)
+            usage = usage_of(pod, self.cluster.node(pod.spec.node_name))
+            rates[usage.component, self.prices.tier(usage)] += self.prices.dollars_per_hour(usage)
             pods[usage.component] += 1
             restarts[usage.component] += sum(
                 status.restart_count for status in pod.status.container_statuses or []
             )
-        for what in sorted(self._prices.unknown - self._said):
-            log.warning("%s has no price in %s: the dearest one of its kind counts; "
-                        "cost.prices adds one", what, self._prices.name)  # fmt: skip
+        for what in sorted(self.prices.unknown - self.unknown):
+            log.warning(
+                "%s has no price in %s: the dearest one of its kind counts; cost.prices adds one",
+                what,
+                self.prices.name,
+            )
         with self._lock:
-            self._said |= self._prices.unknown
-            # What was there once stays, at 0, so that graphs come down.
-            self._rates = dict.fromkeys(self._rates, 0.0) | dict(rates)
-            self._pods = Counter(dict.fromkeys(self._pods, 0) | dict(pods))
-            self._restarts = dict.fromkeys(self._restarts, 0) | dict(restarts)
-            # After the end only the meter itself is left: that is no cost of the experiment.
-            over = self.finished and not self._trains(pods)
-            self.account.add(self._now(), 0.0 if over else sum(rates.values()))
+            self.unknown |= self.prices.unknown
+            # A component that was there once stays, at 0, so that graphs come down.
+            self.rates = dict.fromkeys(self.rates, 0.0) | dict(rates)
+            self.pods = Counter(dict.fromkeys(self.pods, 0) | dict(pods))
+            self.restarts = dict.fromkeys(self.restarts, 0) | dict(restarts)
+            # After the end only the meter's own pod is left, which is no cost of the experiment.
+            over = self.finished and not _has_workers(pods)
+            self.ledger.charge(self._now(), 0.0 if over else sum(rates.values()))
 
-    def _ask(self) -> list[Status | None]:
-        """The learners' statuses, None for one that does not answer: that is no failure of ours."""
+    def _poll_learners(self) -> list[RunStatus | None]:
+        """Return the learners' statuses, None for a learner that does not answer."""
         statuses = list(self._asking.map(_status_of, self._learners))
         with self._lock:
             for rank, status in enumerate(statuses):
@@ -148,41 +163,37 @@ class CostMeter:
                 counters = status["counters"]
                 self._frames[rank] = int(counters["env_frames"])
                 if rank in self._new:
-                    # One that goes on from an earlier release's volume knows what that has cost.
-                    self.account.dollars = max(self.account.dollars, float(counters["dollars"]))
+                    # A learner on an earlier release's volume has counted what that release cost.
+                    self.ledger.dollars = max(self.ledger.dollars, float(counters["dollars"]))
                     self._new.remove(rank)
-            self.account.frames = max(self.account.frames, sum(self._frames))
+            self.ledger.frames = max(self.ledger.frames, sum(self._frames))
         return statuses
 
-    @staticmethod
-    def _trains(pods: Mapping[str, int]) -> bool:
-        """Whether there is anything but the meter itself."""
-        return any(number for component, number in pods.items() if component != "cost")
-
-    def _end(self, statuses: Sequence[Status | None]) -> None:
+    def _end(self, statuses: Sequence[RunStatus | None]) -> None:
         answers = [status for status in statuses if status is not None]
         ending = [status for status in answers if status.get("over")]
-        spent = self.account.dollars
+        spent, budget = self.ledger.dollars, self.budget_dollars
         finished = self._finished_of(ending)
         if ending:
-            # Actors first: the last evaluation needs none, and takes as long as it takes.
-            self._cluster.actors_to_zero()
-            if finished == len(ending) and (finished == len(self._learners) or self._late()):
-                self._finish(ending[0]["over"])
-        elif self._budget and spent >= GRACE * self._budget and self._trains(self._pods):
-            # Nobody else does: the learner waits for a node, or crashes, or does not see us.
-            self._cluster.actors_to_zero()
+            # Actors first, because the last evaluation needs none.
+            self.cluster.actors_to_zero()
+            all_finished = finished == len(self._learners)
+            if finished == len(ending) and (all_finished or self._waited_for_stragglers()):
+                self._finish(ending[0]["over"] or "")
+        elif budget and spent >= BUDGET_GRACE * budget and _has_workers(self.pods):
+            # The learner did not: it waits for a node, crashes, or does not reach this meter.
+            self.cluster.actors_to_zero()
             self._finish(
-                f"stop.dollars: {spent:.4g} of {self._budget:g}, ended by the cost meter because "
-                f"the learner {'goes on' if answers else 'does not answer'}"
+                f"stop.dollars: {spent:.4g} of {budget:g}, ended by the cost meter because the "
+                f"learner {'goes on' if answers else 'does not answer'}"
             )
         elif self.finished and any(status["state"] == "training" for status in answers):
             log.info("the experiment goes on")
             self.finished = ""
-            self._cluster.keep({"finished": None, "finishedAt": None})
+            self.cluster.save_state({"finished": None, "finishedAt": None})
 
-    def _finished_of(self, ending: Sequence[Status]) -> int:
-        """How many have ended; the first of them is when the end began."""
+    def _finished_of(self, ending: Sequence[RunStatus]) -> int:
+        """Count the learners that have ended, and note when the first one did."""
         finished = len([status for status in ending if status["state"] == "finished"])
         if not finished:
             self._first_finished = None
@@ -190,74 +201,62 @@ class CostMeter:
             self._first_finished = self._now()
         return finished
 
-    def _late(self) -> bool:
-        """Whether the others were waited for long enough."""
-        return self._first_finished is not None and self._now() - self._first_finished >= LATE_S
+    def _waited_for_stragglers(self) -> bool:
+        first = self._first_finished
+        return first is not None and self._now() - first >= STRAGGLER_TIMEOUT_S
 
     def _finish(self, reason: str) -> None:
-        if not self.finished:  # said and written once, before the learner is gone
+        # Logged and saved once, before the learner's pod is gone.
+        if not self.finished:
             log.info("the experiment is over (%s): its pods go to zero", reason)
             now = self._now()
             at = datetime.fromtimestamp(now, UTC).isoformat(timespec="seconds")
-            self._cluster.keep({**self.account.to_keep(now), "finished": reason, "finishedAt": at})
+            end = {"finished": reason, "finishedAt": at}
+            self.cluster.save_state({**self.ledger.to_state(now), **end})
             self.finished = reason
-        # The learner last: while it answers, what failed is tried again.
-        self._cluster.replay_to_zero()
-        self._cluster.learner_to_zero()
+        # The learner last, because what fails is tried again while the learner answers.
+        self.cluster.replay_to_zero()
+        self.cluster.learner_to_zero()
 
-    def _keep(self, now: float) -> None:
+    def _save(self, now: float) -> None:
         with self._lock:
-            self.account.add(now, self.account.rate)
-            kept = self.account.to_keep(now)
-        self._cluster.keep(kept)
+            self.ledger.charge(now, self.ledger.rate)
+            state = self.ledger.to_state(now)
+        self.cluster.save_state(state)
 
     def _try(self, part: str, call: Callable[[], None]) -> None:
         try:
             call()
         except Exception as error:
-            self._errors[part] += 1
-            log.warning("%s: %s: %s; tried again in %g s", part, type(error).__name__,
-                        " ".join(str(error).split())[:300], LOOK_EVERY_S)  # fmt: skip
-
-    def _read(self) -> Mapping[str, Value]:
-        with self._lock:
-            account, prices = self.account, self._prices
-            account.add(self._now(), account.rate)
-            per_billion = account.dollars_per_billion_frames
-            return {
-                "seedbed_cost_dollars_per_hour": dict(self._rates),
-                "seedbed_cost_dollars_total": account.dollars,
-                "seedbed_cost_dollars_per_billion_frames": (
-                    math.nan if per_billion is None else per_billion
-                ),
-                "seedbed_cost_frames_total": account.frames,
-                "seedbed_cost_budget_dollars": self._budget,
-                "seedbed_cost_pods": dict(self._pods),
-                "seedbed_cost_pod_restarts": dict(self._restarts),
-                "seedbed_cost_price_table": {(prices.name, prices.date): 1.0},
-                "seedbed_cost_unknown_prices": dict.fromkeys(self._said, 1.0),
-                "seedbed_cost_nodes_readable": float(self._cluster.nodes_readable),
-                "seedbed_cost_errors_total": {
-                    **dict.fromkeys(("pods", "end", "state"), 0),
-                    **self._errors,
-                },
-                "seedbed_experiment_finished": {self.finished: float(bool(self.finished))},
-            }
+            self.errors[part] += 1
+            log.warning(
+                "%s: %s: %s; tried again in %g s",
+                part,
+                type(error).__name__,
+                " ".join(str(error).split())[:300],
+                POLL_INTERVAL_S,
+            )
 
 
-def _status_of(learner: Callable[[], Status]) -> Status | None:
+def _has_workers(pods: Mapping[str, int]) -> bool:
+    """Return whether there is any pod but the meter's own."""
+    return any(number for component, number in pods.items() if component != "cost")
+
+
+def _status_of(learner: Callable[[], RunStatus]) -> RunStatus | None:
     try:
         return learner()
     except (OSError, ValueError):
         return None
 
 
-def ask_learner(url: str) -> dict[str, Any]:
-    """The learner's /status.
+def read_learner(url: str) -> RunStatus:
+    """Read a learner's /status.
 
     Raises:
-        OSError: no answer. ValueError: no JSON.
+        OSError: The learner does not answer.
+        ValueError: The answer is no JSON.
     """
     with urllib.request.urlopen(url, timeout=LEARNER_TIMEOUT_S) as answer:
-        status: dict[str, Any] = json.load(answer)
+        status: RunStatus = json.load(answer)
     return status

@@ -1,49 +1,89 @@
-"""What the cost meter exports."""
+"""What the cost meter exports; read from a `CostMeter`."""
 
 from __future__ import annotations
 
-from seedbed.runtime.metrics import Metric
+import math
+import re
 
-METRICS = (
-    Metric(
+from seedbed.runtime.metrics import Metric, counter, gauge
+
+ERROR_PARTS = ("pods", "end", "state")
+
+METRICS: tuple[Metric, ...] = (
+    gauge(
         "seedbed_cost_dollars_per_hour",
-        "gauge",
-        "US dollars an hour of what the release's pods ask for now.",
-        ("component", "tier"),
+        "US dollars an hour of what the release's pods request now.",
+        lambda m: dict(m.rates),
+        "component",
+        "tier",
     ),
-    Metric("seedbed_cost_dollars_total", "counter", "US dollars of the release since it began."),
-    Metric(
+    counter(
+        "seedbed_cost_dollars_total",
+        "US dollars of the release since its start.",
+        lambda m: m.status()["dollars"],
+    ),
+    gauge(
         "seedbed_cost_dollars_per_billion_frames",
-        "gauge",
-        "Dollars so far by the learner's frames so far. NaN until there is one.",
+        "Dollars so far by the learners' frames so far. NaN before the first frame.",
+        lambda m: math.nan if m.ledger.frames == 0 else m.status()["dollars_per_billion_frames"],
     ),
-    Metric("seedbed_cost_frames_total", "counter", "The learner's frames, as last known."),
-    Metric("seedbed_cost_budget_dollars", "gauge", "`stop.dollars` of the experiment; 0 is none."),
-    Metric("seedbed_cost_pods", "gauge", "Pods that are priced, by component.", "component"),
-    Metric(
-        "seedbed_cost_pod_restarts",
-        "gauge",
-        "Times that containers of the pods that are there were started again, by component.",
+    counter(
+        "seedbed_cost_frames_total",
+        "Emulator frames of the learners, as last known.",
+        "ledger.frames",
+    ),
+    gauge(
+        "seedbed_cost_budget_dollars",
+        "Budget of the experiment, `stop.dollars`; 0 is none.",
+        "budget_dollars",
+    ),
+    gauge(
+        "seedbed_cost_pods",
+        "Pods that are priced, by component.",
+        lambda m: dict(m.pods),
         "component",
     ),
-    Metric(
-        "seedbed_cost_price_table",
-        "gauge",
-        "1 for the price table in use, with its date.",
-        ("table", "date"),
+    gauge(
+        "seedbed_cost_pod_restarts",
+        "Restarts of the containers of the present pods, by component.",
+        lambda m: dict(m.restarts),
+        "component",
     ),
-    Metric(
+    gauge(
+        "seedbed_cost_price_table",
+        "Price table in use, with its date: always 1.",
+        lambda m: {(m.prices.name, m.prices.date): 1.0},
+        "table",
+        "date",
+    ),
+    gauge(
         "seedbed_cost_unknown_prices",
-        "gauge",
-        "1 for each machine family or accelerator without a price: the dearest one counts.",
+        "Machine families and accelerators without a price, each 1: the dearest price counts.",
+        lambda m: dict.fromkeys(m.unknown, 1.0),
         "what",
     ),
-    Metric("seedbed_cost_nodes_readable", "gauge", "1 where prices follow the nodes."),
-    Metric("seedbed_cost_errors_total", "counter", "Looks that failed, by what did.", "part"),
-    Metric(
+    gauge(
+        "seedbed_cost_nodes_readable",
+        "Access to nodes: 1 where prices follow the nodes.",
+        lambda m: float(m.cluster.nodes_readable),
+    ),
+    counter(
+        "seedbed_cost_errors_total",
+        "Calls that failed, by part.",
+        lambda m: {**dict.fromkeys(ERROR_PARTS, 0), **m.errors},
+        "part",
+    ),
+    gauge(
         "seedbed_experiment_finished",
-        "gauge",
-        "1 once the experiment is over and its pods are at zero, with the condition.",
+        "State of the experiment: 1 once a stop condition, the label, is met and the pods are at "
+        "zero.",
+        lambda m: {stop_condition(m.finished): float(bool(m.finished))},
         "reason",
     ),
 )
+
+
+def stop_condition(reason: str) -> str:
+    """Return the condition of a text such as `learner 2: stop.dollars: 2.01 of 2`."""
+    found = re.search(r"stop\.\w+", reason)
+    return found[0] if found else reason

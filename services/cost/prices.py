@@ -1,4 +1,4 @@
-"""Dated price tables: what a pod's requests cost an hour."""
+"""Dated price tables, and the price of a pod's requests."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Accelerator(_Row):
 
 
 class Prices(_Row):
-    """Rows that a user adds to a table, or puts in the place of its own."""
+    """Rows that a user adds to a table or replaces."""
 
     families: dict[str, Family] = Field(default_factory=dict, description="By machine family.")
     accelerators: dict[str, Accelerator] = Field(
@@ -46,14 +46,14 @@ class Prices(_Row):
 
 
 class Table(Prices):
-    """A table with its date."""
+    """A price table with its date."""
 
     date: str
     source: str
 
 
 class Settings(_Row):
-    """The chart's `cost` values that price."""
+    """The chart's `cost` values that set prices."""
 
     priceTable: str = Field("us-central1-aug-2026", description="Which of the tables.")
     prices: Prices = Field(default_factory=Prices, description="Rows over those of the table.")
@@ -63,7 +63,7 @@ class Settings(_Row):
 
 
 def tables() -> dict[str, Table]:
-    """The tables that ship, by name."""
+    """Return the tables that ship, by name."""
     text = resources.files("seedbed.services.cost").joinpath("prices.yaml").read_text()
     return {name: Table.model_validate(table) for name, table in yaml.safe_load(text).items()}
 
@@ -72,15 +72,15 @@ class PriceList:
     """A table with a user's rows over it.
 
     Attributes:
-        unknown: what had no row, in words; each is priced at the dearest row of its kind, so that a
-            budget ends early and not late.
+        unknown: What had no row, in words. The dearest row of the kind prices it, so that a budget
+            ends early and not late.
     """
 
     def __init__(self, settings: Settings) -> None:
         """Look the table up.
 
         Raises:
-            SeedbedError: CONFIG, there is no such table or family.
+            SeedbedError: CONFIG, there is no such table.
         """
         shipped = tables()
         if settings.priceTable not in shipped:
@@ -96,7 +96,7 @@ class PriceList:
         self._default = settings
 
     def dollars_per_hour(self, usage: Usage) -> float:
-        """What one pod's requests cost."""
+        """Return the US dollars an hour of one pod's requests."""
         tier = self.tier(usage)
         total, host_included = 0.0, False
         if usage.accelerators:
@@ -110,7 +110,7 @@ class PriceList:
         return total
 
     def tier(self, usage: Usage) -> Tier:
-        """The pod's, or the default."""
+        """Return the pod's tier, or the default where the tier is unknown."""
         if usage.spot is None:
             return self._default.defaultTier
         return "spot" if usage.spot else "on-demand"
@@ -132,5 +132,6 @@ class PriceList:
         return max(rows.values(), key=lambda row: row.on_demand)
 
     def _note(self, what: str, name: str, rows: Collection[str]) -> None:
-        if len(rows) > 1:  # a table of one price, as the paper's, has it for everything
+        # A table of one price, as the paper's, prices everything.
+        if len(rows) > 1:
             self.unknown.add(f"{what} {name}")

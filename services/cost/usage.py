@@ -1,4 +1,4 @@
-"""What a pod has asked for, and where it runs: read from the Kubernetes API's objects."""
+"""Requests of a pod and its place, read from the Kubernetes API's objects."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from kubernetes.utils import parse_quantity
 
 COMPONENT = "app.kubernetes.io/component"
 GPU, TPU = "nvidia.com/gpu", "google.com/tpu"
-# On a node, and in a pod's nodeSelector.
+# On a node, or in a pod's nodeSelector.
 SPOT_LABELS = {
     "cloud.google.com/gke-spot": "true",
     "cloud.google.com/gke-preemptible": "true",
@@ -22,35 +22,46 @@ FAMILY_LABEL, TYPE_LABEL = "cloud.google.com/machine-family", "node.kubernetes.i
 
 @dataclass(frozen=True)
 class Usage:
-    """The requests of one pod."""
+    """The requests of one pod.
 
-    component: str  # learner, actor, replay, cost
+    Attributes:
+        component: `learner`, `actor`, `replay` or `cost`.
+        accelerator: Name of the accelerator; "" where neither node nor pod has one.
+        family: Machine family; "" where neither node nor pod has one.
+        spot: None where unknown.
+    """
+
+    component: str
     cpus: float
     memory_gib: float
     accelerators: float = 0.0
     is_tpu: bool = False
-    accelerator: str = ""  # its name, "" where neither node nor pod says
-    family: str = ""  # of the machine, likewise
-    spot: bool | None = None  # None: unknown
+    accelerator: str = ""
+    family: str = ""
+    spot: bool | None = None
 
 
-def occupies(pod: Any) -> bool:
-    """Whether a pod (a `V1Pod`) is on a node: from being bound until its containers have ended."""
+def occupies_node(pod: Any) -> bool:
+    """Return whether a `V1Pod` is on a node: from its binding until its containers have ended."""
     return bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
 
 
 def usage_of(pod: Any, node: Any | None) -> Usage:
-    """A pod's requests; `node` is its `V1Node` where nodes may be read.
+    """Return a pod's requests.
 
     An init container runs before the others, so a pod occupies the larger of the two.
+
+    Args:
+        pod: A `V1Pod`.
+        node: Its `V1Node`; None where nodes may not be read.
     """
-    asked = dict.fromkeys(("cpu", "memory", GPU, TPU), 0.0)
+    requested = dict.fromkeys(("cpu", "memory", GPU, TPU), 0.0)
     for container in pod.spec.containers:
         for name, amount in _requests(container).items():
-            asked[name] += amount
+            requested[name] += amount
     for container in pod.spec.init_containers or []:
         for name, amount in _requests(container).items():
-            asked[name] = max(asked[name], amount)
+            requested[name] = max(requested[name], amount)
     selector = pod.spec.node_selector or {}
     labels = (node.metadata.labels or {}) if node is not None else {}
     where = selector | labels
@@ -61,10 +72,10 @@ def usage_of(pod: Any, node: Any | None) -> Usage:
         spot = None
     return Usage(
         component=(pod.metadata.labels or {}).get(COMPONENT, "other"),
-        cpus=asked["cpu"],
-        memory_gib=asked["memory"] / 2**30,
-        accelerators=asked[TPU] or asked[GPU],
-        is_tpu=asked[TPU] > 0,
+        cpus=requested["cpu"],
+        memory_gib=requested["memory"] / 2**30,
+        accelerators=requested[TPU] or requested[GPU],
+        is_tpu=requested[TPU] > 0,
         accelerator=accelerator,
         family=family,
         spot=spot,
@@ -72,7 +83,7 @@ def usage_of(pod: Any, node: Any | None) -> Usage:
 
 
 def _requests(container: Any) -> dict[str, float]:
-    """Requests of a container; where there are none a limit counts, as for Kubernetes."""
+    """Return a container's requests; where there is none its limit counts, as for Kubernetes."""
     resources = container.resources
     limits = (resources.limits or {}) if resources else {}
     requests = (resources.requests or {}) if resources else {}

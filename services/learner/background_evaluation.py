@@ -104,7 +104,7 @@ class BackgroundEvaluation:
     def _wait(self, saver: Checkpointer) -> None:
         if self._process is None:
             return
-        self._telemetry.phase = "the last evaluation"
+        self._telemetry.set_phase("the last evaluation")
         deadline = time.monotonic() + LAST_TIMEOUT_S
         while self._process.poll() is None:
             if self.hurry or time.monotonic() > deadline:
@@ -141,7 +141,7 @@ class BackgroundEvaluation:
                       self._checkpoint, code)  # fmt: skip
             return
         result: dict[str, Any] = json.loads(text)
-        self._telemetry.on_evaluation(result)
+        self._telemetry.evaluation.on_evaluation(result)
         mean = float(result["mean"])
         log.info("evaluation of %s: mean %.4g over %d episodes", self._checkpoint, mean,
                  result["episodes"])  # fmt: skip

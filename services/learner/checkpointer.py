@@ -113,7 +113,7 @@ class Checkpointer:
             if error.code is ExitCode.DIVERGED:
                 raise
             self._failures += 1
-            self._telemetry.on_checkpoint(0.0, 0, ok=False)
+            self._telemetry.checkpoints.on_checkpoint(0.0, 0, ok=False)
             if self._failures >= self._settings.max_failures:
                 raise
             log.error("checkpoint not written (%d of %d failures in a row allowed): %s",
@@ -122,7 +122,7 @@ class Checkpointer:
             return
         self._failures = 0
         self.newest = saved.path
-        self._telemetry.on_checkpoint(saved.seconds, saved.bytes, ok=True)
+        self._telemetry.checkpoints.on_checkpoint(saved.seconds, saved.bytes, ok=True)
 
     def save_last(self, arrays: Arrays, finished: str | None) -> None:
         """Write the last one and wait for it. `finished` is the stop condition that was met.
@@ -137,7 +137,7 @@ class Checkpointer:
                 log.error("checkpoint not written: %s", error)
         saved = self._wait(self._start(arrays, {**self._meta(), "finished": finished}))
         self.newest = saved.path
-        self._telemetry.on_checkpoint(saved.seconds, saved.bytes, ok=True)
+        self._telemetry.checkpoints.on_checkpoint(saved.seconds, saved.bytes, ok=True)
 
     def _wait(self, writing: Future[SavedCheckpoint]) -> SavedCheckpoint:
         try:

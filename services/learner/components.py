@@ -21,7 +21,7 @@ if TYPE_CHECKING:  # these import Keras, whose backend must be chosen first
     from seedbed.services.learner.training.fused_replay import FusedReplay
     from seedbed.services.learner.training.replay_source import ReplaySource
     from seedbed.services.learner.unrolls.sequences import SequencePlan
-    from seedbed.telemetry.replay import ReplayNumbers
+    from seedbed.telemetry.replay import ReplaySourceStats
     from seedbed.types import Params
 
 
@@ -105,7 +105,7 @@ def build(
     experiment: Experiment,
     spec: EnvironmentSpec,
     backend: Backend,
-    replay: ReplayNumbers | None = None,
+    replay: ReplaySourceStats | None = None,
     tls: Tls | None = None,
     rank: int = 0,
 ) -> LearnerComponents:
@@ -122,7 +122,7 @@ def build(
     from seedbed.agents.training_step import replay_function, train_function
     from seedbed.services.learner.training.replay_factory import make_experience
     from seedbed.services.learner.unrolls.sequences import SequencePlan
-    from seedbed.telemetry.replay import ReplayNumbers
+    from seedbed.telemetry.replay import ReplaySourceStats
 
     learner = experiment.learner
     agent: Any = build_agent(experiment, spec)
@@ -165,7 +165,7 @@ def build(
     )
     if isinstance(unroll, SequencePlan):
         experience = make_experience(
-            experiment, unroll.spec, backend, trainer, replay or ReplayNumbers(), tls
+            experiment, unroll.spec, backend, trainer, replay or ReplaySourceStats(), tls
         )
     inference = InferenceStep(
         backend,

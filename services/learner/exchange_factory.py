@@ -110,7 +110,7 @@ def make_heartbeat(
     counters, is_gossip = telemetry.counters, experiment.gossip.topology == "gossip"
 
     def heartbeat() -> PeerStatus:
-        returns = telemetry.recent_returns.values(membership.share(episodes))
+        returns = telemetry.sessions.recent_returns.values(membership.share(episodes))
         return PeerStatus(
             iteration=membership.iteration if is_gossip else counters.updates,
             updates=counters.updates,
@@ -119,7 +119,7 @@ def make_heartbeat(
             dollars=counters.dollars,
             return_sum=float(returns.sum()),
             return_count=int(returns.size),
-            over=telemetry.over or "",
+            over=telemetry.stop_condition or "",
             waiting=bool(telemetry.gossip.waiting),
         )
 

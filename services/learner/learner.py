@@ -149,17 +149,19 @@ class Learner:
 
     def _share(self, members: Membership) -> None:
         """Count what the learners do together."""
-        telemetry, settings = self.telemetry, self.experiment.gossip
-        telemetry.together = lambda: members.total(self.counters)
-        telemetry.team = lambda: {
-            "rank": self.rank,
-            "count": settings.replicas,
-            "topology": settings.topology,
-            "alive": sorted(members.alive()),
-            "env_frames": members.total(self.counters).env_frames,
-        }
-        if all(address.startswith("unix:") for address in settings.addresses):
-            telemetry.dollars_per_hour /= settings.replicas  # all are on this machine
+        settings = self.experiment.gossip
+        here = all(address.startswith("unix:") for address in settings.addresses)
+        self.telemetry.join_learners(
+            lambda: members.total(self.counters),
+            lambda: {
+                "rank": self.rank,
+                "count": settings.replicas,
+                "topology": settings.topology,
+                "alive": sorted(members.alive()),
+                "env_frames": members.total(self.counters).env_frames,
+            },
+            learners_here=settings.replicas if here else 1,
+        )
 
     def _resume(self, run: RunDirectory) -> None:
         spent = run.last_counters()  # before anything writes its own
@@ -219,10 +221,10 @@ class Learner:
 
     def _train(self) -> None:
         learner = self.experiment.learner
-        self.telemetry.phase = f"loading {learner.backend}"
+        self.telemetry.set_phase(f"loading {learner.backend}")
         backend = backends.use(learner.backend, learner.deterministic, learner.device)
         spec = None
-        self.telemetry.phase = "waiting for the first actor"
+        self.telemetry.set_phase("waiting for the first actor")
         while spec is None and not self.threads.stopping.is_set():
             spec = self.model.wait_for_spec(POLL_S)
         if spec is not None:
@@ -233,7 +235,7 @@ class Learner:
             self.training.run(built, self.threads.stopping)
 
     def _build(self, spec: EnvironmentSpec, backend: Backend) -> LearnerComponents:
-        self.telemetry.phase = "building the model"
+        self.telemetry.set_phase("building the model")
         built = build(self.experiment, spec, backend, self.telemetry.replay, self._tls, self.rank)
         run = self.run_directory
         if run.resume_from is not None:
@@ -245,7 +247,7 @@ class Learner:
         if self.members is not None:
             self._meet(self.members, built)
         self.store.publish(built.trainer.params(), self.counters.updates)
-        self.telemetry.phase = "training"
+        self.telemetry.set_phase("training")
         self.wire.set_serving()
         self.model.set(built)
         return built
@@ -256,7 +258,7 @@ class Learner:
             self.experiment, members, built, self.training, self.telemetry, self.threads,
             self.run_directory.path / "gossip", self._tls,
         )  # fmt: skip
-        self.telemetry.phase = "meeting the other learners"
+        self.telemetry.set_phase("meeting the other learners")
         self._exchange = exchange
         if self.threads.stopping.is_set():  # who stops closes the exchange, if it sees one
             raise ShuttingDown
@@ -305,7 +307,8 @@ class Learner:
         reached = self._look_for_end()
         if reached is not None:
             log.info("this run is finished (%s): to go on, raise that condition", reached.text)
-            self._reached, self.telemetry.over = reached, reached.text
+            self._reached = reached
+            self.telemetry.set_stop_condition(reached.text)
             self._stop_reason = self._stop_reason or reached.text
         return reached is not None
 
@@ -319,8 +322,8 @@ class Learner:
         evaluated = (kept["evaluation"] or {}).get("updates") == kept["updates"]
         if self._wants_evaluation() and not evaluated:
             return self._end()
-        self.telemetry.evaluation = kept["evaluation"] or {}
-        self.telemetry.stop_reason = kept["stop_reason"]
+        self.telemetry.evaluation.restore(kept["evaluation"] or {})
+        self.telemetry.set_stop_reason(kept["stop_reason"])
         return kept
 
     def _wants_evaluation(self) -> bool:
@@ -347,7 +350,7 @@ class Learner:
 
     def _look_for_end(self) -> Reached | None:
         """The stop condition that is met, by this learner or by all together; None before."""
-        members, mean_return = self.members, self.telemetry.mean_return
+        members, mean_return = self.members, self.telemetry.sessions.mean_return
         if members is None:
             return stop_reached(self.experiment.stop, self.counters, mean_return)
         if text := members.peers_over():
@@ -359,9 +362,8 @@ class Learner:
         )
 
     def _tick(self) -> None:
-        self.telemetry.set_depths(
-            self.batcher.depth, self.queue.columns, self.queue.capacity_columns
-        )
+        self.telemetry.inference.set_waiting(self.batcher.depth)
+        self.telemetry.training.set_queue(self.queue.columns, self.queue.capacity_columns)
         self.telemetry.tick()
 
     def _look(self) -> None:
@@ -376,7 +378,7 @@ class Learner:
             self._tick()
         self._reached = self._look_for_end()
         if self._reached is not None:
-            self.telemetry.over = self._reached.text
+            self.telemetry.set_stop_condition(self._reached.text)
             self._stop_reason = self._stop_reason or self._reached.text
 
     def _end(self) -> dict[str, Any]:
@@ -385,7 +387,7 @@ class Learner:
         reason = self._stop_reason or "a part failed"
         log.info("ending: %s", reason)
         self._stop_reason = reason
-        self.telemetry.phase = f"ending: {reason}"
+        self.telemetry.set_phase(f"ending: {reason}")
         self.threads.stopping.set()
         self.batcher.close()
         self.wire.end_streams(reason, over=reached is not None)
@@ -396,7 +398,9 @@ class Learner:
         dropped = self.queue.close() + self.prefetch.pending_steps()
         built = self.model.built(0) if self.model.is_built else None
         if built is not None:
-            self.telemetry.on_discarded(dropped * built.spec.action_repeat, "the learner stopped")
+            self.telemetry.sessions.on_discarded(
+                dropped * built.spec.action_repeat, "the learner stopped"
+            )
         if running and failure is None:
             failure = SeedbedError(
                 ExitCode.THREAD_STUCK,
@@ -419,7 +423,7 @@ class Learner:
         elif built is None and failure is None and self.run_directory.resume_from is not None:
             self.saver.newest = self.run_directory.resume_from.path
             self.evaluation.last(self.saver, self._wants_evaluation())
-        self.telemetry.stop_reason = reason
+        self.telemetry.set_stop_reason(reason)
         self._tick()
         summary = self.telemetry.summary()
         if reached is not None and failure is None:
@@ -464,7 +468,7 @@ class Learner:
         assert built is not None
         return {
             "counters": self.counters.to_json(),
-            "telemetry": self.telemetry.extra_state(),
+            "telemetry": self.telemetry.to_json(),
             "spec": built.spec.to_json(),
             "peers": self.members.to_json() if self.members is not None else {},
             "random": built.inference.random.bit_generator.state,

@@ -88,7 +88,9 @@ class OneThreadLearner(Learner):
             batches = [self._seats(built, actor, made) for actor, made in enumerate(groups)]
             batches = [part for seats in batches for part in self._fitting(seats)]
             seats = [seat for batch in batches for seat in batch]
-            self.telemetry.set_sessions(len(seats), sum(seat.session.num_envs for seat in seats))
+            self.telemetry.sessions.set_connected(
+                len(seats), sum(seat.session.num_envs for seat in seats)
+            )
             while self._stop_reason is None:
                 self._receive(built, seats)
                 for batch in batches:
@@ -125,7 +127,7 @@ class OneThreadLearner(Learner):
             name, e = actor_name(actor, index), group.num_envs
             handshake = Handshake(PROTOCOL_VERSION, 0, name, e, built.spec)
             slots = self._slots.allocate(e)
-            session = Session(index, handshake, slots, built.unroll, self.telemetry)
+            session = Session(index, handshake, slots, built.unroll, self.telemetry.sessions)
             seats.append(_Seat(group, session, group.reset()))
         return seats
 
@@ -155,7 +157,7 @@ class OneThreadLearner(Learner):
             answer = built.inference.run(params, [request.inputs for request in requests])
             split_outputs(answer, requests, version)
         run_s = time.perf_counter() - started
-        self.telemetry.on_inference(
+        self.telemetry.inference.on_batch(
             rows=sum(request.num_envs for request in requests),
             padded_rows=answer.padded_rows,
             requests=len(requests),
@@ -170,6 +172,8 @@ class OneThreadLearner(Learner):
     def _write_trace(self, batch: TrainingBatch) -> None:
         if self.trace is None:
             return
-        loss, norm = (repr(self.telemetry.scalars[name]) for name in ("loss", "gradient_norm"))
+        loss, norm = (
+            repr(self.telemetry.training.scalars[name]) for name in ("loss", "gradient_norm")
+        )
         checksum = zlib.crc32(batch.arrays["action"].tobytes())
         self.trace.writerow([self.counters.updates, loss, norm, f"{checksum:08x}"])

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from seedbed.replay.incarnations import IncarnationHistory
 from seedbed.replay.mapped_files import FileBuffer, files_bytes, open_buffer, read_description
 from seedbed.replay.sequence import SequenceSpec, describe_spec
 from seedbed.replay.sizes import check_memory, estimate
-from seedbed.runtime.metrics import Histogram, TableCollector, Value, registry_of
+from seedbed.runtime.metrics import Histogram, Metric, StatsCollector, registry_of
 from seedbed.services.replay.metrics import AGE_BOUNDS_S, METRICS
 from seedbed.v1 import replay_pb2 as wire
 
@@ -42,6 +42,8 @@ class Shard:
         memory: bytes that may be used; None: what the machine gives.
     """
 
+    METRICS: ClassVar[tuple[Metric, ...]] = METRICS
+
     def __init__(
         self, capacity: int, exponent: float, directory: Path | None, memory: int | None = None
     ) -> None:
@@ -55,9 +57,9 @@ class Shard:
         self.learners = 0
         self.refused = 0
         self._sampled = 0
-        self._blocked_s = 0.0
-        self._age = Histogram(AGE_BOUNDS_S)
-        self.registry = registry_of(TableCollector(METRICS, self._read))
+        self.insert_blocked_s = 0.0
+        self.age_s = Histogram(AGE_BOUNDS_S)
+        self.registry = registry_of(StatsCollector(self))
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Run a method in the shard's thread."""
@@ -117,7 +119,7 @@ class Shard:
         Raises:
             ValueError: it does not fit; nothing has changed.
         """
-        self._blocked_s += time.perf_counter() - came
+        self.insert_blocked_s += time.perf_counter() - came
         self.buffer.add(chunk_of(self.buffer.spec, message, payload))
         reply = wire.InsertReply(
             sequence=message.sequence,
@@ -143,7 +145,7 @@ class Shard:
         fields = {**buffer.fields(items), "scaled_priority": buffer.scaled_priorities(items)}
         reply.sequences = len(items)
         self._sampled += len(items)
-        self._age.observe_many(fields["age"])
+        self.age_s.observe_many(fields["age"])
         pieces = buffer.frame_views(items)
         return sample_reply(buffer.spec, reply, fields, pieces), len(items)
 
@@ -202,22 +204,3 @@ class Shard:
         self._thread.shutdown(wait=True, cancel_futures=True)
         if isinstance(self._buffer, FileBuffer):
             self._buffer.close()
-
-    def _read(self) -> dict[str, Value]:
-        state = self.state()
-        prefix = "seedbed_replay_shard_"
-        return {
-            f"{prefix}capacity": state.capacity,
-            f"{prefix}size": state.size,
-            f"{prefix}sampleable": state.sampleable,
-            f"{prefix}total_priority": state.total_priority,
-            f"{prefix}bytes": state.bytes,
-            f"{prefix}inserts_total": state.inserted,
-            f"{prefix}samples_total": state.sampled,
-            f"{prefix}sample_age_seconds": self._age,
-            f"{prefix}stale_updates_total": state.stale_updates,
-            f"{prefix}corrupt_total": state.corrupt,
-            f"{prefix}insert_blocked_seconds_total": self._blocked_s,
-            f"{prefix}learners": self.learners,
-            f"{prefix}refused_total": self.refused,
-        }

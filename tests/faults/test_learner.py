@@ -115,7 +115,7 @@ def test_a_loss_that_is_infinite_ends_the_run_and_spares_the_checkpoint(tmp_path
     Explodes.now.clear()
     with running(tmp_path, *overrides) as run:
         run.trains()
-        wait_for(lambda: run.learner.telemetry.checkpoints > 1, "checkpoints", START_S)
+        wait_for(lambda: run.learner.telemetry.checkpoints.written > 1, "checkpoints", START_S)
         Explodes.now.set()
         assert run.ended.wait(START_S)
         assert run.failure is not None
@@ -190,15 +190,15 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, caplog: pytest.LogCaptu
     ) as run:
         folder = Path(run.learner.run_directory.store.directory)
         telemetry = run.learner.telemetry
-        wait_for(lambda: telemetry.checkpoints > 1, "checkpoints", START_S)
+        wait_for(lambda: telemetry.checkpoints.written > 1, "checkpoints", START_S)
         folder.rename(tmp_path / "aside")
         folder.write_text("the directory's place is taken, so nothing can be written")
-        wait_for(lambda: telemetry.checkpoint_failures > 2, "failures", START_S)
+        wait_for(lambda: telemetry.checkpoints.failed > 2, "failures", START_S)
         run.trains()
         folder.unlink()
         (tmp_path / "aside").rename(folder)
-        written = telemetry.checkpoints
-        wait_for(lambda: telemetry.checkpoints > written + 1, "it recovers", START_S)
+        written = telemetry.checkpoints.written
+        wait_for(lambda: telemetry.checkpoints.written > written + 1, "it recovers", START_S)
         assert run.learner.saver._failures == 0
         assert "checkpoint not written (1 of 999 failures in a row allowed)" in caplog.text
 
@@ -302,7 +302,7 @@ def test_a_best_checkpoint_that_cannot_be_kept_ends_nothing(
         evaluation._output = io.BytesIO(b'{"mean": 1.5, "episodes": 3}')
         evaluation._log = io.BytesIO()
         evaluation._process = subprocess.Popen(["true"])  # as if it had evaluated
-        wait_for(lambda: learner.telemetry.evaluations, "its result is taken")
+        wait_for(lambda: learner.telemetry.evaluation.count, "its result is taken")
         actor.play()
     assert "could not be kept" in caplog.text
     assert evaluation.best is None
@@ -314,7 +314,7 @@ def test_resumed_frames_are_conserved(tmp_path: Path, monkeypatch: pytest.Monkey
         with stream(learner.address, 3) as actor:
             actor.play(11)
             learner.saver.request()
-            wait_for(lambda: learner.telemetry.checkpoints, "a checkpoint")
+            wait_for(lambda: learner.telemetry.checkpoints.written, "a checkpoint")
         newest = learner.run_directory.store.newest()
         assert newest is not None
         content = Path(newest.path).read_bytes()

@@ -56,7 +56,7 @@ class Scene:
 
     def spread(self) -> list[int]:
         """Actors of each learner that is there, in the order of their ranks."""
-        return [self.learners[rank].telemetry.sessions for rank in sorted(self.learners)]
+        return [self.learners[rank].telemetry.sessions.connected for rank in sorted(self.learners)]
 
     def spreads(self, wanted: list[int]) -> None:
         wait_for(lambda: self.spread() == wanted, f"{wanted}: {self.spread()}")
@@ -136,7 +136,9 @@ def test_a_full_learner_is_left_out(three: Scene) -> None:
         three.actor()
         wait_for(lambda number=number: sum(three.spread()) == number + 1, "it joins")
     assert three.spread() == [1, 2, 2]
-    assert [learner.telemetry.stream_errors for learner in three.learners.values()] == [{}] * 3
+    assert [learner.telemetry.sessions.stream_errors for learner in three.learners.values()] == [
+        {}
+    ] * 3
 
 
 def reconnects(scene: Scene) -> list[Any]:
@@ -159,7 +161,9 @@ def test_who_is_refused_for_slots_tries_the_others(three: Scene) -> None:
     for number in range(2):
         three.actor().goes_on()
         assert three.spread()[0] == 0
-        assert liar.telemetry.stream_errors == {"slots": number + 1}, "each was refused once"
+        assert liar.telemetry.sessions.stream_errors == {"slots": number + 1}, (
+            "each was refused once"
+        )
     assert three.spread() == [0, 1, 1]
 
 
@@ -194,7 +198,7 @@ def test_who_was_refused_by_all_tries_again(three: Scene) -> None:
     liar = three.start(1)
     honest, liar.servicer._slots = liar.servicer._slots, Liar(0)
     actor = three.actor()
-    wait_for(lambda: liar.telemetry.stream_errors.get("slots", 0) >= 2, "refused twice")
+    wait_for(lambda: liar.telemetry.sessions.stream_errors.get("slots", 0) >= 2, "refused twice")
     liar.servicer._slots = honest
     actor.goes_on()
 

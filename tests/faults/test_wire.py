@@ -183,7 +183,9 @@ def test_ten_thousand_random_messages(bare: Any, caplog: pytest.LogCaptureFixtur
     try:
         with bare() as learner, playing(learner.address):
             ends = asyncio.run(speak(learner.address, conversations))
-            wait_for(lambda: learner.telemetry.sessions == 1, "only the good actor is left")
+            wait_for(
+                lambda: learner.telemetry.sessions.connected == 1, "only the good actor is left"
+            )
             assert learner.threads.failure is None
         assert all_slots_free(learner)
     finally:
@@ -226,7 +228,7 @@ def test_a_silent_stream_is_ended_and_its_slots_are_free(bare: Any) -> None:
             assert refusal.value.code == grpc.StatusCode.DEADLINE_EXCEEDED
         with stream(learner.address, 32) as heir:
             heir.play(3)
-        assert learner.telemetry.stream_errors["deadline_exceeded"] == 1
+        assert learner.telemetry.sessions.stream_errors["deadline_exceeded"] == 1
 
 
 def test_silence_after_hello(bare: Any) -> None:
@@ -260,7 +262,7 @@ def test_a_connection_that_loses_everything(bare: Any) -> None:
             lost.play(3)
             proxy.freeze()
             lost.send(step(3, 30))
-            wait_for(lambda: learner.telemetry.sessions == 1, "it is given up")
+            wait_for(lambda: learner.telemetry.sessions.connected == 1, "it is given up")
             wait_for(lambda: learner.servicer._slots.available == 62, "slots given back")
         proxy.close()
 
@@ -277,10 +279,10 @@ def test_a_client_that_does_not_read(bare: Any) -> None:
         for sequence in range(1000):  # 140 KB of answers
             deaf.send(step(sequence, 32))
         wait_for(lambda: learner.servicer._slots.available == 62, "slots given back")
-        assert learner.telemetry.sessions == 1
+        assert learner.telemetry.sessions.connected == 1
         # It was the learner who could not go on, not the actor who fell silent.
         assert learner.counters.env_frames > 32
-        assert learner.telemetry.stream_errors == {"deadline_exceeded": 1}
+        assert learner.telemetry.sessions.stream_errors == {"deadline_exceeded": 1}
         with stream(learner.address, 32) as heir:
             heir.play(3)
 
@@ -300,7 +302,7 @@ def test_an_actor_leaves_a_connection_that_loses_everything(bare: Any) -> None:
         proxy.freeze()
         wait_for(lambda: actor.group.resets == 2, "it connects again")
         actor.goes_on()
-        wait_for(lambda: learner.telemetry.sessions == 1, "the old session is given up")
+        wait_for(lambda: learner.telemetry.sessions.connected == 1, "the old session is given up")
         actor.stop()
         proxy.close()
         assert actor.failure is None
@@ -312,7 +314,7 @@ def test_an_actor_whose_stream_ends_while_it_steps(bare: Any) -> None:
         actor = Actor(learner.address)
         actor.goes_on()
         actor.group.may_step.clear()
-        wait_for(lambda: learner.telemetry.sessions == 0, "the learner gives it up")
+        wait_for(lambda: learner.telemetry.sessions.connected == 0, "the learner gives it up")
         actor.group.may_step.set()
         wait_for(lambda: actor.group.resets == 2, "it connects again")
         actor.goes_on()

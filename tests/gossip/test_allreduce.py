@@ -24,7 +24,7 @@ from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
-from seedbed.telemetry.gossip import GossipNumbers
+from seedbed.telemetry.gossip import GossipStats
 from tests.support.gossip_team import experiment
 from tests.support.waiting import wait_for
 
@@ -117,7 +117,7 @@ class Team:
             lambda: PeerStatus(iteration=counters.updates, updates=counters.updates), ask,
         )  # fmt: skip
         learner = LocalLearner(
-            trainer, self.backend, layout, counters, GossipNumbers(), threads, serve
+            trainer, self.backend, layout, counters, GossipStats(), threads, serve
         )
         return AllReduceExchange(settings, learner, transport)
 

@@ -18,7 +18,7 @@ from seedbed.runs.layout import learner_directories, learner_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner.stop import peer_reached, stop_reached
 from seedbed.telemetry.counters import Counters
-from seedbed.telemetry.live_line import fit
+from seedbed.telemetry.progress_line import fit
 
 
 class Clock:

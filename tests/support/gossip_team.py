@@ -21,7 +21,7 @@ from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
-from seedbed.telemetry.gossip import GossipNumbers
+from seedbed.telemetry.gossip import GossipStats
 from tests.support.waiting import wait_for
 
 LAYOUT = ParameterLayout(("dense/kernel", "dense/bias"), ((3, 2), (2,)))
@@ -99,7 +99,7 @@ class Teammate:
         self.trainer = KnownTrainer(rank, layout)
         self.trainer.updates = updates
         self.threads = Threads()
-        self.numbers = GossipNumbers(peers=settings.replicas, alive=settings.replicas)
+        self.numbers = GossipStats(peers=settings.replicas, alive=settings.replicas)
         self.membership = Membership(rank, settings.replicas, settings.deadline_s)
         self.over = ""
         self.transport = GossipTransport(

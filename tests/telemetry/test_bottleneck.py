@@ -8,8 +8,8 @@ import pytest
 
 from seedbed.config.run import Stop
 from seedbed.telemetry import Counters
-from seedbed.telemetry.bottleneck import WORDS, Load, bottleneck
-from seedbed.telemetry.eta import eta
+from seedbed.telemetry.bottleneck import PARTS, Load, bottleneck
+from seedbed.telemetry.time_left import time_left
 
 # A learner with a fast accelerator and 16 cores, remote actors, nothing full.
 CALM = Load(
@@ -19,9 +19,9 @@ CALM = Load(
     queue_fill=0.5,
     stepping=0.6,
     actor_cores=0.7,
-    held_up=0.0,
+    backpressure=0.0,
     network=0.1,
-    wire=0.3,
+    grpc=0.3,
     cores=16,
     learner_cores=3.0,
     machine_cores=3.5,
@@ -37,7 +37,7 @@ TABLE = [
     ("few actors", {"stepping": 0.93}, "environments", "93 % of their time stepping"),
     ("groups take turns", {"stepping": 0.5, "actor_cores": 0.98}, "environments", "1.0 cores"),
     ("slow training", {"busy": {"inference": 0.4, "training": 0.97}}, "training", "97 %"),
-    ("full queue", {"held_up": 0.8}, "training", "80 %"),
+    ("full queue", {"backpressure": 0.8}, "training", "80 %"),
     ("inference blocked", {"blocked": {"inference": 0.7}}, "training", "70 %"),
     ("queue stays full", {"queue_fill": 0.97}, "training", "97 % full"),
     (
@@ -47,25 +47,25 @@ TABLE = [
         "95 %",
     ),
     ("slow inference", {"busy": {"inference": 0.95, "training": 0.5}}, "inference", "95 %"),
-    ("many small messages", {"wire": 0.97}, "wire", "97 % of a core"),
+    ("many small messages", {"grpc": 0.97}, "grpc", "97 % of a core"),
     ("far away", {"network": 0.55, "stepping": 0.3}, "network", "55 %"),
     ("not far away at all", {"network": 0.55, "actors_here": True}, "latency", "nothing is full"),
-    ("remote actors fill the learner", {"learner_cores": 15.5}, "CPU", "15.5 of 16 cores"),
+    ("remote actors fill the learner", {"learner_cores": 15.5}, "cpu", "15.5 of 16 cores"),
     # What merely waits for a full part is not named.
-    ("actors wait for training", {"held_up": 0.6, "network": 0.4}, "training", "60 %"),
+    ("actors wait for training", {"backpressure": 0.6, "network": 0.4}, "training", "60 %"),
 ]
 
 
-@pytest.mark.parametrize(("changes", "word", "tells"), [row[1:] for row in TABLE],
+@pytest.mark.parametrize(("changes", "part", "tells"), [row[1:] for row in TABLE],
                          ids=[row[0] for row in TABLE])  # fmt: skip
-def test_part(changes: dict[str, object], word: str, tells: str) -> None:
+def test_part(changes: dict[str, object], part: str, tells: str) -> None:
     found = bottleneck(replace(CALM, **changes))  # type: ignore[arg-type]
-    assert found.word == word
+    assert found.part == part
     assert tells in found.sentence
 
 
 def test_every_word_has_a_row() -> None:
-    assert {row[2] for row in TABLE} == set(WORDS)
+    assert {row[2] for row in TABLE} == set(PARTS)
 
 
 def test_one_shared_machine() -> None:
@@ -74,8 +74,8 @@ def test_one_shared_machine() -> None:
         sessions=2,
         busy={"inference": 0.2, "prefetch": 0.0, "training": 0.55},
         stepping=0.9,
-        held_up=0.9,
-        wire=0.0,
+        backpressure=0.9,
+        grpc=0.0,
         cores=2,
         learner_cores=1.5,
         machine_cores=2.0,
@@ -83,11 +83,11 @@ def test_one_shared_machine() -> None:
         actors_here=True,
     )
     assert bottleneck(load) == (
-        "CPU",
+        "cpu",
         "2.0 of 2 cores busy: training 55 %, environments 25 %, inference 20 %",
     )
     # The same actors elsewhere leave the learner's cores alone.
-    assert bottleneck(replace(load, actors_here=False)).word == "training"
+    assert bottleneck(replace(load, actors_here=False)).part == "training"
     # A neighbour that is not ours is named as what it is.
     busy_neighbour = replace(load, environment_cores=0.1)
     assert "the rest 20 %" in bottleneck(busy_neighbour).sentence
@@ -96,9 +96,9 @@ def test_one_shared_machine() -> None:
 def test_nearest_end() -> None:
     done = Counters(env_frames=400, updates=10, seconds=100.0, dollars=0.5)
     stop = Stop(env_frames=1000, updates=100, seconds=1000, dollars=1.0)
-    assert eta(stop, done, 100.0, 1.0, 3.6) == (6.0, "env_frames")
-    assert eta(stop, done, 1.0, 1.0, 3.6) == (90.0, "updates")
-    assert eta(stop, done, None, None, 3.6) == (500.0, "dollars")
-    assert eta(stop, done, None, None, 0.0) == (900.0, "seconds")
-    assert eta(Stop(), done, 100.0, 1.0, 3.6) is None
-    assert eta(Stop(env_frames=100), done, 100.0, 1.0, 3.6) == (0.0, "env_frames")
+    assert time_left(stop, done, 100.0, 1.0, 3.6) == (6.0, "env_frames")
+    assert time_left(stop, done, 1.0, 1.0, 3.6) == (90.0, "updates")
+    assert time_left(stop, done, None, None, 3.6) == (500.0, "dollars")
+    assert time_left(stop, done, None, None, 0.0) == (900.0, "seconds")
+    assert time_left(Stop(), done, 100.0, 1.0, 3.6) is None
+    assert time_left(Stop(env_frames=100), done, 100.0, 1.0, 3.6) == (0.0, "env_frames")

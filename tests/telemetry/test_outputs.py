@@ -18,8 +18,16 @@ from seedbed.runtime.limits import (
 )
 from seedbed.telemetry.bottleneck import Bottleneck
 from seedbed.telemetry.cost import dollars_per_hour
-from seedbed.telemetry.live_line import LiveLine, Part, duration, fit, live_line, magnitude, money
 from seedbed.telemetry.progress import ProgressFile
+from seedbed.telemetry.progress_line import (
+    Part,
+    ProgressLine,
+    duration,
+    fit,
+    money,
+    progress_line,
+    si_number,
+)
 from tests.support.telemetry_runs import Clock, make, some_events
 from tools.metrics_reference import metrics_reference
 
@@ -99,7 +107,7 @@ def test_narrow_terminals_keep_the_bottleneck(columns: int | None, line: str) ->
 def test_terminal_is_refreshed_in_place() -> None:
     ours, theirs = pty.openpty()
     with os.fdopen(theirs, "w") as out:
-        line = LiveLine(out)
+        line = ProgressLine(out)
         line.show([Part("one", 1)])
         line.show([Part("two", 1)])
         line.close()
@@ -114,7 +122,7 @@ def test_terminal_is_refreshed_in_place() -> None:
 
 
 def test_words_for_numbers() -> None:
-    assert [magnitude(x) for x in (0, 999, 12_345, 1_234_567, 45_600_000, 7_890_000_000)] == [
+    assert [si_number(x) for x in (0, 999, 12_345, 1_234_567, 45_600_000, 7_890_000_000)] == [
         *("0", "999", "12.3K", "1.23M", "45.6M", "7.89G"),
     ]
     assert [money(x) for x in (None, 0.0, 0.00001, 0.0123, 0.5, 1234.5)] == [
@@ -128,7 +136,7 @@ def test_words_for_numbers() -> None:
 def test_a_waiting_run_says_so_instead_of_a_bottleneck() -> None:
     telemetry, _ = make(None, Clock())
     telemetry.tick()
-    parts = live_line(telemetry._numbers, Bottleneck("idle", "nobody"), None, "first compile")
+    parts = progress_line(telemetry.numbers, Bottleneck("idle", "nobody"), None, "first compile")
     assert parts[-1].text == "now: first compile"
 
 
@@ -206,7 +214,7 @@ def test_process_is_known_by_number_and_start(tmp_path: Path) -> None:
 
 def test_live_line_goes_where_it_is_told() -> None:
     out = io.StringIO()
-    LiveLine(out).show([Part("here", 1)])
+    ProgressLine(out).show([Part("here", 1)])
     assert out.getvalue().endswith(" here\n")
 
 

@@ -19,7 +19,7 @@ from tensorboardX.proto.event_pb2 import Event
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry import Counters, Telemetry
-from seedbed.telemetry.metrics import METRICS
+from seedbed.telemetry.telemetry import LEARNER_METRICS
 from tests.support.telemetry_runs import Clock, experiment, make, some_events
 
 
@@ -53,11 +53,11 @@ def events(run_dir: Path) -> list[Event]:
 def test_series_exist_from_the_start() -> None:
     telemetry, _ = make(None, Clock())
     values = samples(telemetry)
-    for metric in METRICS:
+    for metric in LEARNER_METRICS:
         if metric.kind == "histogram":
             assert values[f"{metric.name}_count"] == 0
             assert values[f"{metric.name}_bucket/+Inf"] == 0
-        elif metric.kind == "counter" and not metric.label:
+        elif metric.kind == "counter" and not metric.labels:
             assert values[metric.name] == 0
     for thread in ("inference", "prefetch", "training"):
         assert values[f"seedbed_busy_fraction/{thread}"] == 0
@@ -124,7 +124,7 @@ def test_summary_counts_and_knows_nothing_as_none() -> None:
                  "inference_ms_p99", "dollars_per_billion_frames"):  # fmt: skip
         assert empty[name] is None
     some_events(telemetry)
-    telemetry.stop_reason = "env_frames 40"
+    telemetry.set_stop_reason("env_frames 40")
     clock.now += 20
     summary = telemetry.summary()
     json.dumps(summary, allow_nan=False)
@@ -148,11 +148,11 @@ def test_summary_counts_and_knows_nothing_as_none() -> None:
 
 def test_mean_return_waits_for_enough_episodes() -> None:
     telemetry, _ = make(None, Clock(), stop={"mean_return": 1.0, "mean_return_episodes": 150})
-    telemetry.on_episodes(np.full(149, 2.0), np.full(149, 10))
-    assert telemetry.mean_return(150) is None
-    telemetry.on_episodes(np.array([152.0]), np.array([10]))
-    assert telemetry.mean_return(150) == pytest.approx(3.0)
-    assert telemetry.mean_return(1) == 152.0
+    telemetry.sessions.on_episodes(np.full(149, 2.0), np.full(149, 10))
+    assert telemetry.sessions.mean_return(150) is None
+    telemetry.sessions.on_episodes(np.array([152.0]), np.array([10]))
+    assert telemetry.sessions.mean_return(150) == pytest.approx(3.0)
+    assert telemetry.sessions.mean_return(1) == 152.0
 
 
 def test_restart_counts_on(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_restart_counts_on(tmp_path: Path) -> None:
     some_events(first)
     clock.now += 10
     first.tick()
-    saved = json.loads(json.dumps([first.counters.to_json(), first.extra_state()]))
+    saved = json.loads(json.dumps([first.counters.to_json(), first.to_json()]))
     first.close()
 
     counters = Counters()
@@ -169,12 +169,12 @@ def test_restart_counts_on(tmp_path: Path) -> None:
     counters.set_from(saved[0])
     second.restore(saved[1])
     clock.now += 10
-    second.on_step(4, 0.1, 0.1)
+    second.sessions.on_step(4, 0.1, 0.1)
     second.tick()
     assert counters.env_frames == 44
     assert counters.seconds == pytest.approx(20)
     assert counters.dollars == pytest.approx(0.02)
-    assert second.mean_return(3) == pytest.approx(-6.0)
+    assert second.sessions.mean_return(3) == pytest.approx(-6.0)
     written = rows(tmp_path / "progress.csv")
     assert [row["env_frames"] for row in written] == ["40", "44"]
     # The rate is this process's own: restored totals are no frames of the last seconds.
@@ -225,7 +225,7 @@ def test_status_is_whole_json(tmp_path: Path) -> None:
     clock = Clock()
     telemetry, _ = make(tmp_path, clock)
     some_events(telemetry)
-    telemetry.on_update({"loss": math.nan}, np.array([0.0]), 0.1, 4)
+    telemetry.training.on_update({"loss": math.nan}, np.array([0.0]), 0.1, 4)
     clock.now += 10
     telemetry.tick()
     status = json.loads((tmp_path / "status.json").read_text())
@@ -236,7 +236,7 @@ def test_status_is_whole_json(tmp_path: Path) -> None:
     assert status["bottleneck"]["part"]
     assert status["checkpoint"]["failed"] == 1
     assert not list(tmp_path.glob(".*tmp"))
-    telemetry.stop_reason = "seconds 10"
+    telemetry.set_stop_reason("seconds 10")
     telemetry.close()
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "finished"
 
@@ -248,8 +248,8 @@ def test_ended_run_keeps_its_bottleneck(tmp_path: Path) -> None:
     clock.now += 10
     telemetry.tick()
     limit = telemetry.status()["bottleneck"]["part"]
-    telemetry.set_sessions(0, 0)
-    telemetry.stop_reason = "seconds 10"
+    telemetry.sessions.set_connected(0, 0)
+    telemetry.set_stop_reason("seconds 10")
     telemetry.tick()
     telemetry.close()  # nothing is new since the tick
     assert limit not in ("idle", "unknown")
@@ -262,23 +262,23 @@ def test_waiting_says_for_what() -> None:
     clock = Clock()
     telemetry, _ = make(None, clock)
     assert telemetry.waiting() == "no actors are connected"
-    telemetry.phase = "compiling the first inference step"
+    telemetry.set_phase("compiling the first inference step")
     assert telemetry.waiting() == "compiling the first inference step"
-    telemetry.phase = "training"
-    telemetry.set_sessions(3, 6)
+    telemetry.set_phase("training")
+    telemetry.sessions.set_connected(3, 6)
     assert telemetry.waiting() is None
-    telemetry.on_step(4, 0.1, 0.1)
+    telemetry.sessions.on_step(4, 0.1, 0.1)
     telemetry.tick()
     clock.now += 12
     telemetry.tick()
     assert telemetry.waiting() == "no step has arrived for 12 s from 3 sessions"
-    telemetry.on_step(4, 0.1, 0.1)
+    telemetry.sessions.on_step(4, 0.1, 0.1)
     assert telemetry.waiting() is None
 
 
 def test_blocked_thread_is_what_the_run_waits_for() -> None:
     telemetry, _ = make(None, Clock())
-    telemetry.set_sessions(1, 1)
+    telemetry.sessions.set_connected(1, 1)
     clock = telemetry.busy["inference"]
     now = 0.0
     clock._now = lambda: now
@@ -322,7 +322,7 @@ def a_user_module(monkeypatch: pytest.MonkeyPatch, function: Any) -> str:
 def test_user_scalars_reach_everything(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = a_user_module(monkeypatch, lambda n: {"frames_doubled": 2 * n["env_frames"]})
     telemetry, _ = make(tmp_path, Clock(), logging={"scalars": path})
-    telemetry.on_step(4, 0.1, 0.1)
+    telemetry.sessions.on_step(4, 0.1, 0.1)
     telemetry.tick()
     assert samples(telemetry)["seedbed_user_scalar/frames_doubled"] == 8
     assert rows(tmp_path / "progress.csv")[0]["user_frames_doubled"] == "8"
@@ -399,7 +399,7 @@ def test_wandb_resumes_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     for run_dir in (tmp_path / "a", tmp_path / "a", tmp_path / "b"):
         run_dir.mkdir(exist_ok=True)
         telemetry, _ = make(run_dir, Clock(), logging={"wandb": {"enabled": True}})
-        telemetry.on_step(4, 0.1, 0.1)
+        telemetry.sessions.on_step(4, 0.1, 0.1)
         telemetry.close()
     first, second, other = (settings["id"] for settings in fake.inits)
     assert first == second != other

@@ -83,7 +83,7 @@ class InferenceThread:
             ended = time.perf_counter()
             self.batch_since = None
             self._compiled.add(num_envs)
-            self._telemetry.on_inference(
+            self._telemetry.inference.on_batch(
                 rows=num_envs,
                 padded_rows=outputs.padded_rows,
                 requests=len(batch),

@@ -113,7 +113,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
 
     def _on_rejected(self, rejection: StreamRejected) -> None:
         field = getattr(rejection, "field", None)
-        self._telemetry.on_stream_error(field or rejection.code.name.lower())
+        self._telemetry.sessions.on_stream_error(field or rejection.code.name.lower())
 
     async def _act(self, context: Any) -> None:
         """Serve one lock-step group, from Hello to the end of its stream."""
@@ -191,7 +191,9 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 return
             if stream.session is None:
                 writers = await self._components.ready()
-                stream.session = Session(stream.number, handshake, slots, writers, self._telemetry)
+                stream.session = Session(
+                    stream.number, handshake, slots, writers, self._telemetry.sessions
+                )
             session = stream.session
             unroll = session.receive(message)
             if unroll is not None and not self._queue.try_put(unroll):
@@ -219,9 +221,9 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._batcher.pause()
         try:
             backpressure_s = await self._queue.put(
-                unroll, lambda reason: self._telemetry.on_discarded(frames, reason)
+                unroll, lambda reason: self._telemetry.sessions.on_discarded(frames, reason)
             )
-            self._telemetry.on_held_up(backpressure_s)
+            self._telemetry.sessions.on_backpressure(backpressure_s)
         finally:
             self._batcher.resume()
 
@@ -243,7 +245,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
     def _update_connected(self) -> None:
         num_envs = sum(stream.handshake.num_envs for stream in self._streams.values())
         self._batcher.set_connected(len(self._streams), num_envs)
-        self._telemetry.set_sessions(len(self._streams), num_envs)
+        self._telemetry.sessions.set_connected(len(self._streams), num_envs)
 
     async def _end_stream(self, context: Any) -> None:
         """Tell the actor that the experiment is over, or that only this learner stops."""

@@ -28,7 +28,7 @@ class UnrollWriterFactory(Protocol):
 
 
 class SessionListener(Protocol):
-    """Receives the steps and episodes of sessions; `Telemetry` in production."""
+    """Receives the steps and episodes of sessions; `SessionStats` in production."""
 
     def on_step(self, frames: int, environment_seconds: float, wait_seconds: float) -> None: ...
     def on_episodes(self, returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> None: ...

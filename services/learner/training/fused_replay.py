@@ -15,7 +15,7 @@ from seedbed.replay.client.device import DeviceReplay
 from seedbed.replay.rate_limiter import make_rate_limiter
 from seedbed.replay.sequence import SequenceChunk
 from seedbed.services.learner.training.replay_source import never_filled
-from seedbed.telemetry.replay import ReplayNumbers
+from seedbed.telemetry.replay import ReplaySourceStats
 
 
 class FusedReplay:
@@ -33,7 +33,7 @@ class FusedReplay:
         backend: Backend,
         settings: Replay,
         batch_size: int,
-        numbers: ReplayNumbers,
+        numbers: ReplaySourceStats,
     ) -> None:
         self.home = home
         self.numbers = numbers
@@ -92,5 +92,5 @@ class FusedReplay:
             self.numbers.insert_waited_s += passed
         elif self._limiter.is_warm and not self._limiter.may_train():
             self.numbers.sample_waited_s += passed
-        self.numbers.home = state = self.home.stats()
+        self.numbers.buffer = state = self.home.stats()
         self.numbers.filling = self._limiter.warm_up_progress(state.sampleable)

@@ -18,7 +18,7 @@ from seedbed.replay.sizes import check_memory, estimate, memory_bytes
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner.training.replay_source import ReplaySource
-from seedbed.telemetry.replay import ReplayNumbers
+from seedbed.telemetry.replay import ReplaySourceStats
 
 if TYPE_CHECKING:  # imports Keras
     from seedbed.services.learner.training.fused_replay import FusedReplay
@@ -31,7 +31,7 @@ def make_experience(
     spec: SequenceSpec,
     backend: Backend,
     trainer: Trainer,
-    numbers: ReplayNumbers,
+    numbers: ReplaySourceStats,
     tls: Tls | None,
 ) -> ReplaySource | FusedReplay:
     """The home of `learner.replay` with its driver: empty, or with what its files or shards hold.
@@ -85,7 +85,7 @@ def _on_device(
     spec: SequenceSpec,
     backend: Backend,
     trainer: Trainer,
-    numbers: ReplayNumbers,
+    numbers: ReplaySourceStats,
 ) -> FusedReplay:
     from seedbed.replay.client.device import DeviceReplay, device_bytes
     from seedbed.services.learner.training.fused_replay import FusedReplay

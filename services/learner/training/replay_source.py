@@ -22,7 +22,7 @@ from seedbed.replay.sequence import Sample, SequenceChunk
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import FIRST
-from seedbed.telemetry.replay import ReplayNumbers
+from seedbed.telemetry.replay import ReplaySourceStats
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class ReplaySource:
         settings: Replay,
         batch_size: int,
         seed: int,
-        numbers: ReplayNumbers,
+        numbers: ReplaySourceStats,
     ) -> None:
         self.home = home
         self.numbers = numbers
@@ -128,7 +128,7 @@ class ReplaySource:
             self.numbers.insert_waited_s += passed
         elif self._limiter.is_warm and not self._drawing and not self._limiter.may_train():
             self.numbers.sample_waited_s += passed
-        self.numbers.home = state = self.home.stats()
+        self.numbers.buffer = state = self.home.stats()
         self.numbers.filling = state.trouble or self._limiter.warm_up_progress(state.sampleable)
 
 

@@ -99,7 +99,7 @@ class TrainingThread:
             version = self._telemetry.counters.updates
             started = time.perf_counter()
             scalars = {} if self._frozen else self._step(built, arrays, batch.keys, version)
-            self._telemetry.on_update(
+            self._telemetry.training.on_update(
                 scalars,
                 lag_updates=version - batch.version,
                 step_s=time.perf_counter() - started,
@@ -113,7 +113,7 @@ class TrainingThread:
             tell()
 
     def _discard(self, built: LearnerComponents, batch: TrainingBatch, reason: str) -> None:
-        self._telemetry.on_discarded(batch.steps * built.spec.action_repeat, reason)
+        self._telemetry.sessions.on_discarded(batch.steps * built.spec.action_repeat, reason)
         self._tell()
 
     def _warn_of_another_run(self, batch: TrainingBatch) -> None:
@@ -138,7 +138,7 @@ class TrainingThread:
             lag = version - np.asarray(built.backend.to_host(outputs.pop("version")), np.float64)
             scalars = self._publish(built, outputs, version)
         steps = experience.home.spec.steps * experience.batch_size * scalars.get("unmasked", 1.0)
-        self._telemetry.on_update(
+        self._telemetry.training.on_update(
             scalars,
             lag_updates=lag,
             step_s=time.perf_counter() - started,
@@ -161,13 +161,13 @@ class TrainingThread:
     def _at_work(self) -> Iterator[None]:
         """Tell telemetry and the watchdog. The first step compiles."""
         if not self._compiled:
-            self._telemetry.phase = "compiling the training step"
+            self._telemetry.set_phase("compiling the training step")
         else:
             self.step_since = time.perf_counter()
         with self._telemetry.busy["training"]:
             yield
         if not self._compiled:
-            self._telemetry.phase = "training"
+            self._telemetry.set_phase("training")
         self._compiled, self.step_since = True, None
 
     def _publish(

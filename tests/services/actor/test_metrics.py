@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
-from seedbed.services.actor.metrics import METRICS, ActorMetrics
+from seedbed.services.actor.metrics import ActorMetrics
 
 
 @pytest.fixture
@@ -51,12 +51,14 @@ def test_everything_is_there_with_zero_and_then_counts(
 ) -> None:
     servers.append(server := MetricsServer(0, metrics.registry))
     assert set(scrape(server).values()) == {0.0}
-    assert len(scrape(server)) == len(METRICS) + 2  # a histogram has a count and a sum
+    assert len(scrape(server)) == len(ActorMetrics.METRICS) + 2  # a histogram has a count and a sum
     for _ in range(3):
         metrics.on_step(32, 0.02, 0.001)
     metrics.on_reconnect()
     metrics.on_environment_failure(2)
-    metrics.set_groups(2)
+    for name in ("a", "b", "c"):
+        metrics.on_connected(name)
+    metrics.on_disconnected("c")
     found = scrape(server)
     assert found["seedbed_actor_steps_total"] == 96
     assert found["seedbed_actor_step_seconds_count"] == 3

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from prometheus_client import generate_latest
 
-from seedbed.services.cost.account import Account
-from seedbed.services.cost.meter import LATE_S, CostMeter
+from seedbed.services.cost.ledger import Ledger
+from seedbed.services.cost.meter import STRAGGLER_TIMEOUT_S, CostMeter
 from seedbed.services.cost.prices import PriceList, Settings
 from tests.services.cost.test_usage import container, pod
 
@@ -37,7 +37,7 @@ class FakeCluster:
     def state(self) -> dict[str, str]:
         return self.kept
 
-    def keep(self, state: dict[str, str | None]) -> None:
+    def save_state(self, state: dict[str, str | None]) -> None:
         merged: dict[str, Any] = {**self.kept, **state}
         self.kept = {key: value for key, value in merged.items() if value is not None}
 
@@ -85,21 +85,21 @@ class Scene:
 
     def hours(self, hours: float) -> None:
         self.now += 3600 * hours
-        self.meter.look()
+        self.meter.reconcile()
 
 
 def test_the_bill_is_rate_times_time() -> None:
     scene = Scene()
     scene.learner("training", frames=2_000_000)
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.hours(2)
-    bill = scene.meter.bill()
+    bill = scene.meter.status()
     assert bill["dollars"] == pytest.approx(2.0)
     assert bill["dollars_per_billion_frames"] == pytest.approx(1000.0)
     scene.cluster.items *= 3  # three actors from now on
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.hours(1)
-    assert scene.meter.bill()["dollars"] == pytest.approx(5.0)
+    assert scene.meter.status()["dollars"] == pytest.approx(5.0)
     text = generate_latest(scene.meter.registry).decode()
     assert 'seedbed_cost_dollars_per_hour{component="actor",tier="on-demand"} 3.0' in text
     assert 'seedbed_cost_price_table{date="2026-08-03",table="us-central1-aug-2026"} 1.0' in text
@@ -107,45 +107,45 @@ def test_the_bill_is_rate_times_time() -> None:
 
 def test_while_no_meter_runs_the_pods_cost_on() -> None:
     scene = Scene()
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.hours(1)
     scene.now += 3600
     scene.meter = scene.new()
-    assert scene.meter.bill()["dollars"] == pytest.approx(2.0)
+    assert scene.meter.status()["dollars"] == pytest.approx(2.0)
 
 
 def test_an_api_server_that_is_away_stops_no_clock() -> None:
     scene = Scene()
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.cluster.broken = True
     scene.hours(1)
-    assert scene.meter.bill()["dollars"] == pytest.approx(1.0)
+    assert scene.meter.status()["dollars"] == pytest.approx(1.0)
     assert b'seedbed_cost_errors_total{part="pods"} 1.0' in generate_latest(scene.meter.registry)
 
 
 def test_actors_leave_first_and_the_learner_when_it_is_done() -> None:
     scene = Scene()
     scene.learner("training")
-    scene.meter.look()
+    scene.meter.reconcile()
     assert scene.cluster.calls == []
     scene.learner("waiting", over="stop.env_frames: 10 of 10")  # the last evaluation
-    scene.meter.look()
+    scene.meter.reconcile()
     assert scene.cluster.calls == ["actors"]
     assert "finished" not in scene.cluster.kept
     scene.learner("finished", over="stop.env_frames: 10 of 10")
-    scene.meter.look()
+    scene.meter.reconcile()
     assert scene.cluster.calls == ["actors", "actors", "replay", "learner"]
     assert scene.cluster.kept["finished"] == "stop.env_frames: 10 of 10"
-    assert b'reason="stop.env_frames: 10 of 10"} 1.0' in generate_latest(scene.meter.registry)
+    assert b'reason="stop.env_frames"} 1.0' in generate_latest(scene.meter.registry)
     # Both have gone, and the meter's own pod is no cost of the experiment: nothing happens any
     # more, however long it stays like that, and the record stays what it was.
     scene.statuses, ended = [None], dict(scene.cluster.kept)
     scene.cluster.items[0].metadata.labels["app.kubernetes.io/component"] = "cost"
-    scene.meter.look()
-    spent = scene.meter.bill()["dollars"]
+    scene.meter.reconcile()
+    spent = scene.meter.status()["dollars"]
     scene.hours(1000)
     assert len(scene.cluster.calls) == 4
-    assert scene.meter.bill()["dollars"] == spent
+    assert scene.meter.status()["dollars"] == spent
     for key in ("finished", "finishedAt"):
         assert scene.cluster.kept[key] == ended[key]
 
@@ -156,28 +156,28 @@ def test_shards_are_priced_and_their_end_is_tried_until_it_is_there() -> None:
     for shard in shards:
         shard.metadata.labels["app.kubernetes.io/component"] = "replay"
     scene.cluster.items = shards
-    scene.meter.look()
+    scene.meter.reconcile()
     text = generate_latest(scene.meter.registry).decode()
     assert 'seedbed_cost_dollars_per_hour{component="replay",tier="on-demand"} 4.0' in text
     assert 'seedbed_cost_pods{component="replay"} 2.0' in text
     scene.learner("finished", over="stop.env_frames: 10 of 10")
     scene.cluster.broken_replay = True
-    scene.meter.look()
+    scene.meter.reconcile()
     assert scene.cluster.calls == ["actors"], "the learner stays, and says it again"
     scene.cluster.broken_replay = False
-    scene.meter.look()
+    scene.meter.reconcile()
     assert scene.cluster.calls == ["actors", "actors", "replay", "learner"]
 
 
 def test_a_learner_on_an_old_volume_knows_what_it_has_cost() -> None:
     scene = Scene()
     scene.learner("training", dollars=7.0)
-    scene.meter.look()
-    assert scene.meter.bill()["dollars"] == pytest.approx(7.0)
+    scene.meter.reconcile()
+    assert scene.meter.status()["dollars"] == pytest.approx(7.0)
     # From then on the meter counts, and the learner asks it.
     scene.learner("training", dollars=9.0)
-    scene.meter.look()
-    assert scene.meter.bill()["dollars"] == pytest.approx(7.0)
+    scene.meter.reconcile()
+    assert scene.meter.status()["dollars"] == pytest.approx(7.0)
 
 
 def test_who_goes_on_is_not_finished() -> None:
@@ -185,10 +185,10 @@ def test_who_goes_on_is_not_finished() -> None:
     cluster.kept = {"finished": "stop.env_frames: 10 of 10", "finishedAt": "then"}
     scene = Scene(cluster=cluster)
     scene.learner("waiting")
-    scene.meter.look()
+    scene.meter.reconcile()
     assert scene.cluster.kept["finished"], "it may still say that it is over"
     scene.learner("training")
-    scene.meter.look()
+    scene.meter.reconcile()
     assert "finished" not in scene.cluster.kept
     assert cluster.calls == []
 
@@ -200,19 +200,19 @@ def test_several_learners_end_when_the_last_one_has() -> None:
     scene = Scene(learners=3)
     for rank in range(3):
         scene.learner("training", frames=10 * (rank + 1), rank=rank)
-    scene.meter.look()
-    assert scene.meter.account.frames == 60, "frames of all of them"
+    scene.meter.reconcile()
+    assert scene.meter.ledger.frames == 60, "frames of all of them"
     scene.learner("waiting", over=OVER, rank=1)
-    scene.meter.look()
+    scene.meter.reconcile()
     assert scene.cluster.calls == ["actors"], "the others will hear of it"
     scene.learner("finished", over=OVER, rank=1)
     scene.learner("waiting", over=OVER, rank=0)
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.hours(10)
     assert scene.cluster.calls == ["actors"] * 3, "a last evaluation takes as long as it takes"
     for rank in (0, 2):
         scene.learner("finished", over=OVER, rank=rank)
-    scene.meter.look()
+    scene.meter.reconcile()
     assert scene.cluster.calls == ["actors"] * 4 + ["replay", "learner"]
     assert scene.cluster.kept["finished"] == OVER
 
@@ -221,16 +221,16 @@ def test_a_learner_that_is_silent_holds_up_the_end_for_a_while_only() -> None:
     scene = Scene(learners=3)
     scene.learner("training", frames=10)
     scene.learner("training", frames=20, rank=1)
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.statuses[0] = None
-    scene.meter.look()
-    assert scene.meter.account.frames == 30, "what it had done counts while it is away"
+    scene.meter.reconcile()
+    assert scene.meter.ledger.frames == 30, "what it had done counts while it is away"
     scene.hours(1)
     scene.learner("finished", over=OVER, rank=1)
     scene.learner("waiting", over=OVER, rank=2)
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.learner("finished", over=OVER, rank=2)
-    scene.hours((LATE_S - 1) / 3600)
+    scene.hours((STRAGGLER_TIMEOUT_S - 1) / 3600)
     assert "learner" not in scene.cluster.calls, "it may come back and write its checkpoint"
     scene.hours(2 / 3600)
     assert scene.cluster.calls[-2:] == ["replay", "learner"]
@@ -242,9 +242,9 @@ def test_a_learner_that_hears_of_no_end_does_not_hold_it_up_for_ever() -> None:
     scene = Scene(learners=2)
     scene.learner("finished", over=OVER)
     scene.learner("waiting", rank=1)
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.statuses[1] = None
-    scene.hours((LATE_S - 1) / 3600)
+    scene.hours((STRAGGLER_TIMEOUT_S - 1) / 3600)
     assert scene.cluster.calls == ["actors"] * 2
     scene.learner("waiting", rank=1)
     scene.hours(2 / 3600)
@@ -255,11 +255,11 @@ def test_a_new_end_waits_anew() -> None:
     scene = Scene(learners=2)
     scene.learner("finished", over=OVER)
     scene.learner("training", rank=1)
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.learner("training")  # with another condition
     scene.hours(1)
     scene.learner("finished", over=OVER)
-    scene.meter.look()
+    scene.meter.reconcile()
     assert "learner" not in scene.cluster.calls
 
 
@@ -267,10 +267,10 @@ def test_each_learner_on_an_old_volume_says_what_it_has_cost() -> None:
     """All of them were told the same bill, so it is the largest that counts."""
     scene = Scene(learners=2)
     scene.learner("training", dollars=7.0)
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.learner("training", dollars=7.5, rank=1)
-    scene.meter.look()
-    assert scene.meter.bill()["dollars"] == pytest.approx(7.5)
+    scene.meter.reconcile()
+    assert scene.meter.status()["dollars"] == pytest.approx(7.5)
 
 
 @pytest.mark.parametrize("learner", ["training", None])
@@ -278,7 +278,7 @@ def test_a_budget_ends_what_the_learner_does_not(learner: str | None) -> None:
     scene = Scene(budget=2.0)
     if learner:
         scene.learner(learner)
-    scene.meter.look()
+    scene.meter.reconcile()
     scene.hours(2.01)
     assert scene.cluster.calls == [], "the learner has a moment to end by itself"
     scene.hours(0.1)
@@ -289,8 +289,8 @@ def test_a_budget_ends_what_the_learner_does_not(learner: str | None) -> None:
     assert scene.cluster.kept["finished"] == ended
 
 
-def test_an_account_never_goes_back() -> None:
-    account = Account({"dollars": "5", "dollarsPerHour": "1", "unixTime": "2000"}, now=1000.0)
-    assert account.dollars == 5.0
-    account.add(500.0, 1.0)
-    assert account.dollars == 5.0
+def test_a_ledger_never_goes_back() -> None:
+    ledger = Ledger({"dollars": "5", "dollarsPerHour": "1", "unixTime": "2000"}, now=1000.0)
+    assert ledger.dollars == 5.0
+    ledger.charge(500.0, 1.0)
+    assert ledger.dollars == 5.0

@@ -6,7 +6,7 @@ from typing import Any
 
 from kubernetes.client import ApiClient
 
-from seedbed.services.cost.usage import occupies, usage_of
+from seedbed.services.cost.usage import occupies_node, usage_of
 
 
 def thing(kind: str, json_object: dict[str, Any]) -> Any:
@@ -78,8 +78,8 @@ def test_without_nodes_the_pods_own_selector_says_it() -> None:
 
 
 def test_only_what_is_on_a_node_occupies_it() -> None:
-    assert occupies(pod([container()]))
-    assert not occupies(pod([container()], nodeName=None))
+    assert occupies_node(pod([container()]))
+    assert not occupies_node(pod([container()], nodeName=None))
     ended = pod([container()])
     ended.status.phase = "Succeeded"
-    assert not occupies(ended)
+    assert not occupies_node(ended)

@@ -12,7 +12,7 @@ from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.services.learner.components import LearnerComponents, build
 from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.spec import ArraySpec, EnvironmentSpec
-from seedbed.telemetry.replay import ReplayNumbers
+from seedbed.telemetry.replay import ReplaySourceStats
 from tests.support.replay_streams import Stream
 
 pytestmark = pytest.mark.backends
@@ -41,7 +41,7 @@ def built_on(backend: Backend) -> LearnerComponents:
         actor: {{envs_per_group: 4, groups: 1}}
         """
     )
-    built = build(experiment, SPEC, backend, ReplayNumbers())
+    built = build(experiment, SPEC, backend, ReplaySourceStats())
     stream = Stream(built.unroll.spec, 1, 4)
     rng = np.random.default_rng(3)
     for _ in range(8):
@@ -89,7 +89,7 @@ def test_a_replay_that_never_fills_is_refused() -> None:
     spec = SequenceSpec(ArraySpec((2,), "float32"), steps=1)
     home = HostReplay(SequenceBuffer(spec, 8, 0.9), 0)
     settings = Replay(capacity=8, min_size=4)
-    experience = ReplaySource(home, settings, 2, 1, ReplayNumbers())
+    experience = ReplaySource(home, settings, 2, 1, ReplaySourceStats())
     stream = Stream(spec, 1, 6)
 
     def fill() -> None:

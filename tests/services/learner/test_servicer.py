@@ -76,11 +76,11 @@ def test_hello_welcome_steps_goodbye(learner: NullLearner) -> None:
         assert welcome.idle_timeout_seconds == 60
         assert welcome.notice_interval_seconds == 60
         actor.play(9)
-        assert learner.telemetry.environments == 3
+        assert learner.telemetry.sessions.environments == 3
         actor.send(wire.ActorMessage(goodbye=wire.Goodbye(reason="enough")))
         assert actor.read() is None
     wait_for(lambda: all_slots_free(learner), "slots given back")
-    assert learner.telemetry.stream_errors == {}
+    assert learner.telemetry.sessions.stream_errors == {}
     learner.stop("the test is over")
     assert learner.ended.wait(30)
     counters = learner.counters
@@ -256,9 +256,9 @@ def test_every_wrong_word_is_answered_and_the_learner_lives_on(learner: NullLear
             assert refusal.error.advice, case
             assert refusal.error.received in refusal.details, case
             good.play()
-        assert learner.telemetry.sessions == 1
+        assert learner.telemetry.sessions.connected == 1
     wait_for(lambda: all_slots_free(learner), "slots given back")
-    assert sum(learner.telemetry.stream_errors.values()) == len(WRONG)
+    assert sum(learner.telemetry.sessions.stream_errors.values()) == len(WRONG)
 
 
 def test_more_environments_than_slots(bare: Any) -> None:
@@ -287,7 +287,7 @@ def test_a_message_over_the_limit_ends_its_stream_alone(learner: NullLearner) ->
         assert refusal.code == grpc.StatusCode.RESOURCE_EXHAUSTED
         assert str(channels.MAX_MESSAGE_BYTES) in refusal.details
         good.play(5)
-        wait_for(lambda: learner.telemetry.sessions == 1, "the other one is gone")
+        wait_for(lambda: learner.telemetry.sessions.connected == 1, "the other one is gone")
 
 
 def test_hello_is_not_waited_for_without_end(
@@ -311,7 +311,7 @@ def test_slots_in_a_batch_are_not_given_away_before_it_is_done(bare: Any) -> Non
         with stream(learner.address, 4) as leaves:
             leaves.send(step(0, 4))
             assert learner.policy.entered.wait(30)
-        wait_for(lambda: learner.telemetry.sessions == 0, "the learner has seen it leave")
+        wait_for(lambda: learner.telemetry.sessions.connected == 0, "the learner has seen it leave")
         with Stream(learner.address) as early:
             early.send(hello(1))
             assert refused(early).code == grpc.StatusCode.RESOURCE_EXHAUSTED

@@ -36,7 +36,7 @@ def make_session(
     unroll = UnrollSpec(SPEC.observation, unroll_length, 1, 0, {})
     handshake = Handshake(PROTOCOL_VERSION, 1, "test", environments, SPEC)
     slots = np.arange(environments, dtype=np.int32)
-    return Session(1, handshake, slots, unroll, telemetry or make_telemetry())
+    return Session(1, handshake, slots, unroll, (telemetry or make_telemetry()).sessions)
 
 
 def step(sequence: int, flags: Any, reward: Any = 0.0) -> Step:
@@ -250,8 +250,8 @@ def test_episode_returns_of_interleaved_episodes() -> None:
             lengths.append(len(rewards[i]))
         play(session, step(sequence, flags.tolist(), reward))
     assert telemetry.counters.episodes == len(returns) > 20
-    np.testing.assert_allclose(telemetry.recent_returns.values(), returns, atol=1e-5)
-    np.testing.assert_array_equal(telemetry.recent_lengths.values(), lengths)
+    np.testing.assert_allclose(telemetry.sessions.recent_returns.values(), returns, atol=1e-5)
+    np.testing.assert_array_equal(telemetry.sessions.recent_lengths.values(), lengths)
     assert telemetry.counters.abandoned_episodes == abandoned > 0
     session.close()
     assert telemetry.counters.abandoned_episodes == abandoned + int((~ended).sum())

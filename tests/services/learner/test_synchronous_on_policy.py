@@ -194,7 +194,7 @@ def test_every_batch_is_on_policy_whoever_comes_and_goes(tmp_path: Path) -> None
         watch.wait(*a, *b, *c, *d)
         first = watch.batches[0]
         assert first.environments == sorted(a + b + c + d), "nobody was left out at the start"
-        late = learner.telemetry.discarded_by_reason
+        late = learner.telemetry.sessions.discarded_by_reason
         assert not late
 
         # One leaves in mid-round, while the others wait for it: after the deadline they go on.
@@ -229,7 +229,7 @@ def test_every_batch_is_on_policy_whoever_comes_and_goes(tmp_path: Path) -> None
         full = watch.batches[begin:]
         assert all(len(batch.environments) == B for batch in full), "nobody stays left out"
     watch.check()
-    assert learner.telemetry.recent_lag.mean(10) == 0
+    assert learner.telemetry.training.recent_lag.mean(10) == 0
 
 
 def test_rounds_of_a_frozen_learner(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_rounds_of_a_frozen_learner(tmp_path: Path) -> None:
         actors.join(7, 20)
         wait_for(lambda: len(sizes) > 5, "rounds")
         assert learner.store.newest()[1] == 0
-        assert not learner.telemetry.discarded_by_reason
+        assert not learner.telemetry.sessions.discarded_by_reason
 
 
 def test_in_one_thread_everybody_is_answered_after_the_update(

@@ -449,9 +449,9 @@ def test_a_session_that_leaves_while_it_waits_for_its_round(bare: Any) -> None:
             hand_in(leaves)
             wait_for(lambda: learner.queue.columns == 3, "its block is there")
         wait_for(lambda: learner.queue.columns == 0, "its block is taken back")
-        wait_for(lambda: learner.telemetry.sessions == 0, "it is gone")
+        wait_for(lambda: learner.telemetry.sessions.connected == 0, "it is gone")
         assert learner.batcher._held == 0
-        assert learner.telemetry.discarded_by_reason == {"session ended": 12}
+        assert learner.telemetry.sessions.discarded_by_reason == {"session ended": 12}
         with stream(learner.address, 4) as whole:
             whole.play(9)
         assert learner.counters.trained_frames == 2 * 16
@@ -464,7 +464,7 @@ def test_a_session_that_leaves_while_its_round_is_trained(bare: Any) -> None:
         with stream(learner.address, 4) as leaves:
             hand_in(leaves)
             assert training.wait(30)
-        wait_for(lambda: learner.telemetry.sessions == 0, "it is gone")
+        wait_for(lambda: learner.telemetry.sessions.connected == 0, "it is gone")
         go.set()
         wait_for(lambda: learner.counters.trained_frames == 16, "its block is trained on")
         assert learner.counters.discarded_frames == 0
@@ -491,7 +491,7 @@ def test_without_actors_it_is_idle(bare: Any) -> None:
     with bare("learner.straggler_timeout_s=0.01") as learner:
         with stream(learner.address, 2) as actor:
             actor.play(9)
-        wait_for(lambda: learner.telemetry.sessions == 0, "it is gone")
+        wait_for(lambda: learner.telemetry.sessions.connected == 0, "it is gone")
         assert learner.counters.trained_frames == 2 * 8
         updates = learner.counters.updates
         assert learner.queue.get(0.1) is None

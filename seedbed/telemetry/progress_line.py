@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TextIO
 
 from seedbed.telemetry.bottleneck import Bottleneck
-from seedbed.telemetry.eta import Eta
-from seedbed.telemetry.numbers import FPS_WINDOWS_S, Number
+from seedbed.telemetry.snapshot import FPS_WINDOWS_S, Number
+from seedbed.telemetry.time_left import TimeLeft
 
 NOTHING = "-"
 
@@ -18,12 +18,12 @@ class Part(NamedTuple):
     """A piece of the line, and how long a narrow terminal keeps it."""
 
     text: str
-    keep: int  # parts with the lowest number go first
+    priority: int  # parts with the lowest number go first
     short: str = ""  # what stays of it before any part goes; "" is all of it
 
 
-def live_line(
-    numbers: Mapping[str, Number], limit: Bottleneck, end: Eta | None, waiting: str | None
+def progress_line(
+    numbers: Mapping[str, Number], limit: Bottleneck, left: TimeLeft | None, waiting: str | None
 ) -> list[Part]:
     """The line's parts, from left to right."""
     fps = "/".join(number(numbers[f"env_fps_{window}s"]) for window in FPS_WINDOWS_S)
@@ -33,9 +33,9 @@ def live_line(
     if waiting:
         last = Part(f"now: {waiting}", 9)
     else:
-        last = Part(f"{limit.word}: {limit.sentence}", 9, f"bottleneck: {limit.word}")
+        last = Part(f"{limit.part}: {limit.sentence}", 9, f"bottleneck: {limit.part}")
     return [
-        Part(f"{magnitude(numbers['env_frames'])} frames", 8),
+        Part(f"{si_number(numbers['env_frames'])} frames", 8),
         Part(f"{fps} FPS", 7, f"{number(numbers['env_fps_10s'])} FPS"),
         Part(f"{number(numbers['updates_per_s'], 1)} updates/s", 1),
         Part(f"{returned} (last {episodes})" if episodes else returned, 6, returned),
@@ -43,14 +43,14 @@ def live_line(
         Part(f"batch {number(numbers['batch_environments'])}", 0),
         Part(f"inference {latency} ms", 3),
         Part(money(numbers["dollars"]), 4),
-        Part(f"ETA {duration(end.seconds)} ({end.condition})", 5, f"ETA {duration(end.seconds)}")
-        if end
+        Part(f"ETA {duration(left.seconds)} ({left.condition})", 5, f"ETA {duration(left.seconds)}")
+        if left
         else Part("ETA -", 5),
         last,
     ]
 
 
-class LiveLine:
+class ProgressLine:
     """Writes the line: refreshed in place on a terminal, a new one each time anywhere else."""
 
     def __init__(self, out: TextIO) -> None:
@@ -91,12 +91,12 @@ def fit(parts: Sequence[Part], columns: int | None) -> str:
     if columns is None or len(line) <= columns:
         return line
     *others, last = parts
-    parts = [*others, Part(last.short or last.text, last.keep)]
+    parts = [*others, Part(last.short or last.text, last.priority)]
     while len(line := _join(parts)) > columns and any(part.short for part in parts):
         longest = max((part for part in parts if part.short), key=lambda part: len(part.text))
-        parts = [Part(part.short, part.keep) if part is longest else part for part in parts]
+        parts = [Part(part.short, part.priority) if part is longest else part for part in parts]
     while len(line := _join(parts)) > columns and len(parts) > 1:
-        unwanted = min(parts, key=lambda part: part.keep)
+        unwanted = min(parts, key=lambda part: part.priority)
         parts = [part for part in parts if part is not unwanted]
     return line if len(line) <= columns else line[: max(0, columns - 1)] + "…"
 
@@ -110,7 +110,7 @@ def number(value: Number, digits: int = 0) -> str:
     return NOTHING if value is None or isinstance(value, str) else f"{value:,.{digits}f}"
 
 
-def magnitude(value: Number) -> str:
+def si_number(value: Number) -> str:
     """In three or four figures: 999, 12.3K, 1.23M, 4.56G."""
     if value is None or isinstance(value, str):
         return NOTHING

@@ -1,21 +1,21 @@
 """TensorBoard events, under the names of the Prometheus metrics.
 
-Written in the caller's thread, one event a tick: a disk that is full raises here, where the run
-can say so, and no queue can fill up behind a writer that has died.
+The events are written in the caller's thread, one event a tick. A full disk raises here, where the
+run can report it. tensorboardX's `SummaryWriter` writes in a thread of its own, which ends at the
+first error; its queue of ten events then blocks the caller.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import socket
 import time
 from collections.abc import Mapping
 from pathlib import Path
 
+from tensorboardX.event_file_writer import EventsWriter
 from tensorboardX.proto.event_pb2 import Event, SessionLog
 from tensorboardX.proto.summary_pb2 import Summary
-from tensorboardX.record_writer import RecordWriter
 
 from seedbed.runtime.metrics import Histogram, Value
 
@@ -23,42 +23,38 @@ from seedbed.runtime.metrics import Histogram, Value
 class EventFile:
     """One event file of one process, in a directory that TensorBoard reads as a whole."""
 
-    def __init__(self, directory: Path, first_step: int) -> None:
-        """Begin a file. What earlier processes wrote at or after `first_step` is no longer shown:
-        the run went back to a checkpoint before it.
+    def __init__(self, directory: Path, purge_step: int) -> None:
+        """Begin a file.
+
+        Args:
+            directory: Made if it does not exist.
+            purge_step: TensorBoard hides what earlier processes wrote at or after this step,
+                because the run went back to a checkpoint before it.
 
         Raises:
-            OSError: when it cannot be written.
+            OSError: The file cannot be written.
         """
         directory.mkdir(parents=True, exist_ok=True)
-        seconds, rest = divmod(time.time_ns(), 1_000_000_000)  # a second file is another one
-        name = f"events.out.tfevents.{seconds}.{socket.gethostname()}.{os.getpid()}.{rest}"
-        self._writer = RecordWriter(str(directory / name))
-        self._write(Event(wall_time=time.time(), file_version="brain.Event:2"))
-        self._write(
-            Event(
-                wall_time=time.time(),
-                step=first_step,
-                session_log=SessionLog(status=SessionLog.START),
-            )
-        )
+        # Two files of one second need different names.
+        suffix = f".{os.getpid()}.{time.time_ns() % 1_000_000_000}"
+        self._writer = EventsWriter(str(directory / "events"), suffix)
+        log = SessionLog(status=SessionLog.START)
+        self._writer.write_event(Event(wall_time=time.time(), step=purge_step, session_log=log))
 
     def add(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Write scalars at `step` (environment frames). NaN is left out."""
+        """Write and flush scalars at `step` (environment frames). NaN is left out."""
         values = [
             Summary.Value(tag=tag, simple_value=value)
             for tag, value in scalars.items()
             if not math.isnan(value)
         ]
-        self._write(Event(wall_time=time.time(), step=step, summary=Summary(value=values)))
-        self._writer._writer.flush()  # to the file, without waiting for the disk
+        event = Event(wall_time=time.time(), step=step, summary=Summary(value=values))
+        self._writer.write_event(event)
+        self._writer.flush()
 
     def close(self) -> None:
         """Close the file."""
         self._writer.close()
-
-    def _write(self, event: Event) -> None:
-        self._writer.write(event.SerializeToString())
 
 
 class MetricScalars:
@@ -72,7 +68,7 @@ class MetricScalars:
         self._before: dict[str, tuple[float, int]] = {}
 
     def take(self, values: Mapping[str, Value]) -> dict[str, float]:
-        """The scalars of now."""
+        """Return the present scalars."""
         scalars: dict[str, float] = {}
         for name, value in values.items():
             if isinstance(value, Histogram):

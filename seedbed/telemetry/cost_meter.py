@@ -1,4 +1,4 @@
-"""What the release's cost meter has counted: asked now and then, in a thread of its own."""
+"""The learner's client of the release's cost meter."""
 
 from __future__ import annotations
 
@@ -10,48 +10,51 @@ from typing import Any, NamedTuple
 
 log = logging.getLogger(__name__)
 
-ASK_EVERY_S = 10.0
+POLL_INTERVAL_S = 10.0
 TIMEOUT_S = 5.0
 
 
 class Reading(NamedTuple):
-    """One answer of the meter."""
+    """One answer of the meter: dollars of the whole release since its start, and the rate."""
 
-    dollars: float  # of the whole release, since it began
+    dollars: float
     dollars_per_hour: float
 
 
-class Meter:
-    """Asks `cost.meter` until the process ends; a meter that does not answer is no failure.
+class CostMeterClient:
+    """Polls `cost.meter` until the process ends; a meter that does not answer is no failure.
 
     Attributes:
-        reading: the newest answer; None before the first.
+        reading: The newest answer; None before the first.
     """
 
     def __init__(self, url: str) -> None:
+        """Poll once, before anything is counted at other prices, and start the thread."""
         self._url = url
         self._silent = False
         self.reading: Reading | None = None
-        self._ask()  # before anything is counted at other prices
-        threading.Thread(target=self._run, name="meter", daemon=True).start()
+        self._poll()
+        threading.Thread(target=self._run, name="cost-meter", daemon=True).start()
 
     def _run(self) -> None:
         pause = threading.Event()
-        while not pause.wait(ASK_EVERY_S):
-            self._ask()
+        while not pause.wait(POLL_INTERVAL_S):
+            self._poll()
 
-    def _ask(self) -> None:
+    def _poll(self) -> None:
         try:
             with urllib.request.urlopen(self._url, timeout=TIMEOUT_S) as answer:
-                said: dict[str, Any] = json.load(answer)
-            self.reading = Reading(float(said["dollars"]), float(said["dollars_per_hour"]))
+                status: dict[str, Any] = json.load(answer)
+            self.reading = Reading(float(status["dollars"]), float(status["dollars_per_hour"]))
         except (OSError, ValueError, KeyError, TypeError) as error:
             if not self._silent:
                 log.warning(
                     "no answer from the cost meter at %s (%s: %s): dollars are counted at the last "
                     "known price until it answers",
-                    self._url, type(error).__name__, error,
-                )  # fmt: skip
+                    self._url,
+                    type(error).__name__,
+                    error,
+                )
             self._silent = True
         else:
             if self._silent:

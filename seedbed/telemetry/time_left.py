@@ -1,4 +1,4 @@
-"""When the run will be over, as far as it can be foreseen."""
+"""Estimate of when the run ends."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from seedbed.config.run import Stop
 from seedbed.telemetry.counters import Counters
 
 
-class Eta(NamedTuple):
+class TimeLeft(NamedTuple):
     """Seconds to go, and the stop condition that will be met first."""
 
     seconds: float
     condition: str
 
 
-def eta(
+def time_left(
     stop: Stop,
     counters: Counters,
     env_fps: float | None,
     updates_per_s: float | None,
     dollars_per_hour: float,
-) -> Eta | None:
-    """The nearest stop condition at the present rates; None if none is in sight.
+) -> TimeLeft | None:
+    """Return the nearest stop condition at the present rates; None if none is in sight.
 
     A mean return is not foreseen.
     """
@@ -33,7 +33,7 @@ def eta(
         ("dollars", stop.dollars, counters.dollars, dollars_per_hour / 3600),
     )
     found = [
-        Eta(max(0.0, target - done) / rate, name)
+        TimeLeft(max(0.0, target - done) / rate, name)
         for name, target, done, rate in ways
         if target and rate
     ]

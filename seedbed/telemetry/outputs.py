@@ -1,0 +1,137 @@
+"""Everything that is written each `logging.interval_s`."""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, TextIO
+
+from seedbed.config.schema import Experiment
+from seedbed.runtime.metrics import Metric, Value, counter
+from seedbed.telemetry.progress import ProgressFile
+from seedbed.telemetry.progress_line import Part, ProgressLine
+from seedbed.telemetry.snapshot import Number
+from seedbed.telemetry.status import RunStatus, write_status
+from seedbed.telemetry.tensorboard import EventFile, MetricScalars
+from seedbed.telemetry.weights_and_biases import WandbRun
+
+log = logging.getLogger(__name__)
+
+OUTPUTS = ("progress.csv", "tensorboard", "status.json", "live line", "wandb")
+_PERCENTILES = ("inference_ms_p50", "inference_ms_p99", "policy_lag_p50", "train_step_ms_p50")
+
+
+class Outputs:
+    """The progress line, the files of the run directory, and W&B.
+
+    An output that cannot be written is logged when it begins to fail, counted, and tried again at
+    the next interval.
+
+    Attributes:
+        errors: Intervals in which an output could not be written, by output.
+        failing: Outputs that could not be written the last time.
+    """
+
+    METRICS: ClassVar[tuple[Metric, ...]] = (
+        counter(
+            "seedbed_telemetry_errors_total",
+            "Intervals in which an output could not be written; the log has the reason.",
+            lambda s: {**dict.fromkeys(OUTPUTS, 0), **s.errors},
+            "output",
+        ),
+    )
+
+    def __init__(self, experiment: Experiment, run_dir: Path | None, out: TextIO) -> None:
+        """Open what is open all the time.
+
+        Args:
+            experiment: The run's settings.
+            run_dir: Where files are written; must exist. None writes none.
+            out: Where the progress line goes.
+
+        Raises:
+            SeedbedError: CONFIG, when W&B cannot be loaded.
+        """
+        self.errors: Counter[str] = Counter()
+        self.failing: set[str] = set()
+        self._run_dir = run_dir
+        self._line = ProgressLine(out)
+        self._progress = ProgressFile(run_dir / "progress.csv") if run_dir else None
+        self._scalars = MetricScalars()
+        # Opened by the first `write`, when the counters are restored.
+        self._events: EventFile | None = None
+        enabled = experiment.logging.wandb.enabled
+        self._wandb = WandbRun(experiment, run_dir) if enabled else None
+
+    def write(
+        self,
+        row: Mapping[str, Number],
+        parts: list[Part],
+        metrics: Callable[[], Mapping[str, Value]],
+        status: Callable[[], RunStatus],
+    ) -> None:
+        """Write everything once.
+
+        Args:
+            row: The row of progress.csv and W&B.
+            parts: The progress line.
+            metrics: Returns the present value of every metric.
+            status: Returns the object of status.json.
+        """
+        self._guarded("live line", partial(self._line.show, parts))
+        if self._run_dir and self._progress:
+            run_dir = self._run_dir
+            self._guarded("progress.csv", partial(self._progress.append, row))
+            self._guarded("tensorboard", lambda: self._write_events(run_dir, row, metrics()))
+            self._guarded("status.json", lambda: write_status(run_dir, status()))
+        if self._wandb:
+            self._guarded("wandb", partial(self._wandb.log, row))
+
+    def close(self) -> None:
+        """Close the files."""
+        self._line.close()
+        if self._events:
+            self._guarded("tensorboard", self._events.close)
+        if self._wandb:
+            self._guarded("wandb", self._wandb.close)
+
+    def _write_events(
+        self, run_dir: Path, row: Mapping[str, Number], metrics: Mapping[str, Value]
+    ) -> None:
+        frames = row["env_frames"]
+        assert isinstance(frames, int)
+        if self._events is None:
+            self._events = EventFile(run_dir / "tensorboard", frames)
+        scalars = self._scalars.take(metrics)
+        for name in _PERCENTILES:
+            value = row[name]
+            if isinstance(value, float):
+                scalars[f"seedbed_recent/{name}"] = value
+        try:
+            self._events.add(frames, scalars)
+        except OSError:
+            # Half an event may be there, so the next one goes to a new file.
+            self._events = None
+            raise
+
+    def _guarded(self, output: str, write: Callable[[], object]) -> None:
+        try:
+            write()
+        except Exception as error:
+            self.errors[output] += 1
+            if output not in self.failing:
+                log.warning(
+                    "cannot write %s (%s: %s): training goes on without, and tries again each "
+                    "interval",
+                    output,
+                    type(error).__name__,
+                    error,
+                )
+            self.failing.add(output)
+        else:
+            if output in self.failing:
+                log.warning("%s is written again", output)
+            self.failing.discard(output)

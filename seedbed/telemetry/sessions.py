@@ -1,0 +1,175 @@
+"""What is counted of streams, steps and episodes."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import Counter
+from typing import ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.runtime.metrics import Histogram, Metric, counter, gauge, histogram
+from seedbed.telemetry.counters import Counters
+from seedbed.telemetry.windows import RecentValues
+
+_POSITIVE_RETURNS = (
+    *(1, 2, 5, 10, 15, 18, 20, 21, 30, 50, 100, 200, 300, 400, 500, 1_000, 2_000, 5_000),
+    *(10_000, 20_000, 50_000, 100_000, 1_000_000),
+)
+RETURN_BOUNDS = (*(-bound for bound in reversed(_POSITIVE_RETURNS)), 0, *_POSITIVE_RETURNS)
+LENGTH_BOUNDS = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 27_000, 50_000, 108_000)
+
+STREAM_ERROR_FIELDS = (
+    *("protocol_version", "environment", "environments", "observation", "actions"),
+    *("action_repeat", "sequence", "reward", "flags", "slots", "idle"),
+)
+
+
+class SessionStats:
+    """Streams, steps, episodes, and the frames that are not trained on.
+
+    `on_step` and `on_episodes` belong to the event loop's thread and take no lock that is held for
+    long.
+
+    Attributes:
+        connected: Actor streams connected now.
+        recent_returns: Returns of the last max(100, stop.mean_return_episodes) episodes, also from
+            before a restart.
+    """
+
+    METRICS: ClassVar[tuple[Metric, ...]] = (
+        gauge("seedbed_sessions", "Actor streams connected now.", "connected"),
+        gauge("seedbed_environments", "Environments connected now.", "environments"),
+        histogram(
+            "seedbed_episode_return",
+            "Undiscounted, unclipped returns of the episodes that ended in this process.",
+            "returns",
+        ),
+        histogram(
+            "seedbed_episode_length",
+            "Lengths, in steps, of the episodes that ended in this process.",
+            "lengths",
+        ),
+        gauge(
+            "seedbed_mean_return",
+            "Mean return of the last episodes, up to 100. NaN before the first.",
+            lambda s: math.nan if (mean := s.recent_returns.mean(100)) is None else mean,
+        ),
+        counter(
+            "seedbed_discarded_frames_by_reason_total",
+            "Frames discarded by this process, by reason; a reason appears with its first frame.",
+            lambda s: dict(s.discarded_by_reason),
+            "reason",
+        ),
+        counter(
+            "seedbed_stream_errors_total",
+            "Streams ended because of what the actor sent, by the field that did not fit.",
+            lambda s: {**dict.fromkeys(STREAM_ERROR_FIELDS, 0), **s.stream_errors},
+            "field",
+        ),
+    )
+
+    def __init__(self, counters: Counters, mean_return_episodes: int) -> None:
+        self._counters = counters
+        self.connected = self.environments = 0
+        self.messages = 0
+        self.returns = Histogram(RETURN_BOUNDS)
+        self.lengths = Histogram(LENGTH_BOUNDS)
+        self.recent_returns = RecentValues(max(100, mean_return_episodes))
+        self.recent_lengths = RecentValues(100)
+        self.stream_errors: Counter[str] = Counter()
+        self.discarded_by_reason: Counter[str] = Counter()
+        self._frames = 0
+        self._environment_s = self._wait_s = self._backpressure_s = 0.0
+        # The CPU clock of the event loop's thread.
+        self._grpc_clock: int | None = None
+        self._lock = threading.Lock()
+
+    def on_step(self, frames: int, environment_seconds: float, wait_seconds: float) -> None:
+        """Count one Step message.
+
+        Args:
+            frames: Emulator frames of the step.
+            environment_seconds: How long the environments stepped, as the actor measured.
+            wait_seconds: How long the actor waited for its actions, as the actor measured.
+        """
+        self._counters.env_frames += frames
+        self._frames += frames
+        self.messages += 1
+        self._environment_s += environment_seconds
+        self._wait_s += wait_seconds
+        if self._grpc_clock is None:
+            self._grpc_clock = _thread_clock()
+
+    def on_episodes(self, returns: NDArray[np.floating], lengths: NDArray[np.integer]) -> None:
+        """Count episodes that ended: raw undiscounted returns [n], lengths in steps [n]."""
+        self._counters.episodes += len(returns)
+        self.returns.observe_many(returns)
+        self.lengths.observe_many(lengths)
+        self.recent_returns.extend(returns)
+        self.recent_lengths.extend(lengths)
+
+    def on_abandoned(self, episodes: int) -> None:
+        """Count episodes that were cut by a disconnect or a restart."""
+        with self._lock:
+            self._counters.abandoned_episodes += episodes
+
+    def on_discarded(self, frames: int, reason: str) -> None:
+        """Count frames that will never be trained on; `reason` is a word or two."""
+        if not frames:
+            return
+        with self._lock:
+            self._counters.discarded_frames += frames
+            self.discarded_by_reason[reason] += frames
+
+    def on_backpressure(self, seconds: float) -> None:
+        """Count the seconds for which a session's unroll waited for room in the unroll queue."""
+        with self._lock:
+            self._backpressure_s += seconds
+
+    def on_stream_error(self, field: str) -> None:
+        """Count a stream that ended because of what the actor sent; `field` as in StreamError."""
+        with self._lock:
+            self.stream_errors[field] += 1
+
+    def set_connected(self, sessions: int, environments: int) -> None:
+        """Set how many streams and environments are connected now."""
+        self.connected, self.environments = sessions, environments
+
+    def mean_return(self, episodes: int) -> float | None:
+        """Return the mean return of the last `episodes`; None until so many have ended."""
+        if not 0 < episodes <= len(self.recent_returns):
+            return None
+        return self.recent_returns.mean(episodes)
+
+    def totals(self) -> dict[str, float]:
+        """Return running totals of this process."""
+        totals = {
+            "messages": self.messages,
+            "env_frames": self._frames,
+            "environment_s": self._environment_s,
+            "wait_s": self._wait_s,
+            "backpressure_s": self._backpressure_s,
+        }
+        grpc = _read_clock(self._grpc_clock)
+        return totals if grpc is None else {**totals, "grpc_cpu_s": grpc}
+
+
+def _thread_clock() -> int:
+    """Return the CPU clock of this thread; -1 where the platform has none."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return -1
+    return time.pthread_getcpuclockid(threading.get_ident())
+
+
+def _read_clock(clock: int | None) -> float | None:
+    if clock is None or clock == -1:
+        return None
+    try:
+        return time.clock_gettime(clock)
+    except OSError:
+        # The thread has ended.
+        return None
