@@ -6,7 +6,7 @@ import threading
 from pathlib import Path
 
 from seedbed.config import Experiment
-from seedbed.launch.supervisor import Command, RestartPolicy, Supervisor
+from seedbed.launch.supervisor import Command, RestartPolicy, Supervisor, last_cause
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.threads import Threads
@@ -84,14 +84,11 @@ class LocalActors:
 
     def _on_exit(self, index: int, code: int) -> bool:
         path = self._log(index)
-        where = f"its last words: {_last_cause(path)!r}; see {path}"
+        where = f"its last words: {last_cause(_tail(path))!r}; see {path}"
         return self._policy.on_exit(index, code, where)
 
 
-def _last_cause(log: Path) -> str:
-    """Return the last line of a log that is not the explanation of an exit code."""
+def _tail(log: Path) -> str:
     with log.open("rb") as file:
         file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
-        lines = file.read().decode(errors="replace").split("\n")
-    causes = [x for x in lines if x.strip() and not x.startswith("seedbed: exit code")]
-    return causes[-1][:500] if causes else ""
+        return file.read().decode(errors="replace")

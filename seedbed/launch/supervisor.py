@@ -200,3 +200,13 @@ def describe_exit(code: int) -> str:
         return f"exit code {code} ({ExitCode(code).name}: {HELP[ExitCode(code)]})"
     except ValueError:
         return f"exit code {code}"
+
+
+def last_cause(log: str) -> str:
+    """Return the last line of a process's log that is not the explanation of its exit code."""
+    causes = [
+        line
+        for line in log.split("\n")
+        if line.strip() and not line.startswith("seedbed: exit code")
+    ]
+    return causes[-1][:500] if causes else ""

@@ -1,0 +1,109 @@
+"""Training from a notebook or a script."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NotRequired, TypedDict, cast
+
+from seedbed.config.load import dump_experiment, load_experiment, parse_experiment
+from seedbed.config.schema import Experiment
+from seedbed.launch.supervisor import (
+    describe_exit,
+    last_cause,
+    process_environment,
+    seedbed_command,
+)
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+_LAST_LINES = 50
+
+
+class RunSummary(TypedDict):
+    """Summary of a run. It has more numbers than these; None is where nothing was measured."""
+
+    env_frames: int
+    trained_frames: int
+    inserted_frames: int
+    discarded_frames: int
+    updates: int
+    episodes: int
+    abandoned_episodes: int
+    seconds: float
+    dollars: float
+    env_fps: float | None  # emulator frames a second
+    mean_return: float | None  # of the newest episodes of the training
+    mean_return_episodes: int
+    evaluation: dict[str, Any] | None  # the last one
+    stop_reason: str
+    learners: NotRequired[list[dict[str, Any] | None]]  # of a run of several learners
+
+
+def train(
+    experiment: Experiment | str | Path,
+    run_dir: str | Path | None = None,
+    overrides: Sequence[str] = (),
+) -> RunSummary:
+    """Train an experiment on this machine until a stop condition, as `seedbed train` does.
+
+    The learner and its actors are processes of their own, so that this process keeps its backend
+    and its signals. Progress goes to `sys.stderr`. The same call again resumes the run, and
+    returns its summary at once when it has finished. `KeyboardInterrupt` stops the run with a last
+    checkpoint.
+
+    Args:
+        experiment: An `Experiment`, the path of a YAML file, or the name of an experiment that
+            comes with the package.
+        run_dir: Run directory; None for `runs/NAME` of the experiment.
+        overrides: `"a.b=c"` each; the value is YAML.
+
+    Raises:
+        SeedbedError: with the exit code of `seedbed train`, and the cause that it has logged.
+    """
+    if isinstance(experiment, Experiment):
+        resolved = parse_experiment(dump_experiment(experiment), overrides)
+    else:
+        resolved = load_experiment(experiment, overrides)
+    with tempfile.TemporaryDirectory(prefix="seedbed-") as scratch:
+        file = Path(scratch) / f"{resolved.name}.yaml"
+        file.write_text(dump_experiment(resolved))
+        command = seedbed_command("train", str(file), "--die-with-parent", str(os.getpid()))
+        command += ["--run-dir", str(run_dir)] if run_dir else []
+        return cast(RunSummary, json.loads(_run(command, Path(scratch) / "summary.json")))
+
+
+def _run(command: Sequence[str], output: Path) -> str:
+    """Run a command with its stderr on `sys.stderr`; return its stdout."""
+    lines: deque[str] = deque(maxlen=_LAST_LINES)
+    with output.open("wb") as stdout:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=subprocess.PIPE,
+            env=process_environment(),
+            encoding="utf-8",
+            errors="replace",
+            process_group=0,  # Ctrl-C is this process's, which passes it on once
+        )
+    assert process.stderr is not None
+    try:
+        for line in process.stderr:
+            lines.append(line)
+            sys.stderr.write(line)
+        code = process.wait()
+    except BaseException:
+        process.terminate()
+        process.communicate()  # until the last checkpoint is written
+        raise
+    if code:
+        known = ExitCode(code) if code in set(ExitCode) else ExitCode.INTERNAL
+        cause = last_cause("".join(lines)).removeprefix("seedbed: ")
+        raise SeedbedError(known, f"{cause} (`seedbed train` ended with {describe_exit(code)})")
+    return output.read_text()
