@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from seedbed.config.schema import Environment
+from seedbed.config.environment import Environment
 from seedbed.envs.registry import environment_seed, make_vector_env
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import VectorEnv
