@@ -1,1 +1,1 @@
-"""How far the learners are from each other, and the bounds of it (Assran et al. 2019, GALA)."""
+"""Consensus distance of the learners of a run, from the files that they wrote."""

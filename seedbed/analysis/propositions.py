@@ -1,23 +1,23 @@
-"""Propositions 1 and 2 of Assran et al. 2019, with the constants of a run.
+"""Bounds of Propositions 1 and 2 of Assran et al. 2019, with the constants of a run.
 
-Proposition 1: ‖X(k+1) − X̄(k+1)‖ ≤ Σ_s β^{k+1−s} ‖U(s)‖, where U(s) = α G(s) is an update as the
-optimizer really made it. k counts updates of all learners.
+Proposition 1: ‖X(k+1) − X̄(k+1)‖ ≤ Σ_s β^{k+1−s} ‖U(s)‖, where U(s) = α G(s) is the update
+that the optimizer really made. k counts updates of all learners.
 
-Proposition 2: the same is at most L β̃ / (1 − β), if a window of w updates always contracts. Let β_w
-be the largest coefficient of ergodicity of a window (`windows.py`), L the largest ‖u‖_2. An update
-is in one row, so its column's largest difference between two rows is 1 where it is made. Rows of a
-stochastic matrix are averages, so it never grows, and each whole window that lies between s and k
-multiplies it by β_w at most:
+Proposition 2: the distance is at most L β̃ / (1 − β), if every window of w updates contracts. Let
+β_w be the largest coefficient of ergodicity of a window (`contraction_windows.py`), L the largest
+‖u‖_2. An update changes one row, so the largest difference between two rows of its column is 1 at
+first. It never grows, because rows of a stochastic matrix are averages, and each whole window
+between s and k multiplies it by β_w at most:
 
     spread of Φ(k,s) e_i  ≤  β_w^⌊(k−s)/w⌋  ≤  β_w^{(k−s)/w − (w−1)/w}  =  β̃ β^{k−s},
     β = β_w^{1/w},   β̃ = β_w^{−(w−1)/w},
 
-and Σ_s β̃ β^{k−s} L ≤ L β̃ / (1 − β). With the paper's w = τ + B + 1 that is its β̃. But the paper
-counts τ and B in iterations of the whole, a run in those of one learner, and in so few nobody may
-have heard of everybody: so twice, four times ... that window are tried as well; any w is a bound.
-A greater β_w is one too: below ((w−1)/w)^w, where the expression is least, it is put there.
-n numbers within 1 of each other are within √n/2 of their average, in the 2-norm: so much larger is
-the level for the Frobenius distance.
+and Σ_s β̃ β^{k−s} L ≤ L β̃ / (1 − β). The paper's w = τ + B + 1 gives the paper's β̃. The paper
+counts τ and B in global iterations, a run counts them in local ones, and so short a window may not
+contract. So windows twice, four times ... as long are tried too: every w gives a bound. A greater
+β_w gives a bound as well, so a β_w below ((w−1)/w)^w, where the expression is smallest, is raised
+to that value. n numbers within 1 of each other are within √n/2 of their average in the 2-norm, so
+the level for the Frobenius distance is larger by this factor.
 """
 
 from __future__ import annotations
@@ -28,31 +28,42 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.analysis.windows import Windows
+from seedbed.analysis.contraction_windows import ContractionWindows
 
 Array = NDArray[np.float64]
-_MOST_DOUBLINGS = 12
-_ROUNDING = 1e-12  # by which a computed norm of 1 may miss it
+_MAX_DOUBLINGS = 12
+# A computed norm of 1 may exceed 1 by so much.
+_ROUNDING = 1e-12
 
 
 class Envelope:
-    """The largest norm of a product that was seen after each number of updates."""
+    """Largest norm of the products over each number of updates.
+
+    Args:
+        updates: Number of updates of the run.
+    """
 
     def __init__(self, updates: int) -> None:
         self._largest = np.zeros(updates + 1)
 
-    def see(self, lags: NDArray[np.int64], norms: Array) -> None:
-        """[m] lags k+1−s ≥ 1, each once, and [m] norms."""
+    def add(self, lags: NDArray[np.int64], norms: Array) -> None:
+        """Add the norms of products.
+
+        Args:
+            lags: k + 1 − s ≥ 1 of each product [m], each once.
+            norms: Norm of each product [m].
+        """
         self._largest[lags] = np.maximum(self._largest[lags], norms)
 
     @property
     def largest(self) -> float:
-        """The largest norm of all."""
+        """Return the largest norm of all."""
         return float(self._largest.max(initial=0.0))
 
     def beta(self) -> float | None:
-        """The smallest β in [0, 1] with β^{k+1−s} above every norm; None where one exceeds 1, or
-        where there are none.
+        """Return the smallest β in [0, 1] with β^{k+1−s} at or above every norm.
+
+        None if a norm exceeds 1, or if there are none.
         """
         lags = np.flatnonzero(self._largest)
         if self.largest > 1 + _ROUNDING or not len(lags):
@@ -61,7 +72,15 @@ class Envelope:
 
 
 def proposition_1(norms: Sequence[float], beta: float) -> Array:
-    """[m+1] Σ_s β^{k+1−s} ‖U(s)‖ before and after each of m updates, whose norms are given."""
+    """Return the bound Σ_s β^{k+1−s} ‖U(s)‖ of Proposition 1.
+
+    Args:
+        norms: Norm ‖U(s)‖ of each of m updates.
+        beta: β.
+
+    Returns:
+        The bound before each update and after the last one [m + 1].
+    """
     sums = np.zeros(len(norms) + 1)
     for at, norm in enumerate(norms):
         sums[at + 1] = beta * (sums[at] + norm)
@@ -70,14 +89,14 @@ def proposition_1(norms: Sequence[float], beta: float) -> Array:
 
 @dataclass(frozen=True)
 class Proposition2:
-    """The level of Proposition 2, without what is left of the start.
+    """Level of Proposition 2, without the rest of the start.
 
     Attributes:
-        window: w, in updates of all learners.
-        beta_w: the largest coefficient of ergodicity over w updates.
-        largest_update: L, 2-norm.
+        window: Window w, in updates of all learners.
+        beta_w: Largest coefficient of ergodicity over w updates.
+        largest_update: Largest 2-norm L of an update.
         level_spread: L β̃ / (1 − β).
-        level_frobenius: √n/2 times that.
+        level_frobenius: √n/2 times the level in the spread.
     """
 
     window: int
@@ -88,20 +107,20 @@ class Proposition2:
 
 
 def proposition_2(
-    windows: Windows,
+    windows: ContractionWindows,
     learners: int,
     largest_update: float,
     staleness: int | None,
     window: int | None,
 ) -> Proposition2 | str:
-    """The level of Proposition 2, or why there is none.
+    """Return the level of Proposition 2, or the reason why there is none.
 
     Args:
-        windows: of the run.
-        learners: n.
-        largest_update: L.
+        windows: Products of the run's mixing matrices.
+        learners: Number of learners n.
+        largest_update: Largest 2-norm L of an update.
         staleness: τ in local iterations; None is infinite.
-        window: B; None is not known, or infinite.
+        window: B; None is unknown or infinite.
     """
     if staleness is None:
         return "Proposition 2 needs a finite τ, and gossip.staleness is not set"
@@ -109,7 +128,7 @@ def proposition_2(
         return "Proposition 2 needs a finite B, and the graphs have none that is known"
     best: Proposition2 | None = None
     length = staleness + window + 1
-    for _ in range(_MOST_DOUBLINGS):
+    for _ in range(_MAX_DOUBLINGS):
         if 2 * length > windows.longest:
             break
         beta_w = windows.coefficient(length)

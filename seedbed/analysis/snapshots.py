@@ -1,4 +1,4 @@
-"""The learners' parameters as they were: the true distances."""
+"""Snapshots and gradients of the learners: true distances and cosine similarities."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 Array = NDArray[np.float64]
-_CHUNK = 1 << 18  # parameters that are in memory as float64 at a time
+# Parameters in memory as float64 at a time.
+_CHUNK = 1 << 18
 
 
 def numbered(run_dir: Path, learners: int, kind: str) -> list[dict[int, Path]]:
-    """Each learner's files KIND-N.npy by their number N."""
+    """Return each learner's files KIND-N.npy by their number N."""
     pattern = re.compile(rf"{kind}-(\d+)\.npy")
     found: list[dict[int, Path]] = []
     for learner in range(learners):
@@ -27,15 +28,15 @@ def numbered(run_dir: Path, learners: int, kind: str) -> list[dict[int, Path]]:
 
 
 def common(files: Sequence[dict[int, Path]]) -> list[int]:
-    """The numbers of which every learner has a file, rising."""
+    """Return the numbers of which every learner has a file, rising."""
     return sorted(set.intersection(*(set(of_learner) for of_learner in files)))
 
 
 def read_flat(files: Sequence[Path]) -> list[NDArray[np.float32]]:
-    """Vectors of one length d, float32 [d] each, mapped and not yet read.
+    """Map vectors of one length d, float32 [d] each, into memory.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY; a file is no such array, or their lengths differ.
+        SeedbedError: RUN_DIRECTORY; a file is no such array, or the lengths differ.
     """
     vectors: list[NDArray[np.float32]] = []
     for file in files:
@@ -44,7 +45,7 @@ def read_flat(files: Sequence[Path]) -> list[NDArray[np.float32]]:
         except (OSError, ValueError, EOFError) as error:
             raise SeedbedError(
                 ExitCode.RUN_DIRECTORY,
-                f"{file} is no whole array ({error}): delete it, and report again without it",
+                f"{file} is no whole array ({error}): delete it, and analyze again without it",
             ) from error
         if vector.ndim != 1 or len(vector) != len(vectors[0] if vectors else vector):
             raise SeedbedError(
@@ -57,7 +58,7 @@ def read_flat(files: Sequence[Path]) -> list[NDArray[np.float32]]:
 
 
 def gram(files: Sequence[Path]) -> Array:
-    """[n, n] inner products of the learners' distances to their average: (X−X̄)(X−X̄)ᵀ."""
+    """Return (X − X̄)(X − X̄)ᵀ [n, n] of the parameters X [n, d] in n files."""
     vectors = read_flat(files)
     total = np.zeros((len(vectors), len(vectors)))
     for start in range(0, len(vectors[0]), _CHUNK):
@@ -68,13 +69,50 @@ def gram(files: Sequence[Path]) -> Array:
 
 
 def frobenius(rows: Array, inner: Array) -> float:
-    """‖Y − Ȳ‖_F of Y = rows · X, where `inner` is `gram` of X and each row sums to 1."""
+    """Return ‖Y − Ȳ‖_F of Y = rows · X.
+
+    Args:
+        rows: Weights [m, n], each row of which sums to 1.
+        inner: `gram` of X [n, n].
+    """
     centred = rows - rows.mean(axis=0)
     return float(np.sqrt(max(0.0, np.einsum("ij,jk,ik->", centred, inner, centred))))
 
 
 def spread(rows: Array, inner: Array) -> float:
-    """max_ij ‖y_i − y_j‖_2 of Y = rows · X, where `inner` is `gram` of X."""
+    """Return max_ij ‖y_i − y_j‖_2 of Y = rows · X.
+
+    Args:
+        rows: Weights [m, n].
+        inner: `gram` of X [n, n].
+    """
     apart = rows[:, None] - rows[None]
     squares = np.einsum("abj,jk,abk->ab", apart, inner, apart)
     return float(np.sqrt(max(0.0, squares.max())))
+
+
+def cosine_similarity(files: Sequence[dict[int, Path]]) -> tuple[Array, list[int]]:
+    """Compare the learners' gradients (Assran et al. 2019, Figure 2b).
+
+    A gradient that is all zero has no direction, so it is left out of the average.
+
+    Args:
+        files: Each learner's gradients by their local iteration.
+
+    Returns:
+        The cosine similarity [n, n] of two learners' gradients of the same local iteration,
+        averaged over the iterations of which all learners have one, NaN for a pair without any;
+        and these iterations.
+    """
+    iterations = common(files)
+    total, count = np.zeros((2, len(files), len(files)))
+    for iteration in iterations:
+        vectors = read_flat([of_learner[iteration] for of_learner in files])
+        gradients = np.stack(vectors).astype(np.float64)
+        sizes = np.linalg.norm(gradients, axis=1)
+        has = np.outer(sizes > 0, sizes > 0)
+        gradients /= np.where(sizes > 0, sizes, 1.0)[:, None]
+        total += np.where(has, gradients @ gradients.T, 0.0)
+        count += has
+    with np.errstate(invalid="ignore"):
+        return total / count, iterations

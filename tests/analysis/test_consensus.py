@@ -9,14 +9,19 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seedbed.analysis.ball import NORMS, Ball, Norm, Point, analyse, analyse_run
+from seedbed.analysis.consensus import (
+    NORMS,
+    ConsensusAnalysis,
+    Norm,
+    Point,
+    analyse,
+    analyse_run,
+)
+from seedbed.analysis.contraction_windows import ContractionWindows
 from seedbed.analysis.events import Event, Message, events_file, read_events
-from seedbed.analysis.gradients import cosine_similarity
-from seedbed.analysis.order import order
+from seedbed.analysis.mixing_steps import causal_order, mixing_steps
 from seedbed.analysis.propositions import Envelope, proposition_1
-from seedbed.analysis.snapshots import common, gram, numbered
-from seedbed.analysis.steps import steps_of
-from seedbed.analysis.windows import Windows
+from seedbed.analysis.snapshots import common, cosine_similarity, gram, numbered
 from tests.support.gossip_files import Gossip, random_graph, ring
 
 Array = NDArray[np.float64]
@@ -122,7 +127,7 @@ def random_gossip(
     return gossip
 
 
-def analysed(gossip: Gossip, run_dir: Path, **more: Any) -> Ball:
+def analysed(gossip: Gossip, run_dir: Path, **more: Any) -> ConsensusAnalysis:
     gossip.write(run_dir)
     logs = [read_events(events_file(run_dir, i), i) for i in range(gossip.n)]
     files = numbered(run_dir, gossip.n, "snapshot")
@@ -130,7 +135,7 @@ def analysed(gossip: Gossip, run_dir: Path, **more: Any) -> Ball:
     return analyse(logs, grams, gossip.every_s, **{"staleness": 2, "window": 1} | more)
 
 
-def with_distance(ball: Ball) -> list[Point]:
+def with_distance(ball: ConsensusAnalysis) -> list[Point]:
     points = [point for point in ball.points if point.snapshot is not None]
     assert points
     return points
@@ -203,8 +208,8 @@ def test_contraction_of_windows_is_that_of_the_dense_matrices() -> None:
             ]
             for learner in range(gossip.n)
         ]
-        steps, rows = steps_of(order(logs), gossip.n)
-        windows = Windows(steps, [(0, len(steps))], gossip.n, rows)
+        steps, rows = mixing_steps(causal_order(logs), gossip.n)
+        windows = ContractionWindows(steps, [(0, len(steps))], gossip.n, rows)
         for length in (2, 8, 24):
             wanted = Dense(gossip).coefficient(length)
             contracted += wanted < 1 - 1e-9
@@ -216,7 +221,9 @@ def messages(data: list[tuple[int, int, float]]) -> tuple[Message, ...]:
     return tuple(Message(*item) for item in data)
 
 
-def by_hand(tmp_path: Path, logs: list[list[Event]], shown: dict[int, list[list[float]]]) -> Ball:
+def by_hand(
+    tmp_path: Path, logs: list[list[Event]], shown: dict[int, list[list[float]]]
+) -> ConsensusAnalysis:
     """Snapshots every second, of the parameters given by their number."""
     grams = {}
     for number, x in shown.items():
@@ -283,10 +290,10 @@ def test_a_product_above_1_leaves_no_beta_in_the_2_norm(tmp_path: Path) -> None:
 def test_beta_is_the_smallest_that_bounds_every_product() -> None:
     envelope = Envelope(10)
     assert envelope.beta() is None, "nothing was seen"
-    envelope.see(np.array([4, 2]), np.array([0.5**4, 0.6**2]))
-    envelope.see(np.array([4]), np.array([0.7**4]))
+    envelope.add(np.array([4, 2]), np.array([0.5**4, 0.6**2]))
+    envelope.add(np.array([4]), np.array([0.7**4]))
     assert envelope.beta() == pytest.approx(0.7)
-    envelope.see(np.array([1]), np.array([1.01]))
+    envelope.add(np.array([1]), np.array([1.01]))
     assert envelope.beta() is None
     assert proposition_1([2.0, 3.0], 0.5) == pytest.approx([0, 1.0, 0.5 + 1.5])
 
@@ -318,7 +325,7 @@ def test_skewed_clocks_do_not_put_a_mix_before_its_message() -> None:
         ],
         [Event(2, 4.05, "update", 1, 1.0), Event(2, 5.0, "update", 2, 1.0)],
     ]
-    assert [(e.learner, e.kind, e.iteration) for e in order(logs)] == [
+    assert [(e.learner, e.kind, e.iteration) for e in causal_order(logs)] == [
         (2, "update", 1),
         (0, "update", 1),
         (1, "mix", 7),

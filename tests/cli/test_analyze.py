@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,8 @@ from seedbed.config import parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runtime.exit_codes import ExitCode
 from tests.support.gossip_files import Gossip, ring
+
+FIXTURE = Path(__file__).parents[1] / "fixtures/v0_1/gossip"
 
 
 def write_experiment(run_dir: Path, **learners: Any) -> None:
@@ -38,6 +42,24 @@ def run_dir(tmp_path: Path) -> Path:
     gossip.write(tmp_path)
     write_experiment(tmp_path)
     return tmp_path
+
+
+def test_a_run_of_release_0_1_is_analyzed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run_dir = tmp_path / "gossip"
+    shutil.copytree(FIXTURE, run_dir)
+    assert main(["analyze", str(run_dir)]) == 0
+    result = json.loads(capsys.readouterr().out)
+    rows = [
+        line.split(",")[1]
+        for learner in (0, 1)
+        for line in events_file(run_dir, learner).read_text().splitlines()[1:]
+    ]
+    assert {kind: n for kind, n in result["events"].items() if n} == Counter(rows)
+    assert result["snapshots"] > 0
+    assert result["violations_frobenius"] == result["violations_spread"] == 0
+    assert all(Path(file).stat().st_size for file in result["files"])
 
 
 def fails(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> str:
@@ -67,10 +89,12 @@ def test_a_run_is_summed_up_in_files_and_on_both_streams(
     assert {mark["what"] for mark in result["marks"]} == {"restart", "graph"}
     assert result["gradients"]["iterations"] == 2
     assert result["gradients"]["cosine_similarity_others"] is None, "a ring of 3 has only peers"
-    assert result["files"] == [str(out / n) for n in ("ball.csv", "ball.png", "gradients.png")]
-    for name in ("ball.png", "gradients.png"):
+    assert result["files"] == [
+        str(out / n) for n in ("consensus.csv", "consensus.png", "gradients.png")
+    ]
+    for name in ("consensus.png", "gradients.png"):
         assert (out / name).read_bytes().startswith(b"\x89PNG")
-    with (out / "ball.csv").open() as file:
+    with (out / "consensus.csv").open() as file:
         rows = list(csv.DictReader(file))
     true = [row for row in rows if row["distance_spread"]]
     assert len(true) == result["snapshots"] > 10
@@ -87,8 +111,8 @@ def test_without_matplotlib_the_table_is_there_and_it_is_said(
     assert main(["analyze", str(run_dir)]) == 0
     captured = capsys.readouterr()
     assert "pip install seedbed[plots]" in captured.err
-    assert json.loads(captured.out)["files"] == [str(run_dir / "analysis" / "ball.csv")]
-    assert [path.name for path in (run_dir / "analysis").iterdir()] == ["ball.csv"]
+    assert json.loads(captured.out)["files"] == [str(run_dir / "analysis" / "consensus.csv")]
+    assert [path.name for path in (run_dir / "analysis").iterdir()] == ["consensus.csv"]
 
 
 def test_void_graphs_and_two_segments_are_drawn(

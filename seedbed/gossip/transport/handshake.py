@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import secrets
 
+import grpc
+
 from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
+from seedbed.rpc.streams import StreamRejected
 from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.v1 import gossip_pb2 as wire
 
 
-class PeerRejected(Exception):
+class PeerRejected(StreamRejected):
     """A peer does not fit this learner.
 
     Attributes:
         is_transient: Whether the peer may fit soon, because the learners of a release are
             upgraded one after the other.
     """
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
 
     def __init__(self, reason: str, is_transient: bool = False) -> None:
         super().__init__(reason)

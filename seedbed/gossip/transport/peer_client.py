@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import random
 import time
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
@@ -19,6 +18,8 @@ from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_chunks
 from seedbed.rpc import channels
+from seedbed.rpc.reconnect import Attempts, describe
+from seedbed.rpc.streams import read, write
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import gossip_pb2 as wire
@@ -26,7 +27,6 @@ from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 
 log = logging.getLogger(__name__)
 
-RETRY_S = (0.2, 5.0)  # the first pause, and the longest
 WELCOME_S = 10.0
 # A heartbeat may be late several times within a deadline.
 HEARTBEATS_PER_DEADLINE = 5
@@ -122,13 +122,12 @@ class PeerClient:
 
     async def run(self) -> None:
         """Connect, again and again, until cancelled."""
-        pause, last_cause = RETRY_S[0], ""
-        while True:
-            started = time.monotonic()
+        last_cause = ""
+        async for _ in Attempts():
             try:
                 await self._connect()
             except grpc.aio.AioRpcError as error:
-                cause = f"{error.code().name}: {error.details()}"
+                cause = describe(error)
                 self.rejection = str(error.details()) if error.code() in _REJECTIONS else ""
             except (TimeoutError, ConnectionError) as error:
                 cause = str(error) or "no answer"
@@ -138,10 +137,6 @@ class PeerClient:
             if cause != last_cause:
                 last_cause = cause
                 log.info("learner %d at %s: %s", self.rank, self.address, cause)
-            if time.monotonic() - started > RETRY_S[1]:
-                pause = RETRY_S[0]
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, RETRY_S[1])
 
     async def _connect(self) -> None:
         channel = channels.aio_channel(self.address, self._tls)
@@ -149,12 +144,12 @@ class PeerClient:
             call: Any = wire_grpc.GossipStub(channel).Push()
             await write(call, wire.PushRequest(hello=self._hello))
             async with asyncio.timeout(WELCOME_S):
-                await _read(call)
+                await read(call)
             self.connected, self.rejection = True, ""
             self._disconnected.clear()
             self._writer = asyncio.create_task(self._write(call))
             while True:
-                reply = await _read(call)
+                reply = await read(call)
                 if reply.WhichOneof("message") == "received":
                     self.on_ack()
         finally:
@@ -236,20 +231,3 @@ class PeerClient:
                         f"learner {self.rank} at {self.address} refused this one: "
                         f"{error.details()}",
                     ) from error
-
-
-async def write(call: Any, message: Any) -> None:
-    """Write a message. After the end of the stream nothing is written: the next read raises."""
-    with contextlib.suppress(asyncio.InvalidStateError):
-        await call.write(message)
-
-
-async def _read(call: Any) -> Any:
-    message = await call.read()
-    if message is grpc.aio.EOF:
-        code = await call.code()
-        if code is not grpc.StatusCode.OK:
-            nothing = grpc.aio.Metadata()
-            raise grpc.aio.AioRpcError(code, nothing, nothing, await call.details())
-        raise ConnectionError("the peer ended the stream")
-    return message

@@ -7,8 +7,9 @@ from typing import Any
 
 import grpc.aio
 
-from seedbed.gossip.transport.peer_client import write
 from seedbed.rpc import channels
+from seedbed.rpc.reconnect import Attempts, describe
+from seedbed.rpc.streams import write
 from seedbed.rpc.tls import Tls
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
@@ -45,14 +46,13 @@ class RingClient:
 
     async def run(self) -> None:
         """Connect, again and again, until cancelled."""
-        while True:
+        async for _ in Attempts(RETRY_S, RETRY_S, jitter=False):
             try:
                 await self._connect()
             except grpc.aio.AioRpcError as error:
-                self.cause = f"{error.code().name}: {error.details()}"
+                self.cause = describe(error)
             except ConnectionError as error:
                 self.cause = str(error)
-            await asyncio.sleep(RETRY_S)
 
     async def _connect(self) -> None:
         channel = channels.aio_channel(self._address, self._tls)

@@ -10,7 +10,6 @@ from typing import Any
 
 import grpc
 import grpc.aio
-from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -19,12 +18,11 @@ from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuffer
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_to_wire, to_chunks
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
+from seedbed.rpc.streams import OpenStreams, expect_hello
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 
 log = logging.getLogger(__name__)
-
-HELLO_TIMEOUT_S = 10.0
 
 
 class GossipServicer(wire_grpc.GossipServicer):
@@ -57,57 +55,25 @@ class GossipServicer(wire_grpc.GossipServicer):
         self._receive_buffer, self._segment_buffer = receive_buffer, segment_buffer
         self._heartbeat, self._whole_state = heartbeat, whole_state
         self.newest: Message | None = None
-        self._streams: set[asyncio.Task[Any]] = set()
-        self._ending = False
+        self._streams = OpenStreams("the learner stops: try again")
         self._incarnations: dict[int, int] = {}
 
-    def finish(self) -> None:
+    def close(self) -> None:
         """End every stream, present and future."""
-        self._ending = True
-        for task in self._streams:
-            task.cancel()
+        self._streams.close()
 
     @override
     async def Push(self, _: Any, context: Any) -> None:
-        await self._serve(context, self._push)
+        await self._streams.serve(context, lambda: self._push(context))
 
     @override
     async def Reduce(self, _: Any, context: Any) -> wire.ReduceReply:
-        await self._serve(context, self._reduce)
+        await self._streams.serve(context, lambda: self._reduce(context))
         return wire.ReduceReply()
 
-    async def _serve(self, context: Any, handler: Callable[[Any], Any]) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._streams.add(task)
-        code, details = grpc.StatusCode.UNAVAILABLE, "the learner stops: try again"
-        try:
-            if not self._ending:
-                await handler(context)
-                return
-        except asyncio.CancelledError:
-            if not self._ending:
-                raise  # the peer has disconnected
-            task.uncancel()
-        except PeerRejected as rejection:
-            code, details = grpc.StatusCode.FAILED_PRECONDITION, str(rejection)
-        except (ValueError, DecodeError) as error:
-            code, details = grpc.StatusCode.INVALID_ARGUMENT, str(error)
-        finally:
-            self._streams.discard(task)
-        if code is not grpc.StatusCode.UNAVAILABLE:
-            log.warning("refused %s: %s", context.peer(), details)
-        await context.abort(code, details)
-
-    async def _expect_hello(self, context: Any) -> int:
+    async def _check_hello(self, context: Any) -> int:
         """Read and check the hello, and return the rank of the peer."""
-        try:
-            message = await asyncio.wait_for(context.read(), HELLO_TIMEOUT_S)
-        except TimeoutError:
-            raise ValueError(f"no hello within {HELLO_TIMEOUT_S:g} s") from None
-        if message is grpc.aio.EOF or message.WhichOneof("message") != "hello":
-            raise ValueError("hello must come first")
-        hello = message.hello
+        hello = await expect_hello(context)
         check_hello(self._hello, hello, self._layout)
         rank: int = hello.rank
         if self._incarnations.get(rank) != hello.incarnation:
@@ -116,7 +82,7 @@ class GossipServicer(wire_grpc.GossipServicer):
         return rank
 
     async def _push(self, context: Any) -> None:
-        rank = await self._expect_hello(context)
+        rank = await self._check_hello(context)
         await context.write(wire.PushReply(welcome=wire.PushReply.Welcome()))
         assembler = ChunkAssembler(self._layout)
         while (message := await context.read()) is not grpc.aio.EOF:
@@ -135,7 +101,7 @@ class GossipServicer(wire_grpc.GossipServicer):
                 raise ValueError(f"expected a heartbeat or a chunk, not {kind or 'nothing'}")
 
     async def _reduce(self, context: Any) -> None:
-        rank = await self._expect_hello(context)
+        rank = await self._check_hello(context)
         previous = (self._membership.rank - 1) % self._membership.count
         if rank != previous:
             raise ValueError(f"learner {previous} sends to this one, not learner {rank}")

@@ -111,7 +111,7 @@ class GossipTransport(ServerThread):
             await asyncio.wait_for(asyncio.gather(*closing, return_exceptions=True), CLOSE_S)
         for task in self._tasks:
             task.cancel()
-        self._servicer.finish()
+        self._servicer.close()
 
     def broadcast(self, message: Message, receivers: Collection[int]) -> None:
         """Send parameters to each of `receivers`. Never waits.

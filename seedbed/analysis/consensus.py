@@ -1,4 +1,7 @@
-"""The learners' distances over a run, and their bounds: Figure 2a of Assran et al. 2019."""
+"""Consensus distance of the learners over a run, and its bounds.
+
+The ε-ball of Assran et al. 2019, Figure 2a; Kong et al. 2021 call the distance consensus distance.
+"""
 
 from __future__ import annotations
 
@@ -11,23 +14,37 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.analysis import snapshots
+from seedbed.analysis.contraction_windows import ContractionWindows
 from seedbed.analysis.events import Event, events_file, read_events
-from seedbed.analysis.order import doubtful_snapshots, order, with_snapshots
-from seedbed.analysis.products import CONSENSUS, Products, Terms
+from seedbed.analysis.mixing_products import CONSENSUS, MixingProducts, Terms
+from seedbed.analysis.mixing_steps import (
+    MixingStep,
+    causal_order,
+    doubtful_snapshots,
+    mixing_steps,
+    with_snapshots,
+)
 from seedbed.analysis.propositions import Envelope, Proposition2, proposition_1, proposition_2
-from seedbed.analysis.steps import Step, steps_of
-from seedbed.analysis.windows import Windows
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 Array = NDArray[np.float64]
 Norm = Literal["frobenius", "spread"]
 NORMS: tuple[Norm, ...] = ("frobenius", "spread")
-POINTS = 500  # besides the snapshots
+# Points of a curve besides the snapshots.
+POINTS = 500
 
 
 @dataclass(slots=True)
 class Values:
-    """In one norm: None is what is not known there."""
+    """Distance and bounds in one norm; None if unknown.
+
+    Attributes:
+        distance: True distance, at a snapshot.
+        start: Rest of the distance at the start of the segment.
+        bound: Exact bound.
+        proposition_1: Bound of Proposition 1.
+        proposition_2: Bound of Proposition 2.
+    """
 
     distance: float | None = None
     start: float | None = None
@@ -38,15 +55,15 @@ class Values:
 
 @dataclass(slots=True)
 class Point:
-    """A moment of the curves.
+    """Moment of the curves.
 
     Attributes:
-        seconds: since the first event.
-        updates: of all learners, until then.
-        segment: number of the segment, from 0; None before the first, and after a restart.
-        snapshot: its number C where it is one.
-        frobenius: ‖X − X̄‖_F.
-        spread: max_ij ‖x_i − x_j‖_2.
+        seconds: Seconds since the first event.
+        updates: Updates of all learners so far.
+        segment: Number of the segment, from 0; None outside of every segment.
+        snapshot: Number C of the snapshot; None between two snapshots.
+        frobenius: ‖X − X̄‖_F and its bounds.
+        spread: max_ij ‖x_i − x_j‖_2 and its bounds.
     """
 
     seconds: float
@@ -57,13 +74,13 @@ class Point:
     spread: Values = field(default_factory=Values)
 
     def values(self, norm: Norm) -> Values:
-        """In that norm."""
+        """Return the values in a norm."""
         return self.frobenius if norm == "frobenius" else self.spread
 
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened to the learners: `seconds` as in `Point`."""
+    """Restart of a learner, or change of its graph; `seconds` as in `Point`."""
 
     seconds: float
     learner: int
@@ -72,17 +89,17 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Ball:
-    """The curves of a run and their constants.
+class ConsensusAnalysis:
+    """Curves of a run, and their constants.
 
     Attributes:
-        points: in their order.
-        marks: likewise.
-        counts: events by kind.
-        segments: how many.
-        beta: Proposition 1's, by norm; None where a product is larger than 1.
-        largest_product: the largest norm of a column of Φ(k,s), by norm.
-        proposition_2: its level, or a sentence why there is none.
+        points: Moments of the curves, in order.
+        marks: Restarts and changes of graphs, in order.
+        counts: Number of events by kind.
+        segments: Number of segments.
+        beta: β of Proposition 1, by norm; None if a product has a norm above 1.
+        largest_product: Largest norm of a column of Φ(k,s), by norm.
+        proposition_2: Level of Proposition 2, or a sentence why there is none.
     """
 
     points: list[Point]
@@ -96,18 +113,18 @@ class Ball:
 
 def analyse_run(
     run_dir: Path, learners: int, every_s: float, staleness: int | None, window: int | None
-) -> Ball:
-    """Read what the learners of a run logged, and compute its curves.
+) -> ConsensusAnalysis:
+    """Compute the curves of a run directory.
 
     Args:
-        run_dir: holds learner-0 ... learner-(n-1).
-        learners: n.
-        every_s: seconds between snapshots.
+        run_dir: Folder of learner-0 ... learner-(n-1).
+        learners: Number of learners n.
+        every_s: Seconds between two snapshots.
         staleness: τ in local iterations; None is infinite.
-        window: B; None is not known.
+        window: Connectivity window B; None is unknown.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY; logs or snapshots are missing, or damaged.
+        SeedbedError: RUN_DIRECTORY; logs or snapshots are missing or damaged.
     """
     logs = []
     for learner in range(learners):
@@ -144,71 +161,76 @@ def analyse(
     window: int | None,
     points: int = POINTS,
     prune_below: float = CONSENSUS,
-) -> Ball:
-    """The curves.
+) -> ConsensusAnalysis:
+    """Compute the curves of n learners.
 
     Args:
-        logs: each learner's events.
-        grams: [n, n] of each snapshot that all learners have, by its number (`snapshots.gram`).
-        every_s, staleness, window: as for `analyse_run`.
-        points: how many besides the snapshots.
-        prune_below: `Products`'.
+        logs: Events of each learner.
+        grams: `snapshots.gram` [n, n] of each snapshot that all learners have, by its number.
+        every_s: Seconds between two snapshots.
+        staleness: τ in local iterations; None is infinite.
+        window: Connectivity window B; None is unknown.
+        points: Number of points besides the snapshots.
+        prune_below: Parameter of `MixingProducts`.
 
     Raises:
         SeedbedError: RUN_DIRECTORY; the logs do not fit each other.
     """
     shown = [with_snapshots(log, sorted(grams), every_s) for log in logs]
     doubtful = set().union(*(doubtful_snapshots(log) for log in shown))
-    events = order(
+    events = causal_order(
         [[e for e in log if e.kind != "snapshot" or e.iteration not in doubtful] for log in shown]
     )
-    steps, rows = steps_of(events, len(logs))
-    walk = _Walk(steps, rows, len(logs), grams, points, prune_below)
-    largest = max((norm for norms in walk.norms for norm in norms), default=0.0)
+    steps, rows = mixing_steps(events, len(logs))
+    replay = _Replay(steps, MixingProducts(len(logs), rows, prune_below), len(logs), grams, points)
+    largest = max((norm for norms in replay.norms for norm in norms), default=0.0)
     level = proposition_2(
-        Windows(steps, walk.segments, len(logs), rows), len(logs), largest, staleness, window
+        ContractionWindows(steps, replay.segments, len(logs), rows),
+        len(logs),
+        largest,
+        staleness,
+        window,
     )
-    beta = {norm: walk.envelopes[norm].beta() for norm in NORMS}
+    beta = {norm: replay.envelopes[norm].beta() for norm in NORMS}
     for norm in NORMS:
-        _add_propositions(walk, norm, beta[norm], level)
+        _add_propositions(replay, norm, beta[norm], level)
     counts = {
         kind: sum(event.kind == kind for event in events)
         for kind in ("start", "adopt", "update", "mix", "graph", "lost")
     }
-    return Ball(
-        walk.points,
+    return ConsensusAnalysis(
+        replay.points,
         _marks(events),
         counts,
-        len(walk.segments),
+        len(replay.segments),
         beta,
-        {norm: walk.envelopes[norm].largest for norm in NORMS},
+        {norm: replay.envelopes[norm].largest for norm in NORMS},
         level,
     )
 
 
-class _Walk:
-    """Once over all steps: everything but the propositions, whose constants come at the end."""
+class _Replay:
+    """One pass over all steps, which computes everything except the two propositions."""
 
     def __init__(
         self,
-        steps: list[Step],
-        rows: int,
+        steps: list[MixingStep],
+        products: MixingProducts,
         learners: int,
         grams: dict[int, Array],
         points: int,
-        prune_below: float,
     ) -> None:
-        self._products = Products(learners, rows, prune_below)
+        self._products = products
         self._grams = grams
         self._learners = learners
         updates = sum(step.event.kind == "update" for step in steps)
         at_updates = set(np.linspace(0, updates, points + 1).astype(int)[1:].tolist())
         self.envelopes: dict[Norm, Envelope] = {norm: Envelope(updates) for norm in NORMS}
         self.points: list[Point] = []
-        self.apart: list[int] = []  # of each point: updates while its snapshots were taken
-        self.segments: list[tuple[int, int]] = []  # steps
-        self.norms: list[list[float]] = []  # of each segment's updates
-        self.first: list[int] = []  # each segment's first update
+        self.apart: list[int] = []  # by point: updates while its snapshots were taken
+        self.segments: list[tuple[int, int]] = []  # first step, and the one after the last
+        self.norms: list[list[float]] = []  # of the updates of each segment
+        self.first: list[int] = []  # first update of each segment
         self._shown: dict[int, dict[int, int]] = {}  # snapshot -> learner -> row
         self._since: dict[int, int] = {}  # snapshot -> updates when its first row was taken
         began = steps[0].event.time
@@ -233,7 +255,7 @@ class _Walk:
             self.apart.append(0)
             self._measure(self._products.terms())
 
-    def _snapshot(self, seconds: float, at: int, step: Step, end: int) -> None:
+    def _snapshot(self, seconds: float, at: int, step: MixingStep, end: int) -> None:
         number = step.event.iteration
         since = self._since.setdefault(number, self._products.updates)
         taken = self._shown.setdefault(number, {})
@@ -248,9 +270,9 @@ class _Walk:
             self.norms.append([])
             self.first.append(self._products.updates)
         point = Point(seconds, self._products.updates, snapshot=number)
-        whole = np.eye(self._learners)
-        point.frobenius.distance = snapshots.frobenius(whole, gram)
-        point.spread.distance = snapshots.spread(whole, gram)
+        identity = np.eye(self._learners)
+        point.frobenius.distance = snapshots.frobenius(identity, gram)
+        point.spread.distance = snapshots.spread(identity, gram)
         self.points.append(point)
         self.apart.append(self._products.updates - since)
         if self._products.known:
@@ -268,26 +290,27 @@ class _Walk:
             values = point.values(norm)
             values.start = start
             values.bound = start + float(norms @ terms.norms)
-            self.envelopes[norm].see(lags, norms)
+            self.envelopes[norm].add(lags, norms)
 
 
 def _add_propositions(
-    walk: _Walk, norm: Norm, beta: float | None, level: Proposition2 | str
+    replay: _Replay, norm: Norm, beta: float | None, level: Proposition2 | str
 ) -> None:
-    """With what is left of the start, which the propositions take to be nothing."""
-    sums = [None if beta is None else proposition_1(norms, beta) for norms in walk.norms]
-    for point, apart in zip(walk.points, walk.apart, strict=True):
+    """Add both propositions to the rest of the start, which the paper takes as zero."""
+    sums = [None if beta is None else proposition_1(norms, beta) for norms in replay.norms]
+    for point, apart in zip(replay.points, replay.apart, strict=True):
         values = point.values(norm)
         if point.segment is None or values.start is None:
             continue
         of_segment = sums[point.segment]
         if of_segment is not None:
-            done = point.updates - walk.first[point.segment]
+            done = point.updates - replay.first[point.segment]
             values.proposition_1 = values.start + float(of_segment[done])
         if not isinstance(level, str):
-            whole = level.level_spread if norm == "spread" else level.level_frobenius
-            # Where clocks differ, updates came while the snapshots were taken: each is whole.
-            values.proposition_2 = values.start + whole + apart * level.largest_update
+            at_once = level.level_spread if norm == "spread" else level.level_frobenius
+            # If clocks differ, updates were made while the snapshots were taken. Each of them
+            # counts in full.
+            values.proposition_2 = values.start + at_once + apart * level.largest_update
 
 
 def _marks(events: Sequence[Event]) -> list[Mark]:
@@ -300,6 +323,6 @@ def _marks(events: Sequence[Event]) -> list[Mark]:
                 marks.append(Mark(seconds, event.learner, "restart"))
             began.add(event.learner)
         elif event.kind == "graph":
-            what: Literal["void", "graph"] = "void" if event.void else "graph"
+            what: Literal["void", "graph"] = "void" if event.is_disconnected else "graph"
             marks.append(Mark(seconds, event.learner, what, event.alive))
     return marks

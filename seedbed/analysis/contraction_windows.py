@@ -1,4 +1,4 @@
-"""How much the realised mixing contracts over windows of global iterations."""
+"""Contraction of the realised mixing over windows of consecutive updates."""
 
 from __future__ import annotations
 
@@ -7,24 +7,31 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.analysis.steps import Step
+from seedbed.analysis.mixing_steps import MixingStep
 
 Array = NDArray[np.float64]
-_BATCH = 64  # products at a time
+# Products at a time.
+_BATCH = 64
 
-# A segment: its first step, and the one after its last.
+# First step of a segment, and the step after its last one.
 Segment = tuple[int, int]
 
 
-class Windows:
-    """The products of the mixing over any w updates in a row that lie in one segment.
+class ContractionWindows:
+    """Products of the mixing matrices over any w consecutive updates of one segment.
 
-    A window goes from right before an update to right before the w-th one after it; its product
-    takes the state there, messages on their way included, to the state here.
+    A window goes from right before an update to right before the w-th one after it. Its product
+    maps the state at its beginning, messages in flight included, to the state at its end.
+
+    Args:
+        steps: Steps of all events.
+        segments: Segments of the run.
+        learners: Number of learners n.
+        rows: Number of rows of the state.
     """
 
     def __init__(
-        self, steps: Sequence[Step], segments: Sequence[Segment], learners: int, rows: int
+        self, steps: Sequence[MixingStep], segments: Sequence[Segment], learners: int, rows: int
     ) -> None:
         self._rows = rows
         self._segments = []
@@ -45,26 +52,32 @@ class Windows:
 
     @property
     def longest(self) -> int:
-        """Updates of the longest segment."""
+        """Return the number of updates of the longest segment."""
         return max((len(alive) for _, alive in self._segments), default=0)
 
     def coefficient(self, length: int) -> float:
-        """β_w: the largest coefficient of ergodicity of any window of `length` updates.
+        """Return β_w, the largest coefficient of ergodicity of any window of `length` updates.
 
-        That is ½ max_ab Σ_j |Φ_aj − Φ_bj|: no window leaves more than this part of the largest
-        difference between two rows of the state. 1 where there is no contraction, and where no
-        segment has a whole window.
+        The coefficient ½ max_ab Σ_j |Φ_aj − Φ_bj| bounds the part that a window leaves of the
+        largest difference between two rows of the state. It is 1 if the mixing does not contract,
+        or if no segment has a whole window.
         """
         worst = -1.0
         for steps, alive in self._segments:
-            worst = max(worst, self._segment(steps, alive, length))
+            worst = max(worst, self._segment_coefficient(steps, alive, length))
             if worst >= 1.0:
                 break
         return 1.0 if worst < 0 else min(1.0, worst)
 
-    def _segment(self, steps: list[Step], alive: NDArray[np.bool_], length: int) -> float:
-        """Every window reaches over one multiple of `length`, and is what leads up to it, times
-        what follows it: so each step is gone over once forwards and once backwards."""
+    def _segment_coefficient(
+        self, steps: list[MixingStep], alive: NDArray[np.bool_], length: int
+    ) -> float:
+        """Return the largest coefficient of the windows in one segment.
+
+        Every window contains one multiple of `length`. Its product is the product before that
+        multiple, times the one after it. So each step is processed once forwards and once
+        backwards.
+        """
         cuts = [at for at, step in enumerate(steps) if step.event.kind == "update"]
         worst = -1.0
         for middle in range(length, len(cuts), length):
@@ -82,8 +95,8 @@ class Windows:
                     return worst
         return worst
 
-    def _backwards(self, steps: list[Step]) -> Array:
-        """[c, rows, rows]: the product from each update's cut to the end."""
+    def _backwards(self, steps: list[MixingStep]) -> Array:
+        """Return the products [c, rows, rows] from each update's cut to the end."""
         product = np.eye(self._rows)
         found = []
         for step in reversed(steps):
@@ -100,8 +113,8 @@ class Windows:
                 found.append(product.copy())
         return np.array(found[::-1])
 
-    def _forwards(self, steps: list[Step]) -> Array:
-        """[c, rows, rows]: the product from the beginning to each update's cut."""
+    def _forwards(self, steps: list[MixingStep]) -> Array:
+        """Return the products [c, rows, rows] from the beginning to each update's cut."""
         product = np.eye(self._rows)
         found = []
         for step in steps:
@@ -117,8 +130,9 @@ class Windows:
         return np.array(found)
 
     def _ergodicity(self, products: Array, alive: NDArray[np.bool_]) -> float:
-        """The largest coefficient of [b, rows, rows]; rows that are not alive do not count."""
-        used = np.where(alive[:, :, None], products, products[:, :1])  # learner 0 always is
+        """Return the largest coefficient of products [b, rows, rows] with rows alive [b, rows]."""
+        # Row 0 is always alive, and equal rows do not differ.
+        used = np.where(alive[:, :, None], products, products[:, :1])
         a, b = np.triu_indices(self._rows, 1)
         worst = 0.0
         for first, second in zip(np.array_split(a, 8), np.array_split(b, 8), strict=True):

@@ -1,16 +1,16 @@
-"""The exact bound, from the products of the realised mixing matrices.
+"""Exact bound of the consensus distance, from products of the realised mixing matrices.
 
-After a segment's start, X(k) = Φ(k,0) X(0) + Σ_s Φ(k,s) U(s), where U(s) is update number s, and
-Φ(k,s) the product of the matrices of all events after it. So in any norm the distance to the
-average is at most ‖(I−J)Φ(k,0)X(0)‖ + Σ_s ‖(I−J)Φ(k,s)U(s)‖, J = 11ᵀ/n. An update is one learner's:
-U(s) = e_i uᵀ has one row that is not zero, and a term of the sum is
+In a segment, X(k) = Φ(k,0) X(0) + Σ_s Φ(k,s) U(s), where U(s) is update number s, and Φ(k,s) the
+product of the matrices of all events after it. So in any norm the distance to the average is at
+most ‖(I−J)Φ(k,0)X(0)‖ + Σ_s ‖(I−J)Φ(k,s)U(s)‖, J = 11ᵀ/n. An update is one learner's: U(s) = e_i uᵀ
+has one row that is not zero, and a term of the sum is
 
     Frobenius   ‖(I−J) Φ(k,s) e_i‖_2 · ‖u‖_2
     spread      max_{a,b} |Φ(k,s)_ai − Φ(k,s)_bi| · ‖u‖_2     (largest distance of two learners)
 
-exactly: it takes one column of Φ(k,s), not the whole. ‖(I−J)Φ(k,s)‖_2 · ‖U(s)‖_F would be the same
-sum with a coarser factor, that of the worst direction over all learners, where only e_i occurs; it
-is never smaller, can exceed 1 after a single mix, and takes n columns an update.
+exactly. So one column of Φ(k,s) is enough. ‖(I−J)Φ(k,s)‖_2 · ‖U(s)‖_F would be the same
+sum with a coarser factor: the worst direction over all learners, although only e_i occurs. That
+factor is never smaller, can exceed 1 after a single mix, and takes n columns an update.
 """
 
 from __future__ import annotations
@@ -21,26 +21,29 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.analysis import snapshots
-from seedbed.analysis.steps import Step
+from seedbed.analysis.mixing_steps import MixingStep
 
 Array = NDArray[np.float64]
 
-CONSENSUS = 1e-12  # a column that differs by less between any two rows has reached all alike
-FORGOTTEN = 1e-9  # the weight below which parameters that nobody knows no longer count
-_PRUNE_EVERY = 256  # updates
+# A column that differs by less between any two rows has reached all learners alike.
+CONSENSUS = 1e-12
+# Unknown parameters with a smaller weight do not count.
+FORGOTTEN = 1e-9
+_PRUNE_EVERY_UPDATES = 256
 _FIRST_CAPACITY = 1024
 
 
 @dataclass(frozen=True)
 class Terms:
-    """The bound's terms at a moment, in both norms; distances have the parameters' unit.
+    """Terms of the bound at a moment, in both norms; distances have the parameters' unit.
 
     Attributes:
-        start_frobenius, start_spread: what is left of the segment's start, and of columns that
-            were pruned.
-        frobenius, spread: [m] norms of the columns of the segment's updates.
-        norms: [m] ‖u‖_2 of these updates.
-        numbers: [m] their numbers among all updates, from 0.
+        start_frobenius: Rest of the segment's start, and of pruned columns.
+        start_spread: The same in the spread.
+        frobenius: Norms [m] of the columns of the segment's updates.
+        spread: The same in the spread.
+        norms: ‖u‖_2 [m] of these updates.
+        numbers: Numbers [m] of these updates among all updates, from 0.
     """
 
     start_frobenius: float
@@ -51,11 +54,16 @@ class Terms:
     numbers: NDArray[np.int64]
 
 
-class Products:
-    """Columns of Φ(k,s), kept up to date from event to event.
+class MixingProducts:
+    """Columns of Φ(k,s), updated from event to event.
 
-    Parameters that no event tells (what a process began with) are columns of infinite norm: there
-    is no bound before `begin` has put a snapshot in their place.
+    Unknown parameters, such as those that a process started with, are columns of infinite norm.
+    There is no bound before `begin` has replaced them by a snapshot.
+
+    Args:
+        learners: Number of learners n.
+        rows: Number of rows of the state.
+        prune_below: Columns whose largest difference between two rows is smaller are dropped.
     """
 
     def __init__(self, learners: int, rows: int, prune_below: float = CONSENSUS) -> None:
@@ -63,14 +71,15 @@ class Products:
         self._prune_below = prune_below
         self._columns = np.zeros((rows, _FIRST_CAPACITY))
         self._norm = np.zeros(_FIRST_CAPACITY)
-        self._number = np.zeros(_FIRST_CAPACITY, np.int64)  # -1: not an update of this segment
+        # Number of each update; -1 if it is none of this segment.
+        self._number = np.zeros(_FIRST_CAPACITY, np.int64)
         self._size = 0
         self._updates = 0
-        self._owner = np.zeros(rows, np.int64)  # the learner whose parameters a row was
+        self._owner = np.zeros(rows, np.int64)  # learner of each row
         self._alive = np.zeros(rows, bool)
-        self._start = np.zeros((rows, learners))  # Φ(k,0), where X(0) is known
+        self._start = np.zeros((rows, learners))  # Φ(k,0), if X(0) is known
         self._gram: Array | None = None
-        self._pruned = 0.0  # Σ spread · ‖u‖ of the columns that are gone
+        self._pruned = 0.0  # Σ spread · ‖u‖ of the dropped columns
         for learner in range(learners):
             self._owner[learner] = learner
             self._alive[learner] = True
@@ -78,16 +87,16 @@ class Products:
 
     @property
     def known(self) -> bool:
-        """Whether a segment is open: everything that the learners began with is known."""
+        """Whether a segment is open, because the start of every learner is known."""
         return self._gram is not None
 
     @property
     def updates(self) -> int:
-        """How many there were: k + 1."""
+        """Number of updates, k + 1."""
         return self._updates
 
-    def apply(self, step: Step) -> None:
-        """Go over one event."""
+    def apply(self, step: MixingStep) -> None:
+        """Apply one event."""
         i = step.event.learner
         if step.lost:
             self._lose(i)
@@ -105,25 +114,25 @@ class Products:
             self._owner[step.copy_to] = i
             self._alive[step.copy_to] = True
 
-    def free(self, step: Step) -> None:
-        """Forget the rows that are not needed after an event; look at them before."""
+    def free(self, step: MixingStep) -> None:
+        """Free the rows that are not needed after an event, once they were used."""
         self._alive[step.freed] = False
-        if step.event.kind == "update" and self._updates % _PRUNE_EVERY == 0:
+        if step.event.kind == "update" and self._updates % _PRUNE_EVERY_UPDATES == 0:
             self._prune()
 
     def begin(self, shown: list[int], gram: Array) -> bool:
-        """Begin a segment at a snapshot, if everything that is still on its way is known there.
+        """Begin a segment at a snapshot, if every message in flight is known there.
 
-        A message on its way is its sender's parameters of before, and differs from the snapshot by
-        what the sender's row has changed since: so each column becomes what a row has more of it
-        than its learner's snapshot. Then nothing that was unknown may have a weight left.
+        A message in flight holds older parameters of its sender. It differs from the sender's
+        snapshot by the updates since then, so each column becomes the difference between a row and
+        the snapshot of its learner. The segment begins if no unknown column has a weight left.
 
         Args:
-            shown: the rows of the learners' snapshots, by rank.
-            gram: [n, n] of these snapshots.
+            shown: Rows of the learners' snapshots, by rank.
+            gram: Gram matrix [n, n] of these snapshots.
 
         Returns:
-            Whether it began.
+            Whether the segment began.
         """
         rows = np.flatnonzero(self._alive)
         owners = self._owner[rows]
@@ -141,9 +150,10 @@ class Products:
         return True
 
     def terms(self, rows: list[int] | None = None) -> Terms:
-        """The bound's terms for the learners as they are, or for other rows (of a snapshot).
+        """Return the terms of the bound. Only while `known`.
 
-        Call it only while `known`.
+        Args:
+            rows: Rows of a snapshot, by rank; the learners as they are if not given.
         """
         chosen = list(range(self._n)) if rows is None else rows
         assert self._gram is not None
@@ -178,7 +188,7 @@ class Products:
         self._size += 1
 
     def _lose(self, learner: int) -> None:
-        """A learner goes on from unknown parameters, and what was known only counts up to there."""
+        """Let a learner go on from unknown parameters, and end the segment."""
         if self._gram is not None:
             for known in range(self._n):
                 self._append(known, np.inf, -1)
@@ -188,7 +198,7 @@ class Products:
         self._append(learner, np.inf, -1)
 
     def _prune(self) -> None:
-        """Drop the columns that are alike in every row: no later mixing can tell them apart."""
+        """Drop the columns that are alike in every row, because no later mixing changes them."""
         columns = self._columns[self._alive, : self._size]
         widths = columns.max(axis=0) - columns.min(axis=0)
         norms = self._norm[: self._size]
