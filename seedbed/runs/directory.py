@@ -255,7 +255,7 @@ def _check_ours(path: Path) -> None:
     if names - {"lost+found"} and LOCK not in names:
         raise SeedbedError(
             ExitCode.RUN_DIRECTORY,
-            f"{path} is not empty and not a run of Seedbed (it has no {LOCK}, but "
+            f"{path} is not empty and no run of Seedbed (it has no {LOCK}, but "
             f"{sorted(names)[0]!r} and so on): choose another --run-dir",
         )
 
