@@ -1,4 +1,4 @@
-"""The section `learners`: several of them, and what they exchange."""
+"""Section `gossip`: several learners, and what they exchange."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ Edge = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_leng
 
 
 class Weights(Section):
-    """A graph by its mixing matrix."""
+    """Graph given by its mixing matrix."""
 
     weights: list[list[NonNegative]] = Field(
-        description="Row i is how learner i mixes: the weight of its own parameters in column i, "
-        "of those of learner j in column j. Rows sum to 1."
+        description="Mixing matrix: row i holds the weights with which learner i mixes, that of "
+        "learner j's parameters in column j. Each row sums to 1, with a weight above 0 in column i."
     )
 
 
@@ -25,65 +25,69 @@ Graph = Literal["ring", "exponential", "complete"] | list[Edge] | Weights
 
 
 class Gossip(Section):
-    """Several learners, each with its own actors (Assran et al. 2019, GALA)."""
+    """Learners that train one policy, each with its own actors (GALA, Assran et al. 2019)."""
 
     replicas: Positive = Field(
-        1, description="Learners; `seedbed train --learners N` sets it. One is no exchange at all."
+        1,
+        description="Number of learners; `seedbed train --learners N` sets it. A single learner "
+        "exchanges nothing.",
     )
     topology: Literal["gossip", "allreduce"] = Field(
         "gossip",
-        description="What they exchange. `gossip`: parameters, asynchronously, with the peers of "
-        "`graphs`. `allreduce`: every update is made of everybody's gradients, so all wait for "
-        "the slowest.",
+        description="Kind of exchange. `gossip`: parameters, asynchronously, with the peers of "
+        "`graphs`. `allreduce`: every update uses the gradients of all learners, so all of them "
+        "wait for the slowest one.",
     )
     graphs: list[Graph] = Field(
         default=["ring"],
         min_length=1,
-        description="Who sends to whom: `ring` (directed), `exponential` (to the 1st, 2nd, 4th ... "
-        "next), `complete`, a list of edges [from, to], or `weights`, a mixing matrix. Several are "
-        "taken in turn, one a local iteration.",
+        description="Graphs of the learners: `ring` (directed), `exponential` (each learner sends "
+        "to the next one, the 2nd, the 4th ... after it), `complete`, a list of edges [from, to], "
+        "or `weights`, a mixing matrix. Several graphs take turns, one a local iteration.",
     )
     connectivity_window: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="B: any B graphs in a row lead from every learner to every other; 0 finds the "
-        "smallest.",
+        description="Connectivity window B: any B graphs in a row lead from every learner to every "
+        "other. 0 takes the smallest possible one.",
     )
     staleness: Annotated[int, Field(ge=0)] | None = Field(
         None,
-        description="τ: local iterations without a message from an in-peer after which a learner "
-        "waits for it. Without it, it never waits.",
+        description="Staleness τ: local iterations without a message of an in-peer after which a "
+        "learner waits for that peer. If null, a learner never waits.",
     )
     deadline_s: Annotated[float, Field(gt=0)] = Field(
         30.0,
-        description="Seconds without progress after which a peer counts as dead, and the graph "
-        "closes around it.",
+        description="Seconds without progress after which a peer no longer counts as alive, and "
+        "the graphs close around it.",
     )
     addresses: list[str] = Field(
         default=[],
-        description="Where the learners listen for each other, by rank; `seedbed train` and the "
-        "chart set them.",
+        description="Addresses at which the learners listen for each other, by rank; "
+        "`seedbed train` and the chart set them.",
     )
     distance_every: Annotated[int, Field(ge=0)] = Field(
-        100, description="Local iterations between two measurements of distances; 0 is none."
+        100,
+        description="Mixings between two measurements of the distance to the in-peers; 0 measures "
+        "none.",
     )
     snapshot_every_s: NonNegative = Field(
         30.0,
-        description="Seconds between the snapshots of parameters from which `seedbed analyze` "
-        "knows the true distances; at most 200 are kept, evenly spread. 0 is none.",
+        description="Seconds between two snapshots of the parameters, from which `seedbed analyze` "
+        "computes the true distances. At most 200 snapshots are kept, evenly spread; 0 keeps none.",
     )
     gradients_every: Annotated[int, Field(ge=0)] = Field(
         0,
-        description="Local iterations between two gradients that are kept for `seedbed analyze`'s "
-        "similarities; 0 is none.",
+        description="Local iterations between two gradients that are kept, which "
+        "`seedbed analyze` compares; 0 keeps none.",
     )
     evaluation: Literal["consensus", "best"] = Field(
         "consensus",
-        description="What the last evaluation of `seedbed train` plays: the average of the "
+        description="Policy of the last evaluation of `seedbed train`: the average of all "
         "learners' parameters, or the learner with the best mean return.",
     )
 
     @model_validator(mode="after")
-    def _addresses_are_theirs(self) -> Gossip:
+    def _check_addresses(self) -> Gossip:
         if self.addresses and len(self.addresses) != self.replicas:
             raise ValueError(
                 f"gossip.addresses has {len(self.addresses)} addresses, and gossip.replicas is "

@@ -55,14 +55,14 @@ class GossipServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Push(self, request_iterator, context):
-        """Beats and parameters.
+        """Heartbeats and parameters.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Fetch(self, request, context):
-        """What a learner that comes, or comes back, begins with.
+        """Status and parameters, or whole state, for a learner that starts.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -70,7 +70,7 @@ class GossipServicer:
 
     def Reduce(self, request_iterator, context):
         """All-reduce: segments of the sum of gradients, from each learner to the next
-        one around a ring. Nothing is answered before the stream's end.
+        one around a ring. There is no reply before the end of the stream.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
