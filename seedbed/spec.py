@@ -1,4 +1,4 @@
-"""What an environment group looks like from the outside: the words both ends of the wire share."""
+"""Shapes, dtypes and flags of environments, which actor and learner share."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _TERMINATED, _TRUNCATED, _LIFE_LOST, _FIRST = map(
 
 @dataclass(frozen=True)
 class ArraySpec:
-    """Shape and dtype of one row of an array, without the leading axis of environments."""
+    """Shape and dtype of one environment's part of an array, without the leading axis E."""
 
     shape: tuple[int, ...]
     dtype: str  # NumPy's name, "uint8"
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of one row."""
+        """Bytes of one environment's part."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
     def __str__(self) -> str:
@@ -35,13 +35,13 @@ class ArraySpec:
 
 @dataclass(frozen=True)
 class EnvironmentSpec:
-    """One environment, as the learner must know it.
+    """Spec of one environment.
 
     Attributes:
         name: the `environment.id` of the experiment.
-        observation: a single frame, never a stack.
+        observation: a single image, never a stack.
         actions: size A of the discrete action space.
-        action_repeat: emulator frames a step.
+        action_repeat: emulator frames in a step.
     """
 
     name: str
@@ -81,17 +81,17 @@ class StepInputs(NamedTuple):
 
 
 class TimeStep(NamedTuple):
-    """What one step of a lock-step group of E environments returns.
+    """Result of one step of a vector environment with E environments.
 
-    NEXT_STEP autoreset, whatever the environment does: a finished row (`terminated` or
-    `truncated`) holds the episode's true last observation; the same environment's next row is
-    the next episode's first, marked `first`, with reward 0, and the action given for it is ignored.
-    An episode that was cut (its environment raised and was made anew, or `restart`) has no
-    finished row: its next row is the next episode's first.
+    NEXT_STEP autoreset, whatever the environment does: a finished step (`terminated` or
+    `truncated`) holds the episode's true last observation. The next step of the same environment
+    is the first of the next episode: it has the flag `first` and reward 0, and its action is
+    ignored. An episode that was cut has no finished step before the next `first`: its environment
+    raised and was made anew, or `restart` was called.
     """
 
     observation: NDArray[np.generic]  # [E, *shape]
-    reward: NDArray[np.float32]  # [E], raw, never clipped
+    reward: NDArray[np.float32]  # [E], never clipped
     terminated: NDArray[np.bool_]  # [E]
     truncated: NDArray[np.bool_]  # [E], never together with terminated
     life_lost: NDArray[np.bool_]  # [E]
@@ -99,7 +99,12 @@ class TimeStep(NamedTuple):
 
 
 def mark_first(time_step: TimeStep, chosen: NDArray[np.bool_] | int) -> None:
-    """Make the `chosen` ([E], or one number) rows an episode's first; leave the observation."""
+    """Make a step the first of an episode, for some environments. Keeps the observation.
+
+    Args:
+        time_step: changed in place.
+        chosen: mask [E], or the index of one environment.
+    """
     time_step.reward[chosen] = 0.0
     time_step.terminated[chosen] = time_step.truncated[chosen] = time_step.life_lost[chosen] = False
     time_step.first[chosen] = True
@@ -115,21 +120,34 @@ def pack_flags(time_step: TimeStep) -> bytes:
 
 
 class VectorEnv(Protocol):
-    """E environments that step together. One thread uses it at a time."""
+    """E environments that step together. One thread at a time uses them.
+
+    Attributes:
+        spec: spec of each environment.
+        num_envs: E.
+    """
 
     spec: EnvironmentSpec
-    num_envs: int  # E
+    num_envs: int
 
     def reset(self) -> TimeStep:
-        """Start every environment's first episode; every row is `first`."""
+        """Start the first episode of every environment. Every flag `first` is set."""
 
     def step(self, action: NDArray[np.int32]) -> TimeStep:
-        """Step every environment. `action` [E] int32, each in 0 .. actions-1."""
+        """Step every environment.
+
+        Args:
+            action: [E] int32, each in 0 .. actions-1.
+        """
 
     def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
-        """Cut the episodes of the `chosen` [E] and begin new ones: their rows of `frame`, which
-        `step` returned last, become `first` rows. None of them may be finished.
+        """Cut the episodes of some environments, and start new ones.
+
+        Args:
+            time_step: the result of the last `step`. The chosen environments' part becomes the
+                first step of an episode.
+            chosen: mask [E] of environments whose step is not finished.
         """
 
     def close(self) -> None:
-        """Give back threads, processes and memory."""
+        """Release threads, processes and memory."""

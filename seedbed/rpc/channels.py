@@ -1,4 +1,4 @@
-"""The one place where gRPC channels and servers are made, each option with its reason."""
+"""Factories of gRPC channels and servers, each option with its reason."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import uvloop
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-# 1: frames of a group, E * 72 * 96 * 3 bytes at E = 1,024 is 21 MB; 64 MB leaves room and still
-# bounds what a broken peer can make the other side allocate.
+# Observations of a group: E * 72 * 96 * 3 bytes at E = 1,024 are 21 MB. 64 MB leaves room, and
+# still bounds what a broken peer can make the other side allocate.
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 _Result = TypeVar("_Result")
@@ -23,10 +23,10 @@ _Result = TypeVar("_Result")
 _COMMON: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # Frames do not compress in the time of a step.
+    # Images do not compress in the time of a step.
     ("grpc.default_compression_algorithm", 0),
-    # HTTP/2 flow control probes the bandwidth-delay product; off, a window of one large message
-    # is enough for lock-step traffic, and small messages save a round of pings.
+    # HTTP/2 flow control would probe the bandwidth-delay product. Without probes, a window of one
+    # large message is enough for lock-step traffic, and small messages save a round of pings.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
     ("grpc.http2.max_frame_size", 4 * 1024 * 1024),
@@ -39,8 +39,8 @@ _CLIENT: list[tuple[str, Any]] = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.http2.max_pings_without_data", 0),
-    # Each group has a connection of its own: one connection's flow control and its one writer
-    # would make the groups of an actor wait for each other.
+    # Each group has a connection of its own. The flow control and the writer of a shared one would
+    # make the groups of an actor wait for each other.
     ("grpc.use_local_subchannel_pool", 1),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 5_000),
@@ -61,32 +61,32 @@ _SERVER: list[tuple[str, Any]] = [
 
 
 def run(main: Coroutine[Any, Any, _Result]) -> _Result:
-    """As `asyncio.run`, with uvloop's event loop, which takes a quarter off a message's CPU."""
+    """Run a coroutine with uvloop, which takes a quarter off a message's CPU time."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(main)
 
 
 def channel(address: str, tls: Tls | None = None) -> grpc.Channel:
-    """A channel to `host:port` or `unix:PATH`, with a connection of its own."""
+    """Return a channel to `host:port` or `unix:PATH`, with a connection of its own."""
     if tls is not None:
         return grpc.secure_channel(address, tls.of_client(), options=_CLIENT)
     return grpc.insecure_channel(address, options=_CLIENT)
 
 
 def aio_channel(address: str, tls: Tls | None = None) -> grpc.aio.Channel:
-    """As `channel`, for an event loop."""
+    """Return a channel as `channel` does, for the event loop."""
     if tls is not None:
         return grpc.aio.secure_channel(address, tls.of_client(), options=_CLIENT)
     return grpc.aio.insecure_channel(address, options=_CLIENT)
 
 
 def aio_server(interceptors: Sequence[grpc.aio.ServerInterceptor] = ()) -> grpc.aio.Server:
-    """An asyncio server: its concurrency is bounded by no thread pool."""
+    """Return an asyncio server. No thread pool bounds its concurrency."""
     return grpc.aio.server(options=_SERVER, interceptors=list(interceptors))
 
 
 def _answers(path: str) -> bool:
-    """Whether a process listens on a unix socket; one that was killed leaves the path behind."""
+    """Return whether a process listens on a unix socket. A killed process leaves the path."""
     with socket.socket(socket.AF_UNIX) as probe:
         probe.settimeout(1.0)
         try:
@@ -97,13 +97,18 @@ def _answers(path: str) -> bool:
 
 
 def bind(server: grpc.aio.Server, address: str, tls: Tls | None = None) -> str:
-    """Listen on `host:port` (port 0: any) or `unix:PATH`; return the address to connect to.
+    """Listen on `host:port` or `unix:PATH`, and return the address to connect to.
+
+    Args:
+        server: not started yet.
+        address: port 0 means any free port.
+        tls: clients need a certificate of its authority.
 
     Raises:
-        SeedbedError: BIND, naming the address.
+        SeedbedError: BIND, with the address.
     """
     if address.startswith("unix:") and _answers(address.removeprefix("unix:")):
-        # gRPC would take the path away from whoever listens there, without a word.
+        # gRPC would silently take the path away from the process that listens there.
         raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: another process does")
     try:
         if tls is not None:

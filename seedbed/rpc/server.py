@@ -16,20 +16,25 @@ from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 
-START_S = 60.0  # longest wait for the server to listen
-GOODBYE_S = 3.0  # for peers to hear that it stops
+# Longest wait for the server to listen.
+START_S = 60.0
+# Time for peers to receive why their streams end.
+GOODBYE_S = 3.0
 SERVING = health_pb2.HealthCheckResponse.SERVING
 NOT_SERVING = health_pb2.HealthCheckResponse.NOT_SERVING
 
 
 class ServerThread:
-    """Serves until `close`. Subclasses say what, in `_add`, `_begin` and `_finish`.
+    """Server that runs until `close`. Subclasses implement `_add`, `_begin` and `_finish`.
 
     Args:
         listen: `host:port` or `unix:PATH`.
-        threads: fail with this server.
+        threads: threads of the process, which fail with this server.
         tls: peers need a certificate of its authority.
-        name: of the thread.
+        name: name of the thread.
+
+    Attributes:
+        address: address that peers connect to; None until the server listens.
     """
 
     def __init__(
@@ -38,29 +43,31 @@ class ServerThread:
         self._listen, self._threads, self._tls, self._name = listen, threads, tls, name
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = asyncio.Event()
-        self._closed = False  # it may be closed before it has started
+        # `close` may be called before the loop runs.
+        self._closed = False
         self._health = health.aio.HealthServicer()
         self._listening = threading.Event()
-        self.address: str | None = None  # that peers connect to, once it listens
+        self.address: str | None = None
 
     def _add(self, server: grpc.aio.Server) -> None:
-        """Add servicers. In the event loop, before it listens."""
+        """Add servicers. Called in the event loop, before the server listens."""
         raise NotImplementedError
 
     async def _begin(self) -> None:
-        """What else is to run, once it listens."""
+        """Start further tasks. Called once the server listens."""
 
     async def _finish(self) -> None:
-        """End what is under way, before it stops listening."""
+        """End the open streams. Called before the server stops listening."""
 
     def start(self, serving: bool = True) -> str:
-        """Listen; return the address that peers connect to.
+        """Listen, and return the address that peers connect to.
 
         Args:
-            serving: what the health service says from the start; see `set_serving`.
+            serving: whether the health service reports SERVING from the start; see
+                `set_serving`.
 
         Raises:
-            SeedbedError: BIND, or whatever a thread failed of meanwhile.
+            SeedbedError: BIND, or the failure of another thread meanwhile.
         """
         self._threads.start(self._name, lambda: self._run(serving))
         if not self._listening.wait(START_S):
@@ -73,27 +80,29 @@ class ServerThread:
         return self.address
 
     def set_serving(self) -> None:
-        """From now on the health service says that peers may come. Any thread."""
+        """Make the health service report SERVING from now on. Any thread."""
         self._soon(self._set_serving)
 
     def _set_serving(self) -> None:
         self._setting = asyncio.create_task(self._health.set("", SERVING))
 
     def close(self) -> None:
-        """Stop listening, once peers have heard why their streams end. Any thread."""
+        """Stop listening, after peers have received why their streams end. Any thread."""
         self._closed = True
         self._soon(self._closing.set)
 
     def _soon(self, call: Callable[..., object], *arguments: Any) -> None:
-        """Call it in the event loop, if that still runs. Any thread."""
+        """Call a function in the event loop, if the loop still runs. Any thread."""
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # it has ended meanwhile
+            # The loop may end meanwhile.
+            with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(call, *arguments)
 
     def _run(self, serving: bool) -> None:
         try:
             channels.run(self._serve(serving))
-        except BaseException as error:  # before `start` looks for it
+        except BaseException as error:
+            # Before `_listening` is set, because `start` reads the failure then.
             self._threads.fail(self._name, error)
         finally:
             self._listening.set()
@@ -109,10 +118,11 @@ class ServerThread:
             await self._health.set("", SERVING if serving else NOT_SERVING)
             await self._begin()
             self._listening.set()
-            if not self._closed:  # looked at after `_loop` was set: `close` or this sees it
+            # Read after `_loop` was set, so that a `close` meanwhile has set one of the two.
+            if not self._closed:
                 await self._closing.wait()
             await self._health.set("", NOT_SERVING)
             await self._finish()
         finally:
-            # Or gRPC's own thread would keep the process from ending.
+            # Without it, gRPC's own thread keeps the process from ending.
             await server.stop(GOODBYE_S)

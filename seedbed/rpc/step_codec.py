@@ -1,11 +1,11 @@
-"""ActorMessage and LearnerMessage, whose Step and Actions make no protobuf objects.
+"""Fast path of the messages of every step: Step and Actions without protobuf objects.
 
-They are the two messages of every step. The bytes are those of `inference.proto`. A group of 32
-Atari frames is a message of 226 KB, which protobuf copies twice more on either side; and its Python
-runtime gives the heap's free memory back (`malloc_trim`) after every 10,000 blocks that messages
-have freed, so that a learner with many streams pays for each unroll in page faults
-(docs/performance.md). Every other message, and whatever is not exactly in the form in which it is
-written here, protobuf reads.
+The bytes are the ones of `inference.proto`. The reasons are copies and memory: a group of 32 Atari
+environments sends messages of 226 KB, which protobuf copies twice more on either side. Its Python
+runtime also gives free heap memory back (`malloc_trim`) after every 10,000 blocks of freed
+messages, so that a learner with many streams pays for each unroll in page faults
+(docs/performance.md). Protobuf decodes every other message, and every Step or Actions that is
+encoded in another form.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ _SERVICE = "seedbed.v1.Inference"
 _VARINT_1, _BYTES_2, _BYTES_3, _BYTES_4 = 0x08, 0x12, 0x1A, 0x22
 _FLOAT_5, _FLOAT_6 = 0x2D, 0x35
 _FLOAT = struct.Struct("<f")
-_LONGEST_SIZE = 5  # bytes of a length; numbers may have ten
+# Bytes of a length. Other numbers may have ten.
+_LONGEST_SIZE = 5
 
 
 class Step(NamedTuple):
-    """As `Step` of the proto.
+    """Message `Step` of the proto.
 
-    A `memoryview` is flat and of bytes. One that was read looks into the message, and keeps it.
+    A `memoryview` is flat and of bytes. Decoding returns a view of the message, which keeps the
+    message in memory.
     """
 
     sequence: int
@@ -42,14 +44,14 @@ class Step(NamedTuple):
 
 
 class Actions(NamedTuple):
-    """As `Actions` of the proto."""
+    """Message `Actions` of the proto."""
 
     sequence: int
     action: bytes
 
 
 def act(channel: grpc.Channel | grpc.aio.Channel) -> Any:
-    """What the stub's `Act` is, for these messages."""
+    """Return the stub of `Act` for a client of these messages."""
     return channel.stream_stream(
         f"/{_SERVICE}/Act",
         request_serializer=write_actor_message,
@@ -58,7 +60,7 @@ def act(channel: grpc.Channel | grpc.aio.Channel) -> Any:
 
 
 def inference_handlers(servicer: wire_grpc.InferenceServicer) -> Any:
-    """A server's generic handler for all methods of the service, with `Act` for these messages."""
+    """Return a server's handler of all methods of the service."""
     act_handler = grpc.stream_stream_rpc_method_handler(
         servicer.Act,
         request_deserializer=read_actor_message,
@@ -75,7 +77,7 @@ def inference_handlers(servicer: wire_grpc.InferenceServicer) -> Any:
 
 
 def kind_of(message: Step | Actions | wire.ActorMessage | wire.LearnerMessage) -> str | None:
-    """The name of what a message is; None if it is empty."""
+    """Return the name of a message's `oneof` field, or None if none is set."""
     if isinstance(message, Step):
         return "step"
     if isinstance(message, Actions):
@@ -85,45 +87,54 @@ def kind_of(message: Step | Actions | wire.ActorMessage | wire.LearnerMessage) -
 
 
 def write_actor_message(message: Step | wire.ActorMessage) -> bytes:
-    """The bytes of an ActorMessage."""
+    """Encode an ActorMessage."""
     if not isinstance(message, Step):
         return message.SerializeToString()
     sequence, observation, reward, flags, environment_s, wait_s = message
-    observation = memoryview(observation).cast("B")  # its length is to be that of its bytes
+    # As bytes, so that its length is the number of bytes.
+    observation = memoryview(observation).cast("B")
     head = _number(sequence) + _sized(_BYTES_2, len(observation))
     tail = b"".join(
         (
-            _sized(_BYTES_3, len(reward)), reward,
-            _sized(_BYTES_4, len(flags)), flags,
-            _float(_FLOAT_5, environment_s), _float(_FLOAT_6, wait_s),
+            _sized(_BYTES_3, len(reward)),
+            reward,
+            _sized(_BYTES_4, len(flags)),
+            flags,
+            _float(_FLOAT_5, environment_s),
+            _float(_FLOAT_6, wait_s),
         )
-    )  # fmt: skip
+    )
     size = len(head) + len(observation) + len(tail)
     return b"".join((_sized(_BYTES_2, size), head, observation, tail))
 
 
 def read_actor_message(data: bytes) -> Step | wire.ActorMessage:
-    """An ActorMessage, which is a `Step` where it is one.
+    """Decode an ActorMessage. Its field `step` is returned as a `Step`.
 
     Raises:
-        google.protobuf.message.DecodeError: it is none.
+        google.protobuf.message.DecodeError: the bytes are no ActorMessage.
     """
     try:
         return _read_step(data)
-    except (IndexError, DecodeError):  # in another form, cut, or no message: protobuf decides
+    except (IndexError, DecodeError):
+        # Another form, another message, or no message: protobuf decides.
         pass
     message = wire.ActorMessage.FromString(data)
     if message.WhichOneof("message") != "step":
         return message
     other = message.step
     return Step(
-        other.sequence, other.observation, other.reward, other.flags,
-        other.environment_seconds, other.wait_seconds,
-    )  # fmt: skip
+        other.sequence,
+        other.observation,
+        other.reward,
+        other.flags,
+        other.environment_seconds,
+        other.wait_seconds,
+    )
 
 
 def write_learner_message(message: Actions | wire.LearnerMessage) -> bytes:
-    """The bytes of a LearnerMessage."""
+    """Encode a LearnerMessage."""
     if not isinstance(message, Actions):
         return message.SerializeToString()
     sequence, action = message
@@ -132,10 +143,10 @@ def write_learner_message(message: Actions | wire.LearnerMessage) -> bytes:
 
 
 def read_learner_message(data: bytes) -> Actions | wire.LearnerMessage:
-    """A LearnerMessage, which is `Actions` where it is one.
+    """Decode a LearnerMessage. Its field `actions` is returned as `Actions`.
 
     Raises:
-        google.protobuf.message.DecodeError: it is none.
+        google.protobuf.message.DecodeError: the bytes are no LearnerMessage.
     """
     try:
         return _read_actions(data)
@@ -148,7 +159,7 @@ def read_learner_message(data: bytes) -> Actions | wire.LearnerMessage:
 
 
 def write_varint(value: int) -> bytes:
-    """A number from 0 to 2^64 - 1, seven bits a byte, the lowest first."""
+    """Encode a number from 0 to 2^64 - 1: seven bits a byte, the lowest bits first."""
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -158,10 +169,13 @@ def write_varint(value: int) -> bytes:
 
 
 def read_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
-    """A number, and the place after it.
+    """Decode the number at a place.
+
+    Returns:
+        The number, and the place after it.
 
     Raises:
-        DecodeError: it has no end, or more than 64 bits.
+        DecodeError: the number has no end, or more than 64 bits.
     """
     value = 0
     for shift in range(0, 70, 7):
@@ -178,7 +192,8 @@ def read_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
 
 
 def _number(sequence: int) -> bytes:
-    return bytes((_VARINT_1,)) + write_varint(sequence) if sequence else b""  # zero is not sent
+    # Protobuf does not send zeros.
+    return bytes((_VARINT_1,)) + write_varint(sequence) if sequence else b""
 
 
 def _sized(tag: int, size: int) -> bytes:
@@ -190,7 +205,7 @@ def _float(tag: int, value: float) -> bytes:
 
 
 def _read_size(data: bytes, at: int) -> tuple[int, int]:
-    """The length of a field, and where its content begins."""
+    """Return the length of a field, and where its content begins."""
     size, begin = read_varint(data, at)
     if begin - at > _LONGEST_SIZE or begin + size > len(data):
         raise DecodeError
@@ -198,7 +213,7 @@ def _read_size(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _open(data: bytes) -> tuple[int, int]:
-    """Enter field 2, which must be all of the message: its sequence, and where the rest begins."""
+    """Return the sequence inside of field 2, the only field of the message, and the place after."""
     if data[0] != _BYTES_2:
         raise DecodeError
     size, at = _read_size(data, 1)
@@ -210,7 +225,7 @@ def _open(data: bytes) -> tuple[int, int]:
 
 
 def _read_bytes(data: bytes, at: int, tag: int) -> tuple[int, int]:
-    """Where the content of the field at `at`, which must have this tag, begins and ends."""
+    """Return begin and end of the content of the field at `at`, which must have this tag."""
     if data[at] != tag:
         raise DecodeError
     size, begin = _read_size(data, at + 1)
@@ -218,7 +233,7 @@ def _read_bytes(data: bytes, at: int, tag: int) -> tuple[int, int]:
 
 
 def _read_step(data: bytes) -> Step:
-    """Raises DecodeError or IndexError where protobuf is to decide."""
+    """Decode the usual form; raise DecodeError or IndexError where protobuf must decide."""
     sequence, at = _open(data)
     begin, end = _read_bytes(data, at, _BYTES_2)
     observation = memoryview(data)[begin:end]
@@ -237,7 +252,7 @@ def _read_step(data: bytes) -> Step:
 
 
 def _read_actions(data: bytes) -> Actions:
-    """Raises DecodeError or IndexError where protobuf is to decide."""
+    """Decode the usual form; raise DecodeError or IndexError where protobuf must decide."""
     sequence, at = _open(data)
     begin, end = _read_bytes(data, at, _BYTES_2)
     if end != len(data):

@@ -1,8 +1,8 @@
-"""mTLS on gRPC: who has no certificate of the same authority gets no answer.
+"""Mutual TLS for gRPC: peers without a certificate of the same authority are rejected.
 
-Files are those of a Kubernetes secret of type `kubernetes.io/tls`, as cert-manager writes it:
-`tls.crt`, `tls.key` and `ca.crt`. They are read again when they change: by a client at its next
-connection, by a server at the next handshake, so that a renewed certificate restarts nothing.
+The files are the ones of a Kubernetes secret of type `kubernetes.io/tls`, as cert-manager writes
+it: `tls.crt`, `tls.key` and `ca.crt`. A client reads them at its next connection, a server at the
+next handshake, so that a renewed certificate needs no restart.
 """
 
 from __future__ import annotations
@@ -18,10 +18,13 @@ FILES = ("tls.key", "tls.crt", "ca.crt")
 
 
 class Tls:
-    """The certificate, key and authority in a folder.
+    """Certificate, key and authority in a folder.
+
+    Args:
+        folder: holds `FILES`.
 
     Raises:
-        SeedbedError: CONFIG, when a file is missing or is no PEM.
+        SeedbedError: CONFIG, a file is missing or is no PEM file.
     """
 
     def __init__(self, folder: str | Path) -> None:
@@ -30,7 +33,7 @@ class Tls:
         self._read()
 
     def _read(self) -> tuple[bytes, ...]:
-        """Key, certificate and authority, PEM."""
+        """Return key, certificate and authority, in PEM."""
         contents = []
         for name in FILES:
             path = self._folder / name
@@ -45,14 +48,15 @@ class Tls:
         return tuple(contents)
 
     def of_client(self) -> grpc.ChannelCredentials:
-        """Credentials of the files as they are now."""
+        """Return credentials of the present files."""
         key, certificate, authority = self._read()
         return grpc.ssl_channel_credentials(authority, key, certificate)
 
     def of_server(self) -> grpc.ServerCredentials:
-        """Credentials that follow the files. Clients must have a certificate of the authority."""
+        """Return credentials that follow the files, and require a certificate of clients."""
         self._served = self._read()
-        renewed: Any = self._renewed  # its type has no None, which means "as before"
+        # The declared type lacks None, which means that nothing has changed.
+        renewed: Any = self._renewed
         return grpc.dynamic_ssl_server_credentials(
             self._configuration(), renewed, require_client_authentication=True
         )
@@ -62,11 +66,12 @@ class Tls:
         return grpc.ssl_server_certificate_configuration([(key, certificate)], authority)
 
     def _renewed(self) -> grpc.ServerCertificateConfiguration | None:
-        """At each handshake: the new files, or None where nothing has changed."""
+        """Return the new configuration, or None if the files have not changed."""
         try:
             found = self._read()
         except SeedbedError:
-            return None  # half way through being replaced: the old ones are still good
+            # The files are being replaced: the old ones are still valid.
+            return None
         if found == self._served:
             return None
         self._served = found

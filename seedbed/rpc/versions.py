@@ -1,6 +1,6 @@
-"""Versions of the wire. Neighbours work together, so that a release can be rolled out."""
+"""Versions of the protocols. Neighbouring versions work together, so that releases roll out."""
 
-# 2: Notice announces late answers. 1: without it.
+# Between an actor and a learner. 2: Notice announces late answers. 1: without Notice.
 PROTOCOL_VERSION = 2
 OLDEST_PROTOCOL_VERSION = 1
 
@@ -8,5 +8,5 @@ OLDEST_PROTOCOL_VERSION = 1
 REPLAY_PROTOCOL_VERSION = 1
 OLDEST_REPLAY_PROTOCOL_VERSION = 1
 
-# Between learners. They are of one release, so there is no older one.
+# Between learners. All learners of a run have one release, so no older version is accepted.
 GOSSIP_PROTOCOL_VERSION = 2

@@ -50,14 +50,14 @@ class InferenceServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Act(self, request_iterator, context):
-        """One lock-step group of environments. Lives as long as the group.
+        """Steps one lock-step group of environments, for as long as the group exists.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetStatus(self, request, context):
-        """What the learner is doing, for people and scripts. Answers at once.
+        """Returns the learner's status, for people and scripts. Answers at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
