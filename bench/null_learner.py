@@ -25,7 +25,7 @@ from seedbed.runtime.threads import POLL_S, Threads
 from seedbed.services.learner.components import ComponentsFuture, ParameterStore
 from seedbed.services.learner.inference.thread import InferenceThread
 from seedbed.services.learner.sessions.batcher import Batcher
-from seedbed.services.learner.sessions.server import WireServer
+from seedbed.services.learner.sessions.server import InferenceServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
 from seedbed.services.learner.sessions.slots import SlotAllocator
 from seedbed.services.learner.unrolls.queue import UnrollQueue
@@ -109,7 +109,7 @@ class NullLearner:
         )
         self.policy = NullPolicy(self.spec.actions, inference.max_batch_envs)
         self._threads = Threads()
-        self._wire = WireServer(self._servicer, self._listen, self._threads)
+        self._wire = InferenceServer(self._servicer, self._listen, self._threads)
 
     def start(self) -> None:
         """Listen."""

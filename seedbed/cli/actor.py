@@ -1,4 +1,4 @@
-"""`seedbed actor`: one actor as a service of its own. Imports nothing of the learner."""
+"""`seedbed actor`: one actor as a process of its own. Imports nothing of the learner."""
 
 from __future__ import annotations
 
@@ -22,28 +22,32 @@ from seedbed.runtime.signals import exit_on_sigterm
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare the command."""
+    """Add the command's parser."""
     parser = subparsers.add_parser("actor", help="run one actor alone")
     add_experiment(parser)
     parser.add_argument(
         "--learner",
         required=True,
         metavar="ADDRESS[,ADDRESS...]",
-        help="host:port or unix:PATH of the learner; of several, each group plays for the emptiest "
-        "one that has room",
+        help="host:port or unix:PATH of the learner; of several learners, each group connects to "
+        "the least loaded one with free slots",
     )
     add_tls(parser)
     parser.add_argument(
         "--index",
         type=int,
-        help="which actor of the run this is, for its seeds (default: from the host's name, so "
+        help="index of the actor in the run, for its seeds (default: from the host's name, so "
         "that pods differ)",
     )
     add_parent(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Play until the experiment is over or SIGTERM."""
+    """Run until the experiment is over or SIGTERM.
+
+    Raises:
+        SeedbedError: USAGE, or as `Actor.run`.
+    """
     from seedbed.services.actor.actor import Actor
 
     exit_on_sigterm()
@@ -55,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         digest = hashlib.sha256(socket.gethostname().encode()).digest()
         index = int.from_bytes(digest[:4], "little") % ACTORS
     if not 0 <= index < ACTORS:
-        raise SeedbedError(ExitCode.USAGE, f"--index {index}: it takes 0 to {ACTORS - 1}")
+        raise SeedbedError(ExitCode.USAGE, f"--index {index} is out of range 0 to {ACTORS - 1}")
     experiment = load_experiment(args.experiment, args.set)
     Actor(experiment, args.learner, index, tls_of(args)).run()
     return 0

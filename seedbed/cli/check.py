@@ -1,4 +1,4 @@
-"""`seedbed check`: try a machine, an environment or a learner before a run depends on it."""
+"""`seedbed check`: check a machine, an environment or a learner before a run depends on it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seedbed.cli.arguments import Subparsers
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare `check machine`, `check env` and `check learner`."""
+    """Add the parsers of `check machine`, `check env` and `check learner`."""
     parser = subparsers.add_parser("check", help="check a machine, an environment or a learner")
     parts = parser.add_subparsers(dest="part", required=True, metavar="machine|env|learner")
     for module in (check_machine, check_env, check_learner):
@@ -17,9 +17,9 @@ def add_parser(subparsers: Subparsers) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the check that was named; return its exit code.
+    """Run the named check, and return its exit code.
 
     Raises:
-        SeedbedError: as the check says.
+        SeedbedError: as the check does.
     """
     return int(args.check(args))

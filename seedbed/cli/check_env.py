@@ -17,8 +17,8 @@ _MARKS = {"ok": "ok     ", "warning": "WARNING", "failed": "FAILED "}
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare `check env`."""
-    parser = subparsers.add_parser("env", help="try and measure an environment, and give advice")
+    """Add the parser of `check env`."""
+    parser = subparsers.add_parser("env", help="check and measure an environment, and give advice")
     parser.set_defaults(check=run)
     parser.add_argument("id", metavar="ID", help="atari:Pong, a Gymnasium id, or module:factory")
     parser.add_argument(
@@ -52,33 +52,33 @@ def run(args: argparse.Namespace) -> int:
         )
     text = json.dumps({"name": "check", "environment": {"id": args.id}})
     environment = parse_experiment(text, args.set, "check env").environment
-    report = check_environment(environment, args.num_envs, args.seconds, _say)
+    report = check_environment(environment, args.num_envs, args.seconds, _print)
     _show(report)
     if args.json:
         print(json.dumps({"ok": report.ok, **dataclasses.asdict(report)}))
     return ExitCode.OK if report.ok else ExitCode.ENVIRONMENT
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
 def _show(report: Report) -> None:
-    _say("")
+    _print("")
     width = max(len(check.name) for check in report.checks)
     for check in report.checks:
-        _say(f"{_MARKS[check.result]}  {check.name:{width}}  {check.detail}")
+        _print(f"{_MARKS[check.result]}  {check.name:{width}}  {check.detail}")
     speed = report.speed
     if speed:
-        _say("")
-        _say(
+        _print("")
+        _print(
             f"speed    {speed['steps_per_second']:,.0f} steps/s on one thread, "
             f"{speed['cpu_seconds_per_step'] * 1e6:,.0f} µs of CPU a step, "
             f"{speed['cpus_used']:.2f} CPUs busy"
         )
         if "steps_per_second_2_threads" in speed:
-            _say(f"         {speed['steps_per_second_2_threads']:,.0f} steps/s on two threads")
-        _say(
+            _print(f"         {speed['steps_per_second_2_threads']:,.0f} steps/s on two threads")
+        _print(
             f"message  {speed['message_bytes']:,.0f} bytes a step of the group, "
             f"{speed['megabytes_per_second']:.3g} MB/s at this speed"
         )
@@ -87,14 +87,14 @@ def _show(report: Report) -> None:
 
 
 def _show_advice(advice: Advice) -> None:
-    _say("")
-    _say(
+    _print("")
+    _print(
         f"advice   actor: {{groups: {advice.groups}, envs_per_group: {advice.environments}, "
         f"threads: {advice.threads}}}"
     )
-    _say(
+    _print(
         f"         {advice.cpus} CPU and {advice.memory_mib} MiB an actor, for about "
         f"{advice.steps_per_second:,.0f} steps/s while the learner keeps up"
     )
     for reason in advice.reasons:
-        _say(f"         - {reason}")
+        _print(f"         - {reason}")

@@ -1,4 +1,4 @@
-"""`seedbed check learner`: join a learner as an actor would, and ask for one action."""
+"""`seedbed check learner`: connect to a learner as an actor does, and ask for one action."""
 
 from __future__ import annotations
 
@@ -24,12 +24,13 @@ SEED = 1
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare the command."""
+    """Add the parser of `check learner`."""
     parser = subparsers.add_parser(
         "learner",
         help="ask a learner for one action",
-        description="Join a learner with one environment, as an actor would, and ask for one "
-        "action: the whole way through wire, batcher and model. One JSON object on stdout.",
+        description="Connect to a learner with one environment, as an actor does, and ask for one "
+        "action, which takes the whole way through gRPC, batcher and model. Prints one JSON object "
+        "on stdout.",
     )
     add_experiment(parser)
     parser.add_argument(
@@ -47,17 +48,17 @@ def run(args: argparse.Namespace) -> int:
     """Ask once.
 
     Raises:
-        SeedbedError: LEARNER_UNREACHABLE, with what gRPC says; REFUSED_BY_LEARNER, when it answers
-            with anything but an action that the environment has.
+        SeedbedError: LEARNER_UNREACHABLE, with the status of gRPC; REFUSED_BY_LEARNER, if the
+            answer is no action of the environment.
     """
     from seedbed.rpc.reconnect import FATAL
 
     experiment = load_experiment(args.experiment, args.set)
-    group = make_vector_env(experiment.environment, 1, 1, [SEED])
+    env = make_vector_env(experiment.environment, 1, 1, [SEED])
     started = time.perf_counter()
     try:
         with channels.channel(args.learner, tls_of(args)) as channel:
-            call = act(channel)(_conversation(group), timeout=args.timeout_s, wait_for_ready=True)
+            call = act(channel)(_conversation(env), timeout=args.timeout_s, wait_for_ready=True)
             answers = [message for message in call if kind_of(message) != "notice"]
     except grpc.RpcError as error:
         said = f"{error.code().name}: {error.details()}"
@@ -68,27 +69,27 @@ def run(args: argparse.Namespace) -> int:
         raise SeedbedError(
             ExitCode.LEARNER_UNREACHABLE,
             f"no action from {args.learner} within {args.timeout_s:g} s: {said}"
-            + ("" if args.tls else " (a learner with mTLS wants --tls)"),
+            + ("" if args.tls else " (a learner with mTLS requires --tls)"),
         ) from error
     finally:
-        group.close()
+        env.close()
     seconds = round(time.perf_counter() - started, 3)
     if answers and kind_of(answers[0]) == "finished":
         reason = answers[0].finished.reason
-        print(f"try: the experiment is over: {reason}", file=sys.stderr)
+        print(f"check: the experiment is over: {reason}", file=sys.stderr)
         print(json.dumps({"action": None, "over": reason, "seconds": seconds}))
         return 0
-    action = _action(answers, group.spec.actions, args.learner)
-    print(f"try: action {action} after {seconds:g} s, the connection included", file=sys.stderr)
+    action = _action(answers, env.spec.actions, args.learner)
+    print(f"check: action {action} after {seconds:g} s, the connection included", file=sys.stderr)
     print(json.dumps({"action": action, "over": None, "seconds": seconds}))
     return 0
 
 
-def _conversation(group: VectorEnv) -> Iterator[Step | wire.ActorMessage]:
+def _conversation(env: VectorEnv) -> Iterator[Step | wire.ActorMessage]:
     from seedbed.services.actor.loop import make_hello, make_step
 
-    yield wire.ActorMessage(hello=make_hello(group, "seedbed check learner"))
-    yield make_step(group.reset(), 0)
+    yield wire.ActorMessage(hello=make_hello(env, "seedbed check learner"))
+    yield make_step(env.reset(), 0)
 
 
 def _action(answers: list[Actions | wire.LearnerMessage], actions: int, learner: str) -> int:

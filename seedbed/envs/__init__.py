@@ -1,4 +1,4 @@
-"""Environment groups: E environments that step together, of any kind."""
+"""Vector environments: Atari, Gymnasium, and environments of users."""
 
 from seedbed.envs.registry import environment_seed, make_actor_env, make_vector_env
 

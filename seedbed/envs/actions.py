@@ -1,4 +1,4 @@
-"""The check that every group makes before it steps."""
+"""Validation of actions, before every step of a vector environment."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from numpy.typing import NDArray
 
 
 def check_actions(action: NDArray[Any], num_envs: int, actions: int) -> None:
-    """Refuse what an environment must never see: one bad action hangs `AtariVectorEnv` for ever.
+    """Check actions, because a single bad one makes `AtariVectorEnv` hang for ever.
 
     Args:
-        action: what should be [E] integers in 0 .. actions-1.
-        environments: E.
-        actions: A.
+        action: should be [E] integers in 0 .. actions-1.
+        num_envs: E.
+        actions: number of actions.
 
     Raises:
-        ValueError: naming the environment's row, the value and the limit.
+        ValueError: with the environment, the action and the limit.
     """
     if action.shape != (num_envs,) or action.dtype.kind not in "iu":
         raise ValueError(
             f"actions are {action.dtype}{list(action.shape)}, but a group of {num_envs} "
             f"environments takes int32[{num_envs}]"
         )
-    # Two reductions on E numbers, a few microseconds; the row is looked for only when it is wrong.
+    # Two reductions of E numbers take a few microseconds. The search follows only after a failure.
     if action.min() < 0 or action.max() >= actions:
-        row = int(np.flatnonzero((action < 0) | (action >= actions))[0])
+        i = int(np.flatnonzero((action < 0) | (action >= actions))[0])
         raise ValueError(
-            f"action {int(action[row])} for environment {row} is out of range: "
+            f"action {int(action[i])} for environment {i} is out of range: "
             f"it takes 0 .. {actions - 1}"
         )

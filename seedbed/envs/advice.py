@@ -1,28 +1,30 @@
-"""From an environment's measured cost to groups, environments and CPUs of an actor."""
+"""Advice for the settings of an actor, from the measured cost of an environment."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from math import ceil
 
-# What a message costs the actor and the learner in CPU, packing and all; measured with grpc.aio.
+# CPU time of a message for the actor and for the learner, measured with grpc.aio.
 MESSAGE_CPU_S = 0.2e-3
-MESSAGE_SHARE = 0.03  # of a group's step, at most
-LONGEST_STEP_S = 0.1  # of a group: a reply that is later makes the policy lag and the start slow
+# Largest part of a group's step that its message may take.
+MESSAGE_SHARE = 0.03
+# Longest step of a group. A longer one would increase the policy lag and slow down the start.
+LONGEST_STEP_S = 0.1
 MOST_ENVIRONMENTS = 256
 MOST_GROUPS = 8
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What was measured of one environment in a group of E.
+    """Measured cost of one environment in a group.
 
     Attributes:
-        step_s: seconds of a step of one environment, with one thread.
-        cpu_s: CPU seconds of it.
-        threads_speedup: steps/s with two threads ÷ with one; None if unknown.
-        memory_bytes: resident memory of one environment.
-        message_bytes: of a Step message, for one environment.
+        step_s: seconds of a step, with one thread.
+        cpu_s: CPU seconds of a step.
+        threads_speedup: steps/s with two threads divided by steps/s with one; None if unknown.
+        memory_bytes: resident memory.
+        message_bytes: bytes of a Step message, divided by the environments of the group.
     """
 
     step_s: float
@@ -34,21 +36,25 @@ class Cost:
 
 @dataclass
 class Advice:
-    """Values for the experiment's section `actor` and the pod, and why."""
+    """Settings of the experiment's section `actor` and of the pod, with reasons.
+
+    Attributes:
+        steps_per_second: environment steps of such an actor, while the learner keeps up.
+    """
 
     groups: int
     environments: int
     threads: int
     cpus: int
     memory_mib: int
-    steps_per_second: float  # of such an actor, while the learner keeps up
+    steps_per_second: float
     reasons: list[str] = field(default_factory=list)
 
 
 def advise(cost: Cost) -> Advice:
-    """One actor as the smallest useful pod: one CPU, kept busy, with few messages."""
+    """Return the smallest useful pod: one busy CPU, with few messages."""
     reasons = []
-    # An environment that waits (for a simulator, a network) leaves its CPU idle meanwhile.
+    # An environment that waits for a simulator or a network leaves its CPU idle meanwhile.
     busy = min(1.0, cost.cpu_s / cost.step_s)
     groups = min(MOST_GROUPS, ceil(1 / busy) + 1) if busy < 0.7 else 2
     if groups == 2:
@@ -93,10 +99,10 @@ def advise(cost: Cost) -> Advice:
 
 
 def _power_of_two(x: float) -> int:
-    """The least power of two that is at least x."""
+    """Return the least power of two that is at least x."""
     return 1 << max(0, ceil(x) - 1).bit_length()
 
 
 def _power_of_two_below(x: float) -> int:
-    """The largest power of two that is at most x (x from 1 on)."""
+    """Return the largest power of two that is at most x, which is 1 or more."""
     return 1 << (int(x).bit_length() - 1)

@@ -1,9 +1,9 @@
 """Atari, fast: `ale_py.vector_env.AtariVectorEnv`, C++ environments on C++ threads.
 
-Preprocessing is the paper's Table 9 but for two things that the library cannot do: it resizes by
-area, not bilinearly, and it draws no-ops uniformly from 0 .. `noop_max`, not from 1. Both are in
-`atari_exact`. A third one to know: when a game ends, or is truncated, within the four frames of a
-step, the library returns the screen of the step before as the last observation.
+Preprocessing follows Table 9 of the paper, with three deviations of the library. It resizes by
+area, not bilinearly. It draws no-ops uniformly from 0 .. `noop_max`, not from 1. If a game ends, or
+is truncated, within the four frames of a step, the last observation is the screen of the step
+before. `atari_exact` has none of them.
 """
 
 from __future__ import annotations
@@ -15,21 +15,30 @@ import numpy as np
 from ale_py.vector_env import AtariVectorEnv
 from gymnasium.vector import AutoresetMode
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from seedbed.config.environment import Environment
 from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import rom_name
 from seedbed.envs.watchdog import Watchdog
-from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, mark_first
+from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, VectorEnv, mark_first
 
-STEP_DEADLINE_S = 120.0  # a step of 64 environments takes about 20 ms of CPU
+# A step of 64 environments takes about 20 ms of CPU time.
+STEP_DEADLINE_S = 120.0
 
 
-class FastAtariVectorEnv:
-    """E games of one name in lock step. See `VectorEnv`.
+class FastAtariVectorEnv(VectorEnv):
+    """E games of one ROM, stepped by the library's threads.
 
-    Observations are [E, height, width, 1] uint8 gray. The arrays of a `TimeStep` belong to it: the
-    library hands over a fresh batch at every step and never writes to it again.
+    Observations are [E, height, width, 1] uint8 gray. The library returns new arrays at every step
+    and never writes to them again.
+
+    Args:
+        environment: the experiment's section.
+        num_envs: E.
+        threads: threads of the library.
+        seeds: [E], one for each environment.
+        deadline_s: longest time of a call before the process ends.
     """
 
     def __init__(
@@ -44,13 +53,15 @@ class FastAtariVectorEnv:
         self.num_envs = num_envs
         self._seeds = np.asarray(seeds, np.int64)
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
-        # Every argument of the library is written down: reward_clipping and use_fire_reset
-        # are on by default, and neither is in Table 9.
+        # Every argument is given, because reward_clipping and use_fire_reset are on by default, and
+        # neither is in Table 9.
         self._games = AtariVectorEnv(
             rom_name(environment.id),
             num_envs,
-            batch_size=num_envs,  # row i is environment i
-            num_threads=threads,  # the library ignores CPU limits, so never leave it to choose
+            # All of them, so that index i of a batch is environment i.
+            batch_size=num_envs,
+            # The library would choose without regard to CPU limits.
+            num_threads=threads,
             thread_affinity_offset=-1,
             max_num_frames_per_episode=atari.max_frames_per_episode,
             repeat_action_probability=atari.sticky_action_probability,
@@ -61,10 +72,12 @@ class FastAtariVectorEnv:
             img_height=atari.height,
             img_width=atari.width,
             grayscale=True,
-            stack_num=1,  # stacks are made on the learner's device: four times fewer bytes
+            # The learner's device stacks the images, which saves three quarters of the bytes.
+            stack_num=1,
             frameskip=atari.frame_skip,
             maxpool=True,
-            noop_max=atari.noop_max + 1,  # the library draws from 0 .. noop_max - 1
+            # The library draws from 0 .. noop_max - 1.
+            noop_max=atari.noop_max + 1,
             episodic_life=False,
             life_loss_info=False,
             reward_clipping=False,
@@ -81,8 +94,8 @@ class FastAtariVectorEnv:
         self._done: NDArray[np.bool_] = np.zeros(num_envs, np.bool_)
         self._watchdog = Watchdog(f"{environment.id} with {num_envs} environments", deadline_s)
 
+    @override
     def reset(self) -> TimeStep:
-        """Start every environment's first episode from its seed."""
         with self._watchdog:
             observation, info = self._games.reset(seed=self._seeds)
         self._lives = info["lives"]
@@ -97,8 +110,8 @@ class FastAtariVectorEnv:
             first=np.ones(self.num_envs, np.bool_),
         )
 
+    @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:
-        """Step every environment. Raises ValueError for an action that is out of range."""
         check_actions(action, self.num_envs, self.spec.actions)
         with self._watchdog:
             observation, reward, terminated, truncated, info = self._games.step(
@@ -117,15 +130,16 @@ class FastAtariVectorEnv:
             first=first,
         )
 
+    @override
     def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
-        """See `VectorEnv`."""
         with self._watchdog:
             observation, info = self._games.reset(options={"reset_mask": chosen})
         time_step.observation[chosen] = observation.reshape(self._shape)[chosen]
         mark_first(time_step, chosen)
         self._lives = np.where(chosen, info["lives"], self._lives)
 
+    @override
     def close(self) -> None:
-        """Stop the library's threads: they end when the last reference goes."""
         self._watchdog.close()
+        # The library's threads end with the last reference.
         del self._games

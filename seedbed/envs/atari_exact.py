@@ -1,9 +1,9 @@
 """Atari, exact: Table 9 of the paper to the letter, in Python on `ale_py.ALEInterface`.
 
-Bilinear resizing, and random no-ops uniform in [1, 30] applied before action repetition. The order
-of a step: repeat the action on 4 frames, gray, maximum of the last two frames, resize. Where the
-table is silent: an episode's first observation is its last no-op's screen alone; the 108K
-frames do not count the no-ops.
+Images are resized bilinearly. An episode starts with 1 to 30 random no-ops, drawn uniformly and not
+repeated. A step repeats the action on 4 frames, takes the maximum of the last two gray frames, and
+resizes it. The table leaves two things open: the first observation of an episode is the screen of
+the last no-op alone, and the 108,000 frames of an episode do not include the no-ops.
 """
 
 from __future__ import annotations
@@ -14,21 +14,27 @@ import ale_py
 import numpy as np
 from ale_py import roms
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from seedbed.config.environment import Atari, Environment
 from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import rom_name
 from seedbed.envs.resize import BilinearResize
 from seedbed.envs.watchdog import Watchdog
-from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, mark_first
+from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, VectorEnv, mark_first
 
 STEP_DEADLINE_S = 120.0
 
 
-class ExactAtariVectorEnv:
-    """E games of one name in lock step, in the caller's thread. See `VectorEnv`.
+class ExactAtariVectorEnv(VectorEnv):
+    """E games of one ROM, stepped in the caller's thread.
 
-    Observations are [E, height, width, 1] uint8 gray. The arrays of a `TimeStep` belong to it.
+    Observations are [E, height, width, 1] uint8 gray. Each `TimeStep` has new arrays.
+
+    Args:
+        environment: the experiment's section.
+        num_envs: E.
+        seeds: [E], one for each environment.
     """
 
     def __init__(self, environment: Environment, num_envs: int, seeds: Sequence[int]) -> None:
@@ -46,8 +52,8 @@ class ExactAtariVectorEnv:
         self._done = np.zeros(num_envs, np.bool_)
         self._watchdog = Watchdog(f"{environment.id} with {num_envs} environments", STEP_DEADLINE_S)
 
+    @override
     def reset(self) -> TimeStep:
-        """Start every environment's first episode from its seed."""
         time_step = self._empty()
         with self._watchdog:
             for i, game in enumerate(self._games):
@@ -58,8 +64,8 @@ class ExactAtariVectorEnv:
         self._done = np.zeros(self.num_envs, np.bool_)
         return time_step
 
+    @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:
-        """Step every environment. Raises ValueError for an action that is out of range."""
         check_actions(action, self.num_envs, self.spec.actions)
         time_step = self._empty()
         time_step.first[:] = self._done
@@ -77,8 +83,8 @@ class ExactAtariVectorEnv:
         self._done = time_step.terminated | time_step.truncated
         return time_step
 
+    @override
     def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
-        """See `VectorEnv`."""
         mark_first(time_step, chosen)
         with self._watchdog:
             for i in np.flatnonzero(chosen).tolist():
@@ -86,11 +92,11 @@ class ExactAtariVectorEnv:
                 time_step.observation[i, ..., 0] = self._games[i].observation()
 
     def rgb(self, i: int) -> NDArray[np.uint8]:
-        """The screen of environment `i` as it is now: [210, 160, 3] uint8 (a few games: 250)."""
+        """Return the present screen of environment `i`: [210, 160, 3] uint8, or [250, 160, 3]."""
         return self._games[i].rgb()
 
+    @override
     def close(self) -> None:
-        """Give back the emulators."""
         self._watchdog.close()
         self._games = []
 
@@ -104,7 +110,7 @@ class ExactAtariVectorEnv:
 
 
 class _Game:
-    """One emulator."""
+    """One emulator, with its no-ops, action repetition and preprocessing."""
 
     def __init__(self, rom: str, atari: Atari, seed: int) -> None:
         self._rom = rom
@@ -120,7 +126,8 @@ class _Game:
         )
         self.actions = len(self._set)
         height, width = self._ale.getScreenDims()
-        self._screens = np.zeros((2, height, width), np.uint8)  # the last two frames, by turns
+        # The last two frames, written in turns.
+        self._screens = np.zeros((2, height, width), np.uint8)
         self._newest = 0
         self._resize = BilinearResize((height, width), (atari.height, atari.width))
         self._frames = 0
@@ -128,9 +135,10 @@ class _Game:
         self.over = self.cut = False
 
     def seed(self) -> None:
-        """Start from the seed: the emulator's random numbers (sticky actions) and the no-ops."""
+        """Seed the emulator's random numbers (sticky actions) and the no-ops."""
         self._ale.setInt("random_seed", self._seed)
-        self._ale.loadROM(self._rom)  # the seed is read here
+        # Reads the seed.
+        self._ale.loadROM(self._rom)
         self._random = np.random.default_rng(self._seed)
 
     def reset(self) -> None:
@@ -142,18 +150,18 @@ class _Game:
             if ale.game_over():
                 ale.reset_game()
         self._screens[:] = 0
-        self._look()
+        self._read_screen()
         self._frames = 0
         self.lives = ale.lives()
         self.over = self.cut = False
 
     def step(self, action: int) -> float:
-        """Repeat the action, until the episode ends; returns the raw reward of all its frames."""
+        """Repeat an action, at most until the episode ends; return the sum of the rewards."""
         ale, chosen, reward = self._ale, self._set[action], 0
         for _ in range(self._atari.frame_skip):
             reward += ale.act(chosen)
             self._frames += 1
-            self._look()
+            self._read_screen()
             self.over = ale.game_over()
             self.cut = not self.over and self._frames >= self._atari.max_frames_per_episode
             if self.over or self.cut:
@@ -162,13 +170,13 @@ class _Game:
         return float(reward)
 
     def observation(self) -> NDArray[np.uint8]:
-        """[height, width]: the maximum of the last two frames, resized."""
+        """Return the resized maximum of the last two frames, [height, width]."""
         return self._resize(np.maximum(self._screens[0], self._screens[1]))
 
     def rgb(self) -> NDArray[np.uint8]:
         return np.array(self._ale.getScreenRGB())
 
-    def _look(self) -> None:
-        # Every frame, not only the last two of four: a game may end on any of them.
+    def _read_screen(self) -> None:
+        # Called for every frame, because a game may end on any of the four.
         self._newest ^= 1
         self._ale.getScreenGrayscale(self._screens[self._newest])

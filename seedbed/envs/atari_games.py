@@ -12,10 +12,10 @@ PREFIX = "atari:"
 
 
 def rom_name(environment_id: str) -> str:
-    """The ROM of an `atari:` id, which may be in camel case or in snake case.
+    """Return the ROM of an `atari:` id, in camel case or in snake case.
 
     Raises:
-        SeedbedError: when there is no such game, with the nearest names.
+        SeedbedError: there is no such game; with the nearest names.
     """
     game = environment_id.removeprefix(PREFIX)
     names = {name.replace("_", ""): name for name in roms.get_all_rom_ids()}

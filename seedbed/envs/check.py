@@ -1,4 +1,4 @@
-"""Try an environment against what the wire needs, and measure it. For `seedbed check env`."""
+"""Checks and measurements of an environment, for `seedbed check env`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 from seedbed.v1 import inference_pb2
 
 REPRODUCED_STEPS = 50
-Say = Callable[[str], None]
+Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
 class Check:
-    """One finding. `result` is `ok`, `warning` or `failed`."""
+    """Result of one check. `result` is `ok`, `warning` or `failed`."""
 
     name: str
     result: str
@@ -32,36 +32,45 @@ class Check:
 
 @dataclass
 class Report:
-    """All that `seedbed check env` found out."""
+    """Results of `seedbed check env`.
+
+    Attributes:
+        environment: the `environment.id`.
+        speed: measured speeds and sizes, with units in their names.
+    """
 
     environment: str
     spec: EnvironmentSpec | None = None
     checks: list[Check] = field(default_factory=list)
-    speed: dict[str, float] = field(default_factory=dict)  # steps/s and the like, by name
+    speed: dict[str, float] = field(default_factory=dict)
     advice: Advice | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether nothing failed. Warnings do not count."""
+        """Whether no check failed. Warnings are allowed."""
         return not any(check.result == "failed" for check in self.checks)
 
     def add(self, name: str, result: str, detail: str) -> None:
+        """Add the result of a check."""
         self.checks.append(Check(name, result, detail))
 
 
 def check_environment(
-    environment: Environment, num_envs: int, seconds: float, say: Say = lambda _: None
+    environment: Environment,
+    num_envs: int,
+    seconds: float,
+    report_progress: Progress = lambda _: None,
 ) -> Report:
-    """Make it, compare two runs with one seed, step it for `seconds`, and advise.
+    """Make an environment, compare two runs of one seed, measure it, and give advice.
 
     Args:
-        environment: as in an experiment.
-        environments: E of the group that is tried.
-        seconds: of the measurement, for each number of threads.
-        say: is told what goes on.
+        environment: the experiment's section.
+        num_envs: environments that step together.
+        seconds: duration of the measurement, for each number of threads.
+        report_progress: receives a line for each stage.
     """
     report = Report(environment.id)
-    say(f"making {num_envs} environments of {environment.id}")
+    report_progress(f"making {num_envs} environments of {environment.id}")
     before = _resident_bytes()
     try:
         group = _make(environment, num_envs, 1)
@@ -76,16 +85,18 @@ def check_environment(
             f"observation {spec.observation}, {spec.actions} actions, "
             f"{spec.action_repeat} frames a step",
         )
-        say("comparing runs of the same and of other seeds")
+        report_progress("comparing runs of the same and of other seeds")
         _check_seeds(report, environment, min(num_envs, 4))
-        say(f"stepping for {seconds:g} s")
+        report_progress(f"stepping for {seconds:g} s")
         start = group.reset()
         memory = max(0, _resident_bytes() - before) / num_envs
         measured = measure(group, start, seconds)
-        _check_rows(report, measured)
+        _check_steps(report, measured)
         speedup = None
         if environment.id.startswith("atari:") and environment.atari.preprocessing == "fast":
-            speedup = _two_threads(report, environment, num_envs, seconds, measured, say)
+            speedup = _two_threads(
+                report, environment, num_envs, seconds, measured, report_progress
+            )
         _add_speed(report, measured, start, memory, speedup)
     except SeedbedError as error:
         report.add("step", "failed", str(error))
@@ -94,11 +105,12 @@ def check_environment(
     return report
 
 
-def _check_rows(report: Report, measured: Measured) -> None:
+def _check_steps(report: Report, measured: Measured) -> None:
     report.add(
         "rows",
         "failed" if measured.broken else "ok",
-        measured.broken or "finished rows, then first rows with reward 0, as the wire needs them",
+        measured.broken
+        or "finished steps, then first steps with reward 0, as the protocol needs them",
     )
     if measured.failures:
         report.add(
@@ -121,7 +133,7 @@ def _check_rows(report: Report, measured: Measured) -> None:
             "limit missing? --seconds looks for longer",
         )
     if not measured.changed:
-        report.add("observations", "warning", "none differed from the one before it")
+        report.add("observations", "warning", "no observation differed from the one before")
     spread = f"from {measured.lowest:g} to {measured.highest:g} in a step"
     if measured.lowest == measured.highest == 0:
         report.add("rewards", "warning", "all 0 in random play: a sparse reward, or none at all?")
@@ -142,8 +154,8 @@ def _check_seeds(report: Report, environment: Environment, num_envs: int) -> Non
         report.add(
             "seeds",
             "warning",
-            f"the same seeds gave other rows from step {parted} on: runs cannot be repeated; does "
-            "reset(seed=...) pass its seed on (super().reset(seed=seed), self.np_random)?",
+            f"the same seeds gave other results from step {parted} on: runs cannot be repeated; "
+            "does reset(seed=...) pass its seed on (super().reset(seed=seed), self.np_random)?",
         )
     if all(_same(a, b) for a, b in zip(runs[0], runs[2], strict=True)):
         report.add(
@@ -177,11 +189,11 @@ def _two_threads(
     num_envs: int,
     seconds: float,
     one: Measured,
-    say: Say,
+    report_progress: Progress,
 ) -> float | None:
     if len(os.sched_getaffinity(0)) < 2:
         return None
-    say(f"stepping with two threads for {seconds:g} s")
+    report_progress(f"stepping with two threads for {seconds:g} s")
     group = _make(environment, num_envs, 2)
     try:
         two = measure(group, group.reset(), seconds, threads=2)
@@ -201,8 +213,8 @@ def _add_speed(
         report.add(
             "machine",
             "warning",
-            f"busy with something else: a CPU was waited for {measured.queued_s:.1f} s of "
-            f"{measured.wall_s:.1f} s. That is taken off the speeds, which are rough now",
+            f"busy with other processes: the threads waited {measured.queued_s:.1f} s of "
+            f"{measured.wall_s:.1f} s for a CPU. The speeds exclude that time, and are rough",
         )
     report.speed.update(
         steps_per_second=measured.rate,
@@ -216,8 +228,8 @@ def _add_speed(
         report.add(
             "threads",
             "warning",
-            f"one thread of ours kept {cpu_s / step_s:.1f} CPUs busy: the environment brings its "
-            "own threads; set OMP_NUM_THREADS=1 or give the pod as many CPUs",
+            f"one thread of the actor kept {cpu_s / step_s:.1f} CPUs busy: the environment has "
+            "threads of its own; set OMP_NUM_THREADS=1 or give the pod as many CPUs",
         )
     report.advice = advise(Cost(step_s, cpu_s, speedup, memory, message_bytes / num_envs))
 

@@ -1,8 +1,7 @@
-"""Episodes that do not run in step.
+"""Decorrelation: environments that start together get out of step.
 
-Environments that all begin together stay together for long: until the policy touches the ball,
-every game of Pong loses its points at the same steps. A batch of such rows is one moment many
-times over, and what looks like its mean is the moment's.
+Without it the environments stay in step for long. Until the policy touches the ball, every game of
+Pong loses its points at the same steps, so that a batch holds the same moment many times.
 """
 
 from __future__ import annotations
@@ -11,48 +10,54 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from seedbed.spec import TimeStep, VectorEnv
 
 
-class DecorrelatedVectorEnv:
-    """A group that cuts the first episode of each environment once. See `VectorEnv`.
+class DecorrelatedVectorEnv(VectorEnv):
+    """Vector environment that cuts the first episode of each environment once.
 
-    The cut comes at a step of the environment's own, drawn uniformly from 1 .. `steps`. An episode
-    that has ended by itself until then is not cut: the next one is.
+    Each environment has a step of its own for the cut, drawn uniformly from 1 .. `steps`. If the
+    environment starts an episode at that step, the cut follows at the next step.
+
+    Args:
+        env: the vector environment to step.
+        steps: latest step of a cut.
+        seeds: seeds of the environments, from which the steps are drawn.
     """
 
-    def __init__(self, group: VectorEnv, steps: int, seeds: Sequence[int]) -> None:
-        self._group = group
+    def __init__(self, env: VectorEnv, steps: int, seeds: Sequence[int]) -> None:
+        self._env = env
         self._steps = steps
         self._random = np.random.default_rng(list(seeds))
-        self.spec, self.num_envs = group.spec, group.num_envs
-        self._due: NDArray[np.int64] = np.zeros(self.num_envs, np.int64)  # 0: was cut
+        self.spec, self.num_envs = env.spec, env.num_envs
+        # Step of the cut of each environment, [E]; 0 after the cut.
+        self._due: NDArray[np.int64] = np.zeros(self.num_envs, np.int64)
         self._step = 0
 
+    @override
     def reset(self) -> TimeStep:
-        """Start every environment's first episode; each will be cut once."""
         self._step = 0
         self._due = self._random.integers(1, self._steps + 1, self.num_envs)
-        return self._group.reset()
+        return self._env.reset()
 
+    @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:
-        """Step every environment, and begin anew where it is due."""
-        time_step = self._group.step(action)
+        time_step = self._env.step(action)
         self._step += 1
         due = (self._due > 0) & (self._due <= self._step)
-        # A row that is finished or first begins an episode by itself, at a step of its own or
-        # not: cut it at the next step that does neither.
+        # An environment whose step is finished or first starts an episode anyway: cut it later.
         due &= ~(time_step.terminated | time_step.truncated | time_step.first)
         if due.any():
             self._due[due] = 0
-            self._group.restart(time_step, due)
+            self._env.restart(time_step, due)
         return time_step
 
+    @override
     def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
-        """See `VectorEnv`."""
-        self._group.restart(time_step, chosen)
+        self._env.restart(time_step, chosen)
 
+    @override
     def close(self) -> None:
-        """Close the group."""
-        self._group.close()
+        self._env.close()

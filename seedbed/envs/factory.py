@@ -1,4 +1,4 @@
-"""Make one Gymnasium environment from `environment.id`, and refuse what does not fit the wire."""
+"""Factory of Gymnasium environments, and the check of their spaces."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WRAP = "wrap the environment (gymnasium.{}Wrapper) in a `module:factory` and na
 
 
 class Spaces(NamedTuple):
-    """What a group needs to know of an environment."""
+    """Spaces of an environment, as a vector environment needs them."""
 
     spec: EnvironmentSpec
     space_dtype: np.dtype[Any]  # of the observation space
@@ -30,22 +30,23 @@ class Spaces(NamedTuple):
 def make_environment(environment: Environment) -> Env:
     """Make one environment.
 
-    `module:name` with a Python name after the colon is called with `environment.kwargs`;
-    everything else is for `gymnasium.make`, `module:Name-v0` too.
+    An `environment.id` of `module:name`, with a Python name after the colon, is called with
+    `environment.kwargs`. Every other id is passed to `gymnasium.make`, even `module:Name-v0`.
 
     Raises:
-        SeedbedError: there is no such module or factory, it raised, or what it returned is no
+        SeedbedError: there is no such module or factory, the factory raised, or its result is no
             environment.
     """
     module, colon, name = environment.id.partition(":")
     if colon and all(part.isidentifier() for part in name.split(".")):
         factory: Callable[..., Any] = _find(environment.id, module, name)
     else:
-        # Without the passive checker, which costs time at every step; we check what matters.
+        # Without the passive checker, which costs time at every step.
         factory = partial(gymnasium.make, environment.id, disable_env_checker=True)
     try:
         made = factory(**environment.kwargs)
-    except Exception as error:  # whatever the user's code raises: it is passed on as the cause
+    except Exception as error:
+        # The user's code may raise anything.
         given = f" with environment.kwargs {environment.kwargs}" if environment.kwargs else ""
         raise SeedbedError(
             ExitCode.ENVIRONMENT,
@@ -63,13 +64,17 @@ def make_environment(environment: Environment) -> Env:
 
 
 def read_spaces(environment: Environment, made: Env) -> Spaces:
-    """The spec of an environment.
+    """Read the spec of an environment.
 
-    Observations are Boxes: uint8 and bool go over the wire as uint8, every other number as
-    float32. Actions are Discrete, with any start.
+    The observation space must be a Box. Observations of uint8 and bool are sent as uint8, all
+    others as float32. The action space must be Discrete, with any start.
+
+    Args:
+        environment: the experiment's section.
+        made: an environment of that section.
 
     Raises:
-        SeedbedError: a space is not supported; the message names it and says what to do.
+        SeedbedError: a space is not supported; with the space and what to do.
     """
     name = environment.id
     observation, action = made.observation_space, made.action_space

@@ -10,15 +10,17 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from seedbed.config.environment import Environment
 from seedbed.envs.actions import check_actions
 from seedbed.envs.factory import Env, make_environment, read_spaces
 from seedbed.envs.watchdog import Watchdog
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import TimeStep, mark_first
+from seedbed.spec import TimeStep, VectorEnv, mark_first
 
-STEP_DEADLINE_S = 600.0  # a reset may load a level, or start a simulator
+# A reset may load a level, or start a simulator.
+STEP_DEADLINE_S = 600.0
 FAILURE_WINDOW_S = 600.0
 _REWARD_LIMIT = float(np.finfo(np.float32).max)
 
@@ -26,17 +28,25 @@ log = logging.getLogger(__name__)
 
 
 class EnvironmentFault(Exception):
-    """An environment broke its contract; treated like an exception of its own."""
+    """Error of an environment that broke its contract; handled as an exception of its own."""
 
 
-class GymnasiumVectorEnv:
-    """E environments in lock step. See `VectorEnv`.
+class GymnasiumVectorEnv(VectorEnv):
+    """E Gymnasium environments in lock step.
 
-    An environment that raises, or gives a reward or observation that is not finite, is closed
-    and made anew; its row is then a first row without a finished one before it.
+    An environment that raises, or returns a reward or observation that is not finite, is closed
+    and made anew. Its episode is cut, and its step is the first of a new episode.
+
+    Args:
+        environment: the experiment's section.
+        num_envs: E.
+        seeds: [E], one for each environment.
+        max_failures: failures within ten minutes after which `reset` and `step` raise.
+        deadline_s: longest time of a call before the process ends.
+        clock: seconds, for tests.
 
     Attributes:
-        failures: how often that has happened.
+        failures: how often an environment was made anew.
     """
 
     def __init__(
@@ -72,8 +82,8 @@ class GymnasiumVectorEnv:
         self._done = np.zeros(num_envs, np.bool_)
         self._lives: list[int | None] = [None] * num_envs
 
+    @override
     def reset(self) -> TimeStep:
-        """Start every environment's first episode from its seed."""
         time_step = self._empty()
         with self._watchdog:
             for i in range(self.num_envs):
@@ -81,13 +91,17 @@ class GymnasiumVectorEnv:
         self._done = np.zeros(self.num_envs, np.bool_)
         return time_step
 
+    @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment.
 
+        Args:
+            action: [E] int32.
+
         Raises:
             ValueError: an action is out of range.
-            SeedbedError: too many failures in ten minutes, or an observation of a wrong shape or
-                dtype.
+            SeedbedError: too many failures within ten minutes, or an observation of a wrong shape
+                or dtype.
         """
         check_actions(action, self.num_envs, self.spec.actions)
         time_step = self._empty()
@@ -100,28 +114,30 @@ class GymnasiumVectorEnv:
                     self._advance(time_step, i, chosen + self._first_action)
                 except SeedbedError:
                     raise
-                except Exception as error:  # the user's code: anything may come
+                except Exception as error:
+                    # The user's code may raise anything.
                     self._restart(time_step, i, error)
         self._done = time_step.terminated | time_step.truncated
         return time_step
 
+    @override
     def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
-        """See `VectorEnv`."""
         with self._watchdog:
             for i in np.flatnonzero(chosen).tolist():
                 self._begin(time_step, i, None)
 
     def rgb(self, i: int) -> NDArray[np.uint8]:
-        """What environment `i` shows now, [H, W, 3] uint8. It must be made with
-        `render_mode="rgb_array"`.
+        """Return the present picture of environment `i`, [H, W, 3] uint8.
 
         Raises:
-            SeedbedError: it shows nothing of the kind.
+            SeedbedError: the environment was not made with `render_mode="rgb_array"`, or does not
+                support it.
         """
         try:
             with self._watchdog:
                 picture = np.asarray(self._envs[i].render())
-        except Exception as error:  # the user's code: anything may come
+        except Exception as error:
+            # The user's code may raise anything.
             raise SeedbedError(
                 ExitCode.ENVIRONMENT,
                 f"{self.spec.name} cannot be drawn: {type(error).__name__}: {error}",
@@ -137,18 +153,18 @@ class GymnasiumVectorEnv:
 
     @property
     def frames_per_second(self) -> float:
-        """How many of its pictures make a second of a video, as its metadata say; else 30."""
+        """Pictures in a second of a video, from the metadata of the environment; otherwise 30."""
         return float(self._envs[0].metadata.get("render_fps", 30))
 
+    @override
     def close(self) -> None:
-        """Close every environment."""
         self._watchdog.close()
         for i, env in enumerate(self._envs):
             self._close_one(i, env)
         self._envs = []
 
     def _advance(self, time_step: TimeStep, i: int, action: int) -> None:
-        """One step of environment `i` into its row."""
+        """Step environment `i`, and write the result into its part of `time_step`."""
         values: Any = self._envs[i].step(action)
         if len(values) != 5:
             raise EnvironmentFault(
@@ -157,7 +173,8 @@ class GymnasiumVectorEnv:
             )
         observation, reward, terminated, truncated, info = values
         reward = float(reward)
-        if not abs(reward) <= _REWARD_LIMIT:  # NaN as well
+        # Written so that NaN does not pass.
+        if not abs(reward) <= _REWARD_LIMIT:
             raise EnvironmentFault(f"the reward is {reward}, which is no finite float32")
         self._put(time_step, i, observation)
         time_step.reward[i] = reward
@@ -168,7 +185,7 @@ class GymnasiumVectorEnv:
         self._lives[i] = lives
 
     def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
-        """Reset environment `i` into its row, as the first one of an episode."""
+        """Reset environment `i`, whose step is the first of an episode."""
         try:
             self._reset_one(time_step, i, seed)
         except SeedbedError:
@@ -177,11 +194,11 @@ class GymnasiumVectorEnv:
             self._restart(time_step, i, error)
 
     def _restart(self, time_step: TimeStep, i: int, error: Exception) -> None:
-        """Make environment `i` anew until one resets, or there were too many failures."""
+        """Make environment `i` anew until its reset succeeds, or there were too many failures."""
         self._close_one(i, self._envs[i])
         while True:
             self._count_failure(i, error)
-            # A seed of its own: the old one would walk into the same failure again.
+            # A new seed, because the old one would lead to the same failure.
             entropy = np.random.SeedSequence((self._seeds[i], self.failures))
             seed = int(entropy.generate_state(1)[0] >> 1)
             try:
@@ -202,12 +219,12 @@ class GymnasiumVectorEnv:
     def _reset_one(self, time_step: TimeStep, i: int, seed: int | None) -> None:
         observation, info = self._envs[i].reset(seed=seed)
         self._put(time_step, i, observation)
-        # All of the row: a step that failed half way may have written some of it.
+        # A step that failed may have written some of these.
         mark_first(time_step, i)
         self._lives[i] = info.get("lives")
 
     def _put(self, time_step: TimeStep, i: int, observation: Any) -> None:
-        """Copy an observation into its row. A cast within a kind, float64 to float32, is fine."""
+        """Copy an observation. Allows casts within a kind, such as float64 to float32."""
         array = np.asarray(observation)
         if array.shape != self._shape or not np.can_cast(
             array.dtype, self._space_dtype, "same_kind"
@@ -250,7 +267,8 @@ class GymnasiumVectorEnv:
     def _close_one(self, i: int, env: Env) -> None:
         try:
             env.close()
-        except Exception:  # it is being thrown away, and must not take the others with it
+        except Exception:
+            # The environment is not used any more, and the others must continue.
             log.warning(
                 "closing environment %d of %s failed", i, self._environment.id, exc_info=True
             )

@@ -1,4 +1,4 @@
-"""Step a group with random actions for a while: how fast, and whether its rows are in order."""
+"""Measurement of a vector environment with random actions: its speed, and its contract."""
 
 from __future__ import annotations
 
@@ -14,67 +14,84 @@ from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
 @dataclass
 class Measured:
-    """A run of a group."""
+    """Counts of one measurement.
+
+    Attributes:
+        steps: environment steps.
+        queued_s: time in which a thread was ready to run, but other processes had the CPUs.
+        lives: lost lives.
+        lowest: the lowest reward.
+        highest: the highest reward.
+        broken: how the first wrong step broke the contract of `TimeStep`; empty if none did.
+        changed: whether any observation differed from the one before.
+    """
 
     threads: int = 1
-    steps: int = 0  # of environments
+    steps: int = 0
     wall_s: float = 0.0
     cpu_s: float = 0.0
-    queued_s: float = 0.0  # ready to run, but other processes had the CPUs
+    queued_s: float = 0.0
     terminated: int = 0
     truncated: int = 0
     lives: int = 0
     lowest: float = 0.0
     highest: float = 0.0
-    broken: str = ""  # the first row that broke the wire's rules
-    changed: bool = False  # whether any observation differed from the one before
+    broken: str = ""
+    changed: bool = False
     failures: int = 0
 
     @property
     def rate(self) -> float:
-        """Environment steps a second, as they would be with a CPU of our own."""
+        """Environment steps a second, without the time in the queue for a CPU."""
         busy_s = min(self.wall_s, self.cpu_s / self.threads)
         return self.steps / max(self.wall_s - self.queued_s, busy_s)
 
     @property
     def crowded(self) -> bool:
-        """Whether something else had the CPUs so often that speeds are rough."""
+        """Whether other processes had the CPUs so often that the speed is rough."""
         return self.queued_s > 0.1 * self.wall_s
 
 
-def measure(group: VectorEnv, time_step: TimeStep, seconds: float, threads: int = 1) -> Measured:
-    """Step for `seconds` with random actions; the checks themselves are not counted."""
+def measure(env: VectorEnv, time_step: TimeStep, seconds: float, threads: int = 1) -> Measured:
+    """Step with random actions, and check each step. The checks do not count as time.
+
+    Args:
+        env: the vector environment.
+        time_step: the result of its `reset`.
+        seconds: duration of the measurement.
+        threads: threads that step `env`.
+    """
     measured = Measured(threads)
     random = np.random.default_rng(0)
-    actions = random.integers(0, group.spec.actions, (256, group.num_envs), np.int32)
+    actions = random.integers(0, env.spec.actions, (256, env.num_envs), np.int32)
     k, queued = 0, _queued_s()
     while measured.wall_s < seconds:
         wall, cpu = time.perf_counter(), time.process_time()
-        after = group.step(actions[k % len(actions)])
+        after = env.step(actions[k % len(actions)])
         measured.wall_s += time.perf_counter() - wall
         measured.cpu_s += time.process_time() - cpu
-        measured.steps += group.num_envs
-        _look(measured, group.spec, time_step, after)
+        measured.steps += env.num_envs
+        _check(measured, env.spec, time_step, after)
         time_step = after
         k += 1
-    # The threads of a group wait at the same time, so the longest wait counts, not their sum.
+    # The threads wait at the same time, so the longest wait counts, not the sum.
     waits = [after_s - queued.get(task, 0.0) for task, after_s in _queued_s().items()]
     measured.queued_s = min(max(waits, default=0.0), measured.wall_s)
-    # A failure at the start of an episode shows in no row, but the group has counted it.
-    measured.failures = max(measured.failures, int(getattr(group, "failures", 0)))
+    # A failure at the start of an episode shows in no step, but the environment has counted it.
+    measured.failures = max(measured.failures, int(getattr(env, "failures", 0)))
     return measured
 
 
-def _look(measured: Measured, spec: EnvironmentSpec, before: TimeStep, after: TimeStep) -> None:
+def _check(measured: Measured, spec: EnvironmentSpec, before: TimeStep, after: TimeStep) -> None:
     done: NDArray[np.bool_] = before.terminated | before.truncated
     measured.failures += int((after.first & ~done).sum())
     broken = ""
     if (done & ~after.first).any():
-        broken = "no first row follows a finished one"
+        broken = "no first step follows a finished one"
     elif after.reward[after.first].any():
-        broken = "a first row carries a reward"
+        broken = "a first step has a reward"
     elif (after.terminated & after.truncated).any():
-        broken = "a row is terminated and truncated"
+        broken = "a step is terminated and truncated"
     elif after.observation.dtype != np.dtype(spec.observation.dtype):
         broken = f"observations are {after.observation.dtype}, not {spec.observation.dtype}"
     measured.broken = measured.broken or broken
@@ -87,11 +104,15 @@ def _look(measured: Measured, spec: EnvironmentSpec, before: TimeStep, after: Ti
 
 
 def _queued_s() -> dict[str, float]:
-    """Seconds that each of our threads was ready and had no CPU; empty if the kernel won't tell."""
+    """Return the seconds that each thread of this process was ready and had no CPU.
+
+    Empty if the kernel does not report them.
+    """
     waited = {}
     for task in Path("/proc/self/task").iterdir():
         try:
             waited[task.name] = int((task / "schedstat").read_text().split()[1]) / 1e9
-        except (OSError, IndexError):  # a thread that has just ended, or another kernel
+        except (OSError, IndexError):
+            # The thread has just ended, or the kernel has no such file.
             continue
     return waited

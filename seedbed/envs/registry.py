@@ -1,4 +1,4 @@
-"""Which group serves an `environment.id`, and how environments are seeded."""
+"""Factories of vector environments, and the seeds of their environments."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seedbed.config.schema import Experiment
 from seedbed.envs.decorrelate import DecorrelatedVectorEnv
 from seedbed.spec import VectorEnv
 
-# Bits of a seed's place in its run: 2^14 actors × 2^5 groups × 2^12 environments = 2^31 seeds.
+# Seeds of a run: 2^14 actors × 2^5 groups × 2^12 environments = 2^31.
 ACTORS = 1 << 14
 GROUPS = 1 << 5
 ENVIRONMENTS = 1 << 12
@@ -23,15 +23,15 @@ def make_vector_env(
     seeds: Sequence[int],
     max_failures: int = 10,
 ) -> VectorEnv:
-    """Make a lock-step group.
+    """Make a vector environment.
 
     Args:
         environment: the experiment's section.
-        environments: E.
-        threads: that step the group (Atari `fast` only; the others step in the caller's thread).
-        seeds: one for each environment, as `environment_seed` gives them.
-        max_failures: failures of environments within ten minutes that end the group
-            (Gymnasium only; Atari does not raise).
+        num_envs: E.
+        threads: threads that step the environments. Only Atari `fast` has threads; every other
+            vector environment steps in the caller's thread.
+        seeds: one for each environment, as `environment_seed` returns them.
+        max_failures: failures within ten minutes after which `step` raises. Atari never fails.
 
     Raises:
         SeedbedError: the environment cannot be made, or its spaces are not supported.
@@ -39,7 +39,7 @@ def make_vector_env(
     """
     if len(seeds) != num_envs:
         raise ValueError(f"{len(seeds)} seeds for {num_envs} environments: give one for each")
-    # Imported here: an actor of one kind needs the packages of that kind only.
+    # Imported here, because an actor needs only the packages of its own environment.
     if not environment.id.startswith("atari:"):
         from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 
@@ -54,7 +54,12 @@ def make_vector_env(
 
 
 def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
-    """Group `group` of actor `actor`, as the experiment has it, with seeds of its own.
+    """Make the vector environment of one group of an actor, with seeds of its own.
+
+    Args:
+        experiment: its sections `environment` and `actor`, and its seed.
+        actor: index of the actor, from 0.
+        group: index of the group in the actor, from 0.
 
     Raises:
         SeedbedError: as `make_vector_env`.
@@ -78,15 +83,21 @@ def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
 
 
 def environment_seed(run_seed: int, actor_index: int, group_index: int, i: int) -> int:
-    """The seed of environment `i` of a group of an actor, in 0 .. 2^31-1.
+    """Return the seed of environment `i` of a group of an actor, in 0 .. 2^31-1.
 
     No two environments of a run share a seed: the three indices are the bits of one 31-bit number,
-    and each step below (adding, multiplying by an odd number, xor with a right shift of oneself)
-    maps the 31-bit numbers one to one. What is next to each other comes out far apart, and
-    another `run_seed` gives another order of the same numbers.
+    and each operation below (an addition, a multiplication by an odd number, a xor with the right
+    shift of the number) maps the 31-bit numbers one to one. Neighbouring indices get distant seeds.
+    Another `run_seed` gives another order of the same seeds.
+
+    Args:
+        run_seed: seed of the experiment.
+        actor_index: 0 .. ACTORS-1.
+        group_index: 0 .. GROUPS-1.
+        i: 0 .. ENVIRONMENTS-1.
 
     Raises:
-        ValueError: an index outside of 0 .. ACTORS-1, GROUPS-1 or ENVIRONMENTS-1.
+        ValueError: an index is out of range.
     """
     for name, index, limit in (
         ("actor_index", actor_index, ACTORS),
@@ -96,7 +107,7 @@ def environment_seed(run_seed: int, actor_index: int, group_index: int, i: int) 
         if not 0 <= index < limit:
             raise ValueError(f"{name} {index} has no seed of its own: it takes 0 .. {limit - 1}")
     place = (actor_index * GROUPS + group_index) * ENVIRONMENTS + i
-    # Multipliers of the well-known finaliser of MurmurHash3, here modulo 2^31.
+    # Multipliers of the finalizer of MurmurHash3, here modulo 2^31.
     x = (_mix(run_seed & _MASK) + place) & _MASK
     return _mix(x ^ ((run_seed * 0x9E3779B1) & _MASK))
 

@@ -1,4 +1,4 @@
-"""Bilinear resizing of gray images in NumPy, with weights worked out once."""
+"""Bilinear resizing of gray images in NumPy, with weights that are computed once."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from numpy.typing import NDArray
 
 
 class BilinearResize:
-    """Resizes [height, width] uint8 to another size.
+    """Resizer of [height, width] uint8 images to another size.
 
     Pixel centres are at half integers, each output pixel blends the two nearest inputs along each
-    axis, edges repeat, and halves round up: what OpenCV calls INTER_LINEAR (which computes in
-    fixed point, and so may differ by one gray level). No antialiasing: inputs that lie between
-    the taps are not seen.
+    axis, edges repeat, and halves round up. OpenCV calls that INTER_LINEAR, and may differ by one
+    gray level because it computes in fixed point. Without antialiasing: inputs between the taps
+    do not count.
+
+    Args:
+        source: height and width of the images.
+        target: height and width of the results.
     """
 
     def __init__(self, source: tuple[int, int], target: tuple[int, int]) -> None:
@@ -21,7 +25,7 @@ class BilinearResize:
         self._down = down[:, None]  # [target height, 1]
 
     def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """[height, width] uint8 to [target height, target width] uint8."""
+        """Resize [height, width] uint8 to [target height, target width] uint8."""
         top = image[self._top].astype(np.float32)  # [target height, width]
         bottom = image[self._bottom].astype(np.float32)
         rows = top + self._down * (bottom - top)
@@ -33,7 +37,7 @@ class BilinearResize:
 def _taps(
     source: int, target: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float32]]:
-    """For each output: both inputs, and the weight of the second. Each [target]."""
+    """Return both inputs of each output, and the weight of the second one, [target] each."""
     centre = (np.arange(target) + 0.5) * (source / target) - 0.5
     centre = np.clip(centre, 0, source - 1)
     first = np.floor(centre).astype(np.int64)

@@ -1,8 +1,8 @@
-"""A deadline for calls into an environment that might never return.
+"""Watchdog: a deadline for calls into environments, which may never return.
 
-`AtariVectorEnv.recv()` waits without end when one of its workers failed, and a user's environment
-can hang as well. No exception can interrupt such a call, so the only sound way out is to end the
-process: the actor's supervisor (Kubernetes, `seedbed train`) starts it anew.
+`AtariVectorEnv.recv()` waits without end after one of its workers has failed, and a user's
+environment may hang. No exception can interrupt such a call, so the watchdog ends the process. Its
+supervisor (Kubernetes, `seedbed train`) starts it again.
 """
 
 from __future__ import annotations
@@ -17,11 +17,15 @@ from seedbed.runtime.exit_codes import ExitCode
 
 
 class Watchdog:
-    """Ends the process when a `with watchdog:` block takes longer than `deadline_s` seconds.
+    """Context manager that ends the process if its block takes longer than a deadline.
 
-    One sleeping thread a group, which looks at a clock four times a deadline, at most once a
-    second; the guarded block itself pays two assignments (well under a microsecond).
-    The guarded call must release the interpreter lock, at least now and then.
+    One thread per watchdog checks the clock four times per deadline, at most once a second. The
+    block itself costs two assignments. The call in the block must sometimes release the
+    interpreter lock.
+
+    Args:
+        name: the guarded environments, for the error.
+        deadline_s: longest time of a block.
     """
 
     def __init__(self, name: str, deadline_s: float) -> None:
@@ -59,7 +63,7 @@ class Watchdog:
                 self._end(busy_s)
 
     def _end(self, busy_s: float) -> None:
-        # os._exit: a thread stuck in foreign code would keep an ordinary exit waiting for ever.
+        # os._exit, because an ordinary exit would wait for the thread that hangs.
         print(
             f"exit {ExitCode.ENVIRONMENT:d} ({ExitCode.ENVIRONMENT.name}): {self._name} has not "
             f"come back for {busy_s:.0f} s (limit {self._deadline_s:g} s); run `seedbed check env`",

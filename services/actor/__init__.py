@@ -1,1 +1,1 @@
-
+"""Actor process: steps environments with the actions of a learner."""

@@ -1,4 +1,4 @@
-"""An actor: a few lock-step groups that alternate, in one process."""
+"""Actor process: a few groups of environments, which alternate."""
 
 from __future__ import annotations
 
@@ -20,19 +20,20 @@ from seedbed.services.actor.metrics import ActorMetrics
 
 log = logging.getLogger(__name__)
 
-# Spot gives 15 s between SIGTERM and SIGKILL; a step and a goodbye take far less.
+# Spot nodes give 15 s between SIGTERM and SIGKILL. A step and a goodbye take far less.
 DRAIN_S = 8.0
-# An environment that hangs keeps its thread, and with it the process.
+# An environment that hangs would keep its thread, and so the process.
 EXIT_S = 10.0
 
 
 class Actor:
-    """The groups of one actor process.
+    """Groups of one actor process.
 
     Args:
-        address: the learner's, `host:port` or `unix:PATH`, or those of several, with commas.
-        tls: this actor's certificate, where the learner asks for one.
-        index: which actor of the run this is; seeds follow from it.
+        experiment: its sections `environment` and `actor`, and its seed.
+        address: learner, or several learners, as `LearnerSelection` reads it.
+        index: index of the actor in the run, from which the seeds follow.
+        tls: certificate of this actor, if the learner requires one.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class Actor:
         self._tls = tls
         self.metrics = ActorMetrics()
 
-    def _runner(self, group: int) -> ActorLoop:
+    def _make_loop(self, group: int) -> ActorLoop:
         settings = self._experiment.actor
         return ActorLoop(
             partial(make_actor_env, self._experiment, self._index, group),
@@ -57,16 +58,16 @@ class Actor:
         )
 
     async def _run(self) -> None:
-        runners = [self._runner(group) for group in range(self._experiment.actor.groups)]
+        actor_loops = [self._make_loop(group) for group in range(self._experiment.actor.groups)]
         loop = asyncio.get_running_loop()
-        tasks = [asyncio.create_task(runner.run()) for runner in runners]
+        tasks = [asyncio.create_task(actor_loop.run()) for actor_loop in actor_loops]
 
         def stop(signal_name: str) -> None:
             log.info("%s: draining", signal_name)
-            for runner in runners:
-                runner.stop()
+            for actor_loop in actor_loops:
+                actor_loop.stop()
             loop.call_later(DRAIN_S, lambda: [task.cancel() for task in tasks])
-            last = threading.Timer(EXIT_S, _hangs)
+            last = threading.Timer(EXIT_S, _exit_hanging)
             last.daemon = True
             last.start()
 
@@ -84,10 +85,10 @@ class Actor:
             await asyncio.gather(*tasks, return_exceptions=True)
 
     def run(self) -> None:
-        """Until the experiment is over or a signal. Main thread only.
+        """Step until the experiment is over or a signal comes. Main thread only.
 
         Raises:
-            SeedbedError: a group gave up, or the metrics port is taken (BIND).
+            SeedbedError: a group failed, or the metrics port is taken (BIND).
         """
         http = start_metrics_server(self._experiment.actor.metrics_port, self.metrics.registry)
         try:
@@ -97,6 +98,6 @@ class Actor:
                 http.close()
 
 
-def _hangs() -> None:
+def _exit_hanging() -> None:
     log.error("an environment did not come back within %g s of the signal: ending", EXIT_S)
     os._exit(ExitCode.ENVIRONMENT)

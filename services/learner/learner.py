@@ -31,7 +31,7 @@ from seedbed.services.learner.exchange_factory import make_exchange, make_member
 from seedbed.services.learner.inference.thread import InferenceThread
 from seedbed.services.learner.profiling import Profiler
 from seedbed.services.learner.sessions.batcher import Batcher
-from seedbed.services.learner.sessions.server import WireServer
+from seedbed.services.learner.sessions.server import InferenceServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
 from seedbed.services.learner.sessions.slots import SlotAllocator
 from seedbed.services.learner.stop import Reached, peer_reached, stop_reached
@@ -125,7 +125,7 @@ class Learner:
         self.servicer = InferenceServicer(
             experiment, self.batcher, self.queue, self.telemetry, self.model, self._why_late, slots
         )
-        self.wire = WireServer(self.servicer, listen, self.threads, tls)
+        self.wire = InferenceServer(self.servicer, listen, self.threads, tls)
         self.inference = InferenceThread(
             self.batcher, self.store, self.telemetry, self.servicer.send_actions
         )
@@ -449,7 +449,7 @@ class Learner:
         self._finished, self._stop_reason = self._reached.text, None
         log.info("the experiment is over (%s): staying until a signal", self._finished)
         self.threads = Threads()
-        self.wire = WireServer(self.servicer, self._listen, self.threads, self._tls)
+        self.wire = InferenceServer(self.servicer, self._listen, self.threads, self._tls)
         self._serve_http()
         self.wire.start()
         self.wire.end_streams(self._finished, over=True)

@@ -1,0 +1,1 @@
+"""Inference thread of the learner."""

@@ -1,1 +1,1 @@
-"""The learner's end of the wire: streams, sessions, and the batches that they join."""
+"""Sessions with actors: their streams, handshakes, steps and inference batches."""

@@ -1,4 +1,4 @@
-"""The server that actors connect to."""
+"""gRPC server of the learner, which actors connect to."""
 
 from __future__ import annotations
 
@@ -13,8 +13,15 @@ from seedbed.runtime.threads import Threads
 from seedbed.services.learner.sessions.servicer import InferenceServicer
 
 
-class WireServer(ServerThread):
-    """Serves a servicer until `close`; see `ServerThread`."""
+class InferenceServer(ServerThread):
+    """Server of actor streams.
+
+    Args:
+        servicer: answers the streams.
+        listen: `host:port` or `unix:PATH`.
+        threads: threads of the process, which fail with this server.
+        tls: actors need a certificate of its authority.
+    """
 
     def __init__(
         self, servicer: InferenceServicer, listen: str, threads: Threads, tls: Tls | None = None
@@ -24,7 +31,7 @@ class WireServer(ServerThread):
         self._housekeeping: asyncio.Task[None] | None = None
 
     def end_streams(self, reason: str, over: bool) -> None:
-        """End every stream, now and later: the experiment is `over`, or only this learner is."""
+        """End every stream, now and later; see `InferenceServicer.finish`. Any thread."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._servicer.finish, reason, over)
 
@@ -36,6 +43,6 @@ class WireServer(ServerThread):
         self._housekeeping.add_done_callback(self._housekeeping_ended)
 
     def _housekeeping_ended(self, task: asyncio.Task[None]) -> None:
-        # Until the loop's end: late answers are announced while streams are being ended, too.
+        # It runs until the loop ends, because late answers are announced during the end, too.
         if not task.cancelled() and task.exception() is not None:
             self._threads.fail("wire", task.exception() or RuntimeError())
