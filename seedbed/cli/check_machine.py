@@ -1,4 +1,4 @@
-"""`seedbed check machine`: can this machine run an experiment, and if not, what to do."""
+"""`seedbed check machine`: whether this machine can run an experiment, and what to do if not."""
 
 from __future__ import annotations
 
@@ -25,22 +25,27 @@ def add_parser(subparsers: Subparsers) -> None:
     parser = subparsers.add_parser("machine", help="check this machine")
     parser.set_defaults(check=run)
     parser.add_argument(
-        "experiment", metavar="EXPERIMENT.yaml", nargs="?", help="check what this one needs"
+        "experiment",
+        metavar="EXPERIMENT.yaml",
+        nargs="?",
+        help="experiment whose needs are checked (default: none)",
     )
     parser.add_argument(
-        "--set", action="append", default=[], metavar="a.b=c", help="override a key of it"
+        "--set", action="append", default=[], metavar="a.b=c", help="override a key (repeatable)"
     )
+    parser.add_argument("--run-dir", default="runs", help="run directory to be (default: runs)")
     parser.add_argument(
-        "--run-dir", default="runs", help="where the run directory will be (default: runs)"
-    )
-    parser.add_argument(
-        "--port", type=int, action="append", default=[], help="a TCP port that must be free"
+        "--port",
+        type=int,
+        action="append",
+        default=[],
+        help="TCP port that must be free (repeatable)",
     )
     parser.add_argument("--json", action="store_true", help="print one JSON object instead")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print a line a finding to stdout. Returns 0 unless one is FAIL: then that one's exit code.
+    """Print the findings to stdout; return the exit code of the first failure, else 0.
 
     Raises:
         SeedbedError: CONFIG, the experiment is wrong.
@@ -57,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def examine(experiment: Experiment | None, run_dir: Path, ports: Sequence[int]) -> list[Finding]:
-    """Every check's findings, in reading order. The slow ones, in processes, run side by side."""
+    """Return the findings of every check, in reading order; the checks run in parallel."""
     checks: dict[str, Check] = {
         "python": machine_checks.python,
         "cores": partial(machine_checks.cores, experiment),
@@ -79,7 +84,7 @@ def examine(experiment: Experiment | None, run_dir: Path, ports: Sequence[int]) 
 def _guarded(name: str, check: Check) -> list[Finding]:
     try:
         return check()
-    except Exception as error:  # one check that cannot be done must not hide the others
+    except Exception as error:  # the other checks count all the same
         return [
             Finding(
                 name,
@@ -92,7 +97,7 @@ def _guarded(name: str, check: Check) -> list[Finding]:
 
 
 def lines(findings: Sequence[Finding]) -> list[str]:
-    """As people read it: what was found, and below it what to do."""
+    """Return the lines of the report: each finding, and the advice below it."""
     width = max(len(finding.check) for finding in findings)
     out = []
     for finding in findings:

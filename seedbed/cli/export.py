@@ -13,17 +13,15 @@ from seedbed.runtime.exit_codes import ExitCode
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Add `export RUN_DIR DIR`."""
+    """Declare `export RUN_DIR DIR`."""
     parser = subparsers.add_parser("export", help="write a policy that plain Keras loads")
-    parser.add_argument(
-        "run_dir", metavar="RUN_DIR", help="a run directory, or a .safetensors file"
-    )
-    parser.add_argument("directory", metavar="DIR", help="where policy.keras and README.md go")
+    parser.add_argument("run_dir", metavar="RUN_DIR", help="run directory, or a .safetensors file")
+    parser.add_argument("directory", metavar="DIR", help="new or empty directory of the files")
     parser.add_argument(
         "--checkpoint",
         default="newest",
         metavar="newest|best|N",
-        help="which one: N is a number of updates (default: newest)",
+        help="checkpoint: N is a number of updates (default: newest)",
     )
 
 
@@ -41,6 +39,6 @@ def run(args: argparse.Namespace) -> int:
     exported = export_policy(checkpoint, args.directory)
     print(f"exported {checkpoint.path} at {checkpoint.updates} updates", file=sys.stderr)
     for name in exported.imports:
-        print(f"import {name} before loading it: it is no layer of Keras", file=sys.stderr)
+        print(f"import {name} before loading the policy: Keras lacks this layer", file=sys.stderr)
     print(exported.model)
     return ExitCode.OK

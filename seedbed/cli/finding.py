@@ -1,4 +1,4 @@
-"""What `seedbed check machine` finds."""
+"""Findings of `seedbed check machine`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Finding:
     """One line of the report.
 
     Attributes:
-        check: what was looked at, one word.
-        level: `fail` means that it will not run; `warn` that it will, but not well.
-        message: what was found and what it means.
-        advice: what to do; empty where nothing is to be done.
-        code: the exit code that a run would end with, for `fail`.
+        check: name of the check, one word.
+        level: `fail` where a run will not start; `warn` where it will, but not well.
+        message: the fact and its meaning.
+        advice: what to do; empty where all is well.
+        code: the exit code of a run that would fail.
     """
 
     check: str

@@ -13,28 +13,28 @@ from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare the command."""
+    """Declare `learner EXPERIMENT`."""
     parser = subparsers.add_parser("learner", help="run the learner alone")
     add_experiment(parser)
     parser.add_argument(
         "--listen",
         default="0.0.0.0:8470",
         metavar="ADDRESS",
-        help="host:port or unix:PATH that actors connect to (default %(default)s)",
+        help="address for actors, host:port or unix:PATH (default: %(default)s)",
     )
     parser.add_argument(
         "--linger",
         action="store_true",
-        help="when the experiment is over, stay: say so to actors, serve metrics and status, and "
-        "end on SIGTERM (in a cluster, whoever ends by himself is started again)",
+        help="keep running after the experiment has finished: tell actors, serve metrics and "
+        "status, exit on SIGTERM (Kubernetes restarts a container that exits)",
     )
     parser.add_argument(
         "--rank",
         type=int,
         default=0,
         metavar="R",
-        help="which one of gossip.replicas it is; it listens for the others at the port of "
-        "gossip.addresses[R]",
+        help="rank of this learner among gossip.replicas, from 0; it listens for peers at the port "
+        "of gossip.addresses[R]",
     )
     add_tls(parser)
     add_run_directory(parser)

@@ -1,7 +1,7 @@
-"""The parts of Seedbed: gRPC, the backends, the environments.
+"""Checks of the parts of Seedbed: gRPC, the backends, the environments.
 
-Backends and environments are tried in processes of their own: one that hangs or crashes is a
-finding, and the check itself imports none of them.
+Backends and environments are tried in processes of their own, because one that hangs or crashes is
+a finding, and because the check itself imports none of them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from seedbed.runtime.exit_codes import ExitCode
 from seedbed.v1 import inference_pb2, inference_pb2_grpc
 
 _DEADLINE_S = 5.0
-_PROCESS_S = 120.0  # a first import of TensorFlow from a cold disk takes most of a minute
+# A first import of TensorFlow from a cold disk takes most of a minute.
+_PROCESS_S = 120.0
 _ROUNDS = 20
 
 _BACKENDS = {
@@ -62,7 +63,7 @@ _ENVIRONMENT = (
 
 
 def backends(experiment: Experiment | None) -> list[Finding]:
-    """Versions and devices of both; the experiment's own must be there, with its device."""
+    """Check versions and devices of both; the experiment's backend must have its device."""
     wanted = experiment.learner.backend if experiment is not None else None
     with ThreadPoolExecutor(2) as pool:
         tried = dict(zip(_BACKENDS, pool.map(_try_backend, _BACKENDS), strict=True))
@@ -85,7 +86,7 @@ def backends(experiment: Experiment | None) -> list[Finding]:
         elif "No module named" in error:
             findings.append(Finding("backend", "ok", f"{name} is not installed"))
         else:
-            advice = "reinstall it, or leave it: only experiments with it are touched"
+            advice = f"reinstall it; only experiments with learner.backend={name} need it"
             message = f"{name} does not start: {error}"
             findings.append(Finding("backend", "warn", message, advice))
     if wanted is None and not any(result for result, _ in tried.values()):
@@ -101,7 +102,7 @@ def _try_backend(name: str) -> tuple[list[Any] | None, str]:
 
 
 def environments(experiment: Experiment | None) -> list[Finding]:
-    """One reset and one step of the experiment's environment, else of the two usual kinds."""
+    """Reset and step the experiment's environment, else one of each usual kind."""
     if experiment is not None:
         trees = [experiment.environment.model_dump_json()]
     else:
@@ -117,7 +118,7 @@ def environments(experiment: Experiment | None) -> list[Finding]:
             findings.append(Finding("environment", "ok", message))
         else:
             message = f"{name} does not step: {error}"
-            advice = "`seedbed check env` says more; Atari needs pip install 'seedbed[actor]'"
+            advice = "run `seedbed check env` on it; Atari needs pip install 'seedbed[actor]'"
             level: Any = "fail" if experiment is not None else "warn"
             findings.append(Finding("environment", level, message, advice, ExitCode.ENVIRONMENT))
     return findings
@@ -126,7 +127,7 @@ def environments(experiment: Experiment | None) -> list[Finding]:
 def _json_of(
     code: str, arguments: list[str], environment: Mapping[str, str]
 ) -> tuple[Any | None, str]:
-    """What a process of its own prints last, as JSON; else None and why."""
+    """Run code in a process of its own; return its last line as JSON, else None and the cause."""
     try:
         done = subprocess.run(
             [sys.executable, "-c", code, *arguments],
@@ -146,7 +147,7 @@ def _json_of(
 
 
 def grpc_loopback() -> list[Finding]:
-    """The learner's service over a unix socket and over TCP, as an actor would reach it."""
+    """Call the learner's service over a unix socket and over TCP, as an actor does."""
     findings = []
     with tempfile.TemporaryDirectory(prefix="seedbed-") as directory:
         for kind, address in (("unix", f"unix:{directory}/s"), ("tcp", "127.0.0.1:0")):
@@ -163,15 +164,15 @@ def grpc_loopback() -> list[Finding]:
     return findings
 
 
-class _Answer(inference_pb2_grpc.InferenceServicer):
+class _StatusServicer(inference_pb2_grpc.InferenceServicer):
     async def GetStatus(self, request: Any, context: Any) -> inference_pb2.GetStatusReply:
         return inference_pb2.GetStatusReply(json="{}")
 
 
 async def _round_trip(address: str) -> float:
-    """Milliseconds of the fastest of a few calls."""
+    """Return the milliseconds of the fastest of a few calls."""
     server = channels.aio_server()
-    inference_pb2_grpc.add_InferenceServicer_to_server(_Answer(), server)
+    inference_pb2_grpc.add_InferenceServicer_to_server(_StatusServicer(), server)
     bound = channels.bind(server, address)
     await server.start()
     try:

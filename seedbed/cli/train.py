@@ -18,7 +18,7 @@ log = logging.getLogger(__name__)
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare the command."""
+    """Declare `train EXPERIMENT`."""
     parser = subparsers.add_parser(
         "train",
         help="train an experiment on this machine",
@@ -31,22 +31,25 @@ def add_parser(subparsers: Subparsers) -> None:
         "--learners",
         type=int,
         metavar="N",
-        help="that many learners, each with actor.processes actors of its own, which exchange "
-        "what gossip.topology says (default: gossip.replicas)",
+        help="number of learners, each with actor.processes actors; they exchange parameters or "
+        "gradients by gossip.topology (default: gossip.replicas)",
     )
-    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)  # one of them
+    # The rank of one of several learners, which the first process starts.
+    parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     add_parent(parser, hidden=True)
 
 
 def add_run_directory(parser: argparse.ArgumentParser) -> None:
-    """`--run-dir`, `--restart` and `--init-from`."""
-    parser.add_argument("--run-dir", metavar="DIR", help="default: runs/NAME of the experiment")
+    """Add `--run-dir`, `--restart` and `--init-from`."""
+    parser.add_argument(
+        "--run-dir", metavar="DIR", help="run directory (default: runs/NAME of the experiment)"
+    )
     parser.add_argument(
         "--restart",
         choices=("resume", "fresh", "overwrite"),
         default="resume",
-        help="resume (default); fresh moves what is there to DIR.1; overwrite deletes the run's "
-        "own files",
+        help="resume the run in DIR (default), move it to DIR.1 (fresh), or delete its files "
+        "(overwrite)",
     )
     parser.add_argument(
         "--init-from",
@@ -56,7 +59,7 @@ def add_run_directory(parser: argparse.ArgumentParser) -> None:
 
 
 def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
-    """The run directory that the arguments name, locked; its log goes to logs/learner.log."""
+    """Open and lock the run directory that the arguments name, and log to logs/learner.log."""
     path = Path(args.run_dir or Path("runs") / experiment.name)
     run = open_run_directory(path, experiment, args.restart, args.init_from)
     handler = logging.FileHandler(run.logs / "learner.log")
@@ -70,13 +73,13 @@ def run(args: argparse.Namespace) -> int:
     exit_on_sigterm()
     if not exit_with_parent(args):
         return ExitCode.OK
-    counted = [] if args.learners is None else [f"gossip.replicas={args.learners}"]
-    experiment = load_experiment(args.experiment, [*args.set, *counted])
+    replicas = [] if args.learners is None else [f"gossip.replicas={args.learners}"]
+    experiment = load_experiment(args.experiment, [*args.set, *replicas])
     with open_run(args, experiment) as directory:
         if experiment.gossip.replicas > 1 and args.rank is None:
             from seedbed.launch.learners import train_multi_learner
 
-            summary = train_multi_learner(experiment, directory, _passed_on(args))
+            summary = train_multi_learner(experiment, directory, _learner_arguments(args))
         elif experiment.learner.deterministic:
             from seedbed.services.learner.single_threaded import run_deterministic
 
@@ -87,8 +90,11 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _passed_on(args: argparse.Namespace) -> list[str]:
-    """Arguments that each of several learners gets too. With `fresh`, all of them were moved."""
+def _learner_arguments(args: argparse.Namespace) -> list[str]:
+    """Return the arguments that each of several learners gets as well.
+
+    `--restart fresh` is none of them, because the run was moved with all its learners.
+    """
     passed = ["--restart=overwrite"] if args.restart == "overwrite" else []
     if args.init_from:
         passed.append(f"--init-from={args.init_from}")
@@ -115,7 +121,7 @@ def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) ->
 
 
 def _check_ports(experiment: Experiment) -> None:
-    """Pods may share a number; processes of one machine cannot."""
+    """Check that no two processes of this machine serve metrics at one port."""
     actor, ours = experiment.actor, experiment.learner.metrics_port
     first, last = actor.metrics_port, actor.metrics_port + actor.processes - 1
     if first and (last > 65535 or first <= ours <= last):

@@ -1,1 +1,1 @@
-"""A policy that plain Keras loads."""
+"""Export of a policy that plain Keras loads."""

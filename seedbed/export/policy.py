@@ -2,8 +2,8 @@
 
 The trained network is called once on symbolic inputs, layer by layer, so that the exported model
 consists of Keras's own layers and operations and needs nothing of ours. A layer that keeps
-weights of its own and is not one of Keras's stays as it is: whoever loads the model must then
-import its class first.
+weights of its own and is not one of Keras's stays as it is: its class must then
+be imported before the model is loaded.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from seedbed.types import Tensor
 
 @dataclass(frozen=True)
 class Exported:
-    """What an export wrote.
+    """Files and signature of an exported policy.
 
     Attributes:
         model: path of `policy.keras`.
@@ -50,7 +50,7 @@ class Exported:
 
 
 def load_agent(checkpoint: Checkpoint) -> tuple[Experiment, Agent]:
-    """The agent of a checkpoint with its trained weights. `backend.use` comes first.
+    """Build the agent of a checkpoint with its trained weights. `backends.use` comes first.
 
     Raises:
         SeedbedError: CHECKPOINT_READ where the arrays do not fit the experiment's network.
@@ -67,7 +67,7 @@ def load_agent(checkpoint: Checkpoint) -> tuple[Experiment, Agent]:
 
 
 def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
-    """Write `policy.keras`, `policy.json` and `README.md`. `backend.use` comes first.
+    """Write `policy.keras`, `policy.json` and `README.md`. `backends.use` comes first.
 
     Raises:
         SeedbedError: the agent or its network cannot be exported, and why.
@@ -107,8 +107,10 @@ def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
 
 
 def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> keras.Model:
-    """One acting step as a functional model: dict in, dict out. It shares the agent's layers,
-    some of which get other names: the agent is for nothing else afterwards.
+    """Build one acting step as a functional model: dict in, dict out.
+
+    The model shares the agent's layers and renames some of them, so the agent cannot be used
+    afterwards.
 
     In: `observation` [N, *stack of raw frames]; with an LSTM also `previous_action` [N] int32,
     `previous_reward` [N] float32 and `state` [N, S] float32. Out: `logits` [N, A] and `value` [N],
@@ -122,8 +124,8 @@ def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> 
     if not has_heads or not hasattr(body, "torso"):
         raise SeedbedError(
             ExitCode.CONFIG,
-            "export knows agents whose model has a body with a torso, and the heads `policy` and "
-            f"`value`, or `dueling`; {type(agent).__name__} has not",
+            "an agent is exported if its model has a body with a torso, and the heads `policy` and "
+            f"`value`, or `dueling`: {type(agent).__name__} lacks one of them",
         )
     frame = spec.observation
     observation = keras.Input(
@@ -148,7 +150,7 @@ def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> 
 
 
 def _prepared(body: Any, observation: Tensor, spec: EnvironmentSpec, frame_stack: int) -> Tensor:
-    """A stack of raw frames to the stack of prepared frames that the torso was trained on."""
+    """Turn a stack of raw frames into the stack of prepared ones that the torso expects."""
     if getattr(body.torso, "prepare", None) is None or _plain_convolutions(body.torso):
         return observation
     frames = ops.split(observation, frame_stack, axis=-1) if frame_stack > 1 else [observation]
@@ -161,7 +163,7 @@ def _prepared(body: Any, observation: Tensor, spec: EnvironmentSpec, frame_stack
 
 
 def _lstm(body: Any, features: Tensor, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
-    """Our LSTM's weights in Keras's, for one step: hidden [N, units] and state [N, 2 * units]."""
+    """Apply our LSTM's weights in Keras's layer; return hidden [N, units], state [N, 2 units]."""
     action = ops.one_hot(inputs["previous_action"], body.actions, dtype="float32")  # -1: zeros
     reward = ops.expand_dims(inputs["previous_reward"], -1)
     row = ops.expand_dims(ops.concatenate([features, action, reward], axis=-1), 1)  # [N, 1, F]
@@ -176,8 +178,10 @@ def _lstm(body: Any, features: Tensor, inputs: dict[str, Tensor]) -> tuple[Tenso
 
 
 def _name_apart(torso: keras.layers.Layer) -> None:
-    """A functional model needs a name of its own for each layer; below `section1` and `section2`
-    there may be a `conv` each."""
+    """Give each layer a name of its own, as a functional model demands.
+
+    Below `section1` and `section2` there may be a `conv` each.
+    """
     taken: set[str] = set()
     for layer in torso._flatten_layers():
         wanted = name = str(getattr(layer, "path", "") or layer.name).replace("/", "_")
@@ -190,8 +194,10 @@ def _name_apart(torso: keras.layers.Layer) -> None:
 
 
 def _plain_convolutions(torso: keras.layers.Layer) -> list[FirstConvolution]:
-    """First convolutions that work on blocks of pixels in training. Their weights are those of a
-    plain convolution, which is exported instead, on the frames as they are."""
+    """Return first convolutions, which work on blocks of pixels in training.
+
+    Plain convolutions with the same weights, on frames as they are, are exported instead.
+    """
     return [layer for layer in torso._flatten_layers() if isinstance(layer, FirstConvolution)]
 
 
@@ -206,8 +212,9 @@ def _convolve(first: FirstConvolution, image: Tensor) -> Tensor:
 
 @contextmanager
 def _inlined(torso: keras.layers.Layer) -> Iterator[None]:
-    """Calls of layers that are not Keras's and have no weights of their own run through, so that
-    the functional model sees what is inside them instead of them.
+    """Call the insides of layers that are not Keras's and have no weights of their own.
+
+    The functional model then consists of their parts instead of them.
     """
 
     def run_through(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The page beside an exported policy: what goes in, what comes out, and how to load it."""
+"""README of an exported policy: inputs, outputs, and how to load it."""
 
 from __future__ import annotations
 
@@ -29,8 +29,14 @@ def readme(
     experiment: Experiment,
     spec: EnvironmentSpec,
 ) -> str:
-    """The page, in Markdown. `inputs` and `outputs` map names to "dtype[shape]" of one row;
-    `imports` are `module:Class` that must be imported first.
+    """Return the page in Markdown.
+
+    Args:
+        inputs: name to "dtype[shape]", without the leading axis N.
+        outputs: as `inputs`.
+        imports: `module:Class` that must be imported before the policy is loaded.
+        experiment: the experiment of the training.
+        spec: the environment of the training.
     """
     words = {
         "frame_stack": experiment.learner.frame_stack,
