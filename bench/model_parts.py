@@ -12,7 +12,6 @@ from bench.child import serve
 from bench.null_learner import pong_spec
 from seedbed import backends
 from seedbed.config import load_experiment
-from seedbed.services.learner.components import build
 from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
 from seedbed.services.learner.unrolls.unroll import UnrollSpec, UnrollWriter
 from seedbed.spec import FIRST, StepInputs
@@ -23,9 +22,11 @@ class Parts:
 
     def __init__(self, experiment: str) -> None:
         self._config = load_experiment(experiment)
+        from seedbed.services.learner.components_factory import build_components
+
         spec = pong_spec(self._config)
         learner = self._config.learner
-        self._built = build(self._config, spec, backends.use(learner.backend))
+        self._built = build_components(self._config, spec, backends.use(learner.backend))
         self._random = np.random.default_rng(0)
         self._shape = spec.observation.shape
         self._actions = spec.actions

@@ -22,8 +22,9 @@ from bench.child import rss_bytes, serve, sleep_and_until
 from seedbed.config import Experiment, load_experiment
 from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.threads import POLL_S, Threads
-from seedbed.services.learner.components import ComponentsFuture, ParameterStore
+from seedbed.services.learner.components import ComponentsFuture
 from seedbed.services.learner.inference.thread import InferenceThread
+from seedbed.services.learner.parameter_store import ParameterStore
 from seedbed.services.learner.sessions.batcher import Batcher
 from seedbed.services.learner.sessions.server import InferenceServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
@@ -97,7 +98,7 @@ class NullLearner:
         )
         self._model = ComponentsFuture(self.spec)
         built: Any = self
-        self._model.set(built)  # the servicer reads nothing but `unroll`
+        self._model.set_result(built)  # the servicer reads nothing but `unroll`
         store = ParameterStore()
         store.publish([], 0)
         self._servicer = InferenceServicer(
@@ -170,9 +171,9 @@ def make_tables(experiment: Experiment, spec: EnvironmentSpec) -> tuple[Any, int
     They belong to an `InferenceStep` that nobody runs.
     """
     from seedbed import backends
-    from seedbed.services.learner.components import build
+    from seedbed.services.learner.components_factory import build_components
 
-    built = build(experiment, spec, backends.use(experiment.learner.backend))
+    built = build_components(experiment, spec, backends.use(experiment.learner.backend))
     blank = np.zeros((1, *spec.observation.shape), spec.observation.dtype)
     frame_bytes = built.backend.to_host(built.agent.body.prepare(blank)).nbytes
     context = experiment.learner.frame_stack - 1

@@ -27,7 +27,7 @@ from seedbed.backends.protocol import Backend
 from seedbed.config import parse_experiment
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.runtime.allocator import keep_large_blocks
-from seedbed.services.learner.components import LearnerComponents, build
+from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.spec import ArraySpec, EnvironmentSpec
 
@@ -64,7 +64,9 @@ def built_for(backend: Backend, replay: str, batch_size: int, sequences: int) ->
           inference: {{slots: 16, max_batch_envs: 16}}
         """
     )
-    return build(experiment, EnvironmentSpec("bench:melee", STATE, ACTIONS, 1), backend)
+    from seedbed.services.learner.components_factory import build_components
+
+    return build_components(experiment, EnvironmentSpec("bench:melee", STATE, ACTIONS, 1), backend)
 
 
 def fill(replay: Any, transitions: int, at_a_time: int) -> None:
@@ -109,14 +111,14 @@ def steps(backend: Backend, batch_size: int, transitions: int, runs: int, window
     """Milliseconds of a training step in each way, measured in turn."""
     host = built_for(backend, "host", batch_size, transitions)
     device = built_for(backend, "device", batch_size, transitions)
-    fed: Any = host.experience
-    fused: Any = device.experience
-    for experience in (fed, fused):
-        fill(experience.replay, transitions, 2000)
+    fed: Any = host.source
+    fused: Any = device.source
+    for source in (fed, fused):
+        fill(source.buffer, transitions, 2000)
     random = np.random.default_rng(1)
 
     def draw() -> Any:
-        sample = fed.replay.request_sample(random.random(batch_size)).result()
+        sample = fed.buffer.request_sample(random.random(batch_size)).result()
         return backend.to_device(training_batch(sample, 1, 0).arrays)
 
     def wait_for(outputs: dict[str, Any]) -> None:

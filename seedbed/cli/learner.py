@@ -51,8 +51,8 @@ def run(args: argparse.Namespace) -> int:
         learner = Learner(experiment, directory, args.listen, tls=tls_of(args), rank=args.rank)
         on_stop_signals(lambda name: learner.stop(f"signal {name}"))
         profile_on_signal(learner.profiler)
-        if learner.finished():
-            summary = learner.repeat()
+        if learner.check_already_finished():
+            summary = learner.load_or_complete_summary()
         else:
             print(f"seedbed: listening on {learner.start()}", file=sys.stderr, flush=True)
             summary = learner.run()

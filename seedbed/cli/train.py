@@ -108,8 +108,8 @@ def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) ->
     _check_ports(experiment)
     learner = Learner(experiment, directory, f"unix:{directory.socket}", rank=rank or 0)
     on_stop_signals(lambda name: learner.stop(f"signal {name}"), exit_on_second_signal=rank is None)
-    if learner.finished():
-        return learner.repeat()
+    if learner.check_already_finished():
+        return learner.load_or_complete_summary()
     profile_on_signal(learner.profiler)
     address = learner.start()
     actors = LocalActors(experiment, directory, address, learner.threads, rank or 0)

@@ -22,8 +22,8 @@ from seedbed.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
 
-LAST_TIMEOUT_S = 1800.0
-_LOOK_S = 0.2
+FINAL_TIMEOUT_S = 1800.0
+_POLL_S = 0.2
 _NICE = 5
 
 
@@ -41,36 +41,36 @@ class BackgroundEvaluation:
         self._output: IO[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._checkpoint = ""
-        self.hurry = False  # set by a signal's handler: `last` waits no longer
+        self.skip_final_evaluation = False  # set by a signal's handler: `last` waits no longer
         self.best: float | None = None  # mean return of the checkpoint kept as `best`
 
     def _first(self) -> int:
         every = self._settings.every_frames
         return (self._telemetry.counters.env_frames // every + 1) * every if every else 0
 
-    def poll(self, saver: Checkpointer) -> None:
+    def poll(self, checkpointer: Checkpointer) -> None:
         """Start one when it is due and take the result of the one that has ended. Never waits."""
         if self._process is not None:
             if self._process.poll() is not None:
-                self._take(saver)
+                self._take(checkpointer)
         elif self._wants_checkpoint:
-            if saver.idle and saver.newest is not None:
+            if checkpointer.idle and checkpointer.newest is not None:
                 self._wants_checkpoint = False
-                self._start(saver.newest)
+                self._start(checkpointer.newest)
         elif self._next and self._telemetry.counters.env_frames >= self._next:
             self._next = self._first()
             self._wants_checkpoint = True
-            saver.request()
+            checkpointer.request()
 
-    def last(self, saver: Checkpointer, wanted: bool) -> None:
+    def finish(self, checkpointer: Checkpointer, wanted: bool) -> None:
         """At the end: if `wanted`, wait for the one under way, and play one more."""
-        if not wanted or saver.newest is None:
+        if not wanted or checkpointer.newest is None:
             self._abandon()
             return
-        self._wait(saver)
-        if not self.hurry:
-            self._start(saver.newest)
-            self._wait(saver)
+        self._wait(checkpointer)
+        if not self.skip_final_evaluation:
+            self._start(checkpointer.newest)
+            self._wait(checkpointer)
 
     def _start(self, checkpoint: str) -> None:
         self._checkpoint = Path(checkpoint).name
@@ -101,20 +101,24 @@ class BackgroundEvaluation:
             os.setpriority(os.PRIO_PROCESS, self._process.pid, min(19, own + _NICE))
         log.info("evaluating %s", checkpoint)
 
-    def _wait(self, saver: Checkpointer) -> None:
+    def _wait(self, checkpointer: Checkpointer) -> None:
         if self._process is None:
             return
         self._telemetry.set_phase("the last evaluation")
-        deadline = time.monotonic() + LAST_TIMEOUT_S
+        deadline = time.monotonic() + FINAL_TIMEOUT_S
         while self._process.poll() is None:
-            if self.hurry or time.monotonic() > deadline:
-                why = "a signal came" if self.hurry else f"it took more than {LAST_TIMEOUT_S:g} s"
+            if self.skip_final_evaluation or time.monotonic() > deadline:
+                why = (
+                    "a signal came"
+                    if self.skip_final_evaluation
+                    else f"it took more than {FINAL_TIMEOUT_S:g} s"
+                )
                 log.error("the last evaluation was ended: %s", why)
                 self._abandon()
                 return
             with suppress(subprocess.TimeoutExpired):
-                self._process.wait(_LOOK_S)
-        self._take(saver)
+                self._process.wait(_POLL_S)
+        self._take(checkpointer)
 
     def _abandon(self) -> None:
         if self._process is not None:
@@ -129,7 +133,7 @@ class BackgroundEvaluation:
         self._log.close()
         self._process = self._output = self._log = None
 
-    def _take(self, saver: Checkpointer) -> None:
+    def _take(self, checkpointer: Checkpointer) -> None:
         assert self._process is not None
         assert self._output is not None
         code = self._process.returncode
@@ -147,7 +151,7 @@ class BackgroundEvaluation:
                  result["episodes"])  # fmt: skip
         if self.best is None or mean > self.best:
             try:
-                saver.store.save_best(self._checkpoint)
+                checkpointer.store.save_best(self._checkpoint)
             except SeedbedError as error:  # the run goes on, and so may a better one
                 log.error("%s is the best so far, but could not be kept: %s",
                           self._checkpoint, error)  # fmt: skip

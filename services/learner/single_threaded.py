@@ -1,9 +1,10 @@
-"""`learner.deterministic`: the learner's own parts in one thread, with no socket between them.
+"""`learner.deterministic`: a learner and its environments in one thread, without a wire.
 
-What decides a number has a fixed order: actors, groups and environments are stepped by their
-indices, all groups of an actor are one inference batch, and what everybody's newest rows have
-filled is trained on before anybody is answered. So the same seed gives the same actions and the
-same losses, bit by bit, on the same machine with the same packages. See docs/reproducibility.md.
+Everything that decides a number has a fixed order. Actors, groups and environments are stepped by
+their indices. All groups of an actor are one inference batch. Unrolls that the newest steps have
+completed are trained on before any group is answered. So the same seed gives the same actions and
+the same losses, bit by bit, on the same machine with the same packages. See
+docs/reproducibility.md.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from typing import Any
 
 import numpy as np
 
-from seedbed import backends
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
 from seedbed.rpc.versions import PROTOCOL_VERSION
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import on_stop_signals
+from seedbed.runtime.threads import POLL_S
 from seedbed.services.actor.loop import actor_name, make_step
+from seedbed.services.learner.base import LearnerBase
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import split_outputs
-from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.profiling import profile_on_signal
 from seedbed.services.learner.sessions.handshake import Handshake
 from seedbed.services.learner.sessions.session import Session
 from seedbed.services.learner.sessions.slots import SlotAllocator
+from seedbed.services.learner.training.sources import PrefetchedSource
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
@@ -38,74 +40,79 @@ from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 def run_deterministic(experiment: Experiment, directory: RunDirectory) -> dict[str, Any]:
     """Train in the calling thread, which is the main one, and return the run's summary.
 
-    `trace.csv` in the run directory has a row for each update: its loss and gradient norm with all
-    their digits, and a checksum of its actions. Where two runs part, their traces do.
+    `trace.csv` in the run directory gets a row for each update: its loss and gradient norm with
+    all their digits, and a checksum of its actions. Two runs that differ have different traces.
 
     Raises:
-        SeedbedError: as `Learner.run`, or the environments cannot be made.
+        SeedbedError: as `SingleThreadedLearner.run`, or the environments cannot be made.
     """
-    learner = OneThreadLearner(experiment, directory)
+    learner = SingleThreadedLearner(experiment, directory)
     on_stop_signals(lambda name: learner.stop(f"signal {name}"))
-    if learner.finished():
-        return learner.repeat()
+    if learner.check_already_finished():
+        return learner.load_or_complete_summary()
     profile_on_signal(learner.profiler)
     with (directory.path / "trace.csv").open("a", newline="") as file:
         learner.trace = csv.writer(file)
         if file.tell() == 0:
             learner.trace.writerow(["update", "loss", "gradient_norm", "actions_crc32"])
-        return learner.play()
+        return learner.run()
 
 
 @dataclass
-class _Seat:
-    """A group of environments, its session, and what it has just seen."""
+class _EnvSession:
+    """A vector environment, its session, and its newest time step."""
 
-    group: VectorEnv
+    env: VectorEnv
     session: Session
-    frame: TimeStep
+    time_step: TimeStep
 
 
-class OneThreadLearner(Learner):
-    """A learner that steps the environments itself. `play` takes the place of `start` and `run`."""
+class SingleThreadedLearner(LearnerBase):
+    """A learner that steps the environments itself, in the thread that trains."""
 
     def __init__(self, experiment: Experiment, run: RunDirectory, frozen: bool = False) -> None:
-        super().__init__(experiment, run, "", frozen)
+        super().__init__(experiment, run, frozen)
         self.trace: Any = None  # a csv writer
         self._slots = SlotAllocator(experiment.learner.inference.slots)
 
-    def play(self) -> dict[str, Any]:
-        """Until the run is over; then as `Learner.run`.
+    def run(self) -> dict[str, Any]:
+        """Train until the run ends, end it, and return the summary.
 
         Raises:
-            SeedbedError: the first failure. A last checkpoint is tried.
+            SeedbedError: the first failure. The last checkpoint is written all the same, where
+                that is possible.
         """
-        learner, seats = self.experiment.learner, list[_Seat]()
+        sessions: list[_EnvSession] = []
         try:
             self._serve_http()
-            backend = backends.use(learner.backend, learner.deterministic, learner.device)
-            groups = self._make_groups()
-            built = self._build(self._agreed_spec(groups[0][0].spec), backend)
-            batches = [self._seats(built, actor, made) for actor, made in enumerate(groups)]
-            batches = [part for seats in batches for part in self._fitting(seats)]
-            seats = [seat for batch in batches for seat in batch]
+            backend = self._load_backend()
+            envs = self._make_envs()
+            components = self._build(self._agreed_spec(envs[0][0].spec), backend)
+            self.components.set_result(components)
+            batches = [
+                batch
+                for actor, made in enumerate(envs)
+                for batch in self._inference_batches(self._open_sessions(components, actor, made))
+            ]
+            sessions = [session for batch in batches for session in batch]
             self.telemetry.sessions.set_connected(
-                len(seats), sum(seat.session.num_envs for seat in seats)
+                len(sessions), sum(each.session.num_envs for each in sessions)
             )
-            while self._stop_reason is None:
-                self._receive(built, seats)
+            while self.run_stop.reason is None:
+                self._train(components, sessions)
                 for batch in batches:
-                    self._act(built, batch)
-                self.training.give_states(built)
-                self._look()
+                    self._act(components, batch)
+                self.training.give_states(components)
+                self._poll()
         except Exception as error:
             self.threads.fail("the one thread", error)
-        for seat in seats:
-            seat.session.close()
-            seat.group.close()
-        return self._end()
+        for each in sessions:
+            each.session.close()
+            each.env.close()
+        return self.end()
 
-    def _make_groups(self) -> list[list[VectorEnv]]:
-        """The groups of each actor, in order."""
+    def _make_envs(self) -> list[list[VectorEnv]]:
+        """Make the vector environments of each actor, in order."""
         experiment, settings = self.experiment, self.experiment.actor
         return [
             [make_actor_env(experiment, actor, group) for group in range(settings.groups)]
@@ -113,61 +120,67 @@ class OneThreadLearner(Learner):
         ]
 
     def _agreed_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
-        if self.model.spec is not None and self.model.spec != spec:
+        if self.components.spec is not None and self.components.spec != spec:
             raise SeedbedError(
                 ExitCode.RESUME_REFUSED,
-                f"the checkpoint is of {self.model.spec}, but the environment is {spec}",
+                f"the checkpoint is of {self.components.spec}, but the environment is {spec}",
             )
-        self.model.fix_spec(spec)
+        self.components.fix_spec(spec)
         return spec
 
-    def _seats(self, built: LearnerComponents, actor: int, groups: list[VectorEnv]) -> list[_Seat]:
-        seats = []
-        for index, group in enumerate(groups):
-            name, e = actor_name(actor, index), group.num_envs
-            handshake = Handshake(PROTOCOL_VERSION, 0, name, e, built.spec)
+    def _open_sessions(
+        self, components: LearnerComponents, actor: int, envs: list[VectorEnv]
+    ) -> list[_EnvSession]:
+        sessions = []
+        for index, env in enumerate(envs):
+            name, e = actor_name(actor, index), env.num_envs
+            handshake = Handshake(PROTOCOL_VERSION, 0, name, e, components.spec)
             slots = self._slots.allocate(e)
-            session = Session(index, handshake, slots, built.unroll, self.telemetry.sessions)
-            seats.append(_Seat(group, session, group.reset()))
-        return seats
+            session = Session(index, handshake, slots, components.unroll, self.telemetry.sessions)
+            sessions.append(_EnvSession(env, session, env.reset()))
+        return sessions
 
-    def _fitting(self, seats: list[_Seat]) -> list[list[_Seat]]:
-        """An actor's groups as one batch, or as few as hold them."""
+    def _inference_batches(self, sessions: list[_EnvSession]) -> list[list[_EnvSession]]:
+        """Split the sessions of an actor into as few inference batches as hold them."""
         each = self.experiment.actor.envs_per_group
         size = self.experiment.learner.inference.max_batch_envs // each
-        return [seats[start : start + size] for start in range(0, len(seats), size)]
+        return [sessions[start : start + size] for start in range(0, len(sessions), size)]
 
-    def _receive(self, built: LearnerComponents, seats: list[_Seat]) -> None:
-        """Send what the groups have seen, then train on the batches that it fills."""
-        blocks = [
-            seat.session.receive(make_step(seat.frame, seat.session.sequence)) for seat in seats
+    def _train(self, components: LearnerComponents, sessions: list[_EnvSession]) -> None:
+        """Pass the newest time steps to the sessions, and train on the batches that they fill."""
+        source = components.source
+        assert isinstance(source, PrefetchedSource), "learner.deterministic has no device replay"
+        unrolls = [
+            each.session.receive(make_step(each.time_step, each.session.sequence))
+            for each in sessions
         ]
-        for block in blocks:
-            if block is not None:
-                for batch, arrays in self.prefetch.build(built, block):
-                    self.training.train(built, batch, arrays)
+        for unroll in unrolls:
+            if unroll is not None:
+                self.prefetch.insert(components, unroll)
+                while (batch := source.prepare(POLL_S)) is not None:
+                    self.training.train(components, batch)
                     self._write_trace(batch)
 
-    def _act(self, built: LearnerComponents, seats: list[_Seat]) -> None:
-        """Answer the groups in one batch, and step them."""
+    def _act(self, components: LearnerComponents, sessions: list[_EnvSession]) -> None:
+        """Answer the sessions in one batch, and step their environments."""
         started = time.perf_counter()
-        requests = [seat.session.request() for seat in seats]
+        requests = [each.session.request() for each in sessions]
         params, version = self.store.newest()
         with self.telemetry.busy["inference"]:
-            answer = built.inference.run(params, [request.inputs for request in requests])
-            split_outputs(answer, requests, version)
+            outputs = components.inference.run(params, [request.inputs for request in requests])
+            split_outputs(outputs, requests, version)
         run_s = time.perf_counter() - started
         self.telemetry.inference.on_batch(
             rows=sum(request.num_envs for request in requests),
-            padded_rows=answer.padded_rows,
+            padded_rows=outputs.padded_rows,
             requests=len(requests),
             oldest_wait_s=0.0,
             latencies_s=[run_s] * len(requests),
             run_s=run_s,
         )
-        for seat, request in zip(seats, requests, strict=True):
+        for each, request in zip(sessions, requests, strict=True):
             assert request.action is not None
-            seat.frame = seat.group.step(np.frombuffer(request.action, np.int32))
+            each.time_step = each.env.step(np.frombuffer(request.action, np.int32))
 
     def _write_trace(self, batch: TrainingBatch) -> None:
         if self.trace is None:

@@ -23,7 +23,7 @@ from seedbed.runs.directory import open_run_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
-from seedbed.services.learner import learner as learner_module
+from seedbed.services.learner import base
 from seedbed.services.learner.learner import Learner
 from tests.support.faulty_environments import Explodes
 from tests.support.null_model import null_learner
@@ -135,14 +135,14 @@ def test_a_stop_while_the_model_is_built_ends_the_peers_server(
     """A learner that stops before it has met its peers has nobody to close their server for it."""
     building, joining = threading.Event(), threading.Event()
     sockets = [f"unix:{tmp_path}/{rank}.sock" for rank in range(2)]
-    join = learner_module.join
+    join = base.make_exchange
 
     def late(*arguments: Any) -> Any:
         building.set()
         assert joining.wait(START_S)
         return join(*arguments)
 
-    monkeypatch.setattr(learner_module, "join", late)
+    monkeypatch.setattr(base, "make_exchange", late)
     with running(tmp_path, "gossip.replicas=2", f"gossip.addresses={sockets}") as run:
         wait_for(building.is_set, "the model is being built", START_S)
         threads = run.learner.threads
@@ -157,12 +157,12 @@ def test_parameters_that_are_infinite_are_not_saved(tmp_path: Path) -> None:
     """A step may leave them behind a finite loss; the next loss would tell, but a save may come."""
     with running(tmp_path, "learner.checkpoint.every_s=1000") as run:
         run.trains()
-        run.learner.saver.request()
+        run.learner.checkpointer.request()
         store = run.learner.run_directory.store
         wait_for(store.newest, "a checkpoint")
         before = store.newest()
         assert before is not None
-        built = run.learner.model.built(0)
+        built = run.learner.components.result(0)
         assert built is not None
         state = built.trainer.state
 
@@ -173,7 +173,7 @@ def test_parameters_that_are_infinite_are_not_saved(tmp_path: Path) -> None:
             }
 
         built.trainer.state = bad  # type: ignore[method-assign]
-        run.learner.saver.request()
+        run.learner.checkpointer.request()
         assert run.ended.wait(START_S)
         assert run.failure is not None
         assert run.failure.code == ExitCode.DIVERGED
@@ -199,7 +199,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, caplog: pytest.LogCaptu
         (tmp_path / "aside").rename(folder)
         written = telemetry.checkpoints.written
         wait_for(lambda: telemetry.checkpoints.written > written + 1, "it recovers", START_S)
-        assert run.learner.saver._failures == 0
+        assert run.learner.checkpointer._failures == 0
         assert "checkpoint not written (1 of 999 failures in a row allowed)" in caplog.text
 
 
@@ -313,7 +313,7 @@ def test_resumed_frames_are_conserved(tmp_path: Path, monkeypatch: pytest.Monkey
     with null_learner(tmp_path, monkeypatch) as learner:
         with stream(learner.address, 3) as actor:
             actor.play(11)
-            learner.saver.request()
+            learner.checkpointer.request()
             wait_for(lambda: learner.telemetry.checkpoints.written, "a checkpoint")
         newest = learner.run_directory.store.newest()
         assert newest is not None

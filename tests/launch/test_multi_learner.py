@@ -16,7 +16,7 @@ from seedbed.launch.learners_view import learners_line, run_summary
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.layout import learner_directories, learner_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.services.learner.stop import peer_reached, stop_reached
+from seedbed.services.learner.stop import condition_of_peer, met_condition
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.progress_line import fit
 
@@ -62,9 +62,9 @@ def test_stop_conditions_count_all_learners() -> None:
     members = Membership(0, 2, 10.0)
     stop = Stop(env_frames=100)
     own = Counters(env_frames=60)
-    assert stop_reached(stop, members.total(own), lambda _: None) is None
+    assert met_condition(stop, members.total(own), lambda _: None) is None
     members.update(1, PeerStatus(env_frames=40))
-    reached = stop_reached(stop, members.total(own), lambda _: None)
+    reached = met_condition(stop, members.total(own), lambda _: None)
     assert reached is not None
     assert reached.text == "stop.env_frames: 100 of 100"
 
@@ -99,8 +99,8 @@ def test_what_a_peer_has_met_ends_all() -> None:
     members.update(1, PeerStatus(over="stop.updates: its own does not count here"))
     members.update(2, PeerStatus(over="stop.dollars: 3 of 3"))
     assert members.peers_over() == "learner 2: stop.dollars: 3 of 3"
-    reached = peer_reached(members.peers_over())
-    assert reached.condition == "dollars"
+    reached = condition_of_peer(members.peers_over())
+    assert reached.key == "dollars"
     members.update(0, PeerStatus(over="learner 2: stop.dollars: 3 of 3"))
     assert members.peers_over() == "learner 2: stop.dollars: 3 of 3", "who met it, not who says it"
 

@@ -19,6 +19,7 @@ from seedbed.config import Experiment, parse_experiment
 from seedbed.runs.directory import open_run_directory
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.learner import Learner
+from seedbed.services.learner.training.sources import OnPolicySource
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
 from seedbed.spec import ArraySpec, EnvironmentSpec, StepInputs
 
@@ -105,18 +106,19 @@ def null_learner(
     if may_build:
         allowed.set()
 
-    def build(_: Experiment, spec: EnvironmentSpec, *__: Any) -> LearnerComponents:
+    def build(_: Learner, spec: EnvironmentSpec, __: Any) -> LearnerComponents:
         assert allowed.wait(DEADLINE_S)
         unroll = UnrollSpec(spec.observation, config.learner.unroll_length, 1, 0, {})
         trainer = SimpleNamespace(
             params=list, state=lambda: {"model/w": np.zeros(3)}, load=lambda _: None
         )
         backend = SimpleNamespace(to_device=lambda arrays: arrays)
-        parts: Any = (backend, None, trainer, policy)
+        source = OnPolicySource(trainer, backend, config.learner.batch_size)
+        parts: Any = (backend, None, trainer, policy, source)
         return LearnerComponents(spec, unroll, *parts)
 
-    monkeypatch.setattr("seedbed.services.learner.learner.build", build)
-    monkeypatch.setattr("seedbed.services.learner.learner.backends.use", lambda *_: None)
+    monkeypatch.setattr(NullLearner, "_make_components", build)
+    monkeypatch.setattr(NullLearner, "_load_backend", lambda _: None)
     with open_run_directory(path / "run", config) as run:
         address = listen or f"unix:{run.socket}"
         learner = NullLearner(config, run, address, frozen=True)

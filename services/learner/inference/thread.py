@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.runtime.threads import POLL_S
-from seedbed.services.learner.components import ParameterStore
+from seedbed.services.learner.parameter_store import ParameterStore
 from seedbed.services.learner.sessions.batcher import Batcher, Request
 from seedbed.telemetry import Telemetry
 
@@ -64,6 +64,17 @@ class InferenceThread:
         self._send_actions = send_actions
         self.batch_since: float | None = None
         self._compiled: set[int] = set()  # environments of batches that have run
+
+    def probe(self, limit_s: float) -> str | None:
+        """Return why inference has made no progress for `limit_s`, or None. Any thread."""
+        since = self.batch_since
+        busy_s = time.perf_counter() - since if since is not None else 0.0
+        if busy_s > limit_s:
+            return f"inference has worked on one batch for {busy_s:.0f} s"
+        waited_s = self._batcher.oldest_wait_s()
+        if waited_s > limit_s and self._telemetry.busy["inference"].state[0] == "idle":
+            return f"inference took no batch for {waited_s:.0f} s with a request waiting"
+        return None
 
     def run(self, policy: Policy, stopping: threading.Event) -> None:
         """Run until `stopping` is set."""

@@ -15,9 +15,9 @@ from seedbed.agents.training_step import unroll_of
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import open_run_directory
+from seedbed.services.learner.base import is_synchronous
 from seedbed.services.learner.components import LearnerComponents
-from seedbed.services.learner.learner import synchronous
-from seedbed.services.learner.single_threaded import OneThreadLearner
+from seedbed.services.learner.single_threaded import SingleThreadedLearner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.types import Params
 
@@ -88,7 +88,7 @@ def collect_unroll(experiment: Experiment, init_from: str | None, updates: int) 
     # A small replay, because sampling begins when it has one batch.
     replay = (f"capacity={4 * batch_size + 64 * envs}", f"min_size={batch_size}")
     overrides = [*_ALONE, *(f"learner.replay.{setting}" for setting in replay)]
-    if synchronous(experiment):
+    if is_synchronous(experiment):
         # A synchronous batch is every environment, and the dump has one actor process.
         overrides.append(f"learner.batch_size={envs}")
     alone = parse_experiment(dump_experiment(experiment), overrides, "inspect")
@@ -99,10 +99,10 @@ def collect_unroll(experiment: Experiment, init_from: str | None, updates: int) 
     ):
         start = directory.start_from
         origin = f"the parameters of {start.path}" if start else "new parameters"
-        learner = OneThreadLearner(alone, directory, frozen=updates == 0)
+        learner = SingleThreadedLearner(alone, directory, frozen=updates == 0)
 
         def observe(batch: TrainingBatch) -> None:
-            built = learner.model.built(0)
+            built = learner.components.result(0)
             if learner.counters.updates < updates or dumps or built is None:
                 return
             params, version = learner.store.newest()
@@ -111,7 +111,7 @@ def collect_unroll(experiment: Experiment, init_from: str | None, updates: int) 
             learner.stop("the unroll is there")
 
         learner.training.observers.append(observe)
-        learner.play()
+        learner.run()
     return dumps[0]
 
 

@@ -28,7 +28,7 @@ from seedbed.services.learner.sessions.handshake import Handshake, validate_hell
 from seedbed.services.learner.sessions.rejections import InvalidStep
 from seedbed.services.learner.sessions.session import Session
 from seedbed.services.learner.sessions.slots import SlotAllocator
-from seedbed.services.learner.unrolls.queue import Finished, UnrollQueue
+from seedbed.services.learner.unrolls.queue import CompletedUnroll, UnrollQueue
 from seedbed.telemetry import Telemetry
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
@@ -216,7 +216,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 return
             await write(Actions(message.sequence, action))
 
-    async def _wait_for_room(self, session: Session, unroll: Finished) -> None:
+    async def _wait_for_room(self, session: Session, unroll: CompletedUnroll) -> None:
         frames = unroll.steps * session.handshake.spec.action_repeat
         self._batcher.pause()
         try:

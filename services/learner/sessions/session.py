@@ -12,7 +12,7 @@ from seedbed.rpc.step_codec import Step
 from seedbed.services.learner.sessions.batcher import Request
 from seedbed.services.learner.sessions.handshake import Handshake
 from seedbed.services.learner.sessions.rejections import InvalidStep
-from seedbed.services.learner.unrolls.queue import Finished
+from seedbed.services.learner.unrolls.queue import CompletedUnroll
 from seedbed.spec import ALL_FLAGS, FIRST, TERMINATED, TRUNCATED, StepInputs
 
 _ENDED = np.uint8(TERMINATED | TRUNCATED)
@@ -89,7 +89,7 @@ class Session:
         self._any_must_be_first = True
         self._no_flags, self._no_reward = bytes(e), bytes(4 * e)
 
-    def receive(self, step: Step) -> Finished | None:
+    def receive(self, step: Step) -> CompletedUnroll | None:
         """Check and write one step.
 
         Returns:
@@ -134,7 +134,7 @@ class Session:
             if rewarded:
                 self._returns += reward
         self.sequence += 1
-        block: Finished | None = self._writer.add_row(observation, reward, flags)
+        block: CompletedUnroll | None = self._writer.add_row(observation, reward, flags)
         return block
 
     def _wrong_bytes(self, field: str, expected: int, received: int) -> InvalidStep:

@@ -1,96 +1,146 @@
-"""The *fused* driver: sampling, update and new priorities in one compiled call on the device."""
+"""Fused replay source: sampling, update and new priorities in one compiled call on the device."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+import numpy as np
+from typing_extensions import override
+
 from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config.learner import Replay
+from seedbed.gossip.exchange import ParameterExchange
 from seedbed.replay.client.device import DeviceReplay
 from seedbed.replay.rate_limiter import make_rate_limiter
 from seedbed.replay.sequence import SequenceChunk
+from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.training.replay_source import never_filled
+from seedbed.services.learner.training.sources import BatchSource
+from seedbed.services.learner.unrolls.batches import TrainingBatch
+from seedbed.telemetry.busy import BusyClock
 from seedbed.telemetry.replay import ReplaySourceStats
 
 
-class FusedReplay:
-    """A device home. One thread brings blocks; the training thread alone touches the device.
+class FusedReplay(BatchSource):
+    """Source of batches that never leave the device. Only the training thread uses the device.
 
     Args:
-        batch_size: B.
-        numbers: what is shown of it; kept up to date.
+        buffer: the replay buffer on the device.
+        trainer: makes the updates.
+        backend: copies what is shown to the host.
+        settings: `learner.replay` of the experiment.
+        batch_size: B, sequences of a batch.
+        stats: the statistics of the replay, kept up to date.
     """
 
     def __init__(
         self,
-        home: DeviceReplay,
+        buffer: DeviceReplay,
         trainer: Trainer,
         backend: Backend,
         settings: Replay,
         batch_size: int,
-        numbers: ReplaySourceStats,
+        stats: ReplaySourceStats,
     ) -> None:
-        self.home = home
-        self.numbers = numbers
-        self.batch_size = batch_size
+        self.buffer = buffer
+        self.stats = stats
+        self._batch_size = batch_size
         self._backend = backend
-        self._limiter = make_rate_limiter(settings, batch_size, home.spec)
+        self._limiter = make_rate_limiter(settings, batch_size, buffer.spec)
         self._arrived: deque[SequenceChunk] = deque()
         self._changed = threading.Condition()
-        self._since = time.perf_counter()
+        self._recorded_at = time.perf_counter()
         self._update: Callable[[], dict[str, Any]] = trainer.fuse(
-            home.tables, partial(home.draw, batch_size=batch_size), home.settle
+            buffer.tables, partial(buffer.draw, batch_size=batch_size), buffer.settle
         )
 
-    def wait_for_room(self, timeout_s: float) -> bool:
-        """Whether a block may come in, at the latest after `timeout_s`."""
-        with self._changed:
-            return self._changed.wait_for(self._limiter.may_insert, timeout_s)
+    # --- prefetch thread -------------------------------------------------------------------
 
-    def insert(self, block: SequenceChunk) -> None:
-        """Bring a block; the training thread takes it over before its next step."""
+    @property
+    @override
+    def idle_s(self) -> float:
+        return POLL_S
+
+    @override
+    def wait_until_insertable(self, busy: BusyClock, stopping: threading.Event) -> bool:
+        with busy.blocked("training is busy"), self._changed:
+            return self._changed.wait_for(self._limiter.may_insert, POLL_S)
+
+    @override
+    def insert(self, unroll: SequenceChunk) -> int:
         with self._changed:
-            self._arrived.append(block)
-            # What is on its way counts: or a burst would be let in before any of it has arrived.
-            self._limiter.on_insert(self.home.spec.steps * block.environments, 0)
+            self._arrived.append(unroll)
+            # A chunk that has not arrived counts. Otherwise a whole burst would be let in.
+            self._limiter.on_insert(self.buffer.spec.steps * unroll.environments, 0)
             self._changed.notify_all()
+        return unroll.steps
 
-    def wait_for_batch(self, timeout_s: float) -> bool:
-        """Take over what has arrived; whether a step is due, at the latest after `timeout_s`."""
+    @override
+    def prefetch(self, busy: BusyClock, stopping: threading.Event) -> None:
+        """Do nothing, because batches are drawn on the device."""
+
+    @override
+    def close(self) -> None:
+        """Do nothing, because the training thread may still use the buffer."""
+
+    # --- training thread -------------------------------------------------------------------
+
+    @override
+    def next_batch(self, timeout_s: float) -> TrainingBatch | None:
+        """Write to the device what has arrived, and return an empty batch if an update is due."""
         with self._changed:
             if not self._arrived and not self._limiter.may_train():
                 self._changed.wait(timeout_s)
             arrived, self._arrived = self._arrived, deque()
-        for block in arrived:
-            self.home.add(block)
+        for chunk in arrived:
+            self.buffer.add(chunk)
         if not self._limiter.is_warm:
-            never_filled(self.home.stats(), self._limiter.minimum)
+            never_filled(self.buffer.stats(), self._limiter.minimum)
         with self._changed:
-            self._limiter.on_insert(0, self.home.ring.sampleable)
-            self._account()
-            return self._limiter.may_train()
+            self._limiter.on_insert(0, self.buffer.ring.sampleable)
+            self._record_stats()
+            due = self._limiter.may_train()
+        return TrainingBatch({}, np.zeros(self._batch_size), 0) if due else None
+
+    @override
+    def train_step(
+        self, batch: TrainingBatch, exchange: ParameterExchange | None
+    ) -> dict[str, Any]:
+        outputs = self.step()
+        if exchange is not None:
+            exchange.after_update()
+        batch.version = np.asarray(self._backend.to_host(outputs.pop("version")), np.float64)
+        return outputs
 
     def step(self) -> dict[str, Any]:
-        """One update. Training thread only. Returns the loss's outputs, on the device."""
+        """Make one update, and return the outputs of the loss, on the device."""
         outputs = self._update()
         with self._changed:
             self._limiter.on_train()
             self._changed.notify_all()
-        age_s = self.home.age_s(self._backend.to_host(outputs.pop("time")))
-        self.numbers.on_sample(age_s)
+        self.stats.on_sample(self.buffer.age_s(self._backend.to_host(outputs.pop("time"))))
         return outputs
 
-    def _account(self) -> None:
+    @override
+    def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
+        steps = self.buffer.spec.steps * self._batch_size
+        batch.steps = round(steps * scalars.get("unmasked", 1.0))
+
+    @override
+    def pending_steps(self) -> int:
+        return 0
+
+    def _record_stats(self) -> None:
         now = time.perf_counter()
-        passed, self._since = now - self._since, now
+        passed_s, self._recorded_at = now - self._recorded_at, now
         if not self._limiter.may_insert():
-            self.numbers.insert_waited_s += passed
+            self.stats.insert_waited_s += passed_s
         elif self._limiter.is_warm and not self._limiter.may_train():
-            self.numbers.sample_waited_s += passed
-        self.numbers.buffer = state = self.home.stats()
-        self.numbers.filling = self._limiter.warm_up_progress(state.sampleable)
+            self.stats.sample_waited_s += passed_s
+        self.stats.buffer = state = self.buffer.stats()
+        self.stats.filling = self._limiter.warm_up_progress(state.sampleable)

@@ -47,7 +47,9 @@ def make_experience(
     if settings.storage == "device":
         return _on_device(experiment, spec, backend, trainer, numbers)
     home = _shards(settings, spec, tls) if settings.storage == "remote" else _host(settings, spec)
-    return ReplaySource(home, settings, learner.batch_size, experiment.seed, numbers)
+    return ReplaySource(
+        home, settings, learner.batch_size, experiment.seed, trainer, backend, numbers
+    )
 
 
 def _host(settings: Replay, spec: SequenceSpec) -> ReplayBuffer:

@@ -1,135 +1,167 @@
-"""Between sessions and training for agents with replay: blocks in, batches out, priorities back.
-
-The *fed* driver: a home draws sequences, which go over to the device as a batch; training gives
-their new priorities back. One thread uses an `ReplaySource`, but for `give_back`.
-"""
+"""Replay source: chunks in, batches out, priorities back. The buffer may be local or remote."""
 
 from __future__ import annotations
 
 import logging
+import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config.learner import Replay
+from seedbed.gossip.exchange import ParameterExchange
 from seedbed.replay.client.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.rate_limiter import make_rate_limiter
 from seedbed.replay.sequence import Sample, SequenceChunk
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.threads import POLL_S
+from seedbed.services.learner.training.sources import TURN_S, PrefetchedSource
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import FIRST
+from seedbed.telemetry.busy import BusyClock
 from seedbed.telemetry.replay import ReplaySourceStats
 
 log = logging.getLogger(__name__)
 
 
-class ReplaySource:
-    """A home, its rate limiter, and the batches that are on their way.
+class ReplaySource(PrefetchedSource):
+    """Source that samples batches from a replay buffer, within the limits of the replay ratio.
 
     Args:
-        batch_size: B.
-        numbers: what is shown of it; kept up to date.
+        buffer: the replay buffer.
+        settings: `learner.replay` of the experiment.
+        batch_size: B, sequences of a batch.
+        seed: seed of the samples.
+        trainer: makes the updates.
+        backend: copies batches to the device.
+        stats: the statistics of the replay, kept up to date.
     """
 
     def __init__(
         self,
-        home: ReplayBuffer,
+        buffer: ReplayBuffer,
         settings: Replay,
         batch_size: int,
         seed: int,
-        numbers: ReplaySourceStats,
+        trainer: Trainer,
+        backend: Backend,
+        stats: ReplaySourceStats,
     ) -> None:
-        self.home = home
-        self.numbers = numbers
+        super().__init__(trainer, backend)
+        self.buffer = buffer
+        self.stats = stats
         self._batch_size = batch_size
-        self._prefetch = settings.prefetch_batches
-        self._limiter = make_rate_limiter(settings, batch_size, home.spec)
+        self._prefetch_batches = settings.prefetch_batches
+        self._limiter = make_rate_limiter(settings, batch_size, buffer.spec)
         self._random = np.random.default_rng(seed)
-        self._drawing: deque[Future[Sample]] = deque()
+        self._samples: deque[Future[Sample]] = deque()
         self._priorities: deque[tuple[NDArray[np.int64], NDArray[np.float32]]] = deque()
-        self._since = time.perf_counter()
+        self._recorded_at = time.perf_counter()
 
-    def may_insert(self) -> bool:
-        """Whether a block may come in; otherwise training, or the home, has to catch up.
+    @property
+    @override
+    def idle_s(self) -> float:
+        return 0.0 if self._samples else POLL_S
+
+    @override
+    def wait_until_insertable(self, busy: BusyClock, stopping: threading.Event) -> bool:
+        if self._limiter.may_insert() and self.buffer.can_insert():
+            return True
+        if not self._samples:
+            with busy.blocked("replay takes nothing in"):
+                stopping.wait(TURN_S)
+        return False
+
+    @override
+    def insert(self, unroll: SequenceChunk) -> int:
+        """Insert a chunk into the buffer, and return its steps.
 
         Raises:
-            SeedbedError: what the home failed of.
+            ValueError: the chunk does not fit the buffer.
         """
-        return self._limiter.may_insert() and self.home.can_insert()
-
-    def insert(self, block: SequenceChunk) -> None:
-        """Put a block into the home.
-
-        Raises:
-            ValueError: it does not fit.
-        """
-        self.home.add(block)
-        self._limiter.on_insert(self.home.spec.steps * block.environments, self._sampleable())
+        self.buffer.add(unroll)
+        self._limiter.on_insert(self.buffer.spec.steps * unroll.environments, self._sampleable())
+        return unroll.steps
 
     def _sampleable(self) -> int:
         if self._limiter.is_warm:
             return 0
-        state = self.home.stats()
+        state = self.buffer.stats()
         never_filled(state, self._limiter.minimum)
         return state.sampleable
 
-    def draw(self) -> None:
-        """Ask the home for as many batches as are due and wanted ahead."""
-        self.settle()
-        while len(self._drawing) < self._prefetch and self._limiter.may_train():
-            self._drawing.append(self.home.request_sample(self._random.random(self._batch_size)))
+    @override
+    def prepare(self, timeout_s: float) -> TrainingBatch | None:
+        self._request_samples()
+        sample = self._take_sample(timeout_s)
+        self._record_stats()
+        if sample is None:
+            return None
+        spec = self.buffer.spec
+        return self._to_device(training_batch(sample, spec.steps, spec.burn_in))
+
+    def _request_samples(self) -> None:
+        """Request as many samples as are due and wanted ahead."""
+        # Priorities go first, so that the samples are drawn by the newest ones.
+        while self._priorities:
+            self.buffer.update_priorities(*self._priorities.popleft())
+        while len(self._samples) < self._prefetch_batches and self._limiter.may_train():
+            self._samples.append(self.buffer.request_sample(self._random.random(self._batch_size)))
             self._limiter.on_train()
 
-    def take(self, timeout_s: float) -> TrainingBatch | None:
-        """The oldest batch that was asked for, on the host; None if it is not there in time.
-
-        Raises:
-            SeedbedError: what the home failed of.
-        """
-        if not self._drawing:
+    def _take_sample(self, timeout_s: float) -> Sample | None:
+        """Return the oldest sample that was requested, or None if it does not come in time."""
+        if not self._samples:
             return None
         try:
-            sample = self._drawing[0].result(timeout_s)
+            sample = self._samples[0].result(timeout_s)
         except TimeoutError:
             return None
         except ValueError as error:
-            # Shards that lost what they had: to be filled again, as at the start.
+            # The shards have lost their sequences: fill them again, as at the start.
             log.warning("replay has become empty, and is filled again: %s", error)
-            self._drawing.clear()
+            self._samples.clear()
             self._limiter.reset()
             return None
-        self._drawing.popleft()
-        self.numbers.on_sample(sample.age_s)
-        return training_batch(sample, self.home.spec.steps, self.home.spec.burn_in)
+        self._samples.popleft()
+        self.stats.on_sample(sample.age_s)
+        return sample
 
-    @property
-    def is_drawing(self) -> bool:
-        """Whether a batch is on its way."""
-        return bool(self._drawing)
+    @override
+    def train_step(
+        self, batch: TrainingBatch, exchange: ParameterExchange | None
+    ) -> dict[str, Any]:
+        outputs = super().train_step(batch, exchange)
+        batch.priority = outputs.pop("priority")
+        return outputs
 
-    def give_back(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
-        """New priorities [B] of a batch. Any thread; they reach the home before the next draw."""
-        self._priorities.append((keys, priority))
+    @override
+    def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
+        """Keep the new priorities [B] for the buffer, which gets them before its next sample."""
+        assert batch.keys is not None
+        self._priorities.append((batch.keys, self._backend.to_host(batch.priority)))
 
-    def settle(self) -> None:
-        """Pass on the priorities that were given back."""
-        while self._priorities:
-            self.home.update_priorities(*self._priorities.popleft())
+    @override
+    def close(self) -> None:
+        self.buffer.close()
 
-    def account(self) -> None:
-        """Bring the numbers up to date: how the home is, and which side has waited."""
+    def _record_stats(self) -> None:
+        """Record the state of the buffer, and how long inserts or training have waited for it."""
         now = time.perf_counter()
-        passed, self._since = now - self._since, now
+        passed_s, self._recorded_at = now - self._recorded_at, now
         if not self._limiter.may_insert():
-            self.numbers.insert_waited_s += passed
-        elif self._limiter.is_warm and not self._drawing and not self._limiter.may_train():
-            self.numbers.sample_waited_s += passed
-        self.numbers.buffer = state = self.home.stats()
-        self.numbers.filling = state.trouble or self._limiter.warm_up_progress(state.sampleable)
+            self.stats.insert_waited_s += passed_s
+        elif self._limiter.is_warm and not self._samples and not self._limiter.may_train():
+            self.stats.sample_waited_s += passed_s
+        self.stats.buffer = state = self.buffer.stats()
+        self.stats.filling = state.trouble or self._limiter.warm_up_progress(state.sampleable)
 
 
 def never_filled(state: ReplayStats, minimum: int) -> None:

@@ -1,4 +1,4 @@
-"""Training batches of B columns, put together from blocks of any number of environments."""
+"""Training batches of B unrolls, put together from sessions of any number of environments."""
 
 from __future__ import annotations
 
@@ -14,44 +14,57 @@ from seedbed.spec import FIRST
 
 @dataclass
 class TrainingBatch:
-    """B columns, time-major, on the host. Array names are those of `training.train_function`."""
+    """B unrolls or sequences, time-major.
+
+    Attributes:
+        arrays: the batch on the host, with the names of `train_function`. Empty if it was drawn on
+            the device.
+        version: mean version of the parameters that acted in each unroll, `[B]`.
+        steps: real transitions, of T * B.
+        keys: keys of sequences from replay, `[B]`; None without replay.
+        on_device: `arrays` on the device, once they are there.
+        priority: new priorities `[B]` on the device, after an update with sequences from replay.
+    """
 
     arrays: dict[str, NDArray[Any]]
-    version: NDArray[np.float64]  # [B], mean parameter version that acted in the column
-    steps: int  # real transitions, of T * B
-    keys: NDArray[np.int64] | None = None  # [B], of sequences from replay, for their priorities
+    version: NDArray[np.float64]
+    steps: int
+    keys: NDArray[np.int64] | None = None
+    on_device: Any = None
+    priority: Any = None
 
 
 class BatchBuilder:
-    """Collects columns until a batch is full.
+    """Collects unrolls until a batch is full.
 
-    When a block is exactly one batch its arrays are passed on as they are, without a copy.
+    The arrays of a session unroll that is exactly one batch are passed on without a copy.
     """
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
-        self._parts: list[tuple[SessionUnroll, int, int]] = []  # block, first and last column
-        self._columns = 0
+        # A session unroll, and the first and last (exclusive) of its environments.
+        self._parts: list[tuple[SessionUnroll, int, int]] = []
+        self._unrolls = 0
 
     @property
     def pending_steps(self) -> int:
-        """Steps that wait for a batch to fill up (whole blocks are counted whole)."""
+        """Steps that wait for a batch to fill up."""
         return sum(
-            int(np.count_nonzero((_flags(b)[1:, i:j] & FIRST) == 0)) for b, i, j in self._parts
+            int(np.count_nonzero((_flags(u)[1:, i:j] & FIRST) == 0)) for u, i, j in self._parts
         )
 
-    def add(self, block: SessionUnroll) -> list[TrainingBatch]:
-        """Add a block; return the batches that it completes."""
+    def add(self, unroll: SessionUnroll) -> list[TrainingBatch]:
+        """Add a session's unroll, and return the batches that it completes."""
         done: list[TrainingBatch] = []
         start = 0
-        while start < block.environments:
-            stop = min(block.environments, start + self._batch_size - self._columns)
-            self._parts.append((block, start, stop))
-            self._columns += stop - start
+        while start < unroll.environments:
+            stop = min(unroll.environments, start + self._batch_size - self._unrolls)
+            self._parts.append((unroll, start, stop))
+            self._unrolls += stop - start
             start = stop
-            if self._columns == self._batch_size:
+            if self._unrolls == self._batch_size:
                 done.append(self._join())
-                self._parts, self._columns = [], 0
+                self._parts, self._unrolls = [], 0
         return done
 
     def _join(self) -> TrainingBatch:
@@ -63,23 +76,21 @@ class BatchBuilder:
             return np.concatenate(arrays, axis)
 
         arrays = {
-            "observation": join([b.observation[:, i:j] for b, i, j in parts], 1),
-            "flags": join([b.flags[:, i:j] for b, i, j in parts], 1),
-            "reward": join([b.reward[:, i:j] for b, i, j in parts], 1),
-            "action": join([b.action[:, i:j] for b, i, j in parts], 1),
-            "previous_action": join([b.previous_action[i:j] for b, i, j in parts], 0),
-            "state": join([b.state[i:j] for b, i, j in parts], 0),
+            name: join([getattr(u, name)[:, i:j] for u, i, j in parts], 1)
+            for name in ("observation", "flags", "reward", "action")
         }
+        for name in ("previous_action", "state"):
+            arrays[name] = join([getattr(u, name)[i:j] for u, i, j in parts], 0)
         for name in parts[0][0].behaviour:
-            arrays[f"behaviour/{name}"] = join([b.behaviour[name][:, i:j] for b, i, j in parts], 1)
-        rows = arrays["reward"].shape[0]
+            arrays[f"behaviour/{name}"] = join([u.behaviour[name][:, i:j] for u, i, j in parts], 1)
+        steps = arrays["action"].shape[0]  # T
         return TrainingBatch(
             arrays=arrays,
-            version=np.concatenate([np.full(j - i, b.version.mean()) for b, i, j in parts]),
-            steps=int(np.count_nonzero((arrays["flags"][-rows + 1 :] & FIRST) == 0)),
+            version=np.concatenate([np.full(j - i, u.version.mean()) for u, i, j in parts]),
+            steps=int(np.count_nonzero((arrays["flags"][-steps:] & FIRST) == 0)),
         )
 
 
-def _flags(block: SessionUnroll) -> NDArray[np.uint8]:
-    """The flags [R, E] of a block without those of the stack's context."""
-    return block.flags[-len(block.reward) :]
+def _flags(unroll: SessionUnroll) -> NDArray[np.uint8]:
+    """Return the flags [T + 1, E] of an unroll without the context of its first stack."""
+    return unroll.flags[-len(unroll.reward) :]

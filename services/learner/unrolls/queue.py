@@ -1,4 +1,4 @@
-"""The short bounded queue between sessions and training. When it is full, inference waits."""
+"""The short bounded queue between sessions and training. When it is full, actors wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 
-class Finished(Protocol):
+class CompletedUnroll(Protocol):
     """What a session hands on: a `SessionUnroll`, or a `SequenceChunk` for replay."""
 
     @property
@@ -20,24 +20,25 @@ class Finished(Protocol):
     def steps(self) -> int: ...
 
 
-Lost = Callable[[str], None]  # told why a block will never be trained on, in a word or two
+# Called with the reason, in a word or two, why an unroll will never be trained on.
+OnDiscard = Callable[[str], None]
 
 
 def ignore(_: str) -> None:
-    """Where nobody counts what is lost."""
+    """Do not count what is discarded."""
 
 
 class UnrollQueue:
-    """Blocks, first in first out. The event loop puts, the prefetch thread gets.
+    """Queue of session unrolls, first in, first out. The event loop puts, the prefetch thread gets.
 
-    Capacity is in columns (environments). A block is let in while the queue holds fewer columns
-    than its capacity, so that a block larger than the capacity cannot deadlock.
+    Sizes are in unrolls of single environments. An unroll of E environments is let in while fewer
+    than `capacity_unrolls` wait, so that one larger than the capacity cannot deadlock.
     """
 
-    def __init__(self, capacity_columns: int) -> None:
-        self.capacity_columns = capacity_columns
-        self._blocks: deque[Finished] = deque()
-        self._columns = 0
+    def __init__(self, capacity_unrolls: int) -> None:
+        self.capacity_unrolls = capacity_unrolls
+        self._queued: deque[Any] = deque()
+        self._unrolls = 0
         self._changed = threading.Condition()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -45,49 +46,52 @@ class UnrollQueue:
         self._dropped_steps = 0
 
     @property
-    def columns(self) -> int:
-        """Columns that wait."""
-        return self._columns
+    def unrolls(self) -> int:
+        """Unrolls of single environments that wait."""
+        return self._unrolls
 
-    def try_put(self, block: Finished) -> bool:
-        """Put a block if there is room."""
+    def try_put(self, unroll: CompletedUnroll) -> bool:
+        """Put an unroll if there is room."""
         with self._changed:
-            if self._columns >= self.capacity_columns and not self._closed:
+            if self._unrolls >= self.capacity_unrolls and not self._closed:
                 return False
-            self._append(block)
+            self._append(unroll)
             return True
 
-    def _append(self, block: Finished) -> None:
+    def _append(self, unroll: CompletedUnroll) -> None:
         if self._closed:
-            self._dropped_steps += block.steps
+            self._dropped_steps += unroll.steps
             return
-        self._blocks.append(block)
-        self._columns += block.environments
+        self._queued.append(unroll)
+        self._unrolls += unroll.environments
         self._changed.notify()
 
-    async def put(self, block: Finished, lost: Lost = ignore) -> float:
-        """Put a block, waiting for room. Called in one event loop only; may be cancelled.
+    async def put(self, unroll: CompletedUnroll, on_discard: OnDiscard = ignore) -> float:
+        """Put an unroll, waiting for room. Called in one event loop only; may be cancelled.
 
         Args:
-            block: what a session hands on.
-            lost: called if the block will not be trained on, but not for what `close` counts.
+            unroll: what a session hands on.
+            on_discard: called if the unroll will not be trained on. Not called for the steps that
+                `close` counts.
 
         Returns:
-            The seconds in which training held the session up.
+            The seconds for which training has made the session wait.
         """
         self._loop = asyncio.get_running_loop()
         since = time.perf_counter()
         try:
-            while not self.try_put(block):
-                await self._wait()
+            while not self.try_put(unroll):
+                await self._wait_for_wake()
         except asyncio.CancelledError:
-            lost("session ended")
+            on_discard("session ended")
             raise
         return time.perf_counter() - since
 
-    async def _wait(self) -> None:
-        """Until `_wake_putters`. What that tells must have been looked at in this very turn of
-        the event loop: it wakes in a later one.
+    async def _wait_for_wake(self) -> None:
+        """Wait until `_wake_putters` is called.
+
+        The caller must have checked its condition in the same iteration of the event loop.
+        Otherwise a wake-up can be missed.
         """
         assert self._loop is not None
         waiter = self._loop.create_future()
@@ -99,47 +103,50 @@ class UnrollQueue:
                 self._waiters.remove(waiter)
 
     def wait(self, timeout_s: float) -> bool:
-        """Whether a block is there, at the latest after `timeout_s`."""
+        """Return whether an unroll waits, after `timeout_s` at the latest."""
         with self._changed:
-            if not self._blocks and not self._closed:
+            if not self._queued and not self._closed:
                 self._changed.wait(timeout_s)
-            return bool(self._blocks)
+            return bool(self._queued)
 
     def get(self, timeout_s: float) -> Any | None:
-        """The oldest block, or None after `timeout_s` or once closed."""
+        """Return the oldest unroll, or None after `timeout_s` or once the queue is closed."""
         with self._changed:
-            if not self._blocks and not self._closed:
+            if not self._queued and not self._closed:
                 self._changed.wait(timeout_s)
-            if not self._blocks:
+            if not self._queued:
                 return None
-            block = self._blocks.popleft()
-            self._columns -= block.environments
+            unroll = self._queued.popleft()
+            self._unrolls -= unroll.environments
             self._wake_putters()
-            return block
+            return unroll
+
+    def on_trained(self) -> None:
+        """Record that a batch has been trained on or discarded. Only synchronous queues wait."""
 
     def _wake_putters(self) -> None:
         if self._loop is not None:
-            with contextlib.suppress(RuntimeError):  # the loop has ended: nobody waits
+            with contextlib.suppress(RuntimeError):  # the loop has ended, and nothing waits
                 self._loop.call_soon_threadsafe(self._wake)
 
     def _wake(self) -> None:
-        # Everyone who waits tries again; at most as many as there are sessions.
+        # All waiters try again. There are at most as many as sessions.
         while self._waiters:
             waiter = self._waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
 
     def close(self) -> int:
-        """Let everybody go, drop what waits and what still comes; return the steps dropped so far.
+        """Drop all unrolls, now and later, and return the steps dropped so far.
 
-        It may be called again.
+        No `put` or `get` waits any longer. `close` may be called again.
         """
         with self._changed:
             self._closed = True
-            self._dropped_steps += sum(block.steps for block in self._blocks)
-            self._blocks.clear()
-            self._columns = 0
+            self._dropped_steps += sum(unroll.steps for unroll in self._queued)
+            self._queued.clear()
+            self._unrolls = 0
             self._changed.notify_all()
-            dropped = self._dropped_steps
+            dropped_steps = self._dropped_steps
         self._wake_putters()
-        return dropped
+        return dropped_steps

@@ -31,7 +31,7 @@ def test_a_volume_that_hangs_does_not_keep_the_run_from_ending(
 ) -> None:
     monkeypatch.setattr(checkpointer, "LAST_S", 0.05)
     store = HangingStore(str(tmp_path))
-    saver = checkpointer.Saver(
+    saver = checkpointer.Checkpointer(
         Settings(), store, cast(Telemetry, None), lambda: {"counters": {"updates": 3}}
     )
     with pytest.raises(

@@ -9,7 +9,7 @@ from seedbed.backends.protocol import Backend
 from seedbed.config import parse_experiment
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.runtime.exit_codes import SeedbedError
-from seedbed.services.learner.components import LearnerComponents, build
+from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from seedbed.telemetry.replay import ReplaySourceStats
@@ -23,6 +23,8 @@ BATCH = 6
 
 def built_on(backend: Backend) -> LearnerComponents:
     """A small R2D2 with a filled device home. The same each time."""
+    from seedbed.services.learner.components_factory import build_components
+
     experiment = parse_experiment(
         f"""
         name: fused
@@ -41,19 +43,19 @@ def built_on(backend: Backend) -> LearnerComponents:
         actor: {{envs_per_group: 4, groups: 1}}
         """
     )
-    built = build(experiment, SPEC, backend, ReplaySourceStats())
+    built = build_components(experiment, SPEC, backend, ReplaySourceStats())
     stream = Stream(built.unroll.spec, 1, 4)
     rng = np.random.default_rng(3)
     for _ in range(8):
-        built.experience.home.add(stream.block(rng.random(4) + 0.1))
+        built.source.buffer.add(stream.chunk(rng.random(4) + 0.1))
     return built
 
 
 def test_fused_is_fed(backend: Backend) -> None:
     fused, fed = built_on(backend), built_on(backend)
-    home, other = fused.experience.home, fed.experience.home
+    home, other = fused.source.buffer, fed.source.buffer
     for step in range(5):
-        outputs = fused.experience.step()
+        outputs = fused.source.step()
         uniform = backend.to_host(
             backend.uniform(1, np.array([step], np.int32), (BATCH, 2))
         ).astype(np.float64)
@@ -75,7 +77,7 @@ def test_fused_is_fed(backend: Backend) -> None:
     for ours, theirs in zip(fused.trainer.params(), fed.trainer.params(), strict=True):
         np.testing.assert_allclose(backend.to_host(ours), backend.to_host(theirs), atol=1e-5)
     assert not np.allclose(
-        home.snapshot()["weight"], built_on(backend).experience.home.snapshot()["weight"]
+        home.snapshot()["weight"], built_on(backend).source.buffer.snapshot()["weight"]
     )
 
 
@@ -89,12 +91,12 @@ def test_a_replay_that_never_fills_is_refused() -> None:
     spec = SequenceSpec(ArraySpec((2,), "float32"), steps=1)
     home = HostReplay(SequenceBuffer(spec, 8, 0.9), 0)
     settings = Replay(capacity=8, min_size=4)
-    experience = ReplaySource(home, settings, 2, 1, ReplaySourceStats())
+    experience = ReplaySource(home, settings, 2, 1, None, None, ReplaySourceStats())
     stream = Stream(spec, 1, 6)
 
     def fill() -> None:
         for _ in range(10):
-            experience.insert(stream.block())
+            experience.insert(stream.chunk())
 
     with pytest.raises(SeedbedError, match=r"only 2 of them can be drawn, below .* 4"):
         fill()

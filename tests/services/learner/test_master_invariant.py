@@ -123,7 +123,7 @@ def collect(
             actors.join(DEADLINE_S)
             learner.stop("enough")
             learner.run()
-        built = learner.model.built(0)
+        built = learner.components.result(0)
         assert built is not None
         return built, batches, params
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import threading
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,15 +17,11 @@ import pytest
 from seedbed.config import Experiment, parse_experiment
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.training.replay_source import training_batch
-from seedbed.services.learner.training.thread import TrainingThread
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from tests.services.learner.test_master_invariant import check_story, collect
 from tests.support.pattern_env import NAME
 from tests.support.recording_agent import name_of
 from tests.support.shard_process import shards
-
-if TYPE_CHECKING:  # imports Keras
-    from seedbed.services.learner.training.fused_replay import FusedReplay
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 BURN_IN, STEPS = 4, 7
@@ -79,7 +75,7 @@ def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> No
     network, lstm, stack, shape, dtype = CASES[case]
     built, batches, params = collect(experiment(network, lstm, stack), shape, dtype, tmp_path)
     check(built, batches, params, stack)
-    assert built.experience.home.stats().inserted > 120, "hardly anything was evicted"
+    assert built.source.buffer.stats().inserted > 120, "hardly anything was evicted"
 
 
 @pytest.mark.backends
@@ -87,20 +83,24 @@ def test_on_the_device_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     """As the host's, but the batches never leave the device: they are drawn to look at them."""
     rng = np.random.default_rng(1)
 
-    def look(thread: TrainingThread, _: LearnerComponents, experience: FusedReplay) -> None:
-        sample = experience.home.request_sample(rng.random(6)).result()
-        batch = training_batch(sample, STEPS, BURN_IN)
-        experience._limiter.on_train()
-        for observe in thread.observers:
-            observe(batch)
+    from seedbed.services.learner.training.fused_replay import FusedReplay
 
-    monkeypatch.setattr(TrainingThread, "_train_fused", look)
+    next_batch = FusedReplay.next_batch
+
+    def drawn(source: FusedReplay, timeout_s: float) -> TrainingBatch | None:
+        if next_batch(source, timeout_s) is None:
+            return None
+        sample = source.buffer.request_sample(rng.random(6)).result()
+        source._limiter.on_train()
+        return training_batch(sample, STEPS, BURN_IN)
+
+    monkeypatch.setattr(FusedReplay, "next_batch", drawn)
     network, lstm, stack, shape, dtype = CASES["nature-lstm-stack"]
-    config = experiment(network, lstm, stack, home="device", transfer_steps=70)
+    config = experiment(network, lstm, stack, storage="device", transfer_steps=70)
     built, batches, params = collect(config, shape, dtype, tmp_path)
-    assert type(built.experience).__name__ == "FusedReplay"
+    assert type(built.source).__name__ == "FusedReplay"
     check(built, batches, params, stack)
-    assert built.experience.home.stats().inserted > 120, "hardly anything was evicted"
+    assert built.source.buffer.stats().inserted > 120, "hardly anything was evicted"
 
 
 @pytest.mark.backends
@@ -118,7 +118,7 @@ def test_from_shards_that_are_killed(tmp_path: Path) -> None:
                     shard.start().listening()
 
         addresses = [shard.address for shard in both]
-        config = experiment(network, lstm, stack, home="service", shards=addresses)
+        config = experiment(network, lstm, stack, storage="remote", shards=addresses)
         killer = threading.Thread(target=kill)
         killer.start()
         try:

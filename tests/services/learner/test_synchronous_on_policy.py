@@ -23,9 +23,9 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.learner.learner import Learner
-from seedbed.services.learner.single_threaded import OneThreadLearner
+from seedbed.services.learner.single_threaded import SingleThreadedLearner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
-from seedbed.services.learner.unrolls.synchronous_queue import LATE
+from seedbed.services.learner.unrolls.synchronous_queue import STRAGGLER
 from seedbed.spec import FIRST, TimeStep
 from tests.support.pattern_env import NAME, PatternVectorEnv
 from tests.support.waiting import wait_for
@@ -200,14 +200,14 @@ def test_every_batch_is_on_policy_whoever_comes_and_goes(tmp_path: Path) -> None
         # One leaves in mid-round, while the others wait for it: after the deadline they go on.
         leaves.may_go.clear()
         assert leaves.stands.wait(30)
-        wait_for(lambda: learner.queue.columns == 8, "the others wait")
+        wait_for(lambda: learner.queue.unrolls == 8, "the others wait")
         updates = learner.counters.updates
-        learner.queue._deadline_s = 0.2
+        learner.queue._straggler_timeout_s = 0.2
         actors.leave(leaves)
         watch.wait(*b, *c, *d)
         wait_for(lambda: learner.counters.updates > updates, "an update without it")
         assert 0 < late["session ended"] <= 2 * 2 * len(a), "two steps of two frames each"
-        learner.queue._deadline_s = 30.0
+        learner.queue._straggler_timeout_s = 30.0
 
         # One comes in its place.
         actors.join(4, 50)
@@ -216,14 +216,14 @@ def test_every_batch_is_on_policy_whoever_comes_and_goes(tmp_path: Path) -> None
         # One hangs past the deadline, and comes to itself.
         hangs.may_go.clear()
         assert hangs.stands.wait(30)
-        wait_for(lambda: learner.queue.columns == 9, "the others wait")
-        learner.queue._deadline_s = 0.2
+        wait_for(lambda: learner.queue.unrolls == 9, "the others wait")
+        learner.queue._straggler_timeout_s = 0.2
         watch.wait(*b, *d, 50, 51, 52, 53)
-        learner.queue._deadline_s = 30.0
-        before = late[LATE]
+        learner.queue._straggler_timeout_s = 30.0
+        before = late[STRAGGLER]
         hangs.may_go.set()
         watch.wait(*b, *c, *d, 50, 51, 52, 53)
-        assert late[LATE] > before
+        assert late[STRAGGLER] > before
         begin = len(watch.batches)
         wait_for(lambda: len(watch.batches) > begin + 5, "rounds")
         full = watch.batches[begin:]
@@ -257,9 +257,9 @@ def test_in_one_thread_everybody_is_answered_after_the_update(
         "stop.updates=15", "evaluation.at_end=false",
     )  # fmt: skip
     with open_run_directory(tmp_path / "run", config) as run:
-        learner = OneThreadLearner(config, run)
+        learner = SingleThreadedLearner(config, run)
         watch = Watch(learner)
-        learner.play()
+        learner.run()
     watch.check()
     assert all(len(batch.environments) == B for batch in watch.batches)
 

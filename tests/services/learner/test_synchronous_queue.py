@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from seedbed.services.learner.unrolls.synchronous_queue import LATE, SynchronousUnrollQueue
+from seedbed.services.learner.unrolls.synchronous_queue import STRAGGLER, SynchronousUnrollQueue
 from seedbed.services.learner.unrolls.unroll import SessionUnroll
 from seedbed.spec import FIRST
 from tests.support.null_model import NullLearner, null_learner
@@ -50,7 +50,7 @@ class Rounds(SynchronousUnrollQueue):
 
     def train(self) -> None:
         self.newest += 1
-        self.release()
+        self.on_trained()
 
 
 class Putting:
@@ -84,13 +84,13 @@ def test_a_round_is_everybody_and_nobody_goes_on_before_it_is_trained() -> None:
         queue = Rounds(5)
         one = Putting(queue, block(2, 1))
         await turns()
-        assert queue.columns == 2
+        assert queue.unrolls == 2
         assert queue.get(0) is None, "three columns are missing"
         other = Putting(queue, block(3, 2))
         await turns()
         taken = queue.get(0)
         assert taken.action.tolist() == [[1, 1, 2, 2, 2]] * 2
-        assert (taken.environments, taken.steps, queue.columns) == (5, 10, 0)
+        assert (taken.environments, taken.steps, queue.unrolls) == (5, 10, 0)
         await turns()
         assert not one.task.done()
         assert not other.task.done()
@@ -159,11 +159,11 @@ def test_who_was_missing_is_late_and_then_waited_for_again() -> None:
         assert queue.get(DEADLINE_S) is not None
         queue.train()
         await present.ended()
-        queue._deadline_s = LONG_S
+        queue._straggler_timeout_s = LONG_S
         # It began with the old parameters and ended with the new ones.
         late = Putting(queue, block(3, version=[0, 1]))
         await late.ended()
-        assert late.lost == [LATE]
+        assert late.lost == [STRAGGLER]
         present = Putting(queue, block(2, version=1))
         await turns()
         assert queue.get(0) is None, "the others are waited for"
@@ -188,9 +188,9 @@ def test_who_comes_while_a_round_is_trained_waits_for_its_end() -> None:
         assert queue.get(DEADLINE_S) is not None
         late = Putting(queue, block(3))
         await turns()
-        assert late.lost == [LATE]
+        assert late.lost == [STRAGGLER]
         assert not late.task.done()
-        assert queue.columns == 0
+        assert queue.unrolls == 0
         assert queue.get(0) is None
         queue.train()
         await late.ended()
@@ -210,7 +210,7 @@ def test_more_than_a_batch_are_never_waited_for() -> None:
         await ends.cancelled()
         heir = Putting(queue, block(3))
         await turns()
-        assert heir.lost == [LATE]
+        assert heir.lost == [STRAGGLER]
         queue.train()
         await stays.ended()
         await heir.ended()
@@ -231,7 +231,7 @@ def test_a_frozen_learner_has_rounds_too() -> None:
             session = Putting(queue, block(2))
             await turns()
             assert queue.get(0) is not None
-            queue.release()  # and the version stays
+            queue.on_trained()  # and the version stays
             await session.ended()
             assert session.lost == []
 
@@ -245,7 +245,7 @@ def test_a_session_that_ends_before_its_round_is_taken_back() -> None:
         await turns()
         await one.cancelled()
         assert one.lost == ["session ended"]
-        assert queue.columns == 3
+        assert queue.unrolls == 3
         heir = Putting(queue, block(2, 3))
         await turns()
         assert queue.get(0).action[0].tolist() == [2, 2, 2, 3, 3]
@@ -305,13 +305,13 @@ def test_a_release_wakes_nobody_of_the_next_round() -> None:
         one = Putting(queue, block(2))
         await turns()
         assert queue.get(DEADLINE_S) is not None
-        queue._deadline_s = LONG_S
+        queue._straggler_timeout_s = LONG_S
         next_one = Putting(queue, block(1, version=1))  # puts before `one` is woken
         queue.train()
         await one.ended()
         await turns()
         assert not next_one.task.done()
-        assert queue.columns == 1
+        assert queue.unrolls == 1
         await next_one.cancelled()
 
     play(test)
@@ -399,14 +399,14 @@ def test_a_session_is_answered_when_the_others_are_there(bare: Any) -> None:
             for actor in (one, three):
                 answered(actor)
         one.send(step(4, 1))
-        wait_for(lambda: learner.batcher._held == 1, "it waits for its round")
+        wait_for(lambda: learner.batcher._paused == 1, "it waits for its round")
         assert learner.counters.updates == 0
         three.send(step(4, 3))
         answered(one)
         answered(three)
         assert learner.counters.updates == 1
         assert learner.counters.trained_frames == 4 * 4
-        assert learner.batcher._held == 0
+        assert learner.batcher._paused == 0
 
 
 def test_inference_does_not_wait_for_those_who_wait_for_a_round(bare: Any) -> None:
@@ -415,7 +415,7 @@ def test_inference_does_not_wait_for_those_who_wait_for_a_round(bare: Any) -> No
         stream(learner.address, 3) as three,
     ):
         hand_in(three)  # alone it is everyone
-        wait_for(lambda: learner.batcher._held == 1, "it waits for its round")
+        wait_for(lambda: learner.batcher._paused == 1, "it waits for its round")
         learner.batcher._target = 4
         with stream(learner.address, 1) as one:
             hand_in(one)
@@ -447,10 +447,10 @@ def test_a_session_that_leaves_while_it_waits_for_its_round(bare: Any) -> None:
     with bare() as learner:
         with stream(learner.address, 3) as leaves:
             hand_in(leaves)
-            wait_for(lambda: learner.queue.columns == 3, "its block is there")
-        wait_for(lambda: learner.queue.columns == 0, "its block is taken back")
+            wait_for(lambda: learner.queue.unrolls == 3, "its block is there")
+        wait_for(lambda: learner.queue.unrolls == 0, "its block is taken back")
         wait_for(lambda: learner.telemetry.sessions.connected == 0, "it is gone")
-        assert learner.batcher._held == 0
+        assert learner.batcher._paused == 0
         assert learner.telemetry.sessions.discarded_by_reason == {"session ended": 12}
         with stream(learner.address, 4) as whole:
             whole.play(9)
@@ -478,7 +478,7 @@ def test_the_end_comes_to_those_who_wait_for_a_round(bare: Any) -> None:
     ):
         idle.play(1)
         hand_in(waits)
-        wait_for(lambda: learner.queue.columns == 3, "its block is there")
+        wait_for(lambda: learner.queue.unrolls == 3, "its block is there")
         learner.counters.env_frames += 8
         message = waits.read()
         assert message is not None

@@ -33,11 +33,11 @@ def test_first_in_first_out_and_bounded() -> None:
     queue = UnrollQueue(8)
     blocks = [block(4) for _ in range(3)]
     assert [queue.try_put(item) for item in blocks] == [True, True, False]
-    assert queue.columns == 8
+    assert queue.unrolls == 8
     assert queue.get(0) is blocks[0]
     assert queue.try_put(blocks[2])
     assert [queue.get(0), queue.get(0), queue.get(0)] == [*blocks[1:], None]
-    assert queue.columns == 0
+    assert queue.unrolls == 0
 
 
 def test_a_block_larger_than_the_capacity_passes() -> None:
@@ -64,7 +64,7 @@ def test_put_waits_for_room_and_keeps_everything() -> None:
 
     def get() -> None:
         while len(got) < sessions * each:
-            assert queue.columns < 6 + 4
+            assert queue.unrolls < 6 + 4
             item = queue.get(DEADLINE_S)
             assert item is not None
             got.append(int(item.observation[0, 0]))
@@ -109,7 +109,7 @@ def test_close_lets_both_sides_go_and_counts_what_is_dropped() -> None:
         # It came too late and is dropped too; asked again, all of it is told.
         assert queue.close() == 7
         assert queue.get(LONG_S) is None
-        assert queue.columns == 0
+        assert queue.unrolls == 0
 
     asyncio.run(play())
 

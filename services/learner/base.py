@@ -1,0 +1,365 @@
+"""What learners with and without a wire share: the parts of a run, its stop and its end."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Any
+
+from seedbed import backends
+from seedbed.backends.protocol import Backend
+from seedbed.checkpoints.store import Checkpoint
+from seedbed.config import Experiment
+from seedbed.config.agents import SYNCHRONOUS
+from seedbed.config.load import dump_experiment
+from seedbed.gossip.exchange import ParameterExchange, ShuttingDown
+from seedbed.gossip.membership import Membership
+from seedbed.rpc.tls import Tls
+from seedbed.runs.directory import RunDirectory
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.http import MetricsServer, start_metrics_server
+from seedbed.runtime.threads import Threads
+from seedbed.services.learner.background_evaluation import BackgroundEvaluation
+from seedbed.services.learner.checkpointer import Checkpointer
+from seedbed.services.learner.components import ComponentsFuture, LearnerComponents
+from seedbed.services.learner.exchange_factory import make_exchange, make_membership
+from seedbed.services.learner.parameter_store import ParameterStore
+from seedbed.services.learner.profiling import Profiler
+from seedbed.services.learner.stop import RunStop
+from seedbed.services.learner.training.prefetch import PrefetchThread
+from seedbed.services.learner.training.thread import TrainingThread
+from seedbed.services.learner.unrolls.queue import UnrollQueue
+from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
+from seedbed.services.learner.watchdog import Watchdog
+from seedbed.spec import EnvironmentSpec
+from seedbed.telemetry import Counters, Telemetry
+
+log = logging.getLogger(__name__)
+
+# Longest wait for all threads to end, in seconds: an update may be under way.
+JOIN_TIMEOUT_S = 60.0
+
+
+def is_synchronous(experiment: Experiment) -> bool:
+    """Return whether the agent trains on synchronous batches of all environments.
+
+    The class of a `module:Class` agent says so. Importing it imports Keras, so the backend is
+    fixed here for it, before anything listens.
+
+    Raises:
+        SeedbedError: the agent cannot be loaded, or the settings do not fit such batches.
+    """
+    if ":" not in experiment.agent:
+        return experiment.agent in SYNCHRONOUS
+    learner = experiment.learner
+    backends.use(learner.backend, learner.deterministic, learner.device)
+    from seedbed.agents.factory import agent_and_options
+
+    if not getattr(agent_and_options(experiment)[0], "synchronous", False):
+        return False
+    try:
+        experiment.check_synchronous_batches()
+    except ValueError as error:
+        raise SeedbedError(ExitCode.CONFIG, str(error)) from error
+    return True
+
+
+class LearnerBase:
+    """The parts of a run that need no actors: training, checkpoints, evaluation, stop and end.
+
+    Args:
+        experiment: the experiment.
+        run: the open run directory. Its checkpoint, if any, is resumed from.
+        frozen: never update the parameters (for tests and benchmarks).
+        tls: certificates for peers and replay shards; None for plain text.
+        rank: number of this learner among `gossip.replicas`, from 0.
+        actors_here: the actors run on this machine.
+    """
+
+    def __init__(
+        self,
+        experiment: Experiment,
+        run: RunDirectory,
+        frozen: bool = False,
+        tls: Tls | None = None,
+        rank: int = 0,
+        actors_here: bool = False,
+    ) -> None:
+        self.rank = rank
+        self.members = make_membership(experiment, rank)
+        self.experiment = experiment
+        self.run_directory = run
+        self.counters = Counters()
+        self.telemetry = Telemetry(experiment, run.path, self.counters, actors_here=actors_here)
+        self.threads = Threads()
+        self._tls = tls
+        learner = experiment.learner
+        checkpoint = run.resume_from or run.start_from
+        spec = EnvironmentSpec.from_json(checkpoint.meta["spec"]) if checkpoint else None
+        if self.members is not None:
+            self._share_counters(self.members)
+        self.evaluation = BackgroundEvaluation(experiment, run, self.telemetry)
+        self._resume(run)
+        self.components = ComponentsFuture(spec)
+        self.store = ParameterStore()
+        self.queue = UnrollQueue(learner.queue_batches * learner.batch_size)
+        if is_synchronous(experiment):
+            self.queue = SynchronousUnrollQueue(
+                learner.batch_size, learner.straggler_timeout_s, lambda: self.store.newest()[1]
+            )
+        self.prefetch = PrefetchThread(self.queue, self.telemetry)
+        self.training = TrainingThread(
+            self.store, self.telemetry, self.queue.on_trained, learner.epochs_per_batch, frozen
+        )
+        self.checkpointer = Checkpointer(learner.checkpoint, run.store, self.telemetry, self._meta)
+        self.profiler = Profiler(run.path / "profile", self.threads.stopping)
+        self.watchdog = Watchdog(learner.watchdog_timeout_s, [self.training.probe], self.threads)
+        self.run_stop = RunStop(experiment.stop, self.telemetry, self.members)
+        self._http: MetricsServer | None = None
+        self._exchange: ParameterExchange | None = None
+        self._next_tick = time.monotonic()
+
+    def _share_counters(self, members: Membership) -> None:
+        """Let telemetry report what all learners do together."""
+        settings = self.experiment.gossip
+        # Learners at unix sockets share this machine, and its price.
+        here = all(address.startswith("unix:") for address in settings.addresses)
+        self.telemetry.join_learners(
+            lambda: members.total(self.counters),
+            lambda: {
+                "rank": self.rank,
+                "count": settings.replicas,
+                "topology": settings.topology,
+                "alive": sorted(members.alive()),
+                "env_frames": members.total(self.counters).env_frames,
+            },
+            learners_here=settings.replicas if here else 1,
+        )
+
+    def _resume(self, run: RunDirectory) -> None:
+        spent = run.last_counters()  # before telemetry writes its own
+        if run.resume_from is not None:
+            self._resume_from(run.resume_from)
+        # What was learned after the checkpoint is lost. The time and the money are spent.
+        self.counters.seconds = max(self.counters.seconds, float(spent.get("seconds", 0)))
+        self.counters.dollars = max(self.counters.dollars, float(spent.get("dollars", 0)))
+
+    def _resume_from(self, checkpoint: Checkpoint) -> None:
+        meta = checkpoint.meta
+        self.counters.set_from(meta["counters"])
+        # Unrolls that were queued or incomplete at the checkpoint are lost.
+        kept = self.counters.inserted_frames or self.counters.trained_frames
+        self.counters.discarded_frames = self.counters.env_frames - kept
+        self.telemetry.restore(meta["telemetry"])
+        if self.members is not None:
+            self.members.restore(meta.get("peers", {}))
+        self.evaluation.best = meta["best_evaluation"]
+        log.info(
+            "resumed at frame %d, update %d from %s",
+            self.counters.env_frames,
+            self.counters.updates,
+            checkpoint.path,
+        )
+
+    def _meta(self) -> dict[str, Any]:
+        """Return what a checkpoint stores besides arrays; JSON."""
+        components = self.components.result(0)
+        assert components is not None
+        return {
+            "counters": self.counters.to_json(),
+            "telemetry": self.telemetry.to_json(),
+            "spec": components.spec.to_json(),
+            "peers": self.members.to_json() if self.members is not None else {},
+            "random": components.inference.random.bit_generator.state,
+            "experiment": dump_experiment(self.experiment),
+            "best_evaluation": self.evaluation.best,
+        }
+
+    # --- start -----------------------------------------------------------------------------
+
+    def _unready(self) -> str | None:
+        """Return why no actor should connect, or None."""
+        return None
+
+    def _serve_http(self) -> None:
+        self._http = start_metrics_server(
+            self.experiment.learner.metrics_port,
+            self.telemetry.registry,
+            unhealthy=self.watchdog.cause,
+            unready=self._unready,
+            status=self.telemetry.status,
+            profile=self.profiler.profile,
+        )
+
+    def _load_backend(self) -> Backend:
+        learner = self.experiment.learner
+        self.telemetry.set_phase(f"loading {learner.backend}")
+        return backends.use(learner.backend, learner.deterministic, learner.device)
+
+    def _make_components(self, spec: EnvironmentSpec, backend: Backend) -> LearnerComponents:
+        from seedbed.services.learner.components_factory import build_components
+
+        return build_components(
+            self.experiment, spec, backend, self.telemetry.replay, self._tls, self.rank
+        )
+
+    def _build(self, spec: EnvironmentSpec, backend: Backend) -> LearnerComponents:
+        """Build the components, with the state of the checkpoint and of the peers."""
+        self.telemetry.set_phase("building the model")
+        components = self._make_components(spec, backend)
+        run = self.run_directory
+        if run.resume_from is not None:
+            components.trainer.load(run.resume_from.arrays)
+            components.inference.random.bit_generator.state = run.resume_from.meta["random"]
+        elif run.start_from is not None:
+            components.trainer.load(run.start_from.arrays, optimizer=False)
+        run.resume_from = run.start_from = None  # frees the memory of their arrays
+        if self.members is not None:
+            self._meet_peers(self.members, components)
+        self.store.publish(components.trainer.params(), self.counters.updates)
+        self.telemetry.set_phase("training")
+        return components
+
+    def _meet_peers(self, members: Membership, components: LearnerComponents) -> None:
+        """Join the other learners, and begin with their parameters."""
+        exchange = make_exchange(
+            self.experiment, members, components, self.training, self.telemetry, self.threads,
+            self.run_directory.path / "gossip", self._tls,
+        )  # fmt: skip
+        self.telemetry.set_phase("meeting the other learners")
+        self._exchange = exchange
+        # `end` closes an exchange that it sees. Otherwise it has seen none, and this thread ends.
+        if self.threads.stopping.is_set():
+            raise ShuttingDown
+        exchange.start()
+        self.training.exchange = exchange
+
+    # --- run -------------------------------------------------------------------------------
+
+    def stop(self, reason: str) -> None:
+        """End the run at the next poll. Safe in a signal handler.
+
+        A run that is ending already skips the final evaluation.
+        """
+        self.evaluation.skip_final_evaluation = self.run_stop.reason is not None
+        self.run_stop.request(reason)
+
+    def check_already_finished(self) -> bool:
+        """Return whether the run that is resumed has met a stop condition, and log it.
+
+        Such a run need not be started: `load_or_complete_summary` returns its summary.
+        """
+        met = self.run_stop.check_conditions()
+        if met is not None:
+            log.info("this run is finished (%s): to go on, raise that condition", met.text)
+        return met is not None
+
+    def load_or_complete_summary(self) -> dict[str, Any]:
+        """Return the stored summary of a finished run.
+
+        Runs the final evaluation first, if a signal had interrupted it.
+        """
+        stored = self.run_directory.read_summary()
+        if stored is None:
+            return self.end()
+        evaluated = (stored["evaluation"] or {}).get("updates") == stored["updates"]
+        if self._wants_final_evaluation() and not evaluated:
+            return self.end()
+        self.telemetry.evaluation.restore(stored["evaluation"] or {})
+        self.telemetry.set_stop_reason(stored["stop_reason"])
+        return stored
+
+    def _wants_final_evaluation(self) -> bool:
+        met = self.run_stop.met
+        # An evaluation costs money too: none after a cap on dollars.
+        return met is not None and met.key != "dollars" and self.experiment.evaluation.at_end
+
+    def _requests_waiting(self) -> int:
+        return 0
+
+    def _tick(self) -> None:
+        self.telemetry.inference.set_waiting(self._requests_waiting())
+        self.telemetry.training.set_queue(self.queue.unrolls, self.queue.capacity_unrolls)
+        self.telemetry.tick()
+
+    def _poll(self) -> None:
+        """Do what is due now. Never waits."""
+        self.watchdog.check()
+        if self.components.done:
+            self.checkpointer.poll(self.training.request_state)
+            self.evaluation.poll(self.checkpointer)
+        now = time.monotonic()
+        if now >= self._next_tick:
+            self._next_tick = max(self._next_tick + self.experiment.logging.interval_s, now)
+            self._tick()
+        self.run_stop.check_conditions()
+
+    # --- end -------------------------------------------------------------------------------
+
+    def _end_sessions(self, reason: str) -> None:
+        """End the streams of the actors, if there are any."""
+
+    def end(self) -> dict[str, Any]:
+        """End the parts, write the last checkpoint, evaluate it, and return the summary.
+
+        Raises:
+            SeedbedError: the failure of the first part that failed. The last checkpoint is
+                written all the same, where that is possible.
+        """
+        failure = self.threads.failure
+        reason = self.run_stop.reason = self.run_stop.reason or "a part failed"
+        log.info("ending: %s", reason)
+        self.telemetry.set_phase(f"ending: {reason}")
+        self.threads.stopping.set()
+        self._end_sessions(reason)
+        if self._exchange is not None:
+            self._exchange.close()
+        running = self.threads.join(JOIN_TIMEOUT_S)
+        if running and failure is None:
+            failure = SeedbedError(
+                ExitCode.THREAD_STUCK,
+                f"{', '.join(running)} did not end within {JOIN_TIMEOUT_S:g} s of: {reason}",
+            )
+        # The threads have ended, so the trainer belongs to this one.
+        failure = self._save_and_evaluate(failure, may_save=not running)
+        self.telemetry.set_stop_reason(reason)
+        self._tick()
+        summary = self.telemetry.summary()
+        if self.run_stop.met is not None and failure is None:
+            try:
+                self.run_directory.write_summary(summary)
+            except OSError as error:
+                log.warning("summary.json cannot be written: %s", error)
+        self.telemetry.close()
+        if self._http is not None:
+            self._http.close()
+        if failure is not None:
+            raise failure
+        return summary
+
+    def _save_and_evaluate(
+        self, failure: SeedbedError | None, may_save: bool
+    ) -> SeedbedError | None:
+        """Write the last checkpoint and evaluate it. Returns the first failure, if any."""
+        dropped_steps = self.queue.close()
+        components = self.components.result(0)
+        if components is None:
+            resumed = self.run_directory.resume_from
+            if failure is None and resumed is not None:
+                self.checkpointer.newest = resumed.path
+                self.evaluation.finish(self.checkpointer, self._wants_final_evaluation())
+            return failure
+        dropped_steps += components.source.pending_steps()
+        frames = dropped_steps * components.spec.action_repeat
+        self.telemetry.sessions.on_discarded(frames, "the learner stopped")
+        # Diverged parameters are not worth a checkpoint.
+        if not may_save or (failure is not None and failure.code is ExitCode.DIVERGED):
+            return failure
+        met = self.run_stop.met
+        try:
+            self.checkpointer.save_last(components.trainer.state(), met.text if met else None)
+        except SeedbedError as error:
+            return failure or error
+        if failure is None:
+            self.evaluation.finish(self.checkpointer, self._wants_final_evaluation())
+        return failure

@@ -1,0 +1,173 @@
+"""Batch sources: where training batches come from, for agents with and without replay."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from abc import abstractmethod
+from collections import deque
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from typing_extensions import override
+
+from seedbed.backends.protocol import Backend, Trainer
+from seedbed.gossip.exchange import ParameterExchange
+from seedbed.runtime.threads import POLL_S
+from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
+from seedbed.telemetry.busy import BusyClock
+
+# Longest wait of the prefetch thread for one thing while it could do another, in seconds.
+TURN_S = 0.005
+
+
+class BatchSource(Protocol):
+    """Source of training batches: unrolls, a replay buffer, or a replay buffer on the device.
+
+    The prefetch thread calls the methods down to `close`, the training thread the others.
+    """
+
+    @property
+    def idle_s(self) -> float:
+        """Seconds for which the prefetch thread may wait for an unroll."""
+
+    def wait_until_insertable(self, busy: BusyClock, stopping: threading.Event) -> bool:
+        """Return whether an unroll may be inserted, after a short wait if it may not.
+
+        Raises:
+            SeedbedError: the replay buffer has failed.
+        """
+
+    def insert(self, unroll: Any) -> int:
+        """Take what a session has completed, and return how many steps of it went into replay."""
+
+    def prefetch(self, busy: BusyClock, stopping: threading.Event) -> None:
+        """Build the next batch, if one is due, and wait until training has room for it.
+
+        Raises:
+            SeedbedError: the replay buffer has failed.
+        """
+
+    def close(self) -> None:
+        """Release what the prefetch thread has used. Called once, when it ends."""
+
+    def next_batch(self, timeout_s: float) -> TrainingBatch | None:
+        """Return the next batch, or None after `timeout_s`."""
+
+    def train_step(
+        self, batch: TrainingBatch, exchange: ParameterExchange | None
+    ) -> dict[str, Any]:
+        """Make one update, and return its scalars by name, on the device.
+
+        Args:
+            batch: the batch that `next_batch` returned.
+            exchange: exchanges parameters or gradients with peers; None without peers.
+
+        Raises:
+            SeedbedError: as `ParameterExchange.step`.
+            ShuttingDown: the learner is to end.
+        """
+
+    def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
+        """Take what an update has made, once its parameters are published.
+
+        Args:
+            batch: the batch of the update.
+            scalars: the scalars that `train_step` returned, on the host.
+        """
+
+    def pending_steps(self) -> int:
+        """Return the steps that never were trained on. Both threads have ended."""
+
+
+class PrefetchedSource(BatchSource):
+    """Base of the sources whose batches are built on the host, one ahead of training."""
+
+    def __init__(self, trainer: Trainer, backend: Backend) -> None:
+        self._trainer = trainer
+        self._backend = backend
+        self._ready: queue.Queue[TrainingBatch] = queue.Queue(maxsize=1)
+        self._dropped_steps = 0
+
+    @abstractmethod
+    def prepare(self, timeout_s: float) -> TrainingBatch | None:
+        """Return the next batch, copied to the device, or None after `timeout_s`."""
+
+    @override
+    def prefetch(self, busy: BusyClock, stopping: threading.Event) -> None:
+        with busy:
+            batch = self.prepare(TURN_S)
+        if batch is None:
+            return
+        with busy.blocked("training is busy"):
+            while not stopping.is_set():
+                try:
+                    self._ready.put(batch, timeout=POLL_S)
+                    return
+                except queue.Full:
+                    continue
+        self._dropped_steps += batch.steps
+
+    def _to_device(self, batch: TrainingBatch) -> TrainingBatch:
+        batch.on_device = self._backend.to_device(batch.arrays)
+        return batch
+
+    @override
+    def next_batch(self, timeout_s: float) -> TrainingBatch | None:
+        try:
+            return self._ready.get(timeout=timeout_s)
+        except queue.Empty:
+            return None
+
+    @override
+    def train_step(
+        self, batch: TrainingBatch, exchange: ParameterExchange | None
+    ) -> dict[str, Any]:
+        return (exchange or self._trainer).step(batch.on_device)
+
+    @override
+    def pending_steps(self) -> int:
+        steps = self._dropped_steps
+        while (batch := self.next_batch(0)) is not None:
+            steps += batch.steps
+        return steps
+
+
+class OnPolicySource(PrefetchedSource):
+    """Source that trains on each unroll once, in the order in which sessions complete them."""
+
+    def __init__(self, trainer: Trainer, backend: Backend, batch_size: int) -> None:
+        super().__init__(trainer, backend)
+        self._builder = BatchBuilder(batch_size)
+        self._completed: deque[TrainingBatch] = deque()
+
+    @property
+    @override
+    def idle_s(self) -> float:
+        return 0.0 if self._completed else POLL_S
+
+    @override
+    def wait_until_insertable(self, busy: BusyClock, stopping: threading.Event) -> bool:
+        return not self._completed
+
+    @override
+    def insert(self, unroll: Any) -> int:
+        self._completed += self._builder.add(unroll)
+        return 0
+
+    @override
+    def prepare(self, timeout_s: float) -> TrainingBatch | None:
+        return self._to_device(self._completed.popleft()) if self._completed else None
+
+    @override
+    def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
+        """Do nothing, because an unroll is not used again."""
+
+    @override
+    def close(self) -> None:
+        """Do nothing, because the queue belongs to the learner."""
+
+    @override
+    def pending_steps(self) -> int:
+        completed = sum(batch.steps for batch in self._completed)
+        return super().pending_steps() + self._builder.pending_steps + completed
