@@ -12,57 +12,43 @@ from seedbed.config.section import Positive, Section
 class Atari(Section):
     """Preprocessing of `atari:` environments. The defaults are the paper's Table 9."""
 
-    preprocessing: Literal["fast", "exact"] = Field(
-        "fast",
-        description="Implementation. `fast` is the C++ vector environment, which resizes by area "
-        "and draws 0 to noop_max no-ops. `exact` follows Table 9 to the letter (bilinear, 1 to 30 "
-        "no-ops) and is slower.",
-    )
+    preprocessing: Literal["fast", "exact"] = "fast"
+    """Implementation. `fast` is the C++ vector environment, which resizes by area and draws 0 to
+    noop_max no-ops. `exact` follows Table 9 to the letter (bilinear, 1 to 30 no-ops) and is slower.
+    """
     frame_skip: Positive = Field(
-        4,
-        description="Action repetition: emulator frames a step.",
-        json_schema_extra={"resume": "steps, frames and the discount's meaning follow from it"},
+        4, json_schema_extra={"resume": "steps, frames and the discount's meaning follow from it"}
     )
-    noop_max: Annotated[int, Field(ge=0)] = Field(
-        30, description="Most random no-op frames at the start of an episode."
-    )
-    max_frames_per_episode: Positive = Field(
-        108_000, description="Emulator frames after which an episode is truncated."
-    )
+    """Action repetition: emulator frames a step."""
+    noop_max: Annotated[int, Field(ge=0)] = 30
+    """Most random no-op frames at the start of an episode."""
+    max_frames_per_episode: Positive = 108_000
+    """Emulator frames after which an episode is truncated."""
     full_action_space: bool = Field(
-        True,
-        description="All 18 actions; false takes only the actions that the game uses.",
-        json_schema_extra={"resume": "it sets the number of actions and what each one does"},
+        True, json_schema_extra={"resume": "it sets the number of actions and what each one does"}
     )
-    sticky_action_probability: Annotated[float, Field(ge=0, le=1)] = Field(
-        0.0, description="Probability that the emulator repeats the previous action instead."
-    )
-    height: Positive = Field(
-        84,
-        description="Height of a frame, in pixels.",
-        json_schema_extra={"resume": "it sets the network's input shape"},
-    )
-    width: Positive = Field(
-        84,
-        description="Width of a frame, in pixels.",
-        json_schema_extra={"resume": "it sets the network's input shape"},
-    )
+    """All 18 actions; false takes only the actions that the game uses."""
+    sticky_action_probability: Annotated[float, Field(ge=0, le=1)] = 0.0
+    """Probability that the emulator repeats the previous action instead."""
+    height: Positive = Field(84, json_schema_extra={"resume": "it sets the network's input shape"})
+    """Height of a frame, in pixels."""
+    width: Positive = Field(84, json_schema_extra={"resume": "it sets the network's input shape"})
+    """Width of a frame, in pixels."""
 
 
 class Environment(Section):
     """What the actors step."""
 
     id: str = Field(
-        description="Name of the environment: `atari:Pong`, any Gymnasium id such as "
-        "`CartPole-v1`, or `module:factory`.",
-        min_length=1,
-        json_schema_extra={"resume": "the policy was trained for that environment"},
+        min_length=1, json_schema_extra={"resume": "the policy was trained for that environment"}
     )
-    kwargs: dict[str, Any] = Field(
-        default_factory=dict,
-        description="Keyword arguments for `gymnasium.make`, or for the factory.",
-    )
-    atari: Atari = Field(default_factory=Atari, description="Settings of `atari:` ids only.")
+    """Name of the environment: `atari:Pong`, any Gymnasium id such as `CartPole-v1`, or
+    `module:factory`.
+    """
+    kwargs: dict[str, Any] = Field(default_factory=dict)
+    """Keyword arguments for `gymnasium.make`, or for the factory."""
+    atari: Atari = Field(default_factory=Atari)
+    """Settings of `atari:` ids only."""
 
     @model_validator(mode="after")
     def _atari_has_no_kwargs(self) -> Environment:
@@ -77,39 +63,32 @@ class Environment(Section):
 class Actor(Section):
     """The processes that step environments."""
 
-    processes: Annotated[int, Field(ge=0)] = Field(
-        1, description="Actor processes that `seedbed train` starts on this machine."
-    )
-    groups: Positive = Field(
-        2,
-        description="Vector environments of an actor, each with a stream. With two, one steps "
-        "while the other waits for actions.",
-    )
-    envs_per_group: Positive = Field(32, description="Environments E of a group.")
-    threads: Positive = Field(
-        1, description="Threads that step one group's environments (Atari `fast` only)."
-    )
-    decorrelate_steps: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Upper bound of the step at which the first episode of each environment is "
-        "cut; each environment has another step. Without the cut, games that begin together lose "
-        "their first ball together, and a batch holds one moment many times. Take the usual "
-        "length of an episode; 0 cuts none.",
-    )
-    reply_timeout_s: Annotated[float, Field(gt=0)] = Field(
-        60.0, description="Longest silence of the learner before the actor reconnects, in seconds."
-    )
-    connect_timeout_s: Annotated[float, Field(gt=0)] = Field(
-        600.0, description="Longest time without any learner before the actor gives up, in seconds."
-    )
-    max_environment_failures: Positive = Field(
-        10,
-        description="Failures of environments within ten minutes after which the actor gives up; "
-        "an earlier failure restarts only the environment that raised.",
-    )
-    metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        0, description="HTTP port for /metrics and /healthz of `seedbed actor`; 0 is none."
-    )
+    processes: Annotated[int, Field(ge=0)] = 1
+    """Actor processes that `seedbed train` starts on this machine."""
+    groups: Positive = 2
+    """Vector environments of an actor, each with a stream. With two, one steps while the other
+    waits for actions.
+    """
+    envs_per_group: Positive = 32
+    """Environments E of a group."""
+    threads: Positive = 1
+    """Threads that step one group's environments (Atari `fast` only)."""
+    decorrelate_steps: Annotated[int, Field(ge=0)] = 0
+    """Upper bound of the step at which the first episode of each environment is cut; each
+    environment has another step. Without the cut, games that begin together lose their first ball
+    together, and a batch holds one moment many times. Take the usual length of an episode; 0 cuts
+    none.
+    """
+    reply_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    """Longest silence of the learner before the actor reconnects, in seconds."""
+    connect_timeout_s: Annotated[float, Field(gt=0)] = 600.0
+    """Longest time without any learner before the actor gives up, in seconds."""
+    max_environment_failures: Positive = 10
+    """Failures of environments within ten minutes after which the actor gives up; an earlier
+    failure restarts only the environment that raised.
+    """
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """HTTP port for /metrics and /healthz of `seedbed actor`; 0 is none."""
 
     @property
     def total_envs(self) -> int:

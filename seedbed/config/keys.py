@@ -29,7 +29,7 @@ class Key:
     @property
     def description(self) -> str:
         """The sentence of the reference."""
-        return self.field.description or ""
+        return " ".join((self.field.description or "").split())
 
     @property
     def resume(self) -> str:

@@ -16,91 +16,69 @@ NETWORKS = ("impala_deep", "impala_shallow", "mlp", "nature", "nature_shallow")
 class Inference(Section):
     """How actions are computed."""
 
-    batch_envs: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Environments at which a batch is full. 0 takes half of the connected ones, "
-        "since the groups of an actor alternate.",
-    )
-    max_batch_envs: Positive = Field(512, description="Largest batch, in environments.")
-    max_wait_ms: NonNegative = Field(
-        5.0, description="Longest wait of the oldest request for others to join, in milliseconds."
-    )
-    slots: Positive = Field(
-        2048,
-        description="Environments that can be connected at once, each with a slot in the device "
-        "tables.",
-    )
+    batch_envs: Annotated[int, Field(ge=0)] = 0
+    """Environments at which a batch is full. 0 takes half of the connected ones, since the groups
+    of an actor alternate.
+    """
+    max_batch_envs: Positive = 512
+    """Largest batch, in environments."""
+    max_wait_ms: NonNegative = 5.0
+    """Longest wait of the oldest request for others to join, in milliseconds."""
+    slots: Positive = 2048
+    """Environments that can be connected at once, each with a slot in the device tables."""
 
 
 class Optimizer(Section):
     """Adam or RMSProp, with a schedule and clipping."""
 
     name: Literal["adam", "rmsprop"] = Field(
-        "adam",
-        description="Optimization algorithm.",
-        json_schema_extra={"resume": "the optimizer's state belongs to that optimizer"},
+        "adam", json_schema_extra={"resume": "the optimizer's state belongs to that optimizer"}
     )
-    learning_rate: Annotated[float, Field(gt=0)] = Field(
-        4.8e-4, description="Learning rate at the start of training."
-    )
-    schedule: Literal["constant", "linear"] = Field(
-        "constant",
-        description="Schedule of the learning rate; `linear` goes to final_learning_rate at "
-        "decay_env_frames.",
-    )
-    final_learning_rate: NonNegative = Field(
-        0.0, description="Learning rate at the end of a `linear` schedule."
-    )
-    decay_env_frames: Positive = Field(
-        1_000_000_000, description="Emulator frames over which a `linear` schedule decays."
-    )
-    beta_1: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.9, description="Decay of the first moment (Adam only)."
-    )
-    beta_2: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.999, description="Decay of the second moment (Adam only)."
-    )
-    decay: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.99, description="Decay rho of the mean square (RMSProp only)."
-    )
+    """Optimization algorithm."""
+    learning_rate: Annotated[float, Field(gt=0)] = 4.8e-4
+    """Learning rate at the start of training."""
+    schedule: Literal["constant", "linear"] = "constant"
+    """Schedule of the learning rate; `linear` goes to final_learning_rate at decay_env_frames."""
+    final_learning_rate: NonNegative = 0.0
+    """Learning rate at the end of a `linear` schedule."""
+    decay_env_frames: Positive = 1_000_000_000
+    """Emulator frames over which a `linear` schedule decays."""
+    beta_1: Annotated[float, Field(ge=0, lt=1)] = 0.9
+    """Decay of the first moment (Adam only)."""
+    beta_2: Annotated[float, Field(ge=0, lt=1)] = 0.999
+    """Decay of the second moment (Adam only)."""
+    decay: Annotated[float, Field(ge=0, lt=1)] = 0.99
+    """Decay rho of the mean square (RMSProp only)."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0,
-        description="Momentum (RMSProp only).",
-        json_schema_extra={"resume": "RMSProp has velocities only where it is not 0"},
+        0.0, json_schema_extra={"resume": "RMSProp has velocities only where it is not 0"}
     )
-    epsilon: Annotated[float, Field(gt=0)] = Field(
-        1e-7, description="Constant added to the denominator, by both optimizers."
-    )
-    max_gradient_norm: NonNegative = Field(
-        40.0, description="Global norm at which gradients are clipped; 0 does not clip."
-    )
-    nominal_envs: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Environments n for which the learning rates are given: they are multiplied "
-        "by √(environments / n), as Stooke and Abbeel 2018 scale them; 0 does not scale. The "
-        "environments are the `learner.batch_size` of a batch, times the learners.",
-    )
+    """Momentum (RMSProp only)."""
+    epsilon: Annotated[float, Field(gt=0)] = 1e-7
+    """Constant added to the denominator, by both optimizers."""
+    max_gradient_norm: NonNegative = 40.0
+    """Global norm at which gradients are clipped; 0 does not clip."""
+    nominal_envs: Annotated[int, Field(ge=0)] = 0
+    """Environments n for which the learning rates are given: they are multiplied by √(environments
+    / n), as Stooke and Abbeel 2018 scale them; 0 does not scale. The environments are the
+    `learner.batch_size` of a batch, times the learners.
+    """
 
 
 class Checkpoint(Section):
     """When and where checkpoints are written."""
 
-    directory: str = Field(
-        "",
-        description="Path of the checkpoints: any fsspec path, such as `gs://bucket/run`. Empty: "
-        "`checkpoints` in the run directory.",
-    )
-    every_s: Annotated[float, Field(gt=0)] = Field(
-        300.0, description="Seconds between two checkpoints."
-    )
-    keep: Annotated[int, Field(ge=2)] = Field(
-        2,
-        description="Newest checkpoints that are kept, `best` not counted. At least two, because "
-        "one can be damaged.",
-    )
-    max_failures: Positive = Field(
-        3, description="Writes that fail in a row before the learner gives up."
-    )
+    directory: str = ""
+    """Path of the checkpoints: any fsspec path, such as `gs://bucket/run`. Empty: `checkpoints` in
+    the run directory.
+    """
+    every_s: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds between two checkpoints."""
+    keep: Annotated[int, Field(ge=2)] = 2
+    """Newest checkpoints that are kept, `best` not counted. At least two, because one can be
+    damaged.
+    """
+    max_failures: Positive = 3
+    """Writes that fail in a row before the learner gives up."""
 
 
 class Replay(Section):
@@ -109,60 +87,43 @@ class Replay(Section):
     The defaults are the paper's Table 8.
     """
 
-    storage: Literal["host", "device", "remote"] = Field(
-        "host",
-        description="Storage of the sequences: `host` is the learner's RAM, `device` the "
-        "accelerator's memory, `remote` replay shards (`seedbed replay`).",
-    )
-    capacity: Positive = Field(
-        100_000,
-        description="Sequences that are kept, first in, first out; with `remote` storage each "
-        "shard has a capacity of its own.",
-    )
-    min_size: Positive = Field(
-        5_000, description="Sequences that can be sampled before training begins."
-    )
-    ratio: Annotated[float, Field(gt=0)] = Field(
-        0.75,
-        description="Trained steps for each inserted step. Training waits to keep the ratio, and "
-        "so do the actors.",
-    )
-    ratio_tolerance_batches: Annotated[float, Field(ge=1)] = Field(
-        4.0,
-        description="Batches by which the actors may be ahead of the ratio before they wait. "
-        "Below 1 both sides could wait for each other.",
-    )
-    priority_exponent: Annotated[float, Field(ge=0, le=2)] = Field(
-        0.9,
-        description="Exponent α: a sequence of priority p is sampled in proportion to p^α; 0 is "
-        "uniform.",
-    )
-    importance_sampling_exponent: Annotated[float, Field(ge=0, le=2)] = Field(
-        0.6,
-        description="Exponent β: the loss of a sequence is weighted by (N P)^-β, divided by the "
-        "largest weight of the batch.",
-    )
-    prefetch_batches: Positive = Field(
-        2, description="Batches sampled ahead of training (`host` and `remote`)."
-    )
-    transfer_steps: Positive = Field(
-        2_000,
-        description="Steps that are copied to the device at a time (`device`). Steps that wait "
-        "for the copy cannot be sampled.",
-    )
-    directory: str = Field(
-        "",
-        description="Directory on a local disk with the files of the `host` storage, which so "
-        "survives the process, after a kill -9 too. Empty: in memory only.",
-    )
-    shards: list[str] = Field(
-        default_factory=list,
-        description="Addresses `host:port` of the shards of `remote` storage; the chart sets this "
-        "key.",
-    )
-    shard_timeout_s: Annotated[float, Field(gt=0)] = Field(
-        240.0, description="Longest time without any shard before the learner gives up, in seconds."
-    )
+    storage: Literal["host", "device", "remote"] = "host"
+    """Storage of the sequences: `host` is the learner's RAM, `device` the accelerator's memory,
+    `remote` replay shards (`seedbed replay`).
+    """
+    capacity: Positive = 100_000
+    """Sequences that are kept, first in, first out; with `remote` storage each shard has a capacity
+    of its own.
+    """
+    min_size: Positive = 5_000
+    """Sequences that can be sampled before training begins."""
+    ratio: Annotated[float, Field(gt=0)] = 0.75
+    """Trained steps for each inserted step. Training waits to keep the ratio, and so do the actors.
+    """
+    ratio_tolerance_batches: Annotated[float, Field(ge=1)] = 4.0
+    """Batches by which the actors may be ahead of the ratio before they wait. Below 1 both sides
+    could wait for each other.
+    """
+    priority_exponent: Annotated[float, Field(ge=0, le=2)] = 0.9
+    """Exponent α: a sequence of priority p is sampled in proportion to p^α; 0 is uniform."""
+    importance_sampling_exponent: Annotated[float, Field(ge=0, le=2)] = 0.6
+    """Exponent β: the loss of a sequence is weighted by (N P)^-β, divided by the largest weight of
+    the batch.
+    """
+    prefetch_batches: Positive = 2
+    """Batches sampled ahead of training (`host` and `remote`)."""
+    transfer_steps: Positive = 2_000
+    """Steps that are copied to the device at a time (`device`). Steps that wait for the copy cannot
+    be sampled.
+    """
+    directory: str = ""
+    """Directory on a local disk with the files of the `host` storage, which so survives the
+    process, after a kill -9 too. Empty: in memory only.
+    """
+    shards: list[str] = Field(default_factory=list)
+    """Addresses `host:port` of the shards of `remote` storage; the chart sets this key."""
+    shard_timeout_s: Annotated[float, Field(gt=0)] = 240.0
+    """Longest time without any shard before the learner gives up, in seconds."""
 
     @model_validator(mode="after")
     def _capacity_holds_min_size(self) -> Replay:
@@ -199,80 +160,69 @@ class Replay(Section):
 class Learner(Section):
     """Everything that needs the model."""
 
-    backend: Literal["tensorflow", "jax"] = Field(
-        "tensorflow",
-        description="Backend of Keras; `jax` never imports TensorFlow, and is the way to TPUs.",
-    )
-    device: Literal["auto", "cpu", "gpu", "tpu"] = Field(
-        "auto",
-        description="Device of the model; anything but `auto` must be there.",
-    )
+    backend: Literal["tensorflow", "jax"] = "tensorflow"
+    """Backend of Keras; `jax` never imports TensorFlow, and is the way to TPUs."""
+    device: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
+    """Device of the model; anything but `auto` must be there."""
     network: str = Field(
         "impala_shallow",
-        description="Network: `impala_shallow`, `impala_deep`, `nature`, `nature_shallow`, `mlp`, "
-        "or `module:Class`.",
         json_schema_extra={
             "pattern": pattern(NETWORKS),
             "resume": "the parameters belong to that network",
         },
     )
+    """Network: `impala_shallow`, `impala_deep`, `nature`, `nature_shallow`, `mlp`, or
+    `module:Class`.
+    """
     network_options: dict[str, Any] = Field(
         default_factory=dict,
-        description="Keyword arguments of the network, such as `width: 2`.",
         json_schema_extra={"resume": "the parameters' shapes follow from them"},
     )
+    """Keyword arguments of the network, such as `width: 2`."""
     lstm_units: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Units of the LSTM core; 0 is a feed-forward agent.",
-        json_schema_extra={"resume": "the parameters' shapes follow from it"},
+        0, json_schema_extra={"resume": "the parameters' shapes follow from it"}
     )
+    """Units of the LSTM core; 0 is a feed-forward agent."""
     frame_stack: Positive = Field(
-        4,
-        description="Newest K observations that the network sees, stacked on the device.",
-        json_schema_extra={"resume": "it sets the network's input shape"},
+        4, json_schema_extra={"resume": "it sets the network's input shape"}
     )
-    unroll_length: Positive = Field(20, description="Steps T of an unroll.")
-    batch_size: Positive = Field(32, description="Unrolls (or sequences) B of a training batch.")
-    epochs_per_batch: Positive = Field(
-        1,
-        description="Updates made with each batch. More updates use each frame better and cost "
-        "more training; V-trace corrects for the policy's changes in between.",
-    )
-    queue_batches: Positive = Field(
-        1,
-        description="Training batches that may wait. When the queue is full, inference waits, "
-        "which bounds the policy lag.",
-    )
-    straggler_timeout_s: Annotated[float, Field(gt=0)] = Field(
-        30.0,
-        description="Seconds that a synchronous batch (`a2c`) waits after the first unroll for "
-        "the other environments. Then the batch goes without the stragglers, and so do later "
-        "batches until the stragglers are back.",
-    )
+    """Newest K observations that the network sees, stacked on the device."""
+    unroll_length: Positive = 20
+    """Steps T of an unroll."""
+    batch_size: Positive = 32
+    """Unrolls (or sequences) B of a training batch."""
+    epochs_per_batch: Positive = 1
+    """Updates made with each batch. More updates use each frame better and cost more training;
+    V-trace corrects for the policy's changes in between.
+    """
+    queue_batches: Positive = 1
+    """Training batches that may wait. When the queue is full, inference waits, which bounds the
+    policy lag.
+    """
+    straggler_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds that a synchronous batch (`a2c`) waits after the first unroll for the other
+    environments. Then the batch goes without the stragglers, and so do later batches until the
+    stragglers are back.
+    """
     inference: Inference = Field(default_factory=Inference)
-    replay: Replay = Field(default_factory=Replay, description="For agents that train from replay.")
+    replay: Replay = Field(default_factory=Replay)
+    """For agents that train from replay."""
     optimizer: Optimizer = Field(default_factory=Optimizer)
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
-    idle_timeout_s: Annotated[float, Field(gt=0)] = Field(
-        60.0,
-        description="Seconds of silence after which a stream is ended and the slots are freed.",
-    )
-    notice_interval_s: Annotated[float, Field(gt=0)] = Field(
-        2.0, description="Seconds between two notices to an actor that the actions are late."
-    )
-    watchdog_timeout_s: Annotated[float, Field(gt=0)] = Field(
-        300.0,
-        description="Seconds after which a thread that has work and takes none ends the process. "
-        "First compiles count as work in progress.",
-    )
-    metrics_port: Annotated[int, Field(ge=0, le=65535)] = Field(
-        0, description="HTTP port for /metrics, /status and /healthz; 0 is none."
-    )
-    deterministic: bool = Field(
-        False,
-        description="Whether `seedbed train` runs everything in one thread with a fixed batch "
-        "composition. The same seed then gives the same actions and losses, slowly.",
-    )
+    idle_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    """Seconds of silence after which a stream is ended and the slots are freed."""
+    notice_interval_s: Annotated[float, Field(gt=0)] = 2.0
+    """Seconds between two notices to an actor that the actions are late."""
+    watchdog_timeout_s: Annotated[float, Field(gt=0)] = 300.0
+    """Seconds after which a thread that has work and takes none ends the process. First compiles
+    count as work in progress.
+    """
+    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    """HTTP port for /metrics, /status and /healthz; 0 is none."""
+    deterministic: bool = False
+    """Whether `seedbed train` runs everything in one thread with a fixed batch composition. The
+    same seed then gives the same actions and losses, slowly.
+    """
 
     @field_validator("network")
     @classmethod

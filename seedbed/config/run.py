@@ -12,86 +12,78 @@ from seedbed.config.section import NonNegative, Positive, Section
 class Stop(Section):
     """When the experiment is over: the first condition that is met. 0 (or null) is never."""
 
-    env_frames: Annotated[int, Field(ge=0)] = Field(
-        0, description="Emulator frames, over all restarts."
-    )
-    seconds: NonNegative = Field(0, description="Seconds of training, over all restarts.")
-    updates: Annotated[int, Field(ge=0)] = Field(0, description="Updates of the parameters.")
-    dollars: NonNegative = Field(0, description="Cost of the run in US dollars, a hard cap.")
-    mean_return: float | None = Field(
-        None, description="Mean return of the last mean_return_episodes episodes."
-    )
-    mean_return_episodes: Positive = Field(
-        100, description="Episodes over which mean_return is taken."
-    )
+    env_frames: Annotated[int, Field(ge=0)] = 0
+    """Emulator frames, over all restarts."""
+    seconds: NonNegative = 0
+    """Seconds of training, over all restarts."""
+    updates: Annotated[int, Field(ge=0)] = 0
+    """Updates of the parameters."""
+    dollars: NonNegative = 0
+    """Cost of the run in US dollars, a hard cap."""
+    mean_return: float | None = None
+    """Mean return of the last mean_return_episodes episodes."""
+    mean_return_episodes: Positive = 100
+    """Episodes over which mean_return is taken."""
 
 
 class Cost(Section):
     """Prices, in US dollars an hour, of what the run occupies on this machine."""
 
-    cpu_hour: NonNegative = Field(
-        0.031611, description="Price of one vCPU (n1, us-central1, on demand, August 2026)."
-    )
-    memory_gib_hour: NonNegative = Field(
-        0.004237,
-        description="Price of one GiB of memory (n1, on demand, August 2026).",
-    )
-    accelerator_hour: NonNegative = Field(0.0, description="Price of one accelerator.")
-    cpus: NonNegative = Field(0, description="Number of vCPUs charged; 0 is all of this machine.")
-    memory_gib: NonNegative = Field(
-        0, description="Memory charged, in GiB; 0 is all of this machine."
-    )
-    accelerators: Annotated[int, Field(ge=0)] = Field(
-        0, description="Number of accelerators charged."
-    )
-    meter: str = Field(
-        "",
-        description="URL of a cost meter that prices the whole release, such as "
-        "`http://host:9092/status`; the prices here count until the meter answers. The chart sets "
-        "this key.",
-    )
+    cpu_hour: NonNegative = 0.031611
+    """Price of one vCPU (n1, us-central1, on demand, August 2026)."""
+    memory_gib_hour: NonNegative = 0.004237
+    """Price of one GiB of memory (n1, on demand, August 2026)."""
+    accelerator_hour: NonNegative = 0.0
+    """Price of one accelerator."""
+    cpus: NonNegative = 0
+    """Number of vCPUs charged; 0 is all of this machine."""
+    memory_gib: NonNegative = 0
+    """Memory charged, in GiB; 0 is all of this machine."""
+    accelerators: Annotated[int, Field(ge=0)] = 0
+    """Number of accelerators charged."""
+    meter: str = ""
+    """URL of a cost meter that prices the whole release, such as `http://host:9092/status`; the
+    prices here count until the meter answers. The chart sets this key.
+    """
 
 
 class Evaluation(Section):
     """Episodes that the policy plays apart from training."""
 
-    every_frames: Annotated[int, Field(ge=0)] = Field(
-        0, description="Emulator frames between two background evaluations; 0 is none."
-    )
-    episodes: Positive = Field(20, description="Episodes of an evaluation during training.")
-    at_end: bool = Field(True, description="Final evaluation when the run stops.")
-    policy: Literal["agent", "sample", "greedy"] = Field(
-        "agent",
-        description="How actions are chosen. `agent` leaves the choice to the agent: `vtrace` and "
-        "`a2c` sample, `r2d2` and `dqn` are greedy except for evaluation_epsilon.",
-    )
-    num_envs: Positive = Field(16, description="Environments that play at the same time.")
+    every_frames: Annotated[int, Field(ge=0)] = 0
+    """Emulator frames between two background evaluations; 0 is none."""
+    episodes: Positive = 20
+    """Episodes of an evaluation during training."""
+    at_end: bool = True
+    """Final evaluation when the run stops."""
+    policy: Literal["agent", "sample", "greedy"] = "agent"
+    """How actions are chosen. `agent` leaves the choice to the agent: `vtrace` and `a2c` sample,
+    `r2d2` and `dqn` are greedy except for evaluation_epsilon.
+    """
+    num_envs: Positive = 16
+    """Environments that play at the same time."""
 
 
 class Wandb(Section):
     """Weights & Biases, an optional extra: never imported unless enabled."""
 
-    enabled: bool = Field(False, description="Whether the run is sent to Weights & Biases.")
-    project: str = Field("seedbed", description="Project of Weights & Biases.")
-    group: str = Field("", description="Name under which several runs are shown, such as a sweep.")
-    mode: Literal["online", "offline"] = Field(
-        "online",
-        description="When the run is sent; `offline` writes into the run directory, to be sent "
-        "later.",
-    )
+    enabled: bool = False
+    """Whether the run is sent to Weights & Biases."""
+    project: str = "seedbed"
+    """Project of Weights & Biases."""
+    group: str = ""
+    """Name under which several runs are shown, such as a sweep."""
+    mode: Literal["online", "offline"] = "online"
+    """When the run is sent; `offline` writes into the run directory, to be sent later."""
 
 
 class Logging(Section):
     """What is shown and written while a run goes on."""
 
-    interval_s: Annotated[float, Field(gt=0)] = Field(
-        5.0,
-        description="Seconds between two progress lines, rows of progress.csv and TensorBoard "
-        "events.",
-    )
-    scalars: str = Field(
-        "",
-        description="Function `module:function` that is called each interval with the metrics of "
-        "the run; the dict of floats that the function returns reaches Prometheus and TensorBoard.",
-    )
+    interval_s: Annotated[float, Field(gt=0)] = 5.0
+    """Seconds between two progress lines, rows of progress.csv and TensorBoard events."""
+    scalars: str = ""
+    """Function `module:function` that is called each interval with the metrics of the run; the dict
+    of floats that the function returns reaches Prometheus and TensorBoard.
+    """
     wandb: Wandb = Field(default_factory=Wandb)

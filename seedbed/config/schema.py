@@ -21,33 +21,31 @@ from seedbed.config.section import Section, one_of, pattern
 class Experiment(Section):
     """One experiment."""
 
-    name: str = Field(
-        description="Name of the run directory; on Kubernetes the release names everything else.",
-        pattern=r"^[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?$",
-    )
+    name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?$")
+    """Name of the run directory; on Kubernetes the release names everything else."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
         1,
-        description="Seed of all random numbers. Environment i of actor j has a seed that follows "
-        "from this one, i and j.",
         json_schema_extra={
             "resume": "the parameters were drawn from it, and results are filed under it"
         },
     )
+    """Seed of all random numbers. Environment i of actor j has a seed that follows from this one, i
+    and j.
+    """
     environment: Environment
     actor: Actor = Field(default_factory=Actor)
     learner: Learner = Field(default_factory=Learner)
     gossip: Gossip = Field(default_factory=Gossip)
     agent: str = Field(
         "vtrace",
-        description="Algorithm: `vtrace`, `a2c`, `r2d2`, `dqn`, or `module:Class`.",
         json_schema_extra={
             "pattern": pattern(AGENTS),
             "resume": "the heads, the loss and what their outputs mean belong to that agent",
         },
     )
-    agent_options: dict[str, Any] = Field(
-        default_factory=dict, description="Hyperparameters of a `module:Class` agent."
-    )
+    """Algorithm: `vtrace`, `a2c`, `r2d2`, `dqn`, or `module:Class`."""
+    agent_options: dict[str, Any] = Field(default_factory=dict)
+    """Hyperparameters of a `module:Class` agent."""
     vtrace: Vtrace = Field(default_factory=Vtrace)
     a2c: A2c = Field(default_factory=A2c)
     r2d2: R2d2 = Field(default_factory=R2d2)

@@ -27,12 +27,26 @@ def one_of(names: tuple[str, ...], value: str) -> str:
     return value
 
 
+def _join_lines(schema: dict[str, Any]) -> None:
+    """Put the descriptions of a JSON schema, which are docstrings, on one line each."""
+    for setting in schema.get("properties", {}).values():
+        if "description" in setting:
+            setting["description"] = " ".join(setting["description"].split())
+
+
 class Section(BaseModel):
-    """A part of the experiment: immutable, and refusing unknown keys, wrong types and numbers
-    that are not finite.
+    """Part of the experiment: immutable; the docstring below a setting is its description.
+
+    Unknown keys, wrong types and numbers that are not finite are refused.
     """
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+        use_attribute_docstrings=True,
+        json_schema_extra=_join_lines,
+    )
 
     @field_validator("*", mode="before")
     @classmethod
