@@ -14,12 +14,12 @@ SIZE = CELLS * CELL
 
 
 def make_catch() -> Catch:
-    """See `Catch`."""
+    """Make a game of Catch."""
     return Catch()
 
 
 def make_slow(id: str, sleep_s: float) -> gymnasium.Env[Any, Any]:
-    """An environment of Gymnasium whose steps take so much longer."""
+    """Make an environment of Gymnasium whose steps take `sleep_s` longer."""
     return Slow(gymnasium.make(id), sleep_s)
 
 

@@ -1,4 +1,4 @@
-"""What an exchange costs: bytes on the wire against those of the parameters."""
+"""Cost of an exchange: bytes on the wire against bytes of the parameters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SIZES = {"impala_shallow, Pong": 620_550, "mlp, CartPole": 4_675}
 
 
 class Relay:
-    """Passes TCP connections on and counts their bytes, in both directions."""
+    """Relay that counts the bytes of TCP connections, in both directions."""
 
     def __init__(self, to: int) -> None:
         self._to, self.bytes = to, 0
@@ -43,7 +43,7 @@ class Relay:
             try:
                 other = socket.create_connection(("127.0.0.1", self._to))
             except OSError:
-                one.close()  # it does not listen yet: whoever wanted it tries again
+                one.close()  # the peer does not listen yet, and the client tries again
                 continue
             for source, target in ((one, other), (other, one)):
                 threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
@@ -83,21 +83,21 @@ def _wire(size: int, messages: int) -> dict[str, float]:
             "name: bench\nenvironment: {id: CartPole-v1}\n"
             f"gossip: {{replicas: 2, addresses: {own}}}"
         )
-        members = Membership(rank, 2, 1000.0)
+        membership = Membership(rank, 2, 1000.0)
         peers.append(
-            GossipTransport(config, members, layout, threads[rank], None, PeerStatus, Future)
+            GossipTransport(config, membership, layout, threads[rank], None, PeerStatus, Future)
         )
     try:
         for one in peers:
             one.start()
-        link = peers[0].clients[1]
-        _until(lambda: link.connected)
+        client = peers[0].clients[1]
+        _until(lambda: client.connected)
         values = np.random.default_rng(0).normal(size=size).astype(np.float32)
         before = relay.bytes
         for number in range(messages):
-            _until(lambda: not link.busy)
+            _until(lambda: not client.busy)
             peers[0].broadcast(Message(0, number, values), [1])
-            _until(lambda n=number: link.sent == n + 1)
+            _until(lambda n=number: client.sent == n + 1)
         sent = relay.bytes - before
     finally:
         for one, thread in zip(peers, threads, strict=True):

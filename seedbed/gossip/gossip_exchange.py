@@ -244,7 +244,7 @@ class GossipExchange(ParameterExchange):
         self._topology = self._full_topology.restricted_to(alive)
         is_disconnected = self._topology.window is None
         self._log.on_graph(self.iteration, sorted(alive), is_disconnected)
-        self._stats.void = is_disconnected
+        self._stats.is_disconnected = is_disconnected
         if is_disconnected:
             log.warning(
                 "the graphs among learners %s no longer lead from every one to every other: their "

@@ -17,7 +17,7 @@ class GossipStats:
         peers: Learners, this one included; 0 without peers.
         alive: Learners that make progress, this one included.
         seconds: Time of the training thread for its peers, waiting included.
-        void: The graphs are no longer strongly connected.
+        is_disconnected: The graphs are no longer strongly connected.
         waiting: What the exchange waits for, in words.
         distance: By rank, the 2-norm between the parameters and the newest ones of a peer.
         staleness: By rank, local iterations since the newest message of a peer.
@@ -34,7 +34,7 @@ class GossipStats:
     seconds: float = 0.0
     wait_seconds: float = 0.0
     update_norm: float = 0.0
-    void: bool = False
+    is_disconnected: bool = False
     waiting: str = ""
     distance: dict[int, float] = field(default_factory=dict)
     staleness: dict[int, int] = field(default_factory=dict)
@@ -103,7 +103,7 @@ class GossipStats:
             "seedbed_gossip_bound_void",
             "State of the bound: 1 while the graphs among the learners alive are not strongly "
             "connected, so that nothing bounds how far they drift apart. NaN of a single learner.",
-            lambda s: float(s.void) if s.peers else math.nan,
+            lambda s: float(s.is_disconnected) if s.peers else math.nan,
         ),
     )
 
@@ -122,7 +122,7 @@ class GossipStats:
             "gossip_seconds": self.seconds,
             "gossip_wait_seconds": self.wait_seconds,
             "gossip_update_norm": self.update_norm,
-            "gossip_bound_void": float(self.void),
+            "gossip_bound_void": float(self.is_disconnected),
             "gossip_distance": max(self.distance.values(), default=0.0),
             "gossip_staleness": max(self.staleness.values(), default=0),
         }

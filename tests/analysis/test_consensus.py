@@ -79,7 +79,7 @@ class Dense:
         return x + begun, bound
 
     def coefficient(self, length: int) -> float:
-        """β_w over all windows, from the states that somebody still reads."""
+        """β_w over all windows, from the states that are still read."""
         cuts = [at for at, item in enumerate(self.history) if item[1] == "update"]
         worst = 0.0
         for first, end in zip(cuts, cuts[length:], strict=False):
@@ -101,7 +101,7 @@ class Dense:
 def random_gossip(
     seed: int, late: bool = False, skewed: bool = False, most_updates: int = 45
 ) -> Gossip:
-    """A few dozen ticks with any topology, delays, and sometimes a death and a return."""
+    """A few dozen ticks with any topology, delays, and sometimes a failure and a return."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(2, 6))
     gossip = Gossip(
@@ -120,7 +120,7 @@ def random_gossip(
     dies = int(rng.integers(0, n)) if n > 2 and rng.uniform() < 0.5 else None
     for tick in range(ticks):
         if dies is not None and tick == gone:
-            gossip.die(dies)
+            gossip.stop(dies)
         gossip.tick()
         if dies is not None and tick == back:
             gossip.come_back(dies)
@@ -135,8 +135,8 @@ def analysed(gossip: Gossip, run_dir: Path, **more: Any) -> ConsensusAnalysis:
     return analyse(logs, grams, gossip.every_s, **{"staleness": 2, "window": 1} | more)
 
 
-def with_distance(ball: ConsensusAnalysis) -> list[Point]:
-    points = [point for point in ball.points if point.snapshot is not None]
+def with_distance(analysis: ConsensusAnalysis) -> list[Point]:
+    points = [point for point in analysis.points if point.snapshot is not None]
     assert points
     return points
 
@@ -145,10 +145,10 @@ def with_distance(ball: ConsensusAnalysis) -> list[Point]:
 def test_distances_and_bounds_are_those_of_the_dense_matrices(seeds: range, tmp_path: Path) -> None:
     for seed in seeds:
         gossip = random_gossip(seed)
-        ball = analysed(gossip, tmp_path / str(seed))
+        analysis = analysed(gossip, tmp_path / str(seed))
         dense = Dense(gossip)
         x0 = np.stack([of[100_000] for of in gossip.snapshots])
-        for point in with_distance(ball):
+        for point in with_distance(analysis):
             assert point.snapshot is not None
             end = sum(item[0] < point.snapshot * gossip.every_s for item in gossip.history)
             x, bound = dense.at(end, x0)
@@ -165,8 +165,8 @@ def test_no_violation_with_messages_from_before_the_first_snapshot_and_skewed_cl
 ) -> None:
     bounded = carried = 0
     for seed in range(24):
-        ball = analysed(random_gossip(seed, late=late, skewed=True), tmp_path / str(seed))
-        for point in with_distance(ball):
+        analysis = analysed(random_gossip(seed, late=late, skewed=True), tmp_path / str(seed))
+        for point in with_distance(analysis):
             for norm in NORMS:
                 values = point.values(norm)
                 if values.bound is not None and values.distance is not None:
@@ -180,8 +180,10 @@ def test_no_violation_with_messages_from_before_the_first_snapshot_and_skewed_cl
 def test_propositions_are_above_the_exact_bound(tmp_path: Path) -> None:
     shown = set()
     for seed in range(20):
-        ball = analysed(random_gossip(seed, skewed=seed % 2 > 0, late=True), tmp_path / str(seed))
-        for point in ball.points:
+        analysis = analysed(
+            random_gossip(seed, skewed=seed % 2 > 0, late=True), tmp_path / str(seed)
+        )
+        for point in analysis.points:
             for norm in NORMS:
                 values = point.values(norm)
                 if values.bound is None:
@@ -242,8 +244,8 @@ def test_in_the_2_norm_a_mix_can_expand_and_in_the_spread_it_cannot(tmp_path: Pa
         [Event(2, 0.5, "start", 0), Event(2, 1.6, "update", 1, 1.0)],
     ]
     shown = {1: [[0.0]] * 3, 2: [[0.0], [1.0], [-1.0]], 3: [[-0.5], [1.0], [-1.0]]}
-    ball = by_hand(tmp_path, logs, shown)
-    _, before, after = with_distance(ball)
+    analysis = by_hand(tmp_path, logs, shown)
+    _, before, after = with_distance(analysis)
     assert before.frobenius.distance == pytest.approx(1.414, abs=5e-4)
     assert after.frobenius.distance == pytest.approx(1.472, abs=5e-4)
     assert before.spread.distance == after.spread.distance == 2.0
@@ -251,8 +253,8 @@ def test_in_the_2_norm_a_mix_can_expand_and_in_the_spread_it_cannot(tmp_path: Pa
     assert after.frobenius.distance is not None
     assert after.frobenius.bound >= after.frobenius.distance
     assert after.spread.bound == pytest.approx(2.0)
-    # An update that nobody has mixed is √(2/3) from its average, still when the next one is made.
-    assert ball.beta["frobenius"] == pytest.approx((2 / 3) ** (1 / 4))
+    # An update that was never mixed is √(2/3) from its average, still when the next one is made.
+    assert analysis.beta["frobenius"] == pytest.approx((2 / 3) ** (1 / 4))
     assert after.frobenius.proposition_1 == pytest.approx((2 / 3) ** (1 / 2) + (2 / 3) ** (1 / 4))
 
 
@@ -278,11 +280,11 @@ def test_a_product_above_1_leaves_no_beta_in_the_2_norm(tmp_path: Path) -> None:
     logs[0].append(Event(0, 1.5, "update", 1, 1.0))
     for i in (1, 2, 3):
         logs[i].append(Event(i, 1.6, "mix", 0, 0.0, (Message(0, 1, 1.0),)))
-    ball = by_hand(tmp_path, logs, {1: [[0.0]] * 8, 2: [[1.0]] * 4 + [[0.0]] * 4})
-    assert ball.largest_product["frobenius"] == pytest.approx(2**0.5)
-    assert ball.beta["frobenius"] is None
-    assert ball.beta["spread"] == 1.0
-    point = with_distance(ball)[-1]
+    analysis = by_hand(tmp_path, logs, {1: [[0.0]] * 8, 2: [[1.0]] * 4 + [[0.0]] * 4})
+    assert analysis.largest_product["frobenius"] == pytest.approx(2**0.5)
+    assert analysis.beta["frobenius"] is None
+    assert analysis.beta["spread"] == 1.0
+    point = with_distance(analysis)[-1]
     assert point.frobenius.proposition_1 is None
     assert point.spread.proposition_1 == 1.0
 
@@ -340,19 +342,19 @@ def test_a_restart_without_adoption_begins_a_segment(tmp_path: Path) -> None:
     for tick in range(1000):
         gossip.tick()
         if tick == 400:
-            gossip.die(1)
+            gossip.stop(1)
             gossip.come_back(1, adopts=False)
-    ball = analysed(gossip, tmp_path)
-    assert ball.segments == 2
-    restart = next(mark for mark in ball.marks if mark.what == "restart")
+    analysis = analysed(gossip, tmp_path)
+    assert analysis.segments == 2
+    restart = next(mark for mark in analysis.marks if mark.what == "restart")
     assert restart.learner == 1
-    after = [p for p in ball.points if p.seconds >= restart.seconds]
+    after = [p for p in analysis.points if p.seconds >= restart.seconds]
     again = next(p for p in after if p.segment == 1)
     assert again.snapshot is not None
     between = [p for p in after if p.seconds < again.seconds]
     assert all(p.segment is None and p.spread.bound is None for p in between)
-    assert all(p.segment == 0 for p in ball.points if p.seconds < restart.seconds)
-    for point in with_distance(ball):
+    assert all(p.segment == 0 for p in analysis.points if p.seconds < restart.seconds)
+    for point in with_distance(analysis):
         for norm in NORMS:
             values = point.values(norm)
             if values.bound is not None:
@@ -368,17 +370,17 @@ def test_a_learner_that_lost_its_log_is_bounded_from_its_return_on(tmp_path: Pat
     for tick in range(2000):
         gossip.tick()
         if tick == 900:
-            gossip.die(1)
+            gossip.stop(1)
             gossip.lose_directory(1)
         elif tick == 1000:
             gossip.come_back(1)
             returned = gossip.now - 1000.0
-    ball = analysed(gossip, tmp_path)
-    assert ball.counts["lost"] > 50, "all that 2 mixed of 1's first life"
-    assert ball.counts["mix"] > 200
-    assert ball.segments == 1
-    assert not [p for p in ball.points if p.segment is not None and p.seconds < returned]
-    bounded = [p for p in with_distance(ball) if p.spread.bound is not None]
+    analysis = analysed(gossip, tmp_path)
+    assert analysis.counts["lost"] > 50, "all that 2 mixed of 1's first life"
+    assert analysis.counts["mix"] > 200
+    assert analysis.segments == 1
+    assert not [p for p in analysis.points if p.segment is not None and p.seconds < returned]
+    bounded = [p for p in with_distance(analysis) if p.spread.bound is not None]
     assert len(bounded) > 15
     for point in bounded:
         for norm in NORMS:
@@ -398,10 +400,10 @@ def test_a_snapshot_between_start_and_adoption_does_not_count(tmp_path: Path) ->
         ],
     ]
     shown = {1: [[0.0], [0.0]], 2: [[1.0], [77.0]], 3: [[1.0], [1.0]]}
-    ball = by_hand(tmp_path, logs, shown)
-    assert [point.snapshot for point in with_distance(ball)] == [1, 3]
-    assert ball.segments == 1, "an adoption is a row like any other"
-    assert ball.points[-1].spread.bound == 0.0
+    analysis = by_hand(tmp_path, logs, shown)
+    assert [point.snapshot for point in with_distance(analysis)] == [1, 3]
+    assert analysis.segments == 1, "an adoption is a row like any other"
+    assert analysis.points[-1].spread.bound == 0.0
 
 
 def test_infinite_staleness_or_unknown_window_has_no_level(tmp_path: Path) -> None:
@@ -425,13 +427,13 @@ def test_level_holds_for_snapshots_that_clocks_took_apart(tmp_path: Path) -> Non
             gossip.update_of(i, np.ones(5))
         for i in (0, 1):
             gossip.mix_of(i)
-    ball = analysed(gossip, tmp_path, staleness=0, window=1)
-    assert not isinstance(ball.proposition_2, str)
+    analysis = analysed(gossip, tmp_path, staleness=0, window=1)
+    assert not isinstance(analysis.proposition_2, str)
     for norm in NORMS:
-        point = with_distance(ball)[-1].values(norm)
+        point = with_distance(analysis)[-1].values(norm)
         assert point.distance is not None
         assert point.proposition_2 is not None
-        assert ball.proposition_2.level_spread < point.distance <= point.proposition_2
+        assert analysis.proposition_2.level_spread < point.distance <= point.proposition_2
 
 
 def test_learners_that_never_mix_have_no_level(tmp_path: Path) -> None:
@@ -457,6 +459,6 @@ def test_cosine_similarity_of_known_vectors(tmp_path: Path) -> None:
 
 def test_analysis_of_a_directory_is_that_of_its_logs(tmp_path: Path) -> None:
     gossip = random_gossip(1)
-    ball = analysed(gossip, tmp_path)
+    analysis = analysed(gossip, tmp_path)
     again = analyse_run(tmp_path, gossip.n, gossip.every_s, 2, 1)
-    assert again.points == ball.points
+    assert again.points == analysis.points

@@ -36,7 +36,7 @@ def run_dir(tmp_path: Path) -> Path:
     for tick in range(1000):
         gossip.tick()
         if tick == 500:
-            gossip.die(2)
+            gossip.stop(2)
         elif tick == 600:
             gossip.come_back(2)
     gossip.write(tmp_path)

@@ -85,9 +85,9 @@ def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
         assert kinds[again + 1] == "adopt"
         versions = [int(row[2]) for row in events(it, 1) if row[1] == "update"]
         assert versions == sorted(set(versions))
-        # The others have had one life.
+        # The others have started once.
         assert [sum(row[1] == "start" for row in events(it, r)) for r in range(3)] == [1, 2, 1]
-        # It is in the ball again: as near to its in-peer as the others to theirs.
+        # Its consensus distance is small again: as near to its in-peer as the others to theirs.
         far = [number(it, rank, "gossip_distance") for rank in range(3)]
         assert 0 < far[1] < 10 * max(far[0], far[2])
 
@@ -148,14 +148,14 @@ def test_one_that_diverged_is_started_again_once(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_all_reduce_meets_again_after_a_kill(tmp_path: Path) -> None:
-    """Nobody goes on alone: all are started again, and whoever is behind catches up."""
+    """No learner goes on alone: all are started again, and those behind catch up."""
     with cluster(tmp_path, *SMALL, "gossip.topology=allreduce", "agent=a2c",
                  "learner.unroll_length=5") as it:  # fmt: skip
         run = it.train("--learners", "2")
         wait_for(lambda: updates(it, 1) > 20, f"both train: {run.said}", START_S)
         victim = status(it, 1)["process"]["pid"]
         os.kill(victim, signal.SIGKILL)
-        wait_for(lambda: "PEERS_UNREACHABLE" in run.said, "the other one says whom it misses",
+        wait_for(lambda: "PEERS_UNREACHABLE" in run.said, "the other one reports which it misses",
                  START_S)  # fmt: skip
         wait_for(lambda: status(it, 1).get("process", {}).get("pid") != victim, "again", START_S)
         goes_on(it, run, 0, 1)

@@ -1,4 +1,4 @@
-"""Gossip between learners over real streams: Algorithm 1, peers that die and come back, τ."""
+"""Gossip between learners over real streams: Algorithm 1, peers that fail and come back, τ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
-from tests.support.gossip_team import LAYOUT, Teammate, experiment, replayed, rows
+from tests.support.gossip_team import LAYOUT, GossipLearner, experiment, replayed, rows
 from tests.support.waiting import wait_for
 
 GRAPHS: dict[str, list[Any]] = {
@@ -36,53 +36,53 @@ GRAPHS: dict[str, list[Any]] = {
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Any]:
-    """Makes a learner that has met its peers, and ends what it has made."""
+    """Make learners that have connected to their peers, and end them."""
     with ExitStack() as stack:
 
-        def teammate(
+        def make_learner(
             config: Any, rank: int, layout: ParameterLayout = LAYOUT, updates: int = 1
-        ) -> Teammate:
-            mate = Teammate(config, rank, tmp_path, layout, updates)
-            stack.callback(mate.kill)
-            mate.start()
-            return mate
+        ) -> GossipLearner:
+            learner = GossipLearner(config, rank, tmp_path, layout, updates)
+            stack.callback(learner.kill)
+            learner.start()
+            return learner
 
-        yield teammate
+        yield make_learner
 
 
-def up(mates: list[Teammate]) -> None:
+def up(learners: list[GossipLearner]) -> None:
     """Wait until all streams are up."""
-    for mate in mates:
+    for learner in learners:
         wait_for(
-            lambda m=mate: all(link.connected for link in m.transport.clients.values()),
+            lambda m=learner: all(client.connected for client in m.transport.clients.values()),
             "all streams",
         )
 
 
 @pytest.mark.parametrize("name", GRAPHS)
-def test_the_parameters_are_what_the_records_say(make: Any, tmp_path: Path, name: str) -> None:
-    """Learners of different speeds end where a slow replay of their own records ends: every update
+def test_the_parameters_are_those_of_the_logs(make: Any, tmp_path: Path, name: str) -> None:
+    """Learners of different speeds end where a slow replay of their own logs ends: every update
     is in them once, every mixing took exactly the messages that it names, with their weights.
     """
     config = experiment(tmp_path, 4, graphs=GRAPHS[name], distance_every=1)
-    mates = [make(config, rank) for rank in range(4)]
-    up(mates)
+    learners = [make(config, rank) for rank in range(4)]
+    up(learners)
     draw = np.random.default_rng(3)
     for _ in range(40):
-        for mate in mates:
-            mate.let(int(draw.integers(0, 4 + mate.rank)))
-        some = mates[int(draw.integers(4))]
+        for learner in learners:
+            learner.let(int(draw.integers(0, 4 + learner.rank)))
+        some = learners[int(draw.integers(4))]
         wait_for(lambda m=some: m.idle, "one of them has caught up")
-    for mate in mates:
-        mate.end()
-    found = replayed(tmp_path, [mate.trainer for mate in mates])
-    for mate, x in zip(mates, found, strict=True):
-        np.testing.assert_allclose(mate.trainer.flat, x, rtol=2e-4, atol=2e-4)
-        assert mate.numbers.mixes > 5
-        assert mate.numbers.update_norm > 0
+    for learner in learners:
+        learner.end()
+    found = replayed(tmp_path, [learner.trainer for learner in learners])
+    for learner, x in zip(learners, found, strict=True):
+        np.testing.assert_allclose(learner.trainer.flat, x, rtol=2e-4, atol=2e-4)
+        assert learner.stats.mixes > 5
+        assert learner.stats.update_norm > 0
     kinds = {row[1] for row in rows(tmp_path, 0)}
     assert kinds == {"start", "update", "mix"}
-    distances = {peer: d for mate in mates for peer, d in mate.numbers.distance.items()}
+    distances = {peer: d for learner in learners for peer, d in learner.stats.distance.items()}
     assert all(d > 0 for d in distances.values())
     assert len(distances) == 4
 
@@ -103,8 +103,8 @@ def test_only_the_newest_message_counts_and_the_buffer_is_emptied(
     slow.publisher.flush()
     mixes = [row for row in rows(tmp_path, 0) if row[1] == "mix"]
     assert [row[4] for row in mixes] == ["1@5*0.5"], "the newest, once"
-    assert slow.numbers.superseded == 4
-    assert slow.numbers.received == 5
+    assert slow.stats.superseded == 4
+    assert slow.stats.received == 5
 
 
 def test_a_message_goes_once_the_last_one_is_through(make: Any, tmp_path: Path) -> None:
@@ -114,77 +114,78 @@ def test_a_message_goes_once_the_last_one_is_through(make: Any, tmp_path: Path) 
     config = experiment(tmp_path, 2)
     sender, receiver = make(config, 0), make(config, 1)
     up([sender, receiver])
-    link, loop = sender.transport.clients[1], sender.transport._loop
-    link._in_flight = Message(0, 0, LAYOUT.flatten(sender.trainer.params()))
+    client, loop = sender.transport.clients[1], sender.transport._loop
+    client._in_flight = Message(0, 0, LAYOUT.flatten(sender.trainer.params()))
     sender.let(3)
     wait_for(lambda: sender.idle, "it goes on")
     sender.publisher.flush()
     assert receiver.transport.receive_buffer.received == 0
-    loop.call_soon_threadsafe(link.on_ack)  # as if the peer had answered now
-    wait_for(lambda: link.sent == 2, "the next one is sent, and is through")
+    loop.call_soon_threadsafe(client.on_ack)  # as if the peer had answered now
+    wait_for(lambda: client.sent == 2, "the next one is sent, and is through")
     (message,) = receiver.transport.receive_buffer.take([0])
     assert message.iteration == 3
     assert receiver.transport.receive_buffer.received == 1
-    assert link.sent_bytes == 2 * 4 * LAYOUT.size
+    assert client.sent_bytes == 2 * 4 * LAYOUT.size
 
 
-def test_a_ring_closes_around_the_dead_and_opens_for_who_comes_back(
+def test_a_ring_closes_around_a_stopped_learner_and_opens_when_it_returns(
     make: Any, tmp_path: Path
 ) -> None:
     config = experiment(tmp_path, 3, deadline_s=1.0)
-    mates = [make(config, rank) for rank in range(3)]
-    up(mates)
+    learners = [make(config, rank) for rank in range(3)]
+    up(learners)
 
-    def iterate(who: list[Teammate], until: Any, what: str) -> None:
+    def iterate(those: list[GossipLearner], until: Any, what: str) -> None:
         def more() -> bool:
-            for mate in who:
-                if mate.idle:
-                    mate.let(1)
+            for learner in those:
+                if learner.idle:
+                    learner.let(1)
             return bool(until())
 
         wait_for(more, what)
 
-    def mixed(mate: Teammate) -> str:
-        return next((r[4] for r in reversed(rows(tmp_path, mate.rank)) if r[1] == "mix"), "")
+    def mixed(learner: GossipLearner) -> str:
+        return next((r[4] for r in reversed(rows(tmp_path, learner.rank)) if r[1] == "mix"), "")
 
-    iterate(mates, lambda: all(m.numbers.mixes > 3 for m in mates), "all mix")
-    assert mixed(mates[0]).startswith("2@")
-    assert mixed(mates[2]).startswith("1@")
+    iterate(learners, lambda: all(m.stats.mixes > 3 for m in learners), "all mix")
+    assert mixed(learners[0]).startswith("2@")
+    assert mixed(learners[2]).startswith("1@")
 
-    # Learner 1 dies: nobody stops, and learner 2 hears learner 0, who sent to learner 1.
-    dead = mates.pop(1)
+    # Learner 1 is killed. The others go on, and learner 2 receives from learner 0, which sent to
+    # learner 1 before.
+    dead = learners.pop(1)
     dead.kill()
-    iterate(mates, lambda: mixed(mates[1]).startswith("0@"), "the ring has closed")
-    iterate(mates, lambda: [m.numbers.alive for m in mates] == [2, 2], "two are left")
-    assert not mates[0].numbers.void
+    iterate(learners, lambda: mixed(learners[1]).startswith("0@"), "the ring has closed")
+    iterate(learners, lambda: [m.stats.alive for m in learners] == [2, 2], "two are left")
+    assert not learners[0].stats.is_disconnected
     graph = next(row for row in reversed(rows(tmp_path, 2)) if row[1] == "graph")
     assert graph[3:] == ["", "0 2"]
 
     # It comes back, from an older checkpoint: before it pushes it takes a peer's parameters.
-    ahead = [mate.gossip.iteration for mate in mates]
+    ahead = [learner.gossip.iteration for learner in learners]
     back = make(config, 1, updates=dead.trainer.updates)
     own = rows(tmp_path, 1)
     assert [row[1] for row in own[-2:]] == ["start", "adopt"]
     sender, version = own[-1][4].split("*")[0].split("@")
     assert int(version) >= ahead[0 if sender == "0" else 1]
     assert int(own[-2][2]) >= dead.gossip.iteration - 1, "versions go on, and are never used twice"
-    mates.insert(1, back)
-    mixes = mates[2].numbers.mixes
-    iterate(mates, lambda: mixed(mates[2]).startswith("1@"), "the ring has opened")
-    iterate(mates, lambda: mates[1].numbers.mixes > 3, "it mixes")
-    assert mates[2].numbers.mixes > mixes
-    iterate(mates, lambda: [m.numbers.alive for m in mates] == [3, 3, 3], "nobody is missed")
-    for mate in mates:
-        mate.end()
-    # An update that was killed before it was handed on is in nobody's records, nor messages.
+    learners.insert(1, back)
+    mixes = learners[2].stats.mixes
+    iterate(learners, lambda: mixed(learners[2]).startswith("1@"), "the ring has opened")
+    iterate(learners, lambda: learners[1].stats.mixes > 3, "it mixes")
+    assert learners[2].stats.mixes > mixes
+    iterate(learners, lambda: [m.stats.alive for m in learners] == [3, 3, 3], "all are back")
+    for learner in learners:
+        learner.end()
+    # An update that was killed before it was handed over is in no log and in no message.
     own = rows(tmp_path, 1)
     first_life = own[: [row[1] for row in own].index("start", 1)]
     recorded = sum(row[1] == "update" for row in first_life)
     assert recorded >= dead.done - 1
     back.trainer.given = dead.trainer.given[:recorded] + back.trainer.given
-    found = replayed(tmp_path, [mate.trainer for mate in mates])
-    for mate, x in zip(mates, found, strict=True):
-        np.testing.assert_allclose(mate.trainer.flat, x, rtol=2e-4, atol=2e-4)
+    found = replayed(tmp_path, [learner.trainer for learner in learners])
+    for learner, x in zip(learners, found, strict=True):
+        np.testing.assert_allclose(learner.trainer.flat, x, rtol=2e-4, atol=2e-4)
 
 
 def test_tau_waits_for_a_slow_peer_and_no_longer(make: Any, tmp_path: Path) -> None:
@@ -192,26 +193,26 @@ def test_tau_waits_for_a_slow_peer_and_no_longer(make: Any, tmp_path: Path) -> N
     fast, slow = make(config, 0), make(config, 1)
     up([fast, slow])
     fast.let(10)
-    wait_for(lambda: "learner 1" in fast.numbers.waiting, "it waits")
+    wait_for(lambda: "learner 1" in fast.stats.waiting, "it waits")
     assert fast.done == 2, "two iterations without a message are allowed, the third waits"
     slow.let(1)
     wait_for(lambda: fast.done == 5, "one message is good for as many again")
-    wait_for(lambda: "learner 1" in fast.numbers.waiting, "it waits again")
-    assert fast.numbers.wait_seconds > 0
+    wait_for(lambda: "learner 1" in fast.stats.waiting, "it waits again")
+    assert fast.stats.wait_seconds > 0
 
 
-def test_with_tau_0_everybody_goes_on_in_step(make: Any, tmp_path: Path) -> None:
+def test_with_tau_0_all_go_on_in_step(make: Any, tmp_path: Path) -> None:
     """They send before they wait, or all would wait for each other until the deadline."""
     config = experiment(tmp_path, 3, staleness=0)
-    mates = [make(config, rank) for rank in range(3)]
-    up(mates)
-    for mate in mates:
-        mate.let(300)
-    # Not all of them: at the end whoever is last would wait for more.
-    wait_for(lambda: all(mate.done > 200 for mate in mates), "two hundred iterations")
-    assert [mate.numbers.alive for mate in mates] == [3, 3, 3]
-    assert all(mate.numbers.mixes > 100 for mate in mates)
-    assert all(mate.numbers.wait_seconds < 15 for mate in mates), "not until a deadline"
+    learners = [make(config, rank) for rank in range(3)]
+    up(learners)
+    for learner in learners:
+        learner.let(300)
+    # Not all of them: at the end the last learner would wait for more.
+    wait_for(lambda: all(learner.done > 200 for learner in learners), "two hundred iterations")
+    assert [learner.stats.alive for learner in learners] == [3, 3, 3]
+    assert all(learner.stats.mixes > 100 for learner in learners)
+    assert all(learner.stats.wait_seconds < 15 for learner in learners), "not until a deadline"
 
 
 def test_tau_is_of_new_messages(make: Any, tmp_path: Path) -> None:
@@ -225,7 +226,7 @@ def test_tau_is_of_new_messages(make: Any, tmp_path: Path) -> None:
         "one has come, the other sends nothing",
     )
     waits.let(9)
-    wait_for(lambda: "learner 2" in waits.numbers.waiting, "it waits for the other")
+    wait_for(lambda: "learner 2" in waits.stats.waiting, "it waits for the other")
     assert waits.done == 1
 
 
@@ -237,7 +238,7 @@ def test_a_message_from_ahead_is_one_message(make: Any, tmp_path: Path) -> None:
     wait_for(lambda: waits.done == 1, "a message for an iteration")
     waits.transport.receive_buffer.put(Message(1, 3, ahead.trainer.flat))
     waits.let(9)
-    wait_for(lambda: "learner 1" in waits.numbers.waiting, "it waits for another")
+    wait_for(lambda: "learner 1" in waits.stats.waiting, "it waits for another")
     assert waits.done == 2
 
 
@@ -246,19 +247,19 @@ def test_tau_waits_no_longer_than_the_deadline(make: Any, tmp_path: Path) -> Non
     alone, _ = make(config, 0), make(config, 1)
     alone.let(20)
     wait_for(lambda: alone.done == 20, "it goes on without the peer")
-    assert alone.numbers.alive == 1
-    assert alone.numbers.wait_seconds < 10 * 0.5
+    assert alone.stats.alive == 1
+    assert alone.stats.wait_seconds < 10 * 0.5
 
 
-def test_without_tau_nobody_waits(make: Any, tmp_path: Path) -> None:
+def test_without_tau_no_learner_waits(make: Any, tmp_path: Path) -> None:
     alone = make(experiment(tmp_path, 2), 0)
     alone.let(20)
-    wait_for(lambda: alone.done == 20, "it goes on, though nobody is there")
-    assert alone.numbers.wait_seconds == 0
-    assert alone.numbers.mixes == 0
+    wait_for(lambda: alone.done == 20, "it goes on, though it is alone")
+    assert alone.stats.wait_seconds == 0
+    assert alone.stats.mixes == 0
 
 
-def test_who_was_left_out_takes_a_peers_parameters(make: Any, tmp_path: Path) -> None:
+def test_a_learner_that_was_left_out_takes_a_peers_parameters(make: Any, tmp_path: Path) -> None:
     """It had no actors for longer than the deadline, and its peers went on."""
     config = experiment(tmp_path, 2, deadline_s=1.0)
     idle, other = make(config, 0), make(config, 1)
@@ -268,7 +269,7 @@ def test_who_was_left_out_takes_a_peers_parameters(make: Any, tmp_path: Path) ->
 
     def left_out() -> bool:
         other.let(1)
-        return other.numbers.alive == 1
+        return other.stats.alive == 1
 
     wait_for(left_out, "the other one goes on alone", every_s=0.05)
     idle.let(1)
@@ -279,16 +280,16 @@ def test_who_was_left_out_takes_a_peers_parameters(make: Any, tmp_path: Path) ->
     ]
 
 
-def test_who_has_nothing_waits_for_who_has_more(make: Any, tmp_path: Path) -> None:
+def test_a_learner_without_updates_waits_for_one_with_more(make: Any, tmp_path: Path) -> None:
     """All are started again, and one has lost its directory: parameters of its own would undo what
-    the others have learned, who have sent nothing yet.
+    the others have learned and not sent yet.
     """
     config = experiment(tmp_path, 2)
     resumed = make(config, 0, updates=50)
-    lost = Teammate(config, 1, tmp_path)
+    lost = GossipLearner(config, 1, tmp_path)
     starting = threading.Thread(target=lost.start)
     starting.start()
-    wait_for(lambda: lost.gossip._is_behind, "it knows that it is behind")
+    wait_for(lambda: lost.gossip._is_behind, "it finds that it is behind")
     assert starting.is_alive()
     resumed.let(1)
     starting.join(20)
@@ -297,7 +298,7 @@ def test_who_has_nothing_waits_for_who_has_more(make: Any, tmp_path: Path) -> No
     lost.kill()
 
 
-def test_an_update_that_hung_is_nobodys(make: Any, tmp_path: Path) -> None:
+def test_an_update_that_hung_is_dropped(make: Any, tmp_path: Path) -> None:
     """Stopped in the midst of an update for longer than the deadline, it takes a peer's parameters
     instead of pushing its own.
     """
@@ -317,7 +318,7 @@ def test_an_update_that_hung_is_nobodys(make: Any, tmp_path: Path) -> None:
 
     def left_out() -> bool:
         other.let(1)
-        return other.numbers.alive == 1
+        return other.stats.alive == 1
 
     wait_for(left_out, "the other one goes on alone", every_s=0.05)
     received = other.transport.receive_buffer.received
@@ -330,7 +331,7 @@ def test_an_update_that_hung_is_nobodys(make: Any, tmp_path: Path) -> None:
     assert other.transport.receive_buffer.received == received
 
 
-def test_a_diverged_learner_poisons_nobody(make: Any, tmp_path: Path) -> None:
+def test_a_diverged_learner_poisons_no_peer(make: Any, tmp_path: Path) -> None:
     config = experiment(tmp_path, 2)
     sick, healthy = make(config, 0), make(config, 1)
     up([sick, healthy])
@@ -342,15 +343,15 @@ def test_a_diverged_learner_poisons_nobody(make: Any, tmp_path: Path) -> None:
     assert healthy.transport.receive_buffer.received == 0
 
 
-def test_over_is_heard_by_all(make: Any, tmp_path: Path) -> None:
+def test_a_stop_condition_reaches_all(make: Any, tmp_path: Path) -> None:
     config = experiment(tmp_path, 3)
-    mates = [make(config, rank) for rank in range(3)]
-    up(mates)
-    mates[2].over = "stop.env_frames: 5 of 5"
-    mates[2].end()  # its last beat says it
-    for mate in mates[:2]:
-        wait_for(mate.membership.peers_over, "it has heard")
-        assert mate.membership.peers_over() == "learner 2: stop.env_frames: 5 of 5"
+    learners = [make(config, rank) for rank in range(3)]
+    up(learners)
+    learners[2].over = "stop.env_frames: 5 of 5"
+    learners[2].end()  # its last heartbeat reports it
+    for learner in learners[:2]:
+        wait_for(learner.membership.peers_over, "the heartbeat has come")
+        assert learner.membership.peers_over() == "learner 2: stop.env_frames: 5 of 5"
 
 
 # --- what is refused -------------------------------------------------------------------------
@@ -394,13 +395,15 @@ def test_another_number_of_learners_may_pass(make: Any, tmp_path: Path) -> None:
 
 def test_no_version_is_used_twice_by_one_that_lost_its_records(make: Any, tmp_path: Path) -> None:
     config = experiment(tmp_path, 2)
-    mates = [make(config, rank) for rank in range(2)]
-    up(mates)
-    for mate in mates:
-        mate.let(20)
-    wait_for(lambda: mates[0].membership.all_known()[1].iteration == 20, "all has been heard")
-    mates[1].kill()
-    shutil.rmtree(mates[1].folder)
+    learners = [make(config, rank) for rank in range(2)]
+    up(learners)
+    for learner in learners:
+        learner.let(20)
+    wait_for(
+        lambda: learners[0].membership.all_known()[1].iteration == 20, "all messages have come"
+    )
+    learners[1].kill()
+    shutil.rmtree(learners[1].folder)
     again = make(config, 1, updates=0)
     again.let(1)
     wait_for(lambda: again.done == 1, "an update")
@@ -410,25 +413,27 @@ def test_no_version_is_used_twice_by_one_that_lost_its_records(make: Any, tmp_pa
     assert kinds[2][1] > 20
 
 
-def test_who_waits_for_the_dead_is_not_dead(make: Any, tmp_path: Path) -> None:
-    """With τ = 0 learner 2 waits for learner 1, and learner 0, less patient, for learner 2."""
-    mates = [
+def test_a_learner_that_waits_for_a_stopped_one_counts_as_alive(make: Any, tmp_path: Path) -> None:
+    """With τ = 0 learner 2 waits for learner 1, and learner 0 for learner 2, but not as long."""
+    learners = [
         make(experiment(tmp_path, 3, staleness=0, deadline_s=deadline_s), rank)
         for rank, deadline_s in enumerate((1.0, 4.0, 4.0))
     ]
-    up(mates)
-    for mate in mates:
-        mate.let(5)
-    wait_for(lambda: mates[0].numbers.mixes > 2, "they mix")
-    mates.pop(1).kill()
-    for mate in mates:
-        mate.let(10_000)
-    wait_for(lambda: all(mate.numbers.alive == 2 for mate in mates), "one is missed")
-    done = [mate.done for mate in mates]
-    wait_for(lambda: all(m.done > d + 20 for m, d in zip(mates, done, strict=True)), "they go on")
-    for mate in mates:
-        graphs = [row[4] for row in rows(tmp_path, mate.rank) if row[1] == "graph"]
-        assert graphs == ["0 2"], "nobody else was missed"
+    up(learners)
+    for learner in learners:
+        learner.let(5)
+    wait_for(lambda: learners[0].stats.mixes > 2, "they mix")
+    learners.pop(1).kill()
+    for learner in learners:
+        learner.let(10_000)
+    wait_for(lambda: all(learner.stats.alive == 2 for learner in learners), "one is missed")
+    done = [learner.done for learner in learners]
+    wait_for(
+        lambda: all(m.done > d + 20 for m, d in zip(learners, done, strict=True)), "they go on"
+    )
+    for learner in learners:
+        graphs = [row[4] for row in rows(tmp_path, learner.rank) if row[1] == "graph"]
+        assert graphs == ["0 2"], "no other learner was missed"
 
 
 def pushed(config: Any, hello: wire.GossipHello, *messages: wire.Chunk) -> grpc.RpcError | None:

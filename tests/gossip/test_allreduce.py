@@ -83,7 +83,7 @@ def rows(n: int, seed: int) -> dict[str, NDArray[np.float32]]:
     return {"x": x, "y": y, "mask": (draw.random(n) < 0.7).astype(np.float32)}
 
 
-class Team:
+class Learners:
     """n learners of all-reduce in threads of this process."""
 
     def __init__(self, folder: Path, backend: Backend, count: int, updates: Any = None) -> None:
@@ -150,85 +150,85 @@ def test_n_learners_of_b_equal_one_of_n_b(backend: Backend, tmp_path: Path) -> N
     rows that are masked in different numbers.
     """
     count, b = 3, 6
-    team, alone = Team(tmp_path, backend, count), make_trainer(backend)
+    learners, alone = Learners(tmp_path, backend, count), make_trainer(backend)
     try:
-        team.start()
+        learners.start()
         for update in range(6):
             batch = rows(count * b, seed=update)
             if update == 3:
                 batch["mask"][:b] = 0  # all of learner 0's
             parts = [{k: v[r * b : (r + 1) * b] for k, v in batch.items()} for r in range(count)]
-            outputs = team.step(parts)
+            outputs = learners.step(parts)
             one = alone.step(backend.to_device(batch))
             norms = [float(backend.to_host(o["gradient_norm"])) for o in outputs]
             assert norms == pytest.approx([float(backend.to_host(one["gradient_norm"]))] * count,
                                           rel=1e-4)  # fmt: skip
         wanted = state_of(alone)
-        for trainer in team.trainers:
+        for trainer in learners.trainers:
             found = state_of(trainer)
             assert found.keys() == wanted.keys()
             for name, array in wanted.items():
                 np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-6, err_msg=name)
-        first = state_of(team.trainers[0])
-        for trainer in team.trainers[1:]:
+        first = state_of(learners.trainers[0])
+        for trainer in learners.trainers[1:]:
             for name, array in state_of(trainer).items():
                 assert array.tobytes() == first[name].tobytes(), f"{name} is the same, bit by bit"
     finally:
-        team.close()
+        learners.close()
 
 
-def test_who_is_behind_takes_the_state_of_who_is_furthest(backend: Backend, tmp_path: Path) -> None:
+def test_a_learner_behind_takes_the_state_of_the_newest(backend: Backend, tmp_path: Path) -> None:
     """Optimizer's state too: learners that resume from checkpoints of different updates."""
-    team = Team(tmp_path, backend, 3, updates=[2, 5, 4])
+    learners = Learners(tmp_path, backend, 3, updates=[2, 5, 4])
     try:
-        for trainer, steps in zip(team.trainers, [2, 5, 4], strict=True):
+        for trainer, steps in zip(learners.trainers, [2, 5, 4], strict=True):
             for update in range(steps):
                 trainer.step(backend.to_device(rows(4, seed=update)))
-        wanted = state_of(team.trainers[1])
-        team.start()
-        assert [counters.updates for counters in team.counters] == [5, 5, 5]
-        for trainer in team.trainers:
+        wanted = state_of(learners.trainers[1])
+        learners.start()
+        assert [counters.updates for counters in learners.counters] == [5, 5, 5]
+        for trainer in learners.trainers:
             for name, array in state_of(trainer).items():
                 np.testing.assert_array_equal(array, wanted[name], err_msg=name)
-        team.step([rows(4, seed=r) for r in range(3)])
+        learners.step([rows(4, seed=r) for r in range(3)])
     finally:
-        team.close()
+        learners.close()
 
 
 def test_a_learner_that_is_gone_is_named_after_the_deadline(
     backend: Backend, tmp_path: Path
 ) -> None:
-    team = Team(tmp_path, backend, 2)
+    learners = Learners(tmp_path, backend, 2)
     try:
-        team.start()
+        learners.start()
         with pytest.raises(SeedbedError) as lost:
-            team.made[1].step(backend.to_device(rows(4, seed=0)))  # learner 0 makes none
+            learners.made[1].step(backend.to_device(rows(4, seed=0)))  # learner 0 makes none
         assert lost.value.code is ExitCode.PEERS_UNREACHABLE
         assert "no gradients of learner 0 for update 1" in str(lost.value)
         assert "gossip.deadline_s is 5" in str(lost.value)
     finally:
-        team.close()
+        learners.close()
 
 
-def test_whoever_waits_ends_when_it_is_to(backend: Backend, tmp_path: Path) -> None:
-    team = Team(tmp_path, backend, 2)
+def test_a_waiting_learner_stops(backend: Backend, tmp_path: Path) -> None:
+    learners = Learners(tmp_path, backend, 2)
     ended = threading.Event()
 
     def wait() -> None:
         with pytest.raises(ShuttingDown):
-            team.made[1].step(backend.to_device(rows(4, seed=0)))
+            learners.made[1].step(backend.to_device(rows(4, seed=0)))
         ended.set()
 
     try:
-        team.start()
+        learners.start()
         thread = threading.Thread(target=wait)
         thread.start()
-        wait_for(lambda: team.made[1].stats.waiting, "it waits")
-        team.threads[1].stopping.set()
+        wait_for(lambda: learners.made[1].stats.waiting, "it waits")
+        learners.threads[1].stopping.set()
         assert ended.wait(20)
         thread.join()
     finally:
-        team.close()
+        learners.close()
 
 
 @pytest.mark.parametrize("weights", [(0.5, 0.2, 0.3), (1 / 3, 1 / 3, 1 / 3)])

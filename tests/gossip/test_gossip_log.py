@@ -1,4 +1,4 @@
-"""What a learner keeps of its gossip: rows, snapshots at their time, not too many of them."""
+"""Log of a learner's gossip: rows, snapshots at their time, a bounded number of them."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def flat(value: float) -> Any:
 
 def opened(folder: Path, every_s: float, learners: int, at: float = 0) -> GossipLog:
     """A log whose learner has parameters already."""
-    kept = GossipLog(folder, every_s, learners)
-    kept._params, kept._scratch = flat(at), flat(0)
-    return kept
+    log = GossipLog(folder, every_s, learners)
+    log._params, log._scratch = flat(at), flat(0)
+    return log
 
 
 @pytest.fixture
@@ -34,29 +34,29 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 def test_a_snapshot_is_of_its_time_exactly(tmp_path: Path, clock: list[float]) -> None:
     """Number C is what the parameters were at C * every_s: as the last event before left them."""
-    kept = opened(tmp_path, 10.0, 3)
-    kept.on_update(flat(1), 1, 1005.0)
-    kept.on_update(flat(2), 2, 1009.9)
+    log = opened(tmp_path, 10.0, 3)
+    log.on_update(flat(1), 1, 1005.0)
+    log.on_update(flat(2), 2, 1009.9)
     assert not list(tmp_path.glob("snapshot-*"))
     # The first event after 1010.
-    kept.on_mix(flat(5), 2, [Message(1, 7, flat(9))], [0.5], 1010.1)
+    log.on_mix(flat(5), 2, [Message(1, 7, flat(9))], [0.5], 1010.1)
     (found,) = tmp_path.glob("snapshot-*.npy")
     assert found.name == "snapshot-000000000101.npy"
     np.testing.assert_array_equal(np.load(found), flat(2))
-    kept.on_update(flat(6), 3, 1011.0)
+    log.on_update(flat(6), 3, 1011.0)
     assert len(list(tmp_path.glob("snapshot-*"))) == 1
-    kept.on_update(flat(7), 4, 1042.0)  # nothing has happened since 1011
+    log.on_update(flat(7), 4, 1042.0)  # nothing has happened since 1011
     np.testing.assert_array_equal(np.load(tmp_path / "snapshot-000000000104.npy"), flat(6))
 
 
 def test_rows_are_those_of_the_report(tmp_path: Path, clock: list[float]) -> None:
-    kept = GossipLog(tmp_path, 0, 3)
-    kept.on_start(flat(0), 0)
-    kept.on_adopt(Message(2, 41, flat(1)), 0)
-    kept.on_update(flat(1) + np.array([0.25, 0, 0], np.float32), 1, 1001.25)
+    log = GossipLog(tmp_path, 0, 3)
+    log.on_start(flat(0), 0)
+    log.on_adopt(Message(2, 41, flat(1)), 0)
+    log.on_update(flat(1) + np.array([0.25, 0, 0], np.float32), 1, 1001.25)
     messages = [Message(0, 3, flat(1)), Message(2, 42, flat(1))]
-    kept.on_mix(flat(2), 1, messages, [0.25, 0.5], 1001.5)
-    kept.on_graph(1, [0, 2], is_disconnected=True)
+    log.on_mix(flat(2), 1, messages, [0.25, 0.5], 1001.5)
+    log.on_graph(1, [0, 2], is_disconnected=True)
     assert (tmp_path / "events.csv").read_text().splitlines() == [
         "time,kind,iteration,norm,mixed",
         "1000.5,start,0,,",
@@ -96,14 +96,14 @@ def test_at_most_so_many_are_kept_and_all_learners_keep_the_same(tmp_path: Path)
 
 
 def test_a_full_volume_ends_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    kept = opened(tmp_path, 1.0, 3)
+    log = opened(tmp_path, 1.0, 3)
 
     def full(*_: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    kept._events.write = full  # type: ignore[method-assign]
-    kept.on_update(flat(1), 1, 1.0)
-    kept.on_update(flat(2), 2, 2.0)
+    log._events.write = full  # type: ignore[method-assign]
+    log.on_update(flat(1), 1, 1.0)
+    log.on_update(flat(2), 2, 2.0)
     said = [record.message for record in caplog.records if "recorded" in record.message]
     assert len(said) == 1
     assert "No space left" in said[0]

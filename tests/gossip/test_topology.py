@@ -1,4 +1,4 @@
-"""Graphs: what they weigh, which are refused, and how they close around the dead."""
+"""Graphs: their weights, the invalid ones, and how they close around absent learners."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_edges_go_from_sender_to_receiver() -> None:
 def test_several_are_taken_in_turn() -> None:
     turns = topology(3, [[0, 1], [1, 0]], [[1, 2], [2, 1]])
     assert [turns.in_peers(1, t) for t in range(4)] == [{0: 0.5}, {2: 0.5}, {0: 0.5}, {2: 0.5}]
-    assert turns.window == 2, "neither alone reaches everybody"
+    assert turns.window == 2, "neither alone connects all"
 
 
 def reaches(graphs: tuple[np.ndarray[Any, Any], ...], nodes: tuple[int, ...]) -> bool:
@@ -68,12 +68,12 @@ def test_windows_of_random_sequences() -> None:
             ]
             for _ in range(length)
         ]
-        everybody = tuple(range(n))
+        learners = tuple(range(n))
         matrices = tuple(np.eye(n) for _ in edges)
         for matrix, graph in zip(matrices, edges, strict=True):
             for a, b in graph:
                 matrix[b, a] = 1
-        if not reaches(matrices, everybody):
+        if not reaches(matrices, learners):
             with pytest.raises(SeedbedError, match="ever reaches learner"):
                 topology(n, *edges)
             found["never"] += 1
@@ -83,7 +83,7 @@ def test_windows_of_random_sequences() -> None:
             size
             for size in range(1, length + 1)
             if all(
-                reaches(tuple(made.graph(k + j) for j in range(size)), everybody)
+                reaches(tuple(made.graph(k + j) for j in range(size)), learners)
                 for k in range(length)
             )
         ]
@@ -132,24 +132,24 @@ def test_a_ring_stays_a_ring() -> None:
 
 
 def test_weights_go_where_they_would_have_gone() -> None:
-    """Against a random walk that is looked at only while it is at somebody alive."""
+    """Against a random walk that is seen only while it is at a learner that is alive."""
     draw = np.random.default_rng(1)
     weights = draw.dirichlet(np.ones(5), size=5)
     made = topology(5, {"weights": weights.tolist()})
     closed = made.restricted_to(frozenset({0, 2, 4})).graph(0)
-    alive, dead = [0, 2, 4], [1, 3]
+    alive, absent = [0, 2, 4], [1, 3]
     p = made.graph(0)
-    walk, at = p.copy(), p[:, dead]
-    for _ in range(400):  # each time the walk is at a dead one it goes on
-        step = at @ p[dead]
+    walk, at = p.copy(), p[:, absent]
+    for _ in range(400):  # at an absent learner the walk goes on
+        step = at @ p[absent]
         walk = walk + step
-        walk[:, dead] -= at
-        at = walk[:, dead].copy()
+        walk[:, absent] -= at
+        at = walk[:, absent].copy()
     np.testing.assert_allclose(closed[np.ix_(alive, alive)], walk[np.ix_(alive, alive)], atol=1e-9)
     np.testing.assert_allclose(closed[alive].sum(axis=1), 1)
 
 
-def test_what_cannot_close_is_void() -> None:
+def test_graphs_that_cannot_close_are_disconnected() -> None:
     """Learner 1 is between 0 and 2 in time, not in any one graph: without it they part."""
     turns = topology(3, [[0, 1], [1, 0]], [[1, 2], [2, 1]])
     assert turns.restricted_to(frozenset({0, 2})).window is None

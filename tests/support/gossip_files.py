@@ -1,4 +1,4 @@
-"""Algorithm 1 in a few lines, with delays, deaths and clocks that differ, and the files that such
+"""Algorithm 1 in a few lines, with delays, failures and clocks that differ, and the files that such
 learners write. Every step is also kept as a dense matrix, for a slow reference."""
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Gossip:
             self.next[i] += 1
 
     def mixing(self) -> Array:
-        """The weights among those alive: what the dead would weigh is the learner's own."""
+        """Return the weights among the learners alive; a learner itself gets the rest."""
         w: Array = self.weights * np.array(self.alive)
         np.fill_diagonal(w, 0.0)
         return w
@@ -134,7 +134,7 @@ class Gossip:
         for i in turn:
             self.mix_of(int(i))
 
-    def die(self, i: int) -> None:
+    def stop(self, i: int) -> None:
         for j in range(self.n):
             self.pass_time(j)
         self.alive[i] = False
@@ -142,7 +142,7 @@ class Gossip:
         self._graph()
 
     def come_back(self, i: int, adopts: bool = True) -> None:
-        self.pass_time(i)  # while it was dead nothing was taken
+        self.pass_time(i)  # no snapshot was taken meanwhile
         self._log(i, "start", self.version[i], "", "")
         self.alive[i] = True
         if adopts:
@@ -153,7 +153,7 @@ class Gossip:
         self._graph()
 
     def lose_directory(self, i: int) -> None:
-        """Of one that is dead: its log begins with its return, with versions that are new."""
+        """Lose the log of a stopped learner: it begins with its return, with new versions."""
         assert not self.alive[i]
         self.rows[i], self.snapshots[i] = [], {}
         self.version[i] += 10_000

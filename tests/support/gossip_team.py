@@ -83,7 +83,7 @@ class HostBackend:
         return value
 
 
-class Teammate:
+class GossipLearner:
     """One learner: its gossip, and a thread that makes iterations as it is told."""
 
     def __init__(
@@ -99,7 +99,7 @@ class Teammate:
         self.trainer = KnownTrainer(rank, layout)
         self.trainer.updates = updates
         self.threads = Threads()
-        self.numbers = GossipStats(peers=settings.replicas, alive=settings.replicas)
+        self.stats = GossipStats(peers=settings.replicas, alive=settings.replicas)
         self.membership = Membership(rank, settings.replicas, settings.deadline_s)
         self.over = ""
         self.transport = GossipTransport(
@@ -108,10 +108,10 @@ class Teammate:
         self.folder = folder / f"learner-{rank}" / "gossip"
         self.folder.parent.mkdir(exist_ok=True)
         every_s, every = settings.snapshot_every_s, settings.distance_every
-        log = GossipLog(self.folder, every_s, settings.replicas, self.numbers, every)
+        log = GossipLog(self.folder, every_s, settings.replicas, self.stats, every)
         backend: Any = HostBackend()
         trainer: Any = self.trainer
-        learner = LocalLearner(trainer, backend, layout, Counters(), self.numbers, self.threads)
+        learner = LocalLearner(trainer, backend, layout, Counters(), self.stats, self.threads)
         self.gossip = GossipExchange(settings, learner, self.transport, log)
         self.publisher = self.gossip.publisher
         self._go = threading.Semaphore(0)
@@ -122,7 +122,7 @@ class Teammate:
             iteration=self.membership.iteration,
             updates=self.trainer.updates,
             over=self.over,
-            waiting=bool(self.numbers.waiting),
+            waiting=bool(self.stats.waiting),
         )
 
     def start(self) -> None:
@@ -181,7 +181,7 @@ def replayed(folder: Path, trainers: list[KnownTrainer]) -> list[NDArray[np.floa
         for i, events in enumerate(waiting):
             while events and _apply(events[0], i, x, sent, given, trainers):
                 events.pop(0)
-        assert sum(map(len, waiting)) < before, f"nobody ever sent what {waiting} mixed"
+        assert sum(map(len, waiting)) < before, f"no learner ever sent what {waiting} mixed"
     return x
 
 
