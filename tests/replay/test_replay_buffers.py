@@ -236,11 +236,12 @@ def test_snapshot_and_restore(make: Make) -> None:
 
 def test_sums_on_the_device_follow_their_items(backend: Backend) -> None:
     """Over several groups of items, with evictions that retire sequences of another group."""
-    from seedbed.replay.client.device import WIDTH, DeviceReplay
+    from seedbed.replay.client.device import DeviceReplay
+    from seedbed.replay.client.device_tables import GROUP_SIZE
 
     spec = SequenceSpec(ArraySpec((2,), "float32"), steps=1, lookahead=1)
-    replay = DeviceReplay(backend, spec, 3 * WIDTH, 0.9, transfer_steps=80)
-    stream = Stream(spec, 1, WIDTH // 3)
+    replay = DeviceReplay(backend, spec, 3 * GROUP_SIZE, 0.9, transfer_steps=80)
+    stream = Stream(spec, 1, GROUP_SIZE // 3)
     rng = np.random.default_rng(1)
     for _ in range(30):
         replay.add(stream.chunk(rng.random(stream.environments)))
@@ -252,17 +253,17 @@ def test_sums_on_the_device_follow_their_items(backend: Backend) -> None:
             )
         state = replay.snapshot()
         np.testing.assert_allclose(
-            state["mass"], state["weight"].reshape(-1, WIDTH).sum(1), rtol=1e-5
+            state["group_total"], state["scaled_priority"].reshape(-1, GROUP_SIZE).sum(1), rtol=1e-5
         )
         np.testing.assert_array_equal(
-            state["weight"][: replay.capacity] > 0, replay.ring.is_sampleable
+            state["scaled_priority"][: replay.capacity] > 0, replay.ring.is_sampleable
         )
     # χ² with 2 degrees of freedom: below 13.8 in all but 0.1 % of cases.
     count = 20_000
     items = replay.ring.item(draw(replay, count).keys)
-    counts = np.bincount(items // WIDTH, minlength=len(state["mass"]))
+    counts = np.bincount(items // GROUP_SIZE, minlength=len(state["group_total"]))
     assert counts[-1] == 0, "the spare item's group"
-    expected = count * state["mass"][:-1] / state["mass"].sum()
+    expected = count * state["group_total"][:-1] / state["group_total"].sum()
     assert (expected > count / 10).all()
     assert ((counts[:-1] - expected) ** 2 / expected).sum() < 13.8
 
@@ -271,22 +272,22 @@ def test_sums_on_the_device_follow_their_items(backend: Backend) -> None:
 def test_what_weighs_nothing_is_never_chosen(backend: Backend, weights: list[float]) -> None:
     from keras import ops
 
-    from seedbed.replay.client.device import _choose, _choose_of
+    from seedbed.replay.client.device_tables import choose_each, choose_shared
 
     wide = np.array(weights, np.float32)
     uniform = np.append(np.linspace(0, 1, 400, endpoint=False), 1 - 2**-24).astype(np.float32)
     cumulative = np.cumsum(wide.astype(np.float64))
     wanted = [int((cumulative > point * cumulative[-1]).argmax()) for point in uniform[:-1]]
-    shared = ops.convert_to_numpy(_choose_of(ops.convert_to_tensor(wide), uniform))
+    shared = ops.convert_to_numpy(choose_shared(ops.convert_to_tensor(wide), uniform))
     rows = ops.convert_to_tensor(np.tile(wide, (len(uniform), 1)))
-    np.testing.assert_array_equal(shared, ops.convert_to_numpy(_choose(rows, uniform)))
+    np.testing.assert_array_equal(shared, ops.convert_to_numpy(choose_each(rows, uniform)))
     assert (wide[shared] > 0).all()
     assert (shared[:-1] != wanted).mean() < 0.01, "but for rounding, as in float64"
 
 
 def test_the_papers_replay_fits() -> None:
     from seedbed.replay.buffer import buffer_bytes
-    from seedbed.replay.client.device import device_bytes
+    from seedbed.replay.client.device_tables import device_bytes
 
     spec = SequenceSpec(ArraySpec((84, 84), "uint8"), 80, 40, frame_stack=4, state_size=1024)
     once = 100_000 * 80 * 84 * 84
