@@ -114,11 +114,11 @@ def test_the_distribution_is_that_of_one_replay(tmp_path: Path, count: int) -> N
         names = sorted(seen)
         assert len(names) == 8 * 3 * (4 - SPEC.predecessors)
         priority = random.uniform(0.1, 10, len(names)).astype(np.float32)
-        replay.update_priorities(np.array([seen[who] for who in names]), priority)
+        replay.update_priorities(np.array([seen[name] for name in names]), priority)
         replay.flush(WAIT_S)
         draws = 40_000
         counts = np.zeros(len(names))
-        place = {seen[who]: index for index, who in enumerate(names)}
+        place = {seen[name]: index for index, name in enumerate(names)}
         exact = priority.astype(np.float64) ** ALPHA
         exact /= exact.sum()
         for _ in range(20):
@@ -170,7 +170,7 @@ def test_keys_that_a_crash_gave_away_again(tmp_path: Path) -> None:
         replay.update_priorities(late.keys, np.full(200, 50, np.float32))
         replay.update_priorities(kept.keys, np.full(6, 50, np.float32))
         replay.flush(WAIT_S)
-        # This shard does not know the life that it lost; it knows the one before.
+        # The shard has lost the newest incarnation; the one before is in its files.
         assert replay.stats().stale_updates == 200
         sample = replay.request_sample(evenly(500)).result(WAIT_S)
         stream_ids = np.array([stream_id for stream_id, _, _ in check_whole(SPEC, sample)])
@@ -180,7 +180,7 @@ def test_keys_that_a_crash_gave_away_again(tmp_path: Path) -> None:
 
 
 def test_keys_of_sequences_that_were_damaged(tmp_path: Path) -> None:
-    """As above, where the files know the life: what it gave last is given again."""
+    """As above, with the incarnation in the files: its last keys are assigned again."""
     with shards(tmp_path, 1) as made, replay_of(made) as replay:
         (shard,) = made
         fill(replay, range(2), chunks=4)
@@ -383,7 +383,7 @@ def test_what_a_shard_sent_before_it_died_is_put_in_its_place(tmp_path: Path) ->
         all_up(replay, 2)
         fill(replay, range(4), chunks=4)
         hold = threading.Event()
-        replay.router._joiner.submit(hold.wait, WAIT_S)  # who puts batches together is late
+        replay.router._joiner.submit(hold.wait, WAIT_S)  # the thread that joins batches is late
         future = replay.request_sample(evenly(30))
         wait_for(
             lambda: (
@@ -620,7 +620,7 @@ def test_memory_of_a_shard_stays_bounded(tmp_path: Path) -> None:
             ask = wire.SampleRequest(request=1, uniform=evenly(20_000).tobytes())
             replies = call(iter([first, ask.SerializeToString()]), timeout=WAIT_S)
             next(replies)
-            next(replies)  # of 8 GB; then nobody reads
+            next(replies)  # of 8 GB; then the client does not read
             seen = [made[0].state().sampled]
 
             def rests() -> bool:  # twice the same, with time between: it draws no more
