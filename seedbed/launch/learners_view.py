@@ -5,21 +5,13 @@ from __future__ import annotations
 import json
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.progress_line import Part, duration, money, number, si_number
 from seedbed.telemetry.status import STATUS_FILE
-
-_SUMMED = (
-    "env_frames",
-    "trained_frames",
-    "inserted_frames",
-    "discarded_frames",
-    "episodes",
-    "abandoned_episodes",
-    "dollars",
-)
 
 
 def read_statuses(directories: Sequence[Path]) -> list[dict[str, Any] | None]:
@@ -93,9 +85,8 @@ def run_summary(
         evaluation: result of the run's last evaluation.
     """
     summaries = [summary for summary in printed if summary is not None]
-    each = [summary["seconds"] for summary in summaries]
-    seconds = statistics.median(each) if each else 0.0
-    total: dict[str, Any] = {name: sum(summary[name] for summary in summaries) for name in _SUMMED}
+    total = {field.name: sum(s[field.name] for s in summaries) for field in fields(Counters)}
+    seconds = statistics.median(s["seconds"] for s in summaries) if summaries else 0.0
     episodes = sum(summary["mean_return_episodes"] for summary in summaries)
     earned = [
         summary["mean_return"] * summary["mean_return_episodes"]
@@ -113,7 +104,6 @@ def run_summary(
     return {
         **total,
         "seconds": seconds,
-        "updates": sum(summary["updates"] for summary in summaries),
         "env_fps": total["env_frames"] / seconds if seconds else None,
         "mean_return": sum(earned) / episodes if episodes else None,
         "mean_return_episodes": episodes,

@@ -102,7 +102,9 @@ def test_what_a_peer_has_met_ends_all() -> None:
     reached = condition_of_peer(members.peers_over())
     assert reached.key == "dollars"
     members.update(0, PeerStatus(over="learner 2: stop.dollars: 3 of 3"))
-    assert members.peers_over() == "learner 2: stop.dollars: 3 of 3", "who met it, not who says it"
+    assert members.peers_over() == "learner 2: stop.dollars: 3 of 3", (
+        "the learner that met it, not the one that reports it"
+    )
 
 
 def test_alive_is_who_makes_progress() -> None:
@@ -127,7 +129,7 @@ def test_alive_is_who_makes_progress() -> None:
     clock.now = 38.0
     assert members.alive() == {0, 1}, "one has sent a newer message, the other an old one"
     assert [members.highest_iteration(rank) for rank in range(3)] == [0, 3, 1], (
-        "whatever was said later"
+        "whatever was reported later"
     )
 
 
@@ -138,7 +140,7 @@ def test_what_others_had_done_survives_a_restart() -> None:
     after.restore(before.to_json())
     assert after.total(Counters(env_frames=1)).env_frames == 41
     assert after.peers_over() == "", "whether it is over is looked at anew"
-    assert after.peers_heard() == {}, "and it has said nothing yet"
+    assert after.peers_heard() == {}, "and no peer has reported yet"
     assert after.highest_iteration(1) == 4
     fewer = Membership(0, 1, 10.0)
     fewer.restore(before.to_json())
@@ -170,7 +172,7 @@ def test_the_best_has_the_best_evaluation_or_return() -> None:
     returns.append(checkpoint(0.0, 2, telemetry={"recent_returns": [9.0]}))
     assert best(returns).path == "learner-2"
     some = [*returns, checkpoint(0.0, 3, best_evaluation=500.0)]
-    assert best(some).path == "learner-2", "one evaluation says nothing of the others"
+    assert best(some).path == "learner-2", "one evaluation does not compare the others"
     long = checkpoint(0.0, 0, telemetry={"recent_returns": [0.0] * 900 + [8.0] * 100})
     assert best([long, checkpoint(0.0, 1, telemetry={"recent_returns": [7.0]})]) is long
     evaluated = [checkpoint(0.0, r, best_evaluation=-5.0 + r) for r in range(3)]
@@ -243,7 +245,7 @@ def test_the_summary_adds_up_and_has_each_learners_own() -> None:
     assert (made["env_frames"], made["dollars"], made["updates"]) == (150, 2.0, 10)
     assert made["env_fps"] == 15.0
     assert made["mean_return"] == 2.0
-    assert made["learners"][0] is None, "it has ended without a word"
+    assert made["learners"][0] is None, "it has ended without a summary"
     assert made["learners"][1]["gossip"] == {"mixes": 3}
     assert len(made["learners"]) == 3
     again = {**summary(0, None, 0), "seconds": 31.0}  # it was started again, and loaded anew
