@@ -1,8 +1,12 @@
-"""What an agent is: a model, how it acts, and what it minimises. Pure functions of arrays.
+"""Interface of agents: a model, how it acts, and the loss it minimizes. Pure functions of arrays.
 
-Axes: `N` rows of an inference batch, `R = T + 1` rows of an unroll, `B` columns, `A` actions,
-`S` the size of the recurrent state (0 without a recurrent core). Time-major everywhere.
-`Tensor` is an array of whatever backend runs.
+Axes, time-major everywhere:
+
+- `N`: environments of an inference batch.
+- `T`: transitions of an unroll, and `R = T + 1` its time steps.
+- `B`: unrolls of a training batch, one of each environment.
+- `A`: actions.
+- `S`: size of the recurrent state, 0 without a recurrent core.
 """
 
 from __future__ import annotations
@@ -19,44 +23,46 @@ from seedbed.types import Params, Tensor
 
 
 class ActInputs(NamedTuple):
-    """One inference batch."""
+    """Inputs of acting: one inference batch."""
 
     observation: Tensor  # [N, *stacked shape], the environment's dtype
-    previous_action: Tensor  # [N] int32, -1 on an episode's first row
-    previous_reward: Tensor  # [N] float32, 0 on an episode's first row
+    previous_action: Tensor  # [N] int32, -1 on an episode's first step
+    previous_reward: Tensor  # [N] float32, 0 on an episode's first step
     first: Tensor  # [N] bool
     slot: Tensor  # [N] int32, for agents that act differently by slot
     noise: Tensor  # [N, noise_columns] float32, uniform in [0, 1), drawn on the host
 
 
 class ActOutputs(NamedTuple):
-    """What acting gives."""
+    """Outputs of acting."""
 
     action: Tensor  # [N] int32
-    behaviour: dict[str, Tensor]  # [N, ...] each, as `Agent.behaviour` says
+    behaviour: dict[str, Tensor]  # [N, ...] each, as in `Agent.behaviour`
     state: Tensor  # [N, S] float32
 
 
 class Unroll(NamedTuple):
-    """One training batch. Row t holds what arrived with observation t; the transition from row t
-    to row t+1 earned `reward[t + 1]`. It is real unless `first[t + 1]`.
+    """One training batch.
+
+    Step t holds what arrived with observation t. The transition from step t to step t+1 earned
+    `reward[t + 1]`, and is real unless `first[t + 1]`.
     """
 
     observation: Tensor  # [R, B, *stacked shape]
-    previous_action: Tensor  # [R, B] int32, -1 on first rows
-    previous_reward: Tensor  # [R, B] float32, 0 on first rows
+    previous_action: Tensor  # [R, B] int32, -1 on first steps
+    previous_reward: Tensor  # [R, B] float32, 0 on first steps
     action: Tensor  # [T, B] int32
     reward: Tensor  # [R, B] float32, raw
     terminated: Tensor  # [R, B] bool
     truncated: Tensor  # [R, B] bool
     life_lost: Tensor  # [R, B] bool
     first: Tensor  # [R, B] bool
-    behaviour: dict[str, Tensor]  # [T, B, ...] each, from the very call that chose the action
-    state: Tensor  # [B, S] float32, the recurrent state before row 0
+    behaviour: dict[str, Tensor]  # [T, B, ...] each, of the call that chose the action
+    state: Tensor  # [B, S] float32, the recurrent state before step 0
 
 
-class Window(NamedTuple):
-    """What the host knows of E new sequences, in NumPy: a sequence's rows without its frames."""
+class SequenceWindow(NamedTuple):
+    """The steps of E new sequences without their observations, as NumPy arrays on the host."""
 
     trained: int  # T, transitions that count, after the burn-in
     action: NDArray[np.int32]  # [R, E]
@@ -74,32 +80,47 @@ class Body(Protocol):
     features: int
 
     def prepare(self, frame: Tensor) -> Tensor:
-        """Parameter-free change of layout of single frames [N, *shape], done once a frame."""
+        """Change the layout of single frames [N, *shape], once a frame, without parameters."""
 
-    def zeros(self, rows: int = 1, columns: int = 1) -> tuple[Tensor, ...]:
-        """The arguments of a call, all zeros; what an agent builds its model with."""
+    def zeros(self) -> tuple[Tensor, ...]:
+        """Return the arguments of a call, all zeros, with which an agent builds its model."""
 
     def __call__(
         self,
-        observation: Tensor,  # [R, B, *stacked shape]
-        previous_action: Tensor,  # [R, B] int32
-        previous_reward: Tensor,  # [R, B] float32
-        first: Tensor,  # [R, B] bool: the state is zeroed before this row
-        state: Tensor,  # [B, S]
+        observation: Tensor,
+        previous_action: Tensor,
+        previous_reward: Tensor,
+        first: Tensor,
+        state: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return features [R, B, F] and the state after the last row [B, S]."""
+        """Return features [R, B, F] and the state after the last step [B, S].
+
+        Args:
+            observation: [R, B, *stacked shape].
+            previous_action: [R, B] int32.
+            previous_reward: [R, B] float32.
+            first: [R, B] bool, steps before which the state is zeroed.
+            state: [B, S] float32.
+        """
 
 
 class Agent(Protocol):
-    """Make one with `Class(options, body, actions)`.
+    """A model with two pure functions, `act` and `loss`.
+
+    Created by `Class(options, body, actions)`. Subclass `OnPolicyAgent` or `ReplayAgent`.
 
     Attributes:
         Options: a pydantic model of the hyperparameters.
         model: a built `keras.Model` (body and heads); its trainable variables are `Params`.
         body: as given.
-        noise_columns: how many uniform numbers a row of `act` needs.
-        behaviour: what the unroll keeps of acting, by name, for one row.
-        evaluates: how it plays where `evaluation.policy` leaves it to the agent.
+        noise_columns: uniform numbers that `act` needs for each environment.
+        behaviour: arrays of acting that the unroll keeps: name to spec for one environment.
+        evaluates: how actions are chosen where `evaluation.policy` is `agent`.
+        trains_from_replay: the agent is a `ReplayAgent`.
+        synchronous: every batch holds one unroll of every environment of the learner, acted by
+            the newest parameters.
+        target_update_period: updates after which the target network is set to the parameters;
+            0 is an agent without a target network.
     """
 
     Options: type[BaseModel]
@@ -107,41 +128,52 @@ class Agent(Protocol):
     body: Body
     noise_columns: int
     behaviour: dict[str, ArraySpec]
-    evaluates: Literal["sample", "greedy"]
+    evaluates: Literal["sample", "greedy"] = "sample"
+    trains_from_replay: bool = False
+    synchronous: bool = False
+    target_update_period: int = 0
 
     def act(self, params: Params, inputs: ActInputs, state: Tensor, greedy: bool) -> ActOutputs:
-        """Choose actions. `greedy` is fixed when the function is compiled."""
+        """Choose actions.
+
+        Args:
+            params: the parameters that act.
+            inputs: one inference batch.
+            state: [N, S] float32.
+            greedy: choose as in evaluation. Fixed when the function is compiled.
+        """
 
 
 class OnPolicyAgent(Agent, Protocol):
-    """An agent that trains on each unroll as it comes.
-
-    Attributes:
-        synchronous: every batch holds one unroll of every environment of the learner, made by the
-            newest parameters. May be absent, which is False.
-    """
+    """An agent that trains on each unroll once, soon after it was acted."""
 
     def loss(self, params: Params, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
         """Return the scalar loss and scalars to log."""
 
 
 class ReplayAgent(Agent, Protocol):
-    """An agent that trains on sequences drawn from replay. What has `initial_priority` is one.
+    """An agent that trains on sequences sampled from replay.
 
     Attributes:
         burn_in: transitions of a sequence that only warm up the recurrent state.
         lookahead: transitions after the trained ones that only complete their targets.
-        target_update_period: updates after which the target network takes the parameters over.
     """
 
-    burn_in: int
-    lookahead: int
-    target_update_period: int
+    trains_from_replay: bool = True
+    burn_in: int = 0
+    lookahead: int = 0
 
-    def initial_priority(self, window: Window) -> NDArray[np.float32]:
-        """Priorities [E] of new sequences, from what acting computed. NumPy, on the host."""
+    def initial_priority(self, window: SequenceWindow) -> NDArray[np.float32]:
+        """Return priorities [E] of new sequences from what acting computed, on the host."""
 
     def loss(
-        self, params: Params, target_params: Params, unroll: Unroll, weight: Tensor
+        self, params: Params, target_params: Params, unroll: Unroll, importance_weight: Tensor
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
-        """The loss of a batch with importance weights [B], scalars to log, priorities [B]."""
+        """Return the scalar loss of a batch, scalars to log, and new priorities [B].
+
+        Args:
+            params: the trained parameters.
+            target_params: the parameters of the target network.
+            unroll: the sampled sequences.
+            importance_weight: [B] float32.
+        """

@@ -1,4 +1,14 @@
-"""From a batch's arrays to an agent's loss: flags apart, frames stacked, on the device."""
+"""One update, from the arrays of a training batch to an agent's loss.
+
+In this order, all in one compiled call (`Trainer.step` of `seedbed.backends`):
+
+1. Split the flags and stack the frames (`unroll_of`).
+2. With replay, weight the sequences (`importance_weights`).
+3. Compute the agent's loss and, with replay, new priorities (`on_policy_loss`, `replay_loss`).
+4. Differentiate, clip the gradients by their global norm, apply the optimizer.
+
+After every `target_update_period` of them, the target network is set to the parameters.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +23,14 @@ from seedbed.ops.frame_stack import stack_unroll
 from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, TRUNCATED, ArraySpec
 from seedbed.types import Params, Tensor
 
+# Of parameters, those of the target network, and a batch's arrays.
 Loss = Callable[[Params, Params, dict[str, Any]], tuple[Tensor, dict[str, Tensor]]]
 
+_BEHAVIOUR = "behaviour/"
 
-class Frames(Protocol):
-    """What of an unroll's or a sequence's spec says how its frames are stacked."""
+
+class ObservationSpec(Protocol):
+    """The part of an unroll's or a sequence's spec that says how its frames are stacked."""
 
     @property
     def observation(self) -> ArraySpec: ...
@@ -25,59 +38,72 @@ class Frames(Protocol):
     def frame_stack(self) -> int: ...
 
 
-def train_function(agent: OnPolicyAgent, frames: Frames) -> Loss:
-    """The agent's loss as a function of parameters and `TrainingBatch.arrays`."""
+def on_policy_loss(agent: OnPolicyAgent, spec: ObservationSpec) -> Loss:
+    """Return the agent's loss as a function of `TrainingBatch.arrays`.
 
-    def function(
-        params: Params, _: Params, arrays: dict[str, Any]
-    ) -> tuple[Tensor, dict[str, Tensor]]:
-        return agent.loss(params, unroll_of(agent, frames, arrays))
-
-    return function
-
-
-def replay_function(
-    agent: ReplayAgent, frames: Frames, importance_sampling_exponent: float
-) -> Loss:
-    """The agent's loss as a function of parameters, those of the target network, and the arrays
-    of a sample from replay. With its scalars it gives `priority` [B].
+    The function takes the trained parameters, an empty list, and the arrays. It returns the loss
+    and scalars to log.
     """
 
-    def function(
+    def loss(params: Params, _: Params, arrays: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
+        return agent.loss(params, unroll_of(agent, spec, arrays))
+
+    return loss
+
+
+def replay_loss(
+    agent: ReplayAgent, spec: ObservationSpec, importance_sampling_exponent: float
+) -> Loss:
+    """Return the agent's loss as a function of the arrays of a sample from replay.
+
+    The function takes the trained parameters, those of the target network, and the arrays. It
+    returns the loss, and with the scalars to log the new `priority` [B].
+    """
+
+    def loss(
         params: Params, target_params: Params, arrays: dict[str, Any]
     ) -> tuple[Tensor, dict[str, Tensor]]:
+        unroll = unroll_of(agent, spec, arrays)
         weight = importance_weights(arrays["probability"], importance_sampling_exponent)
-        unroll = unroll_of(agent, frames, arrays)
-        loss, scalars, priority = agent.loss(params, target_params, unroll, weight)
-        return loss, {**scalars, "priority": priority}
+        value, scalars, priority = agent.loss(params, target_params, unroll, weight)
+        return value, {**scalars, "priority": priority}
 
-    return function
+    return loss
 
 
 def importance_weights(probability: Tensor, exponent: float) -> Tensor:
-    """(N P)^-β divided by the batch's largest, in which N falls out (Schaul et al. 2016, section
-    3.4). `probability` is [B] float32, of each sequence having been drawn.
+    """Return (N P)^-β divided by the batch's largest, in which N cancels out.
+
+    See Schaul et al. 2016 (arXiv:1511.05952), section 3.4.
+
+    Args:
+        probability: [B] float32, P, with which each sequence was sampled.
+        exponent: β.
     """
     weight = ops.power(probability, -exponent)
     return weight / ops.max(weight)
 
 
-def unroll_of(agent: Agent, spec: Frames, arrays: dict[str, Any]) -> Unroll:
-    """What the training forward pass sees. Pure; runs inside the compiled step."""
+def unroll_of(agent: Agent, spec: ObservationSpec, arrays: dict[str, Any]) -> Unroll:
+    """Return the batch as the training forward pass takes it. Pure; runs in the compiled step."""
     context, shape = spec.frame_stack - 1, spec.observation.shape
     frames, flags = arrays["observation"], arrays["flags"]  # [K-1+R, B, *shape], [K-1+R, B]
-    rows, columns = frames.shape[0], frames.shape[1]
-    prepared = agent.body.prepare(ops.reshape(frames, (rows * columns, *shape)))
-    prepared = ops.reshape(prepared, (rows, columns, *prepared.shape[1:]))
 
+    # Split the flags.
     def bit(value: int) -> Any:
         return ops.not_equal(ops.bitwise_and(flags, np.uint8(value)), 0)
 
     first = bit(FIRST)
+
+    # Prepare each frame once, then stack.
+    steps, batch = frames.shape[0], frames.shape[1]
+    prepared = agent.body.prepare(ops.reshape(frames, (steps * batch, *shape)))
+    prepared = ops.reshape(prepared, (steps, batch, *prepared.shape[1:]))
     observation = stack_unroll(prepared, first, spec.frame_stack)  # [R, B, *stacked]
+
+    # An episode's first step has no previous action or reward.
     first = first[context:]  # [R, B]
     previous = ops.concatenate([arrays["previous_action"][None], arrays["action"]], axis=0)
-    prefix = "behaviour/"
     return Unroll(
         observation=observation,
         previous_action=ops.where(first, -1, previous),
@@ -89,9 +115,9 @@ def unroll_of(agent: Agent, spec: Frames, arrays: dict[str, Any]) -> Unroll:
         life_lost=bit(LIFE_LOST)[context:],
         first=first,
         behaviour={
-            name.removeprefix(prefix): value
+            name.removeprefix(_BEHAVIOUR): value
             for name, value in arrays.items()
-            if name.startswith(prefix)
+            if name.startswith(_BEHAVIOUR)
         },
         state=arrays["state"],
     )

@@ -64,17 +64,6 @@ class JaxBackend:
             return usable_memory_bytes()
         return int((device.memory_stats() or {}).get("bytes_limit", 0))
 
-    def scan(
-        self,
-        function: Callable[[Any, Any], tuple[Any, Any]],
-        initial: Any,
-        inputs: Any,
-        reverse: bool = False,
-    ) -> tuple[Any, Any]:
-        """See the protocol."""
-        carry, stacked = jax.lax.scan(function, initial, inputs, reverse=reverse)
-        return carry, stacked
-
     def inference(
         self, function: InferenceFunction, tables: Mapping[str, ArraySpec], slots: int
     ) -> JaxInference:

@@ -1,4 +1,4 @@
-"""What a backend gives: compiled inference, compiled training, scan, and arrays on the device.
+"""What a backend gives: compiled inference, compiled training, and arrays on the device.
 
 `tensorflow.py` and `jax.py` implement it; they alone import TensorFlow or JAX.
 """
@@ -127,15 +127,6 @@ class Backend(Protocol):
 
     def memory_bytes(self) -> int:
         """Memory of the first device, in bytes; 0 where it cannot be known."""
-
-    def scan(
-        self,
-        function: Callable[[Any, Any], tuple[Any, Any]],
-        initial: Any,
-        inputs: Any,
-        reverse: bool = False,
-    ) -> tuple[Any, Any]:
-        """`lax.scan`: carry over the leading axis of `inputs`; returns (carry, stacked)."""
 
     def inference(
         self, function: InferenceFunction, tables: Mapping[str, ArraySpec], slots: int

@@ -64,45 +64,6 @@ class TensorFlowBackend:
         """See the protocol. TensorFlow does not tell a GPU's."""
         return usable_memory_bytes() if self.devices()[0].startswith("cpu") else 0
 
-    def scan(
-        self,
-        function: Callable[[Any, Any], tuple[Any, Any]],
-        initial: Any,
-        inputs: Any,
-        reverse: bool = False,
-    ) -> tuple[Any, Any]:
-        """See the protocol. `keras.ops.scan` fails here where carry and outputs differ."""
-        leaves = tf.nest.flatten(inputs)
-        if reverse:
-            leaves = [tf.reverse(leaf, [0]) for leaf in leaves]
-        length = leaves[0].shape[0]
-
-        def row(index: Any) -> Any:
-            return tf.nest.pack_sequence_as(inputs, [leaf[index] for leaf in leaves])
-
-        # The first step is outside of the loop, to know what the outputs look like.
-        carry, first = function(initial, row(0))
-        arrays = [
-            tf.TensorArray(leaf.dtype, size=length, element_shape=leaf.shape).write(0, leaf)
-            for leaf in tf.nest.flatten(first)
-        ]
-
-        def body(index: Any, carry: Any, arrays: Any) -> Any:
-            carry, out = function(carry, row(index))
-            written = [
-                array.write(index, leaf)
-                for array, leaf in zip(arrays, tf.nest.flatten(out), strict=True)
-            ]
-            return index + 1, carry, written
-
-        _, carry, arrays = tf.while_loop(
-            lambda index, *_: index < length, body, (tf.constant(1), carry, arrays)
-        )
-        stacked = [array.stack() for array in arrays]
-        if reverse:
-            stacked = [tf.reverse(leaf, [0]) for leaf in stacked]
-        return carry, tf.nest.pack_sequence_as(first, stacked)
-
     def inference(
         self, function: InferenceFunction, tables: Mapping[str, ArraySpec], slots: int
     ) -> TensorFlowInference:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from seedbed.config.section import Positive, Section
+from seedbed.settings import Positive, Section
 
 
 class Atari(Section):

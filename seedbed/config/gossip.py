@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from seedbed.config.section import NonNegative, Positive, Section
+from seedbed.settings import NonNegative, Positive, Section
 
 Edge = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_length=2)]
 

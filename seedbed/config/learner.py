@@ -7,10 +7,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from seedbed.config.section import NonNegative, Positive, Section, one_of, pattern
-
-# Networks that ship, by name. `seedbed.networks` has the registry, and imports Keras.
-NETWORKS = ("impala_deep", "impala_shallow", "mlp", "nature", "nature_shallow")
+from seedbed.networks import NETWORKS
+from seedbed.settings import NonNegative, Positive, Section, one_of, pattern
 
 
 class Inference(Section):

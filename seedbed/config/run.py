@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from seedbed.config.section import NonNegative, Positive, Section
+from seedbed.settings import NonNegative, Positive, Section
 
 
 class Stop(Section):

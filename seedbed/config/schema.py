@@ -10,12 +10,17 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
-from seedbed.config.agents import AGENTS, SYNCHRONOUS, A2c, Dqn, R2d2, Vtrace
+from seedbed.agents import AGENTS
+from seedbed.agents.a2c.options import A2cOptions
+from seedbed.agents.dqn.options import DqnOptions
+from seedbed.agents.options import AgentOptions
+from seedbed.agents.r2d2.options import R2d2Options
+from seedbed.agents.vtrace.options import VtraceOptions
 from seedbed.config.environment import Actor, Environment
 from seedbed.config.gossip import Gossip
 from seedbed.config.learner import Learner
 from seedbed.config.run import Cost, Evaluation, Logging, Stop
-from seedbed.config.section import Section, one_of, pattern
+from seedbed.settings import Section, one_of, pattern
 
 
 class Experiment(Section):
@@ -46,18 +51,24 @@ class Experiment(Section):
     """Algorithm: `vtrace`, `a2c`, `r2d2`, `dqn`, or `module:Class`."""
     agent_options: dict[str, Any] = Field(default_factory=dict)
     """Hyperparameters of a `module:Class` agent."""
-    vtrace: Vtrace = Field(default_factory=Vtrace)
-    a2c: A2c = Field(default_factory=A2c)
-    r2d2: R2d2 = Field(default_factory=R2d2)
-    dqn: Dqn = Field(default_factory=Dqn)
+    vtrace: VtraceOptions = Field(default_factory=VtraceOptions)
+    a2c: A2cOptions = Field(default_factory=A2cOptions)
+    r2d2: R2d2Options = Field(default_factory=R2d2Options)
+    dqn: DqnOptions = Field(default_factory=DqnOptions)
     stop: Stop = Field(default_factory=Stop)
     cost: Cost = Field(default_factory=Cost)
     evaluation: Evaluation = Field(default_factory=Evaluation)
     logging: Logging = Field(default_factory=Logging)
 
     @property
+    def builtin_options(self) -> AgentOptions | None:
+        """The options of `agent`, or None if `agent` is a `module:Class`."""
+        return getattr(self, self.agent) if self.agent in AGENTS else None
+
+    @property
     def _has_replay(self) -> bool:
-        return self.agent in ("dqn", "r2d2")
+        options = self.builtin_options
+        return options is not None and options.trains_from_replay
 
     @property
     def _environments(self) -> str:
@@ -172,7 +183,8 @@ class Experiment(Section):
 
     @model_validator(mode="after")
     def _batch_fits_synchronous_agent(self) -> Experiment:
-        if self.agent in SYNCHRONOUS:
+        options = self.builtin_options
+        if options is not None and options.synchronous:
             self.check_synchronous_batches()
         return self
 

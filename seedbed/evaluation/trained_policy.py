@@ -40,7 +40,7 @@ class TrainedPolicy:
         """Return whether `evaluation.policy`, or else the agent, asks for greedy actions."""
         policy: str = experiment.evaluation.policy
         if policy == "agent":
-            policy = getattr(self.agent, "evaluates", "sample")
+            policy = self.agent.evaluates
         return policy == "greedy"
 
 

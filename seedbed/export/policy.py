@@ -18,12 +18,12 @@ from typing import Any
 import keras
 from keras import ops
 
-from seedbed.agents.factory import build_agent, build_optimizer
 from seedbed.agents.protocol import Agent
 from seedbed.backends.state import checked, named_variables
 from seedbed.checkpoints.store import Checkpoint
 from seedbed.config import Experiment
 from seedbed.export.readme import readme
+from seedbed.factory import build_agent, build_optimizer
 from seedbed.networks.image import FirstConvolution, scaled
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.runs.resume import read_stored

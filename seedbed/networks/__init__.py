@@ -1,1 +1,10 @@
+"""Neural networks in Keras 3. `NETWORKS` names them without importing Keras."""
 
+# `learner.network` of an experiment to module:Class.
+NETWORKS = {
+    "impala_deep": "seedbed.networks.impala:ImpalaDeep",
+    "impala_shallow": "seedbed.networks.impala:ImpalaShallow",
+    "mlp": "seedbed.networks.mlp:Mlp",
+    "nature": "seedbed.networks.nature:Nature",
+    "nature_shallow": "seedbed.networks.nature:NatureShallow",
+}

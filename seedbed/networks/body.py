@@ -6,7 +6,6 @@ import keras
 import numpy as np
 from keras import ops
 
-from seedbed import backends
 from seedbed.networks.initializers import GlorotUniform, Orthogonal
 from seedbed.spec import ArraySpec
 from seedbed.types import Tensor
@@ -113,22 +112,31 @@ class LstmCore(keras.layers.Layer):
         self.built = True
 
     def call(self, inputs: Tensor, first: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """[R, B, F], [R, B] bool and [B, 2 * units] to [R, B, units] and [B, 2 * units]."""
-        # One product for all rows; only the recurrent one has to wait for its turn.
+        """Return hidden states [R, B, units] and the state [B, 2 * units] after the last step.
+
+        Args:
+            inputs: [R, B, F] float32.
+            first: [R, B] bool, steps before which the state is zeroed.
+            state: [B, 2 * units] float32: the hidden state, then the cell.
+        """
+        # One product for all steps; only the recurrent one is sequential.
         projected = ops.matmul(inputs, self.kernel) + self.bias  # [R, B, 4 * units]
-        goes_on = ops.cast(~first, "float32")[:, :, None]  # [R, B, 1]
+        keep = ops.cast(~first, "float32")[:, :, None]  # [R, B, 1]
         kernel = ops.convert_to_tensor(self.recurrent_kernel)
 
-        def step(carry: Tensor, row: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-            x, keep = row
-            hidden, cell = ops.split(carry * keep, 2, axis=-1)
-            i, f, c, o = ops.split(x + ops.matmul(hidden, kernel), 4, axis=-1)
+        def step(state: Tensor, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+            projected, keep = inputs
+            hidden, cell = ops.split(state * keep, 2, axis=-1)
+            i, f, c, o = ops.split(projected + ops.matmul(hidden, kernel), 4, axis=-1)
             cell = ops.sigmoid(f) * cell + ops.sigmoid(i) * ops.tanh(c)
             hidden = ops.sigmoid(o) * ops.tanh(cell)
-            return ops.concatenate([hidden, cell], axis=-1), hidden
+            state = ops.concatenate([hidden, cell], axis=-1)
+            return state, state
 
-        if inputs.shape[0] == 1:  # acting
-            state, hidden = step(state, (projected[0], goes_on[0]))
-            return ops.expand_dims(hidden, 0), state
-        state, hidden = backends.current().scan(step, state, (projected, goes_on))
-        return hidden, state
+        steps = inputs.shape[0]
+        if steps == 1:  # acting
+            state, _ = step(state, (projected[0], keep[0]))
+            return ops.expand_dims(state[:, : self.units], 0), state
+        # On TensorFlow, `keras.ops.scan` wants outputs that look like the carry.
+        state, states = ops.scan(step, state, (projected, keep), length=steps)
+        return states[:, :, : self.units], state

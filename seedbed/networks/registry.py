@@ -8,21 +8,11 @@ from typing import Any
 
 import keras
 
+from seedbed.networks import NETWORKS
 from seedbed.networks.body import Body
-from seedbed.networks.impala import ImpalaDeep, ImpalaShallow
-from seedbed.networks.mlp import Mlp
-from seedbed.networks.nature import Nature, NatureShallow
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec
-
-NETWORKS: dict[str, type[keras.layers.Layer]] = {
-    "impala_deep": ImpalaDeep,
-    "impala_shallow": ImpalaShallow,
-    "mlp": Mlp,
-    "nature": Nature,
-    "nature_shallow": NatureShallow,
-}
 
 
 def make_body(
@@ -90,15 +80,12 @@ def load_class(path: str, key: str) -> Any:
 
 
 def _make(network: str, options: dict[str, Any]) -> Any:
-    if ":" in network:
-        torso_class = load_class(network, "learner.network")
-    elif network in NETWORKS:
-        torso_class = NETWORKS[network]
-    else:
+    if ":" not in network and network not in NETWORKS:
         raise SeedbedError(
             ExitCode.CONFIG,
             f"learner.network {network!r} is unknown: one of {sorted(NETWORKS)}, or module:Class",
         )
+    torso_class = load_class(NETWORKS.get(network, network), "learner.network")
     if not (inspect.isclass(torso_class) and issubclass(torso_class, keras.layers.Layer)):
         raise SeedbedError(
             ExitCode.CONFIG,

@@ -8,12 +8,13 @@ from seedbed.types import Tensor
 
 
 def masked_mean(value: Tensor, mask: Tensor) -> Tensor:
-    """The mean of `value` where `mask` is 1; 0 where nothing is. Both of one shape."""
+    """Return the mean of `value` where `mask`, of the same shape, is 1; 0 if it is nowhere."""
+    value, mask = ops.cast(value, "float32"), ops.cast(mask, "float32")
     return ops.sum(value * mask) / ops.maximum(ops.sum(mask), 1.0)
 
 
 def explained_variance(target: Tensor, prediction: Tensor, mask: Tensor) -> Tensor:
-    """1 - var(target - prediction) / var(target): 1 is a perfect critic, 0 a constant one."""
+    """Return 1 - var(target - prediction) / var(target): 1 is perfect, 0 a constant."""
 
     def variance(value: Tensor) -> Tensor:
         return masked_mean(ops.square(value - masked_mean(value, mask)), mask)

@@ -1,67 +1,82 @@
-"""n-step returns over rows, some of which end an episode."""
+"""n-step returns over transitions, some of which belong to no episode.
+
+Transition t goes from x_{t-1} to x_t. A masked one (out of an episode's last step) is no step of
+any episode: its return is V(x_{t-1}), so that an episode that was cut bootstraps from its own last
+value. A terminal step has γ = 0 and bootstraps from nothing.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
-from seedbed import backends
+from keras import ops
+
+from seedbed.ops.checks import check_floats
 from seedbed.types import Tensor
 
 
 def n_step_returns(
-    reward: Tensor, discount: Tensor, ends: Tensor, value: Tensor, n: int, xp: Any
+    r_t: Tensor, discount_t: Tensor, mask_t: Tensor, values: Tensor, n: int, xp: Any = ops
 ) -> Tensor:
-    """The n-step return of each transition (Sutton & Barto 2018, equation 7.1).
+    """Return the n-step return of each transition (Sutton & Barto 2018, equation 7.1).
 
-    From row t the rewards of the next n rows, discounted, and the value of the row after them;
-    fewer where a row ends the episode, or the rows end. Such a row's own value bootstraps (a
-    truncated episode, the last row), unless its discount is 0 (a terminated one).
+    It is the sum of the discounted rewards of n transitions and the value at their end. There are
+    fewer than n where an episode ends, or the transitions end.
 
     Args:
-        reward: [R, B] float32, what arrived with the row.
-        discount: [R, B] float32, γ, or 0 where the row is terminal.
-        ends: [R, B] bool, rows that no transition leaves. The last row's is not read.
-        value: [R, B] float32.
-        n: steps, at least 1.
+        r_t: [T, B] float, the reward that arrived with x_t.
+        discount_t: [T, B] float, γ, or 0 where x_t is terminal.
+        mask_t: [T, B] float, 1 for real transitions and 0 for masked ones.
+        values: [T+1, B] float, V(x_0) to V(x_T).
+        n: transitions, at least 1.
         xp: `keras.ops` or NumPy.
 
     Returns:
-        [R-1, B] float32 for the transitions out of the rows 0 .. R-2. Of a row that ends an
-        episode it is the row's value, and means nothing.
+        [T, B] float.
+
+    Raises:
+        ValueError: the shapes differ.
+        TypeError: an array is not of floating point.
     """
-    returns = value
+    v_tm1, v_t = values[:-1], values[1:]
+    check_floats(r_t=r_t, discount_t=discount_t, mask_t=mask_t, v_t=v_t)
+    is_real = mask_t > 0
+    returns_t = v_t
+    # Prepend one reward n times.
     for _ in range(n):
-        further = reward[1:] + discount[1:] * returns[1:]
-        returns = xp.concatenate([xp.where(ends[:-1], value[:-1], further), value[-1:]], axis=0)
-    return returns[:-1]
+        returns_tm1 = xp.where(is_real, r_t + discount_t * returns_t, v_tm1)
+        returns_t = xp.concatenate([returns_tm1[1:], values[-1:]], axis=0)
+    return returns_tm1
 
 
-def bootstrapped_returns(reward: Tensor, discount: Tensor, mask: Tensor, value: Tensor) -> Tensor:
-    """The return of each of T transitions as far as the rows go (Mnih et al. 2016, algorithm S3).
+def bootstrapped_returns(r_t: Tensor, discount_t: Tensor, mask_t: Tensor, values: Tensor) -> Tensor:
+    """Return each transition's return up to the last one (Mnih et al. 2016, algorithm S3).
 
-    From row t all rewards up to the last row, discounted, and that row's value: the n-step return
-    with n = T - t. It ends where the episode does: a row that no transition leaves bootstraps from
-    its own value (a truncated episode), unless the discount on the way to it is 0 (a terminated
-    one). `n_step_returns` with n >= T is the same, in T times the work.
+    `n_step_returns` with n >= T is the same, in T times the work.
 
     Args:
-        reward: [T, B] float32, what arrived with row t + 1.
-        discount: [T, B] float32, γ, or 0 where row t + 1 is terminal.
-        mask: [T, B] float32, 1 where a transition leaves row t, else 0.
-        value: [T+1, B] float32.
+        r_t: [T, B] float, the reward that arrived with x_t.
+        discount_t: [T, B] float, γ, or 0 where x_t is terminal.
+        mask_t: [T, B] float, 1 for real transitions and 0 for masked ones.
+        values: [T+1, B] float, V(x_0) to V(x_T).
 
     Returns:
-        [T, B] float32. Where the mask is 0 it is the row's value, and means nothing.
+        [T, B] float32.
+
+    Raises:
+        ValueError: the shapes differ.
+        TypeError: an array is not of floating point.
     """
-
-    def backwards(
-        further: Tensor, row: tuple[Tensor, Tensor, Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor]:
-        reward_t, discount_t, mask_t, value_t = row
-        returns = mask_t * (reward_t + discount_t * further) + (1.0 - mask_t) * value_t
-        return returns, returns
-
-    _, returns = backends.current().scan(
-        backwards, value[-1], (reward, discount, mask, value[:-1]), reverse=True
+    check_floats(r_t=r_t, discount_t=discount_t, mask_t=mask_t, v_t=values[1:])
+    r_t, discount_t, mask_t, values = (
+        ops.cast(x, "float32") for x in (r_t, discount_t, mask_t, values)
     )
+
+    def backwards(return_t: Tensor, step: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        r_t, discount_t, mask_t, v_tm1 = step
+        return_tm1 = mask_t * (r_t + discount_t * return_t) + (1.0 - mask_t) * v_tm1
+        return return_tm1, return_tm1
+
+    steps = (r_t, discount_t, mask_t, values[:-1])
+    _, returns = ops.scan(backwards, values[-1], steps, length=r_t.shape[0], reverse=True)
     return returns

@@ -1,4 +1,4 @@
-"""V-trace (Espeholt et al. 2018, "IMPALA", section 4.1), with rows that belong to no episode."""
+"""V-trace (Espeholt et al. 2018, arXiv:1802.01561), with transitions that belong to no episode."""
 
 from __future__ import annotations
 
@@ -6,83 +6,95 @@ from typing import NamedTuple
 
 from keras import ops
 
-from seedbed import backends
+from seedbed.ops.checks import check_floats
 from seedbed.types import Tensor
 
 
 class VtraceReturns(NamedTuple):
-    """Targets, both without gradient."""
+    """Targets of T transitions, both without gradient."""
 
-    vs: Tensor  # [T, B], what V(x_t) is drawn to
-    advantage: Tensor  # [T, B], the factor of log π(a_t) in the policy gradient
+    vs: Tensor  # [T, B] float32, the target of V(x_{t-1})
+    pg_advantage: Tensor  # [T, B] float32, the factor of log π(a_{t-1}) in the policy gradient
 
 
 def vtrace_returns(
-    log_rho: Tensor,
+    v_tm1: Tensor,
+    v_t: Tensor,
+    r_t: Tensor,
     discount_t: Tensor,
-    reward_t: Tensor,
-    value_tm1: Tensor,
-    value_t: Tensor,
-    mask: Tensor,
+    log_rho_tm1: Tensor,
+    mask_t: Tensor,
     *,
-    trace_lambda: float = 1.0,
+    lambda_: float = 1.0,
     rho_bar: float = 1.0,
     c_bar: float = 1.0,
     rho_bar_policy: float = 1.0,
 ) -> VtraceReturns:
-    """V-trace targets and advantages of T transitions, each from x_{t-1} to x_t.
+    """Return V-trace targets and advantages of T transitions, each from x_{t-1} to x_t.
 
-    Equation (1) of Espeholt et al. 2018 in its recursive form (their remark 1), with λ from
-    remark 2 and m for the mask:
+    Equation (1) of section 4.1 in its recursive form (remark 1), with λ from remark 2 and m for
+    the mask:
 
         ρ = min(ρ̄, π/μ),   c = λ min(c̄, π/μ)
         δ_t  = m_t ρ_t (r_t + γ_t V(x_t) - V(x_{t-1}))
         vs_{t-1} = V(x_{t-1}) + δ_t + m_t γ_t c_t (vs_t - V(x_t)),   vs_T = V(x_T)
 
-    and the advantage of section 4.2, `m_t min(ρ̄_pg, π/μ) (r_t + γ_t vs_t - V(x_{t-1}))`.
+    The advantage of section 4.2 is `m_t min(ρ̄_pg, π/μ) (r_t + γ_t vs_t - V(x_{t-1}))`.
 
-    A masked transition (out of an episode's finished row) is no step of any episode: there
-    `vs = V`, so that an episode that was cut bootstraps from its own last value. A terminal
-    step has γ = 0 and bootstraps from nothing.
+    A masked transition (out of an episode's last step) is no step of any episode: there `vs = V`,
+    so that an episode that was cut bootstraps from its own last value. A terminal step has γ = 0
+    and bootstraps from nothing.
 
     Args:
-        log_rho: [T, B] float32, log π(a|x) - log μ(a|x) of the action taken in x_{t-1}.
-        discount_t: [T, B] float32, γ, or 0 where x_t is terminal.
-        reward_t: [T, B] float32, what arrived with x_t.
-        value_tm1: [T, B] float32, V(x_{t-1}).
-        value_t: [T, B] float32, V(x_t).
-        mask: [T, B] float32, 1 for real transitions and 0 for masked ones.
-        trace_lambda: λ.
-        rho_bar: ρ̄, truncates the weight of the temporal difference.
-        c_bar: c̄, truncates the weight of the trace.
-        rho_bar_policy: truncates the weight of the policy gradient.
+        v_tm1: [T, B] float, V(x_{t-1}).
+        v_t: [T, B] float, V(x_t).
+        r_t: [T, B] float, the reward that arrived with x_t.
+        discount_t: [T, B] float, γ, or 0 where x_t is terminal.
+        log_rho_tm1: [T, B] float, log π(a|x) - log μ(a|x) of the action taken in x_{t-1}.
+        mask_t: [T, B] float, 1 for real transitions and 0 for masked ones.
+        lambda_: λ.
+        rho_bar: ρ̄, truncates the importance weight of the temporal difference.
+        c_bar: c̄, truncates the importance weight of the trace.
+        rho_bar_policy: ρ̄_pg, truncates the importance weight of the policy gradient.
+
+    Raises:
+        ValueError: the shapes differ.
+        TypeError: an array is not of floating point.
     """
-    _same_shape(log_rho, discount_t, reward_t, value_tm1, value_t, mask)
-    log_rho, value_tm1, value_t = (
-        ops.cast(array, "float32") for array in (log_rho, value_tm1, value_t)
+    check_floats(
+        v_tm1=v_tm1,
+        v_t=v_t,
+        r_t=r_t,
+        discount_t=discount_t,
+        log_rho_tm1=log_rho_tm1,
+        mask_t=mask_t,
     )
-    rho = ops.exp(log_rho)
-    gamma = discount_t * mask
-    delta = mask * ops.minimum(rho, rho_bar) * (reward_t + gamma * value_t - value_tm1)
-    decay = gamma * trace_lambda * ops.minimum(rho, c_bar)
+    v_tm1, v_t, r_t, discount_t, log_rho_tm1, mask_t = (
+        ops.cast(x, "float32") for x in (v_tm1, v_t, r_t, discount_t, log_rho_tm1, mask_t)
+    )
 
-    def backwards(error: Tensor, row: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-        delta_t, decay_t = row
-        error = delta_t + decay_t * error
-        return error, error
+    # Clip the importance weights.
+    rho_tm1 = ops.exp(log_rho_tm1)
+    clipped_rho_tm1 = ops.minimum(rho_tm1, rho_bar)
+    c_tm1 = lambda_ * ops.minimum(rho_tm1, c_bar)
 
-    _, error = backends.current().scan(
-        backwards, ops.zeros_like(value_t[0]), (delta, decay), reverse=True
-    )  # vs - V, [T, B]
-    vs = value_tm1 + error
-    # vs_t of transition t is the target of its destination: the next row's, or V at the end.
-    vs_t = value_t + ops.concatenate([error[1:], ops.zeros_like(error[:1])], axis=0)
-    weight = mask * ops.minimum(rho, rho_bar_policy)
-    advantage = weight * (reward_t + gamma * vs_t - value_tm1)
-    return VtraceReturns(ops.stop_gradient(vs), ops.stop_gradient(advantage))
+    # Compute the temporal differences.
+    discount_t = discount_t * mask_t
+    delta_t = mask_t * clipped_rho_tm1 * (r_t + discount_t * v_t - v_tm1)
+    decay_t = discount_t * c_tm1
 
+    # Accumulate them backwards: error = vs - V.
+    def backwards(error_t: Tensor, step: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
+        delta_t, decay_t = step
+        error_tm1 = delta_t + decay_t * error_t
+        return error_tm1, error_tm1
 
-def _same_shape(*arrays: Tensor) -> None:
-    shapes = [tuple(array.shape) for array in arrays]
-    if len(set(shapes)) > 1 or len(shapes[0]) != 2:
-        raise ValueError(f"V-trace takes arrays of one shape [T, B], given {shapes}")
+    _, error_tm1 = ops.scan(
+        backwards, ops.zeros_like(v_t[0]), (delta_t, decay_t), length=v_t.shape[0], reverse=True
+    )
+    vs_tm1 = v_tm1 + error_tm1
+
+    # The target of x_t is the next transition's vs, or V at the end.
+    vs_t = v_t + ops.concatenate([error_tm1[1:], ops.zeros_like(error_tm1[:1])], axis=0)
+    pg_advantage = mask_t * ops.minimum(rho_tm1, rho_bar_policy) * (r_t + discount_t * vs_t - v_tm1)
+    return VtraceReturns(ops.stop_gradient(vs_tm1), ops.stop_gradient(pg_advantage))

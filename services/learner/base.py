@@ -10,7 +10,6 @@ from seedbed import backends
 from seedbed.backends.protocol import Backend
 from seedbed.checkpoints.store import Checkpoint
 from seedbed.config import Experiment
-from seedbed.config.agents import SYNCHRONOUS
 from seedbed.config.load import dump_experiment
 from seedbed.gossip.exchange import ParameterExchange, ShuttingDown
 from seedbed.gossip.membership import Membership
@@ -49,13 +48,13 @@ def is_synchronous(experiment: Experiment) -> bool:
     Raises:
         SeedbedError: the agent cannot be loaded, or the settings do not fit such batches.
     """
-    if ":" not in experiment.agent:
-        return experiment.agent in SYNCHRONOUS
+    if experiment.builtin_options is not None:
+        return experiment.builtin_options.synchronous
     learner = experiment.learner
     backends.use(learner.backend, learner.deterministic, learner.device)
-    from seedbed.agents.factory import agent_and_options
+    from seedbed.factory import agent_and_options
 
-    if not getattr(agent_and_options(experiment)[0], "synchronous", False):
+    if not agent_and_options(experiment)[0].synchronous:
         return False
     try:
         experiment.check_synchronous_batches()

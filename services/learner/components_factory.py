@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from seedbed.agents.factory import build_agent, build_optimizer
 from seedbed.agents.inference_step import InferenceStep
 from seedbed.agents.protocol import Agent
-from seedbed.agents.training_step import replay_function, train_function
+from seedbed.agents.training_step import on_policy_loss, replay_loss
 from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment
+from seedbed.factory import build_agent, build_optimizer
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.tls import Tls
 from seedbed.services.learner.components import LearnerComponents
@@ -51,12 +51,11 @@ def build_components(
     frames = _frames_per_update(experiment, spec, isinstance(unroll, SequencePlan))
     if isinstance(unroll, SequencePlan):
         exponent = learner.replay.importance_sampling_exponent
-        loss = replay_function(agent, unroll, exponent)
+        loss = replay_loss(agent, unroll, exponent)
     else:
-        loss = train_function(agent, unroll)
+        loss = on_policy_loss(agent, unroll)
     optimizer, clip = build_optimizer(experiment, frames), learner.optimizer.max_gradient_norm
-    period = getattr(agent, "target_update_period", 0)
-    trainer = backend.trainer(agent.model, optimizer, loss, clip, period)
+    trainer = backend.trainer(agent.model, optimizer, loss, clip, agent.target_update_period)
     source: BatchSource = OnPolicySource(trainer, backend, learner.batch_size)
     if isinstance(unroll, SequencePlan):
         numbers = numbers or ReplaySourceStats()
@@ -71,7 +70,7 @@ def _sequence_plan(
     experiment: Experiment, agent: Any, spec: EnvironmentSpec
 ) -> SequencePlan | None:
     """Return what sessions write for an agent with replay, or None for an agent without."""
-    if not trains_from_replay(agent):
+    if not agent.trains_from_replay:
         return None
     sequence = SequenceSpec(
         observation=spec.observation,
@@ -103,8 +102,3 @@ def _frames_per_update(experiment: Experiment, spec: EnvironmentSpec, with_repla
     frames_per_update = frames / (learner.replay.ratio if with_replay else learner.epochs_per_batch)
     # The other learners bring in as many in the meantime.
     return frames_per_update * experiment.gossip.replicas
-
-
-def trains_from_replay(agent: Agent) -> bool:
-    """Return whether the agent is a `ReplayAgent`."""
-    return hasattr(agent, "initial_priority")

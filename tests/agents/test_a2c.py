@@ -10,11 +10,11 @@ from keras import ops
 from numpy.typing import NDArray
 
 from seedbed.agents.a2c.agent import A2cAgent
-from seedbed.agents.a2c.config import Options
 from seedbed.agents.a2c.loss import a2c_loss
+from seedbed.agents.a2c.options import A2cOptions
 from seedbed.agents.protocol import Unroll
-from seedbed.agents.vtrace.config import Options as VtraceOptions
 from seedbed.agents.vtrace.loss import vtrace_loss
+from seedbed.agents.vtrace.options import VtraceOptions
 from seedbed.backends.protocol import Backend
 from seedbed.networks.registry import make_body
 from seedbed.spec import ArraySpec
@@ -44,7 +44,7 @@ def masked_unroll(seed: int) -> Unroll:
     return unroll
 
 
-def walk(unroll: Unroll, value: Array, options: Options) -> Array:
+def walk(unroll: Unroll, value: Array, options: A2cOptions) -> Array:
     """The return [T, B] of each real transition, by a walk from its row to where it ends."""
     returns = np.full((T, B), np.nan)
     for b in range(B):
@@ -69,13 +69,18 @@ def walk(unroll: Unroll, value: Array, options: Options) -> Array:
     return returns
 
 
-def slow_loss(logits: Array, value: Array, unroll: Unroll, options: Options) -> dict[str, float]:
+def slow_loss(logits: Array, value: Array, unroll: Unroll, options: A2cOptions) -> dict[str, float]:
     """One transition after the other, in double precision. `target` is of the given values."""
     return slow_loss_at(logits, value, walk(unroll, value, options), value, unroll, options)
 
 
 def slow_loss_at(
-    logits: Array, value: Array, returns: Array, baseline: Array, unroll: Unroll, options: Options
+    logits: Array,
+    value: Array,
+    returns: Array,
+    baseline: Array,
+    unroll: Unroll,
+    options: A2cOptions,
 ) -> dict[str, float]:
     """With returns and the advantage's `baseline` held fast, so that it can be differentiated."""
     log_policy = log_softmax(logits)
@@ -101,14 +106,14 @@ def slow_loss_at(
 
 
 CASES = [
-    Options(),
-    Options(life_loss_ends=True, discount=0.9),
-    Options(reward_clip=1.0, reward_scale=0.7, entropy_cost=0.1, baseline_cost=0.3),
+    A2cOptions(),
+    A2cOptions(life_loss_ends=True, discount=0.9),
+    A2cOptions(reward_clip=1.0, reward_scale=0.7, entropy_cost=0.1, baseline_cost=0.3),
 ]
 
 
 @pytest.mark.parametrize("options", CASES)
-def test_loss_equals_a_walk_along_the_rows(options: Options) -> None:
+def test_loss_equals_a_walk_along_the_rows(options: A2cOptions) -> None:
     unroll = masked_unroll(0)
     logits, value = random_outputs(0)
     loss, scalars = a2c_loss(
@@ -125,7 +130,7 @@ def test_loss_equals_a_walk_along_the_rows(options: Options) -> None:
         np.testing.assert_allclose(float(scalars[name]), number, rtol=1e-4, err_msg=name)
 
 
-def gradients(backend: Backend, unroll: Unroll, logits: Array, value: Array, options: Options):
+def gradients(backend: Backend, unroll: Unroll, logits: Array, value: Array, options: A2cOptions):
     """The loss's gradients for the logits and the values."""
     given = (ops.convert_to_tensor(logits), ops.convert_to_tensor(value))
 
@@ -147,7 +152,7 @@ def gradients(backend: Backend, unroll: Unroll, logits: Array, value: Array, opt
 
 
 @pytest.mark.parametrize("options", CASES)
-def test_gradients_are_the_slow_loss_differences(backend: Backend, options: Options) -> None:
+def test_gradients_are_the_slow_loss_differences(backend: Backend, options: A2cOptions) -> None:
     """Central differences in double precision, the targets held fast."""
     unroll = masked_unroll(1)
     logits, value = (x.astype(np.float64) for x in random_outputs(1))
@@ -184,7 +189,7 @@ def test_ends_of_episodes(backend: Backend, end: str) -> None:
     """Row 2 is finished, row 3 is the next episode's first. Returns by hand."""
     value = np.array([[1.0], [2.0], [8.0], [3.0], [4.0], [5.0]], np.float32)
     unroll = one_column(**{end: np.array([[0], [0], [1], [0], [0], [0]], bool)})
-    options = Options(discount=0.5, baseline_cost=1.0, entropy_cost=0.0)
+    options = A2cOptions(discount=0.5, baseline_cost=1.0, entropy_cost=0.0)
     _, to_value = gradients(backend, unroll, np.zeros((6, 1, A), np.float32), value, options)
     last = 0.0 if end == "terminated" else 8.0  # a truncated row bootstraps from itself
     at_1, at_4 = 1 + 0.5 * last, 1 + 0.5 * 5.0
@@ -195,7 +200,7 @@ def test_ends_of_episodes(backend: Backend, end: str) -> None:
 def test_a_batch_of_nothing_is_no_division_by_zero(backend: Backend) -> None:
     unroll = masked_unroll(2)
     unroll.first[:] = True
-    to_logits, to_value = gradients(backend, unroll, *random_outputs(2), Options())
+    to_logits, to_value = gradients(backend, unroll, *random_outputs(2), A2cOptions())
     assert not to_logits.any()
     assert not to_value.any()
 
@@ -206,7 +211,7 @@ def test_on_policy_it_is_vtrace() -> None:
     logits, value = random_outputs(3)
     unroll = unroll._replace(behaviour={"logits": logits[:-1]})
     given = (ops.convert_to_tensor(logits), ops.convert_to_tensor(value), tensors(unroll))
-    loss, scalars = a2c_loss(*given, Options())
+    loss, scalars = a2c_loss(*given, A2cOptions())
     other, others = vtrace_loss(*given, VtraceOptions())
     np.testing.assert_allclose(float(loss), float(other), rtol=1e-5)
     assert scalars["unmasked"] == others["unmasked"]
@@ -216,7 +221,7 @@ def test_on_policy_it_is_vtrace() -> None:
 def test_parameters_are_arguments_and_options_arrive() -> None:
     np.random.seed(0)
     body = make_body("mlp", {"units": [16]}, ArraySpec((5,), "float32"), A, 1, 0)
-    agent = A2cAgent(Options(entropy_cost=7.0, baseline_cost=0.0), body, A)
+    agent = A2cAgent(A2cOptions(entropy_cost=7.0, baseline_cost=0.0), body, A)
     assert agent.synchronous
     zeros = [ops.zeros_like(v.value) for v in agent.model.trainable_variables]
     loss, scalars = agent.loss(zeros, tensors(random_unroll(5)))

@@ -10,11 +10,11 @@ import pytest
 from keras import ops
 
 from seedbed.agents.dqn.agent import DqnAgent
-from seedbed.agents.dqn.config import Options
-from seedbed.agents.factory import build_agent
+from seedbed.agents.dqn.options import DqnOptions
 from seedbed.agents.r2d2.agent import R2d2Agent
 from seedbed.backends.protocol import Backend
 from seedbed.config import load_experiment
+from seedbed.factory import build_agent
 from seedbed.networks.registry import make_body
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from tests.agents.test_r2d2 import (
@@ -35,7 +35,7 @@ CARTPOLE = Path(__file__).parents[2] / "experiments/cartpole-dqn.yaml"
 
 def test_the_defaults_are_the_papers() -> None:
     """Section 4.2; double Q-learning and n steps are options."""
-    options = Options()
+    options = DqnOptions()
     assert (options.target_update_period, options.dueling_units) == (10_000, 512)
     assert (options.n_steps, options.double_q, options.value_rescaling_epsilon) == (1, False, 0)
 
@@ -58,7 +58,7 @@ def test_the_experiment_that_ships_has_the_papers_network() -> None:
 def make_agent(n: int, **options: Any) -> DqnAgent:
     np.random.seed(0)
     body = make_body("mlp", {"units": [16]}, ArraySpec((5,), "float32"), A, 1, 0)
-    return DqnAgent(Options(n_steps=n, dueling_units=16, **options), body, A)
+    return DqnAgent(DqnOptions(n_steps=n, dueling_units=16, **options), body, A)
 
 
 def other_params(agent: DqnAgent) -> list[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import keras
@@ -9,12 +10,13 @@ import numpy as np
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from seedbed.agents.factory import AGENTS, build_agent, build_optimizer
+from seedbed.agents import AGENTS
 from seedbed.agents.vtrace.agent import VtraceAgent
-from seedbed.config import agents, learner
 from seedbed.config.load import parse_experiment
 from seedbed.config.schema import Experiment
-from seedbed.networks.registry import NETWORKS
+from seedbed.factory import build_agent, build_optimizer
+from seedbed.networks import NETWORKS
+from seedbed.networks.registry import load_class
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec, EnvironmentSpec
 
@@ -28,6 +30,25 @@ class OwnOptions(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
     temperature: float = Field(1.0, gt=0)
+
+
+class PlainAgent:
+    """An agent without a base class, which has what it needs and nothing else."""
+
+    Options = OwnOptions
+    synchronous = True
+
+    def __init__(self, options: Any, body: Any, actions: int) -> None:
+        self.options, self.body = options, body
+
+
+class PlainReplayAgent(PlainAgent):
+    """The same with replay."""
+
+    burn_in = 3
+
+    def initial_priority(self, window: Any) -> Any:
+        raise NotImplementedError
 
 
 class OwnAgent(VtraceAgent):
@@ -56,8 +77,8 @@ def test_the_schema_knows_the_networks_and_agents_by_name() -> None:
             }
             settings = [f"{key}={name}", *needed.get(name, [])]
             parse_experiment("name: a\nenvironment: {id: x}", settings)
-    assert set(learner.NETWORKS) == set(NETWORKS)
-    assert set(agents.AGENTS) == set(AGENTS)
+    for path in (*NETWORKS.values(), *AGENTS.values()):
+        assert inspect.isclass(load_class(path, "name"))
 
 
 def test_the_seed_decides_the_weights() -> None:
@@ -85,6 +106,16 @@ def test_an_agent_of_the_users() -> None:
     text = "learner: {{network: mlp}}\nagent: {0}:OwnAgent\nagent_options: {{temperature: {1}}}"
     agent: Any = build_agent(experiment(text.format(__name__, 2)), SPEC)
     assert agent.options.temperature == 2
+
+
+def test_an_agent_without_a_base_has_the_defaults() -> None:
+    text = f"learner: {{network: mlp}}\nagent: {__name__}:"
+    plain: Any = build_agent(experiment(text + "PlainAgent"), SPEC)
+    assert isinstance(plain, PlainAgent)
+    assert (plain.trains_from_replay, plain.synchronous, plain.evaluates) == (False, True, "sample")
+    assert plain.target_update_period == 0
+    replay: Any = build_agent(experiment(text + "PlainReplayAgent"), SPEC)
+    assert (replay.trains_from_replay, replay.burn_in, replay.lookahead) == (True, 3, 0)
 
 
 @pytest.mark.parametrize(

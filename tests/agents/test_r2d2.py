@@ -14,16 +14,17 @@ from keras import ops
 from numpy.typing import NDArray
 
 from seedbed.agents.dqn.agent import DqnAgent
-from seedbed.agents.dqn.config import Options as DqnOptions
-from seedbed.agents.factory import build_agent
-from seedbed.agents.protocol import ActInputs, ActOutputs, Unroll, Window
-from seedbed.agents.r2d2.agent import R2d2Agent, exploration
-from seedbed.agents.r2d2.config import Options
-from seedbed.agents.r2d2.loss import SMALLEST_PRIORITY, q_loss
+from seedbed.agents.dqn.options import DqnOptions
+from seedbed.agents.options import QLearningOptions
+from seedbed.agents.protocol import ActInputs, ActOutputs, SequenceWindow, Unroll
+from seedbed.agents.q_learning import exploration_epsilon
+from seedbed.agents.q_loss import SMALLEST_PRIORITY, q_loss
+from seedbed.agents.r2d2.agent import R2d2Agent
+from seedbed.agents.r2d2.options import R2d2Options
 from seedbed.agents.training_step import importance_weights
 from seedbed.backends.protocol import Backend
 from seedbed.config import load_experiment
-from seedbed.config.agents import QLearning
+from seedbed.factory import build_agent
 from seedbed.networks.dueling import Dueling
 from seedbed.networks.registry import make_body
 from seedbed.spec import ArraySpec, EnvironmentSpec
@@ -92,7 +93,7 @@ def h_inverse(x: float, epsilon: float) -> float:
 
 
 def reference(
-    q: Array, target_q: Array, unroll: Unroll, options: QLearning
+    q: Array, target_q: Array, unroll: Unroll, options: QLearningOptions
 ) -> tuple[Array, NDArray[np.bool_]]:
     """Errors [R-1, B] in float64, each window walked along by itself, and which are real."""
     epsilon = options.value_rescaling_epsilon
@@ -131,13 +132,13 @@ def priorities(errors: Array, real: Array, eta: float) -> Array:
 
 
 CASES = {
-    "table-8": Options(),
-    "no-double-q": Options(double_q=False),
-    "no-rescaling": Options(value_rescaling_epsilon=0.0, discount=0.9),
-    "one-step": Options(n_steps=1, max_priority_weight=0.5),
-    "windows-longer-than-rows": Options(n_steps=50, discount=0.8),
-    "lives": Options(life_loss_ends=True, discount=0.9, n_steps=3),
-    "clipped": Options(reward_clip=0.7, max_priority_weight=1.0),
+    "table-8": R2d2Options(),
+    "no-double-q": R2d2Options(double_q=False),
+    "no-rescaling": R2d2Options(value_rescaling_epsilon=0.0, discount=0.9),
+    "one-step": R2d2Options(n_steps=1, max_priority_weight=0.5),
+    "windows-longer-than-rows": R2d2Options(n_steps=50, discount=0.8),
+    "lives": R2d2Options(life_loss_ends=True, discount=0.9, n_steps=3),
+    "clipped": R2d2Options(reward_clip=0.7, max_priority_weight=1.0),
     "dqn": DqnOptions(),
     "dqn-n3": DqnOptions(n_steps=3, double_q=True, reward_clip=1.0),
 }
@@ -208,7 +209,7 @@ def test_ends_of_episodes(backend: Backend, end: str) -> None:
     )  # fmt: skip
     q = np.zeros((6, 1, 2), np.float32)
     target_q = np.stack([np.full_like(value, -100), value], -1)[:, None]
-    options = Options(discount=0.5, n_steps=3, value_rescaling_epsilon=0.0, double_q=False,
+    options = R2d2Options(discount=0.5, n_steps=3, value_rescaling_epsilon=0.0, double_q=False,
                       life_loss_ends=end == "life_lost_asked")  # fmt: skip
     last = 16.0
     if end == "life_lost":
@@ -252,7 +253,7 @@ def test_equals_rlax(backend: Backend, tmp_path: Path) -> None:
     unroll, (q, target_q) = random_unroll(3), random_q(3)
     unroll = unroll._replace(first=np.zeros((R, B), bool))
     given = {"q": q, "target_q": target_q, "reward": unroll.reward,
-             "discount": np.where(unroll.terminated, 0, Options().discount)}  # fmt: skip
+             "discount": np.where(unroll.terminated, 0, R2d2Options().discount)}  # fmt: skip
     assert unroll.terminated.any()
     np.savez(
         tmp_path / "given.npz", action=unroll.action, best=q.argmax(-1),
@@ -264,7 +265,7 @@ def test_equals_rlax(backend: Backend, tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     for n in (1, 5):
-        options = Options(n_steps=n)
+        options = R2d2Options(n_steps=n)
         errors = np.load(tmp_path / f"wanted-{n}.npy")
         loss, _, priority = q_loss(
             *(ops.convert_to_tensor(x) for x in (q, target_q)), tensors(unroll), R - 1,
@@ -279,7 +280,7 @@ def test_gradients_flow_only_where_they_should(backend: Backend) -> None:
     """Through Q of the chosen action of real trained transitions: -δ w / B. Not through targets."""
     unroll, (q, target_q) = random_unroll(7), random_q(7)
     weight = np.linspace(0.2, 1, B).astype(np.float32)
-    options, trained = Options(), R - 3
+    options, trained = R2d2Options(), R - 3
     to_q, to_target = gradient(
         backend,
         lambda x: q_loss(*x, tensors(unroll), trained, ops.convert_to_tensor(weight), options)[0],
@@ -300,7 +301,7 @@ def make_agent(units: int = 8, **options: Any) -> R2d2Agent:
     body = make_body("mlp", {"units": [16]}, ArraySpec((5,), "float32"), A, 1, units)
     if not units:
         return DqnAgent(DqnOptions(dueling_units=16, **options), body, A)
-    return R2d2Agent(Options(dueling_units=16, **options), body, A)
+    return R2d2Agent(R2d2Options(dueling_units=16, **options), body, A)
 
 
 def params_of(agent: R2d2Agent, scale: float = 1.0) -> list[Any]:
@@ -394,7 +395,7 @@ def test_first_priorities_are_those_of_the_loss(units: int, options: dict[str, A
             unroll.action[t] = action
             unroll.previous_action[t + 1] = np.where(unroll.first[t + 1], -1, action)
     trained = rows - 1 - agent.burn_in - agent.lookahead
-    window = Window(
+    window = SequenceWindow(
         trained=trained,
         action=np.stack([ops.convert_to_numpy(o.action) for o in outputs]),
         reward=unroll.reward, terminated=unroll.terminated, life_lost=unroll.life_lost,
@@ -415,7 +416,7 @@ def test_a_sequence_without_a_real_transition_keeps_a_priority() -> None:
     unroll = unroll._replace(first=np.ones((R, B), bool))
     loss, _, priority = q_loss(
         ops.convert_to_tensor(q), ops.convert_to_tensor(target_q), tensors(unroll), R - 1,
-        ops.ones((B,)), Options(),
+        ops.ones((B,)), R2d2Options(),
     )  # fmt: skip
     assert float(loss) == 0
     np.testing.assert_allclose(ops.convert_to_numpy(priority), SMALLEST_PRIORITY)
@@ -438,8 +439,8 @@ def test_exploration_by_slot(levels: int) -> None:
     slots = np.arange(2 * levels + 3, dtype=np.int32)
     wanted = [0.4 ** (1 + 7 * (s % levels) / (levels - 1 or 1)) for s in slots]
     for got in (
-        ops.convert_to_numpy(exploration(ops.convert_to_tensor(slots), levels, ops)),
-        exploration(slots, levels, np),
+        ops.convert_to_numpy(exploration_epsilon(ops.convert_to_tensor(slots), levels, ops)),
+        exploration_epsilon(slots, levels, np),
     ):
         np.testing.assert_allclose(got, wanted, rtol=1e-5)
         assert got[0] == pytest.approx(0.4)

@@ -9,11 +9,11 @@ import pytest
 from keras import ops
 from numpy.typing import NDArray
 
-from seedbed.agents.policy import sample
+from seedbed.agents.actor_critic import sample_action
 from seedbed.agents.protocol import ActInputs, ActOutputs, Unroll
 from seedbed.agents.vtrace.agent import VtraceAgent
-from seedbed.agents.vtrace.config import Options
 from seedbed.agents.vtrace.loss import vtrace_loss
+from seedbed.agents.vtrace.options import VtraceOptions
 from seedbed.backends.protocol import Backend
 from seedbed.networks.registry import make_body
 from seedbed.spec import ArraySpec
@@ -76,13 +76,13 @@ def log_softmax(logits: Array) -> Array:
 @pytest.mark.parametrize(
     "options",
     [
-        Options(),
-        Options(life_loss_ends=True, discount=0.9, trace_lambda=0.8),
-        Options(reward_clip=1.0, reward_scale=0.7, entropy_cost=0.1, baseline_cost=0.3),
-        Options(rho_bar=3.0, c_bar=2.0, rho_bar_policy=2.5),
+        VtraceOptions(),
+        VtraceOptions(life_loss_ends=True, discount=0.9, trace_lambda=0.8),
+        VtraceOptions(reward_clip=1.0, reward_scale=0.7, entropy_cost=0.1, baseline_cost=0.3),
+        VtraceOptions(rho_bar=3.0, c_bar=2.0, rho_bar_policy=2.5),
     ],
 )
-def test_loss_equals_numpy(options: Options) -> None:
+def test_loss_equals_numpy(options: VtraceOptions) -> None:
     unroll = random_unroll(0)
     logits, value = random_outputs(0)
     loss, scalars = vtrace_loss(
@@ -100,12 +100,12 @@ def test_loss_equals_numpy(options: Options) -> None:
     assert 0 < real.sum() < real.size
     vs, advantage = reference(
         {
-            "log_rho": log_rho,
+            "log_rho_tm1": log_rho,
             "discount_t": options.discount * ~ends,
-            "reward_t": reward,
-            "value_tm1": value[:-1],
-            "value_t": value[1:],
-            "mask": real,
+            "r_t": reward,
+            "v_tm1": value[:-1],
+            "v_t": value[1:],
+            "mask_t": real,
         },
         options.trace_lambda,
         options.rho_bar,
@@ -129,7 +129,7 @@ def test_loss_equals_numpy(options: Options) -> None:
 
 
 def gradients(
-    backend: Backend, unroll: Unroll, logits: Array, value: Array, options: Options
+    backend: Backend, unroll: Unroll, logits: Array, value: Array, options: VtraceOptions
 ) -> tuple[Array, Array]:
     """The loss's gradients for the logits and the values."""
     given = (ops.convert_to_tensor(logits), ops.convert_to_tensor(value))
@@ -157,19 +157,19 @@ def test_gradients_flow_only_where_they_should(backend: Backend) -> None:
     """
     unroll = random_unroll(1)
     logits, value = random_outputs(1)
-    options = Options(entropy_cost=0.0, baseline_cost=0.5)
+    options = VtraceOptions(entropy_cost=0.0, baseline_cost=0.5)
     to_logits, to_value = gradients(backend, unroll, logits, value, options)
     real = ~unroll.first[1:]
     pick = (*np.indices((T, B)), unroll.action)
     log_policy = log_softmax(logits[:-1])
     vs, advantage = reference(
         {
-            "log_rho": log_policy[pick] - log_softmax(unroll.behaviour["logits"])[pick],
+            "log_rho_tm1": log_policy[pick] - log_softmax(unroll.behaviour["logits"])[pick],
             "discount_t": options.discount * ~unroll.terminated[1:],
-            "reward_t": unroll.reward[1:],
-            "value_tm1": value[:-1],
-            "value_t": value[1:],
-            "mask": real,
+            "r_t": unroll.reward[1:],
+            "v_tm1": value[:-1],
+            "v_t": value[1:],
+            "mask_t": real,
         }
     )
     n = real.sum()
@@ -206,7 +206,7 @@ def one_column(**changes: Array) -> Unroll:
 
 def value_gradient(backend: Backend, unroll: Unroll, value: Array) -> Array:
     """vs - V at each row but the last, read off the gradient of the value loss."""
-    options = Options(discount=0.5, baseline_cost=1.0, entropy_cost=0.0)
+    options = VtraceOptions(discount=0.5, baseline_cost=1.0, entropy_cost=0.0)
     logits = np.zeros((6, 1, A), np.float32)
     _, to_value = gradients(backend, unroll, logits, value, options)
     real = (~unroll.first[1:]).sum()
@@ -243,7 +243,9 @@ def test_sampling_follows_the_policy() -> None:
     logits = np.log(np.array([0.1, 0.2, 0.0001, 0.3, 0.3999], np.float32))
     uniform = ((np.arange(n) + 0.5) / n).astype(np.float32)
     actions = ops.convert_to_numpy(
-        sample(ops.convert_to_tensor(np.tile(logits, (n, 1))), ops.convert_to_tensor(uniform))
+        sample_action(
+            ops.convert_to_tensor(np.tile(logits, (n, 1))), ops.convert_to_tensor(uniform)
+        )
     )
     assert actions.dtype == np.int32
     share = np.bincount(actions, minlength=5) / n
@@ -258,7 +260,7 @@ def test_sampling_stays_inside() -> None:
     for uniform in (0.0, np.nextafter(np.float32(1), np.float32(0)), 1.0):
         u = np.full(2000, uniform, np.float32)
         actions = ops.convert_to_numpy(
-            sample(ops.convert_to_tensor(logits), ops.convert_to_tensor(u))
+            sample_action(ops.convert_to_tensor(logits), ops.convert_to_tensor(u))
         )
         assert actions.min() >= 1
         assert actions.max() <= 17
@@ -267,7 +269,7 @@ def test_sampling_stays_inside() -> None:
 def make_agent(units: int = 0) -> VtraceAgent:
     np.random.seed(0)
     body = make_body("mlp", {"units": [16]}, ArraySpec((5,), "float32"), A, 1, units)
-    return VtraceAgent(Options(), body, A)
+    return VtraceAgent(VtraceOptions(), body, A)
 
 
 def act(agent: VtraceAgent, unroll: Unroll, t: int, state: Any, greedy: bool) -> ActOutputs:

@@ -29,37 +29,6 @@ Array = NDArray[Any]
 # scan
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("length", [1, 5])
-def test_scan_with_outputs_unlike_the_carry(backend: Backend, reverse: bool, length: int) -> None:
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(length, 3)).astype(np.float32)
-    k = rng.integers(0, 9, (length, 2)).astype(np.int32)
-
-    def step(carry: Any, row: Any) -> Any:
-        total, count = carry
-        x, k = row["x"], row["k"]
-        total = 0.5 * total + x
-        return (total, count + 1), {"sum": ops.sum(total), "k": k * count}
-
-    (total, count), out = backend.scan(
-        step,
-        (ops.zeros(3), ops.cast(1, "int32")),
-        {"x": ops.convert_to_tensor(x), "k": ops.convert_to_tensor(k)},
-        reverse=reverse,
-    )
-    wanted_total, wanted_count = np.zeros(3, np.float32), 1
-    sums, ks = np.zeros(length), np.zeros((length, 2))
-    for t in reversed(range(length)) if reverse else range(length):
-        wanted_total = 0.5 * wanted_total + x[t]
-        sums[t], ks[t] = wanted_total.sum(), k[t] * wanted_count
-        wanted_count += 1
-    np.testing.assert_allclose(backend.to_host(total), wanted_total, rtol=1e-5)
-    assert int(count) == wanted_count
-    np.testing.assert_allclose(backend.to_host(out["sum"]), sums, rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(backend.to_host(out["k"]), ks)
-
-
 # inference
 
 
@@ -320,7 +289,7 @@ from seedbed import backends
 backend = backends.use(sys.argv[1])
 from seedbed.config.load import parse_experiment
 from seedbed.spec import ArraySpec, EnvironmentSpec
-from seedbed.agents.factory import build_agent, build_optimizer
+from seedbed.factory import build_agent, build_optimizer
 experiment = parse_experiment(
     "name: a\\nenvironment: {id: x}\\nlearner: {network: impala_shallow, lstm_units: 8}"
 )

@@ -16,12 +16,12 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from keras import ops
 
-from seedbed.agents.factory import build_agent, build_optimizer
 from seedbed.backends.state import named_variables
 from seedbed.cli.main import main
 from seedbed.config import parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.envs import make_vector_env
+from seedbed.factory import build_agent, build_optimizer
 from seedbed.runs.directory import open_run_directory
 from seedbed.runtime.exit_codes import ExitCode
 

@@ -11,7 +11,6 @@ import pytest
 from gymnasium.spaces import Box, Discrete
 from keras import ops
 
-from seedbed.agents.factory import build_agent
 from seedbed.agents.protocol import ActInputs
 from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment, parse_experiment
@@ -25,6 +24,7 @@ from seedbed.evaluation.episodes import (
     return_statistics,
 )
 from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
+from seedbed.factory import build_agent
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep
 from tests.support.pattern_env import NAME, PatternVectorEnv

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from keras import ops
 
-from seedbed.agents.factory import build_agent, build_optimizer
 from seedbed.agents.protocol import ActInputs
 from seedbed.backends.protocol import Backend
 from seedbed.backends.state import named_variables
@@ -22,7 +21,8 @@ from seedbed.cli.export import run
 from seedbed.config import parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.export.policy import load_agent
-from seedbed.networks.registry import NETWORKS
+from seedbed.factory import build_agent, build_optimizer
+from seedbed.networks import NETWORKS
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.runs.directory import open_run_directory, read_checkpoint
 from seedbed.runtime.exit_codes import SeedbedError

@@ -45,9 +45,18 @@ def reference(inputs: dict[str, Array], n: int) -> Array:
     return returns
 
 
+def transitions(inputs: dict[str, Array]) -> dict[str, Array]:
+    return {
+        "r_t": inputs["reward"][1:],
+        "discount_t": inputs["discount"][1:],
+        "mask_t": (~inputs["ends"][:-1]).astype(np.float32),
+        "values": inputs["value"],
+    }
+
+
 def run(inputs: dict[str, Array], n: int) -> Array:
-    tensors = {name: ops.convert_to_tensor(array) for name, array in inputs.items()}
-    return ops.convert_to_numpy(n_step_returns(**tensors, n=n, xp=ops))
+    tensors = {name: ops.convert_to_tensor(x) for name, x in transitions(inputs).items()}
+    return ops.convert_to_numpy(n_step_returns(**tensors, n=n))
 
 
 @pytest.mark.parametrize("n", [1, 2, 5, R - 1, 50])
@@ -55,7 +64,7 @@ def test_equals_a_walk_along_the_window(n: int) -> None:
     inputs = random_inputs(n)
     wanted = reference(inputs, n)
     np.testing.assert_allclose(run(inputs, n), wanted, rtol=1e-5, atol=1e-5)
-    on_host = n_step_returns(**inputs, n=n, xp=np)
+    on_host = n_step_returns(**transitions(inputs), n=n, xp=np)
     np.testing.assert_allclose(on_host, wanted, rtol=1e-5, atol=1e-5)
 
 
@@ -83,10 +92,6 @@ def test_nothing_behind_an_episodes_end_is_seen(backend: Backend) -> None:
 def test_bootstrapped_returns_equal_a_walk_to_the_end() -> None:
     inputs = random_inputs(2)
     wanted = reference(inputs, R)
-    returns = bootstrapped_returns(
-        reward=ops.convert_to_tensor(inputs["reward"][1:]),
-        discount=ops.convert_to_tensor(inputs["discount"][1:]),
-        mask=ops.cast(~inputs["ends"][:-1], "float32"),
-        value=ops.convert_to_tensor(inputs["value"]),
-    )
+    tensors = {name: ops.convert_to_tensor(x) for name, x in transitions(inputs).items()}
+    returns = bootstrapped_returns(**tensors)
     np.testing.assert_allclose(ops.convert_to_numpy(returns), wanted, rtol=1e-5, atol=1e-5)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.agents.protocol import Body, Window
+from seedbed.agents.protocol import Body, SequenceWindow
 from seedbed.agents.r2d2.agent import R2d2Agent
-from seedbed.agents.r2d2.config import QLearning
+from seedbed.agents.r2d2.options import R2d2Options
 
 
 class RecordingR2d2(R2d2Agent):
     """`acted` has, by `name_of` a sequence, the action values [R] chosen and best of acting."""
 
-    def __init__(self, options: QLearning, body: Body, actions: int) -> None:
+    def __init__(self, options: R2d2Options, body: Body, actions: int) -> None:
         super().__init__(options, body, actions)
         kernel = self.model.dueling.advantage.kernel
         kernel.assign(10.0 * kernel)  # or untrained values would hardly differ
         self.acted: dict[bytes, tuple[NDArray[np.float32], NDArray[np.float32]]] = {}
 
-    def initial_priority(self, window: Window) -> NDArray[np.float32]:
+    def initial_priority(self, window: SequenceWindow) -> NDArray[np.float32]:
         """As it is, and remembered."""
         chosen, best = window.behaviour["chosen"], window.behaviour["best"]
         for e in range(window.reward.shape[1]):

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from seedbed.agents.a2c.agent import A2cAgent
-from seedbed.agents.a2c.config import Options as A2cOptions
+from seedbed.agents.a2c.options import A2cOptions
 from seedbed.agents.protocol import Body
 from seedbed.agents.vtrace.agent import VtraceAgent
-from seedbed.agents.vtrace.config import Options
+from seedbed.agents.vtrace.options import VtraceOptions
 
 
 class SureAgent(VtraceAgent):
     """V-trace. An untrained policy is nearly uniform; to compare policies takes a sure one."""
 
-    def __init__(self, options: Options, body: Body, actions: int) -> None:
+    def __init__(self, options: VtraceOptions, body: Body, actions: int) -> None:
         super().__init__(options, body, actions)
         kernel = self.model.policy.kernel
         kernel.assign(100.0 * kernel)

@@ -1,21 +1,22 @@
-"""The V-trace agent: an actor-critic with the V-trace loss."""
+"""The V-trace agent: an actor-critic that corrects for the lag of the policy that acted."""
 
 from __future__ import annotations
 
 from pydantic import BaseModel
+from typing_extensions import override
 
-from seedbed.agents.policy import PolicyAgent
+from seedbed.agents.actor_critic import ActorCriticAgent
 from seedbed.agents.protocol import Unroll
-from seedbed.agents.vtrace import config
 from seedbed.agents.vtrace.loss import vtrace_loss
+from seedbed.agents.vtrace.options import VtraceOptions
 from seedbed.types import Params, Tensor
 
 
-class VtraceAgent(PolicyAgent):
-    """See `agents.protocol.Agent`."""
+class VtraceAgent(ActorCriticAgent):
+    """An actor-critic with `vtrace_loss`."""
 
-    Options: type[BaseModel] = config.Options
+    Options: type[BaseModel] = VtraceOptions
 
+    @override
     def loss(self, params: Params, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
-        """See `vtrace_loss`."""
-        return vtrace_loss(*self.outputs(params, unroll), unroll, self.options)
+        return vtrace_loss(*self.forward(params, unroll), unroll, self.options)

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.agents.policy import PolicyModel
-from seedbed.agents.r2d2.agent import QModel
+from seedbed.agents.actor_critic import ActorCriticModel
+from seedbed.agents.q_learning import QModel
 from seedbed.agents.training_step import unroll_of
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
@@ -131,7 +131,7 @@ def unroll_arrays(built: LearnerComponents, params: Params, batch: TrainingBatch
         arrays["probability"] = batch.arrays["probability"]
     # The forward pass of training, with the newest parameters.
     model = built.agent.model
-    if isinstance(model, QModel | PolicyModel):
+    if isinstance(model, QModel | ActorCriticModel):
         steps = (unroll.observation, unroll.previous_action, unroll.previous_reward, unroll.first)
         (*heads, _), _ = model.stateless_call(params, [], *steps, unroll.state)
         names = ("q",) if isinstance(model, QModel) else ("logits", "value")

@@ -96,7 +96,7 @@ class TrainingThread:
         for observe in self.observers:
             observe(batch)
         # A synchronous agent trains on no batch that other parameters acted in.
-        if self._resync(components) and getattr(components.agent, "synchronous", False):
+        if self._resync(components) and components.agent.synchronous:
             self._discard(components, batch, "its learner was left out by its peers")
             return
         for epoch in range(self._epochs):

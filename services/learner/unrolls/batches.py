@@ -17,7 +17,7 @@ class TrainingBatch:
     """B unrolls or sequences, time-major.
 
     Attributes:
-        arrays: the batch on the host, with the names of `train_function`. Empty if it was drawn on
+        arrays: the batch on the host, with the names of `unroll_of`. Empty if it was drawn on
             the device.
         version: mean version of the parameters that acted in each unroll, `[B]`.
         steps: real transitions, of T * B.

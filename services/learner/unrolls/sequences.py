@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.agents.protocol import Window
+from seedbed.agents.protocol import SequenceWindow
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, ArraySpec
 
@@ -31,7 +31,7 @@ class SequencePlan:
 
     spec: SequenceSpec
     behaviour: Mapping[str, ArraySpec]
-    priority: Callable[[Window], NDArray[np.float32]]
+    priority: Callable[[SequenceWindow], NDArray[np.float32]]
 
     @property
     def observation(self) -> ArraySpec:
@@ -116,7 +116,7 @@ class SequenceWriter:
         spec, small = self._spec, self._small
         rows = slice(self._length - spec.timesteps, None)  # of the sequence, in the small arrays
         flags = small["flags"][rows]
-        window = Window(
+        window = SequenceWindow(
             trained=spec.steps,
             action=small["action"][rows],
             reward=small["reward"][rows],

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from seedbed.agents.protocol import Window
+from seedbed.agents.protocol import SequenceWindow
 from seedbed.replay.buffer import SequenceBuffer
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.services.learner.unrolls.sequences import SequencePlan, SequenceWriter
@@ -36,11 +36,11 @@ class Priorities:
     """An agent's `initial_priority`, which keeps what it was given."""
 
     def __init__(self) -> None:
-        self.windows: list[Window] = []
+        self.windows: list[SequenceWindow] = []
 
-    def __call__(self, window: Window) -> NDArray[np.float32]:
+    def __call__(self, window: SequenceWindow) -> NDArray[np.float32]:
         self.windows.append(
-            Window(window.trained, *(np.array(x) for x in window[1:-1]),
+            SequenceWindow(window.trained, *(np.array(x) for x in window[1:-1]),
                    {name: np.array(x) for name, x in window.behaviour.items()})
         )  # fmt: skip
         return np.arange(E, dtype=np.float32) + len(self.windows)
@@ -48,7 +48,7 @@ class Priorities:
 
 def play(
     spec: SequenceSpec, rows: int
-) -> tuple[History, list[SequenceChunk], SequenceWriter, list[Window]]:
+) -> tuple[History, list[SequenceChunk], SequenceWriter, list[SequenceWindow]]:
     """Random rows through a writer."""
     random = np.random.default_rng(spec.steps * 100 + spec.burn_in)
     priorities = Priorities()

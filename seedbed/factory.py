@@ -1,4 +1,4 @@
-"""From an experiment to its agent and optimizer. `backend.use` comes first."""
+"""Agent and optimizer of an experiment. Call `seedbed.backends.use` before the import."""
 
 from __future__ import annotations
 
@@ -11,29 +11,19 @@ import keras
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
-from seedbed.agents.a2c.agent import A2cAgent
-from seedbed.agents.dqn.agent import DqnAgent
-from seedbed.agents.protocol import Agent
-from seedbed.agents.r2d2.agent import R2d2Agent
-from seedbed.agents.vtrace.agent import VtraceAgent
+from seedbed.agents import AGENTS
+from seedbed.agents.protocol import Agent, OnPolicyAgent, ReplayAgent
 from seedbed.config.schema import Experiment
 from seedbed.networks.registry import load_class, make_body
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import EnvironmentSpec
 
-AGENTS: dict[str, type[Agent]] = {
-    "a2c": A2cAgent,
-    "dqn": DqnAgent,
-    "r2d2": R2d2Agent,
-    "vtrace": VtraceAgent,
-}
-
 
 def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
-    """The agent with its initial weights, which depend on `seed` alone.
+    """Return the experiment's agent with its initial weights, which depend on `seed` alone.
 
     Raises:
-        SeedbedError: the agent, the network or their options are wrong, or do not fit the
+        SeedbedError: CONFIG: the agent, the network or their options are wrong, or do not fit the
             environment.
     """
     agent_class, options = agent_and_options(experiment)
@@ -54,14 +44,17 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
 
 
 def agent_and_options(experiment: Experiment) -> tuple[Any, BaseModel]:
-    """The class of `agent` and its validated options.
+    """Return the class of `agent` and its validated options.
 
     Raises:
-        SeedbedError: CONFIG, what is wrong with them.
+        SeedbedError: CONFIG: the class cannot be loaded, or its options are wrong.
     """
-    name = experiment.agent
-    if name in AGENTS:
-        return AGENTS[name], getattr(experiment, name)
+    if experiment.builtin_options is not None:
+        return load_class(AGENTS[experiment.agent], "agent"), experiment.builtin_options
+    return _user_agent_and_options(experiment.agent, experiment.agent_options)
+
+
+def _user_agent_and_options(name: str, given: dict[str, Any]) -> tuple[Any, BaseModel]:
     agent_class = load_class(name, "agent")
     options = getattr(agent_class, "Options", None)
     if not (inspect.isclass(options) and issubclass(options, BaseModel)):
@@ -70,7 +63,7 @@ def agent_and_options(experiment: Experiment) -> tuple[Any, BaseModel]:
             f"agent {name!r} has no Options, a pydantic model of its hyperparameters",
         )
     try:
-        return agent_class, options.model_validate(experiment.agent_options)
+        return _with_defaults(agent_class), options.model_validate(given)
     except ValidationError as error:
         lines = [
             f"agent_options.{'.'.join(map(str, item['loc']))}: {item['msg']}, given "
@@ -80,15 +73,23 @@ def agent_and_options(experiment: Experiment) -> tuple[Any, BaseModel]:
         raise SeedbedError(ExitCode.CONFIG, "\n".join(lines)) from error
 
 
+def _with_defaults(agent_class: Any) -> Any:
+    """Return a user's class with the attributes of `Agent` that it leaves out."""
+    if hasattr(agent_class, "trains_from_replay"):
+        return agent_class
+    base: Any = ReplayAgent if hasattr(agent_class, "initial_priority") else OnPolicyAgent
+    return type(base)(agent_class.__name__, (agent_class, base), {"__doc__": agent_class.__doc__})
+
+
 def build_optimizer(
     experiment: Experiment, env_frames_per_update: float
 ) -> keras.optimizers.Optimizer:
-    """The optimizer of `learner.optimizer`.
+    """Return the optimizer of `learner.optimizer`.
 
     Args:
         experiment: the experiment.
-        env_frames_per_update: emulator frames of a training batch, T * B * action_repeat, by
-            the updates that it makes. The schedule counts frames as updates times this.
+        env_frames_per_update: emulator frames of a training batch, T * B * action_repeat, divided
+            by the updates made with it. The schedule counts frames as updates times this.
     """
     settings = experiment.learner.optimizer
     scale = learning_rate_scale(experiment)
@@ -117,12 +118,12 @@ def build_optimizer(
 
 
 def learning_rate_scale(experiment: Experiment) -> float:
-    """The factor of the learning rate for the size of a batch: √(environments / nominal), or 1.
+    """Return the factor of the learning rate for a batch's size: √(environments / nominal), or 1.
 
-    Gradients of k times the environments have √k times less noise; see Stooke and Abbeel 2018,
-    who scale the rate of RMSProp and Adam so. Several learners count together, as their updates are
-    averaged, by all-reduce at once and by gossip over time (Assran et al. 2019 train 4 learners of
-    16 at √4 · 7e-4).
+    Gradients of k times the environments have √k times less noise; Stooke and Abbeel 2018
+    (arXiv:1803.02811) scale the rate of RMSProp and Adam so. Several learners count together,
+    because their updates are averaged, by all-reduce at once and by gossip over time (Assran et
+    al. 2019 train 4 learners of 16 at √4 · 7e-4).
     """
     nominal = experiment.learner.optimizer.nominal_envs
     if not nominal:

@@ -1,26 +1,29 @@
-"""What every section of an experiment has in common."""
+"""Base class and field types of all settings: the sections of an experiment, an agent's options."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0)]
+PositiveFloat = Annotated[float, Field(gt=0)]
+Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
-def pattern(names: tuple[str, ...]) -> str:
-    """Of a key that takes one of these names, or a dotted path."""
+def pattern(names: Iterable[str]) -> str:
+    """Return the regular expression of a setting that takes one of `names` or `module:Class`."""
     return rf"^({'|'.join(names)}|[\w.]+:\w+)$"
 
 
-def one_of(names: tuple[str, ...], value: str) -> str:
-    """The value, if the pattern has it.
+def one_of(names: Iterable[str], value: str) -> str:
+    """Return `value` if `pattern` matches it.
 
     Raises:
-        ValueError: it has not.
+        ValueError: `value` is neither one of `names` nor `module:Class`.
     """
     if not re.match(pattern(names), value):
         raise ValueError(f"unknown: one of {', '.join(names)}, or module:Class")
@@ -35,7 +38,7 @@ def _join_lines(schema: dict[str, Any]) -> None:
 
 
 class Section(BaseModel):
-    """Part of the experiment: immutable; the docstring below a setting is its description.
+    """A group of settings: immutable; the docstring below a setting is its description.
 
     Unknown keys, wrong types and numbers that are not finite are refused.
     """
@@ -50,8 +53,8 @@ class Section(BaseModel):
 
     @field_validator("*", mode="before")
     @classmethod
-    def _of_its_type(cls, value: Any, info: ValidationInfo) -> Any:
-        """`true` is no number, "16" neither, "yes" is no truth; but 2e8 is an integer."""
+    def _check_type(cls, value: Any, info: ValidationInfo) -> Any:
+        """Refuse `true` and "16" as numbers and "yes" as a truth value; 2e8 is an integer."""
         wanted = cls.model_fields[str(info.field_name)].annotation
         if wanted is bool and not isinstance(value, bool):
             raise ValueError("must be true or false")
