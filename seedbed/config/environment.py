@@ -75,7 +75,7 @@ class Actor(Section):
     """Threads that step one group's environments (Atari `fast` only)."""
     decorrelate_steps: Annotated[int, Field(ge=0)] = 0
     """Upper bound of the step at which the first episode of each environment is cut; each
-    environment has another step. Without the cut, games that begin together lose their first ball
+    environment has another step. Without the cut, games that begin together lose the first ball
     together, and a batch holds one moment many times. Take the usual length of an episode; 0 cuts
     none.
     """

@@ -14,77 +14,61 @@ Edge = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=2, max_leng
 class Weights(Section):
     """Graph given by its mixing matrix."""
 
-    weights: list[list[NonNegative]] = Field(
-        description="Mixing matrix: row i holds the weights with which learner i mixes, that of "
-        "learner j's parameters in column j. Each row sums to 1, with a weight above 0 in column i."
-    )
+    weights: list[list[NonNegative]]
+    """Mixing matrix: row i holds the weights with which learner i mixes, that of learner j's
+    parameters in column j. Each row sums to 1, with a weight above 0 in column i.
+    """
 
 
-GRAPHS = ("ring", "exponential", "complete")
 Graph = Literal["ring", "exponential", "complete"] | list[Edge] | Weights
 
 
 class Gossip(Section):
     """Learners that train one policy, each with its own actors (GALA, Assran et al. 2019)."""
 
-    replicas: Positive = Field(
-        1,
-        description="Number of learners; `seedbed train --learners N` sets it. A single learner "
-        "exchanges nothing.",
-    )
-    topology: Literal["gossip", "allreduce"] = Field(
-        "gossip",
-        description="Kind of exchange. `gossip`: parameters, asynchronously, with the peers of "
-        "`graphs`. `allreduce`: every update uses the gradients of all learners, so all of them "
-        "wait for the slowest one.",
-    )
-    graphs: list[Graph] = Field(
-        default=["ring"],
-        min_length=1,
-        description="Graphs of the learners: `ring` (directed), `exponential` (each learner sends "
-        "to the next one, the 2nd, the 4th ... after it), `complete`, a list of edges [from, to], "
-        "or `weights`, a mixing matrix. Several graphs take turns, one a local iteration.",
-    )
-    connectivity_window: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Connectivity window B: any B graphs in a row lead from every learner to every "
-        "other. 0 takes the smallest possible one.",
-    )
-    staleness: Annotated[int, Field(ge=0)] | None = Field(
-        None,
-        description="Staleness τ: local iterations without a message of an in-peer after which a "
-        "learner waits for that peer. If null, a learner never waits.",
-    )
-    deadline_s: Annotated[float, Field(gt=0)] = Field(
-        30.0,
-        description="Seconds without progress after which a peer no longer counts as alive, and "
-        "the graphs close around it.",
-    )
-    addresses: list[str] = Field(
-        default=[],
-        description="Addresses at which the learners listen for each other, by rank; "
-        "`seedbed train` and the chart set them.",
-    )
-    distance_every: Annotated[int, Field(ge=0)] = Field(
-        100,
-        description="Mixings between two measurements of the distance to the in-peers; 0 measures "
-        "none.",
-    )
-    snapshot_every_s: NonNegative = Field(
-        30.0,
-        description="Seconds between two snapshots of the parameters, from which `seedbed analyze` "
-        "computes the true distances. At most 200 snapshots are kept, evenly spread; 0 keeps none.",
-    )
-    gradients_every: Annotated[int, Field(ge=0)] = Field(
-        0,
-        description="Local iterations between two gradients that are kept, which "
-        "`seedbed analyze` compares; 0 keeps none.",
-    )
-    evaluation: Literal["consensus", "best"] = Field(
-        "consensus",
-        description="Policy of the last evaluation of `seedbed train`: the average of all "
-        "learners' parameters, or the learner with the best mean return.",
-    )
+    replicas: Positive = 1
+    """Number of learners; `seedbed train --learners N` sets it. A single learner exchanges nothing.
+    """
+    topology: Literal["gossip", "allreduce"] = "gossip"
+    """Kind of exchange. `gossip`: parameters, asynchronously, with the peers of `graphs`.
+    `allreduce`: every update uses the gradients of all learners, so all of them wait for the
+    slowest one.
+    """
+    graphs: list[Graph] = Field(default=["ring"], min_length=1)
+    """Graphs of the learners: `ring` (directed), `exponential` (each learner sends to the next one,
+    the 2nd, the 4th ... after it), `complete`, a list of edges [from, to], or `weights`, a mixing
+    matrix. Several graphs take turns, one a local iteration.
+    """
+    connectivity_window: Annotated[int, Field(ge=0)] = 0
+    """Connectivity window B: any B graphs in a row lead from every learner to every other. 0 takes
+    the smallest possible one.
+    """
+    staleness: Annotated[int, Field(ge=0)] | None = None
+    """Staleness τ: local iterations without a message of an in-peer after which a learner waits for
+    that peer. If null, a learner never waits.
+    """
+    deadline_s: Annotated[float, Field(gt=0)] = 30.0
+    """Seconds without progress after which a peer no longer counts as alive, and the graphs close
+    around it.
+    """
+    addresses: list[str] = Field(default=[])
+    """Addresses at which the learners listen for each other, by rank; `seedbed train` and the chart
+    set them.
+    """
+    distance_every: Annotated[int, Field(ge=0)] = 100
+    """Mixings between two measurements of the distance to the in-peers; 0 measures none."""
+    snapshot_every_s: NonNegative = 30.0
+    """Seconds between two snapshots of the parameters, from which `seedbed analyze` computes the
+    true distances. At most 200 snapshots are kept, evenly spread; 0 keeps none.
+    """
+    gradients_every: Annotated[int, Field(ge=0)] = 0
+    """Local iterations between two gradients that are kept, which `seedbed analyze` compares; 0
+    keeps none.
+    """
+    evaluation: Literal["consensus", "best"] = "consensus"
+    """Policy of the last evaluation of `seedbed train`: the average of all learners' parameters, or
+    the learner with the best mean return.
+    """
 
     @model_validator(mode="after")
     def _check_addresses(self) -> Gossip:

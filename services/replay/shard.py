@@ -1,4 +1,4 @@
-"""Replay shard: a sequence buffer, and the one thread that uses it."""
+"""One shard: the buffer, and the one thread that works on it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
-import grpc
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +19,6 @@ from seedbed.replay.incarnations import IncarnationHistory
 from seedbed.replay.mapped_files import FileBuffer, files_bytes, open_buffer, read_description
 from seedbed.replay.sequence import SequenceSpec, describe_spec
 from seedbed.replay.sizes import check_memory, estimate
-from seedbed.rpc.streams import StreamRejected
 from seedbed.runtime.metrics import Histogram, Metric, StatsCollector, registry_of
 from seedbed.services.replay.metrics import AGE_BOUNDS_S, METRICS
 from seedbed.v1 import replay_pb2 as wire
@@ -30,30 +28,18 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class SpecMismatch(StreamRejected):
-    """Learner whose spec, exponent or protocol is not the shard's. The message has both sides."""
-
-    code = grpc.StatusCode.FAILED_PRECONDITION
+class SpecMismatch(Exception):
+    """A learner wants what this shard does not hold. The message has both sides."""
 
 
 class Shard:
-    """Buffer whose spec comes with its files, or with its first learner.
+    """A buffer whose spec comes with its files, or with its first learner.
 
     Methods that are not async run in the shard's thread, through `call`.
 
     Args:
-        capacity: Sequences.
-        exponent: α, not negative.
-        directory: Folder of the files; None keeps the sequences in memory only.
-        memory: Bytes that may be used; None: what this process may use.
-
-    Attributes:
-        serving: False while the shard stops.
-        learners: Open streams that insert.
-        refused: Streams that were refused.
-        insert_blocked_s: Seconds that inserts waited for the shard's thread.
-        age_s: Ages of the sequences that were drawn.
-        registry: The shard's metrics.
+        directory: where its files are; None keeps it in memory, to be lost with the process.
+        memory: bytes that may be used; None: what the machine gives.
     """
 
     METRICS: ClassVar[tuple[Metric, ...]] = METRICS
@@ -76,34 +62,25 @@ class Shard:
         self.registry = registry_of(StatsCollector(self))
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a method in the shard's thread.
-
-        Args:
-            function: The method.
-            *arguments: Arguments of the method.
-        """
+        """Run a method in the shard's thread."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def open(self) -> None:
-        """Open the files, where there are some.
+        """Take over the files, where there are some.
 
         Raises:
-            SeedbedError: The files cannot be used, or do not fit.
+            SeedbedError: they cannot be used, or do not fit.
         """
         found = None if self._directory is None else read_description(self._directory)
         if found is not None and found.complete:
             self._make(found.spec)
 
-    def accept(self, spec: SequenceSpec, exponent: float) -> None:
-        """Accept a learner. The spec of the first learner becomes the shard's.
-
-        Args:
-            spec: Sizes of the learner's sequences.
-            exponent: α of the learner.
+    def greet(self, spec: SequenceSpec, exponent: float) -> None:
+        """A learner comes. The first one says what the shard holds.
 
         Raises:
-            SpecMismatch: The shard has another spec or exponent.
-            SeedbedError: The spec of the first learner does not fit.
+            SpecMismatch: the shard holds something else.
+            SeedbedError: what the first one wants does not fit.
         """
         if exponent != self.exponent:
             raise SpecMismatch(
@@ -132,22 +109,17 @@ class Shard:
 
     @property
     def buffer(self) -> SequenceBuffer:
-        """The buffer, once the first learner was accepted."""
-        assert self._buffer is not None, "no learner was accepted"
+        """The buffer of a shard that has greeted somebody."""
+        assert self._buffer is not None, "nobody was greeted"
         return self._buffer
 
-    def insert(self, message: wire.InsertRequest, payload: memoryview, arrived: float) -> bytes:
-        """Store a chunk; return the serialized answer.
-
-        Args:
-            message: The request without its payload.
-            payload: Payload of the request.
-            arrived: When the request arrived, by `time.perf_counter`.
+    def insert(self, message: wire.InsertRequest, payload: memoryview, came: float) -> bytes:
+        """Store a chunk. Returns the answer.
 
         Raises:
-            ValueError: The chunk does not fit; nothing has changed.
+            ValueError: it does not fit; nothing has changed.
         """
-        self.insert_blocked_s += time.perf_counter() - arrived
+        self.insert_blocked_s += time.perf_counter() - came
         self.buffer.add(chunk_of(self.buffer.spec, message, payload))
         reply = wire.InsertReply(
             sequence=message.sequence,
@@ -157,13 +129,7 @@ class Shard:
         return bytes(reply.SerializeToString())
 
     def sample(self, request: int, first: int, uniform: NDArray[np.float64]) -> tuple[bytes, int]:
-        """Draw sequences for one message; return the message and how many sequences it has.
-
-        Args:
-            request: Number of the request.
-            first: Index of the first sequence in the request.
-            uniform: [n] numbers in [0, 1), as many as one message takes.
-        """
+        """Draw as many sequences as one message takes. Returns the message, and how many."""
         buffer = self.buffer
         reply = wire.SampleReply(
             request=request,
@@ -184,18 +150,17 @@ class Shard:
         return sample_reply(buffer.spec, reply, fields, pieces), len(items)
 
     def prioritize(self, message: wire.PrioritizeRequest) -> bytes:
-        """Set priorities; return the serialized answer.
+        """Set priorities. Returns the answer.
 
         Raises:
-            ValueError: A priority is negative, NaN or infinite; nothing has changed.
+            ValueError: one cannot be; nothing has changed.
         """
         if len(message.key) % 8 or len(message.priority) % 4:
             raise ValueError("keys of 8 bytes and priorities of 4 are expected")
         keys = np.frombuffer(message.key, np.int64)
         priority = np.frombuffer(message.priority, np.float32)
         limit = self._incarnations.limit(message.incarnation)
-        if limit is not None:
-            # Keys of an earlier incarnation may name other sequences now.
+        if limit is not None:  # of an earlier life: this key may be another sequence's now
             keys = np.where(keys < limit, keys, -1)
         stale = self.buffer.update_priorities(keys, priority)
         reply = wire.PrioritizeReply(
@@ -204,7 +169,7 @@ class Shard:
         return bytes(reply.SerializeToString())
 
     def state(self) -> wire.ShardState:
-        """Return the state of the shard."""
+        """How it is."""
         state = wire.ShardState(
             incarnation=self._incarnations.now,
             capacity=self.capacity,
@@ -221,7 +186,7 @@ class Shard:
         return state
 
     def status(self) -> dict[str, Any]:
-        """Return the state as JSON for the page /status. Any thread."""
+        """For people and scripts. Any thread."""
         state = self.state()
         names = {field.name: field.name for field in state.DESCRIPTOR.fields}
         # The keys of the page outlast the fields of the message.
@@ -235,7 +200,7 @@ class Shard:
         }
 
     def close(self) -> None:
-        """Finish the work under way, and write everything to the disk."""
+        """Finish what is under way, and have everything on the disk."""
         self._thread.shutdown(wait=True, cancel_futures=True)
         if isinstance(self._buffer, FileBuffer):
             self._buffer.close()

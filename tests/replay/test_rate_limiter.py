@@ -1,4 +1,4 @@
-"""Rate limiter: the ratio holds, and the two sides never wait for each other."""
+"""The rate limiter: the ratio holds, and nobody waits for somebody who waits."""
 
 from __future__ import annotations
 

@@ -19,7 +19,6 @@ class EchoVectorEnv:
     """Checks that each answer is its own; see `NullPolicy`."""
 
     num_envs = 3
-    failures = 0
     spec = EnvironmentSpec(NAME, OBSERVATION, ACTIONS, 1)
 
     def __init__(self) -> None:
