@@ -49,7 +49,7 @@ class Parts:
         done = None
         while done is None:
             row = self._rows(environments, 0)
-            done = writer.add_row(row.observation, row.reward, row.flags)
+            done = writer.add_step(row.observation, row.reward, row.flags)
             writer.set_outputs(
                 self._random.integers(0, self._actions, environments, np.int32),
                 {

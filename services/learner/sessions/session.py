@@ -134,7 +134,7 @@ class Session:
             if rewarded:
                 self._returns += reward
         self.sequence += 1
-        block: CompletedUnroll | None = self._writer.add_row(observation, reward, flags)
+        block: CompletedUnroll | None = self._writer.add_step(observation, reward, flags)
         return block
 
     def _wrong_bytes(self, field: str, expected: int, received: int) -> InvalidStep:

@@ -1,7 +1,7 @@
-"""Blocks for replay: each brings the newest T rows of a lock-step group, and closes E sequences.
+"""Sequence chunks: the newest T steps of a session for replay, which complete E sequences.
 
-Unlike an unroll, a block waits until its last row's outputs are there: the priority of its
-sequences needs them.
+Unlike an unroll, a chunk waits for the outputs of its last step, because the priorities of its
+sequences need them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, ArraySpec
 
 @dataclass(frozen=True)
 class SequencePlan:
-    """What a session's writer needs.
+    """Plan of the chunks of a session.
 
     Attributes:
         spec: sizes of a sequence.
-        behaviour: what acting leaves for the priority, by name, for one row.
-        priority: gives the priorities [E] of new sequences.
+        behaviour: what inference leaves for the priority, by name, for one step.
+        priority: computes the priorities `[E]` of new sequences.
     """
 
     spec: SequenceSpec
@@ -35,16 +35,16 @@ class SequencePlan:
 
     @property
     def observation(self) -> ArraySpec:
-        """A single frame."""
+        """Spec of a single observation."""
         return self.spec.observation
 
     @property
     def frame_stack(self) -> int:
-        """K."""
+        """K, observations of a stack."""
         return self.spec.frame_stack
 
     def bytes_per_environment(self) -> int:
-        """Host memory of one environment's column of a block, in bytes."""
+        """Return the host memory of one environment's part of a chunk, in bytes."""
         behaviour = sum(array.row_bytes for array in self.behaviour.values())
         return (
             self.spec.steps * self.spec.observation.row_bytes
@@ -53,26 +53,27 @@ class SequencePlan:
         )
 
     def writer(self, environments: int) -> SequenceWriter:
-        """Writes the blocks of one session."""
+        """Return the writer of one session."""
         return SequenceWriter(self, environments)
 
 
 class SequenceWriter:
-    """Writes one session's rows; see `UnrollWriter`, whose methods these are.
+    """Writes the steps of one session. Its methods are those of `UnrollWriter`.
 
-    The small arrays hold a sequence's rows and one before them, so that the newest T are at the
-    end; the frames are only the newest T.
+    The small arrays (all but the observations) hold the timesteps of a sequence and one before,
+    the newest T at the end. The observations are those of the newest T timesteps only.
     """
 
     def __init__(self, plan: SequencePlan, environments: int) -> None:
         self._plan, self._spec = plan, plan.spec
         self._environments = environments
-        self._chain = secrets.randbits(63)
-        self._number = 0  # of the block that is being written
-        self._rows = 0  # of it, that have been written
+        self._stream_id = secrets.randbits(63)
+        self._chunk_index = 0  # of the chunk that is being written
+        self._written = 0  # steps of the chunk that have been written
         self._length = self._spec.frames + 1
         self._last_action = np.full(environments, -1, np.int32)
-        self._states: dict[int, NDArray[np.float32]] = {}  # by the block whose sequences need them
+        # By the index of the chunk whose sequences begin with them.
+        self._states: dict[int, NDArray[np.float32]] = {}
         self._frames = self._new_frames()
         self._small = self._new_small()
         self._version = 0.0
@@ -94,103 +95,116 @@ class SequenceWriter:
 
     @property
     def _at(self) -> int:
-        """Where the newest row is in the small arrays."""
-        return self._length - self._spec.steps + self._rows - 1
+        """Index of the newest step in the small arrays."""
+        return self._length - self._spec.steps + self._written - 1
 
-    def add_row(
-        self,
-        observation: NDArray[Any],  # [E, *shape]
-        reward: NDArray[np.float32],  # [E]
-        flags: NDArray[np.uint8],  # [E]
+    def add_step(
+        self, observation: NDArray[Any], reward: NDArray[np.float32], flags: NDArray[np.uint8]
     ) -> SequenceChunk | None:
-        """Write the next row; return the block that was full before it, if one was."""
-        block = self._hand_on() if self._rows == self._spec.steps else None
-        self._rows += 1
+        """Write the next step, and return the chunk that was full before it, if any.
+
+        Args:
+            observation: `[E, *shape]`.
+            reward: `[E]`.
+            flags: `[E]`, bits of StepFlag.
+        """
+        chunk = self._complete_chunk() if self._written == self._spec.steps else None
+        self._written += 1
         at = self._at
-        self._frames[self._rows - 1] = observation
+        self._frames[self._written - 1] = observation
         self._small["flags"][at] = flags
         self._small["reward"][at] = reward
-        return block
+        return chunk
 
-    def _hand_on(self) -> SequenceChunk:
+    def _complete_chunk(self) -> SequenceChunk:
         spec, small = self._spec, self._small
-        rows = slice(self._length - spec.timesteps, None)  # of the sequence, in the small arrays
-        flags = small["flags"][rows]
+        # The timesteps of the sequence in the small arrays.
+        timesteps = slice(self._length - spec.timesteps, None)
+        flags = small["flags"][timesteps]
         window = SequenceWindow(
             trained=spec.steps,
-            action=small["action"][rows],
-            reward=small["reward"][rows],
+            action=small["action"][timesteps],
+            reward=small["reward"][timesteps],
             terminated=(flags & TERMINATED) != 0,
             life_lost=(flags & LIFE_LOST) != 0,
             first=(flags & FIRST) != 0,
-            behaviour={name: small[f"behaviour/{name}"][rows] for name in self._plan.behaviour},
+            behaviour={
+                name: small[f"behaviour/{name}"][timesteps] for name in self._plan.behaviour
+            },
         )
-        block = SequenceChunk(
-            stream_id=self._chain,
-            chunk_index=self._number,
+        chunk = SequenceChunk(
+            stream_id=self._stream_id,
+            chunk_index=self._chunk_index,
             frames=self._frames,
             flags=small["flags"][1:],
             reward=window.reward,
             action=window.action[:-1],
             previous_action=small["action"][self._length - spec.timesteps - 1],
-            state=self._states.pop(self._number, self._no_state()),
+            state=self._states.pop(self._chunk_index, self._no_state()),
             priority=self._plan.priority(window),
             version=self._version / spec.steps,
         )
-        self._number += 1
-        self._rows, self._version = 0, 0.0
-        # New memory: whoever holds the block keeps it whole.
+        self._chunk_index += 1
+        self._written, self._version = 0, 0.0
+        # New memory, because the chunk keeps the old one.
         self._frames, self._small = self._new_frames(), self._new_small()
         for name, array in small.items():
             self._small[name][: -spec.steps] = array[spec.steps :]
-        return block
+        return chunk
 
     def _no_state(self) -> NDArray[np.float32]:
         return np.zeros((self._environments, self._spec.state_size), np.float32)
 
     @property
     def observation(self) -> NDArray[Any]:
-        """The newest row's observation [E, *shape]; never written to again."""
-        row: NDArray[Any] = self._frames[self._rows - 1]
-        return row
+        """Observation of the newest step `[E, *shape]`; never written to again."""
+        newest: NDArray[Any] = self._frames[self._written - 1]
+        return newest
 
     @property
     def flags(self) -> NDArray[np.uint8]:
-        """The newest row's flags [E]."""
-        row: NDArray[np.uint8] = self._small["flags"][self._at]
-        return row
+        """Flags of the newest step `[E]`."""
+        newest: NDArray[np.uint8] = self._small["flags"][self._at]
+        return newest
 
     @property
     def reward(self) -> NDArray[np.float32]:
-        """The newest row's reward [E]."""
-        row: NDArray[np.float32] = self._small["reward"][self._at]
-        return row
+        """Reward of the newest step `[E]`."""
+        newest: NDArray[np.float32] = self._small["reward"][self._at]
+        return newest
 
     @property
     def previous_action(self) -> NDArray[np.int32]:
-        """The actions [E] given for the row before the newest; -1 before the first."""
+        """Actions `[E]` of the step before the newest; -1 before the first."""
         return self._last_action
 
     @property
     def _begins(self) -> int | None:
-        """The block whose sequences begin with the newest row, if one's do."""
-        row = self._number * self._spec.steps + self._rows - 1
-        blocks, rest = divmod(row + self._spec.timesteps, self._spec.steps)
-        return blocks - 1 if rest == 0 else None
+        """Index of the chunk whose sequences begin with the newest step, if there is one."""
+        t = self._chunk_index * self._spec.steps + self._written - 1
+        chunks, rest = divmod(t + self._spec.timesteps, self._spec.steps)
+        return chunks - 1 if rest == 0 else None
 
     @property
     def needs_state(self) -> bool:
-        """Whether the newest row begins sequences, which keep the recurrent state before it."""
+        """Whether the newest step begins sequences, which keep the recurrent state before it."""
         return self._spec.state_size > 0 and self._begins is not None
 
     def set_outputs(
         self,
-        action: NDArray[np.int32],  # [E]
-        behaviour: Mapping[str, NDArray[Any]],  # [E, ...] each
+        action: NDArray[np.int32],
+        behaviour: Mapping[str, NDArray[Any]],
         version: int,
-        state: NDArray[np.float32] | None,  # [E, S] before this row, when `needs_state`
+        state: NDArray[np.float32] | None,
     ) -> None:
-        """Write what was computed for the newest row."""
+        """Write what inference computed for the newest step.
+
+        Args:
+            action: `[E]`.
+            behaviour: arrays `[E, ...]` by name.
+            version: version of the parameters that chose the actions.
+            state: recurrent state `[E, S]` before this step; None unless `needs_state`.
+        """
         at = self._at
         self._small["action"][at] = action
         for name, values in behaviour.items():
@@ -204,8 +218,8 @@ class SequenceWriter:
 
     @property
     def pending_steps(self) -> int:
-        """Steps in the block that is not handed on: what is lost if the session ends now."""
-        if not self._rows:
+        """Steps of the incomplete chunk: what is lost if the session ends now."""
+        if not self._written:
             return 0
-        flags = self._small["flags"][-self._spec.steps :][: self._rows]
+        flags = self._small["flags"][-self._spec.steps :][: self._written]
         return int(np.count_nonzero((flags & FIRST) == 0))

@@ -64,7 +64,7 @@ def play(
                 np.uint8
             ),
         }
-        block = writer.add_row(**new)
+        block = writer.add_step(**new)
         if block is not None:
             blocks.append(block)
         np.testing.assert_array_equal(writer.observation, new["observation"])
@@ -188,8 +188,8 @@ def test_no_memory_is_shared_between_blocks() -> None:
             assert not np.shares_memory(getattr(blocks[-1], name), array)
 
 
-def test_two_sessions_are_two_chains() -> None:
+def test_two_sessions_are_two_streams() -> None:
     plan = SequencePlan(SPECS["dqn"], BEHAVIOUR, Priorities())
-    chains = {plan.writer(E)._chain for _ in range(100)}
-    assert len(chains) == 100
-    assert all(0 <= chain < 2**63 for chain in chains)
+    streams = {plan.writer(E)._stream_id for _ in range(100)}
+    assert len(streams) == 100
+    assert all(0 <= chain < 2**63 for chain in streams)

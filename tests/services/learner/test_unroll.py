@@ -47,7 +47,7 @@ def play(spec: UnrollSpec, rows: int) -> tuple[History, list[SessionUnroll], Unr
         reward = random.normal(size=e).astype(np.float32)
         first = random.random(e) < 0.3 if row else np.ones(e, bool)
         flags = np.where(first, FIRST, TERMINATED * (random.random(e) < 0.3)).astype(np.uint8)
-        block = writer.add_row(observation, reward, flags)
+        block = writer.add_step(observation, reward, flags)
         if block is not None:
             blocks.append(block)
         np.testing.assert_array_equal(writer.observation, observation)
@@ -116,7 +116,7 @@ def test_nothing_is_pending_before_the_first_row() -> None:
 def test_no_memory_is_shared_between_blocks() -> None:
     """The device may hold a block while the next one is written."""
     _, blocks, writer = play(make_spec(2, 3, 2), 9)
-    for block, after in zip(blocks, [*blocks[1:], writer._block], strict=True):
+    for block, after in zip(blocks, [*blocks[1:], writer._unroll], strict=True):
         for name in ("observation", "flags", "reward", "action", "state", "version"):
             assert not np.shares_memory(getattr(block, name), getattr(after, name))
 
