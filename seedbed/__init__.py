@@ -53,16 +53,17 @@ _MODULES = {
 __all__ = [*_MODULES, "__version__", "ops"]
 
 
-def __getattr__(name: str) -> object:
-    """Import a public name when it is first used."""
-    if name == "ops":
-        return importlib.import_module("seedbed.ops")
-    if name not in _MODULES:
-        raise AttributeError(f"module 'seedbed' has no attribute {name!r}")
-    value: object = getattr(importlib.import_module(_MODULES[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # so that type checkers report names that do not exist
 
+    def __getattr__(name: str) -> object:
+        """Import a public name when it is first used."""
+        if name == "ops":
+            return importlib.import_module("seedbed.ops")
+        if name not in _MODULES:
+            raise AttributeError(f"module 'seedbed' has no attribute {name!r}")
+        value: object = getattr(importlib.import_module(_MODULES[name]), name)
+        globals()[name] = value
+        return value
 
-def __dir__() -> list[str]:
-    return sorted(__all__)
+    def __dir__() -> list[str]:
+        return sorted(__all__)

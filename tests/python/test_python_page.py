@@ -42,6 +42,13 @@ def test_the_page_runs(
     assert names["frames"][-1] == names["summary"]["env_frames"]
     assert (tmp_path / "curve.png").stat().st_size > 1000
 
+    # What the page does not show: arrays that do not fit, and the defaults of `act`.
+    policy = names["policy"]
+    policy.reset(num_envs=2, greedy=True)
+    with pytest.raises(ValueError, match=r"observation has the shape \[3, 4\], and \[2, 4\]"):
+        policy.act(np.zeros((3, 4)))
+    assert policy.act(np.zeros((2, 4))).tolist() == [policy.act(np.zeros((2, 4)))[0]] * 2
+
 
 def test_a_run_that_fails_raises_its_exit_code_and_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
