@@ -90,8 +90,8 @@ class Replay(Section):
     `remote` replay shards (`seedbed replay`).
     """
     capacity: Positive = 100_000
-    """Sequences that are kept, first in, first out; with `remote` storage each shard has a capacity
-    of its own.
+    """Sequences that are kept, first in, first out; with `remote` storage each shard has a separate
+    capacity.
     """
     min_size: Positive = 5_000
     """Sequences that can be sampled before training begins."""

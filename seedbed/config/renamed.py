@@ -55,7 +55,7 @@ def translate(tree: dict[str, Any]) -> None:
         for name in sections:
             target = target.setdefault(name, {})
         if isinstance(value, dict):
-            # A section whose keys were moved before it: what is left of it goes beside them.
+            # The renamed keys of this section have moved already; move the others to them.
             target.setdefault(leaf, {}).update(value)
         else:
             target[leaf] = RENAMED_VALUES.get((old, value), value)

@@ -171,8 +171,8 @@ def open_run_directory(
             checkpoint_directory(path, experiment), experiment.learner.checkpoint.keep
         )
         if restart == "fresh":
-            aside = directory.store.archive()  # where they have a directory of their own
-            if aside:
+            # Checkpoints in another directory were not moved with the run.
+            if aside := directory.store.archive():
                 print(f"fresh: the checkpoints were moved to {aside}", file=stream)
         elif restart == "overwrite":
             _delete_own(directory, stream)
@@ -220,33 +220,40 @@ def read_checkpoint(path: str | Path, name: str = "newest") -> Checkpoint:
     Raises:
         SeedbedError: CHECKPOINT_READ, with the checkpoints that there are.
     """
-    text = str(path)
     if learners := learner_directories(path):
-        if name not in ("newest", "consensus", "best"):
-            raise SeedbedError(
-                ExitCode.CHECKPOINT_READ,
-                f"{path} has {len(learners)} learners: --checkpoint is newest (the average of all "
-                f"newest ones) or best; for {name!r} name one of them, such as {learners[0]}",
-            )
-        stores = {directory: open_store(directory) for directory in learners}
-        having = [directory for directory, store in stores.items() if store.names()]
-        if having and len(having) < len(learners):
-            missing = ", ".join(each.name for each in learners if each not in having)
-            log.warning("%s: %s has no checkpoint yet, and is left out", path, missing)
-        learners = having or learners
-        newest = [read_checkpoint(directory) for directory in learners]
-        if name == "best":
-            chosen = learners[newest.index(best(newest))]
-            has_best = stores[chosen].has_best()
-            return read_checkpoint(chosen, "best" if has_best else "newest")
-        return consensus(newest, f"{path} (the average of {len(learners)} learners)")
+        return _combine_checkpoints(path, name, learners)
+    text = str(path)
     if text.endswith(".safetensors"):
         parent, _, file = text.rpartition("/")
         return CheckpointStore(parent or ".").read(file)
     return open_store(path).read(name)
 
 
+def _combine_checkpoints(path: str | Path, name: str, learners: list[Path]) -> Checkpoint:
+    """Read the average, or the best, of the newest checkpoints of several learners.
+
+    A learner without a checkpoint is left out, unless all learners are without one.
+    """
+    if name not in ("newest", "consensus", "best"):
+        raise SeedbedError(
+            ExitCode.CHECKPOINT_READ,
+            f"{path} has {len(learners)} learners: --checkpoint is newest (the average of all "
+            f"newest ones) or best; for {name!r} name one of them, such as {learners[0]}",
+        )
+    stores = {directory: open_store(directory) for directory in learners}
+    ready = [directory for directory, store in stores.items() if store.names()] or learners
+    if len(ready) < len(learners):
+        missing = ", ".join(each.name for each in learners if each not in ready)
+        log.warning("%s: %s has no checkpoint yet, and is left out", path, missing)
+    newest = [read_checkpoint(directory) for directory in ready]
+    if name == "best":
+        chosen = ready[newest.index(best(newest))]
+        return read_checkpoint(chosen, "best" if stores[chosen].has_best() else "newest")
+    return consensus(newest, f"{path} (the average of {len(ready)} learners)")
+
+
 def _check_ours(path: Path) -> None:
+    """Refuse a path that holds something other than a run."""
     if not path.exists():
         return
     if not path.is_dir():
@@ -281,6 +288,7 @@ def _archive(path: Path, lock: int, stream: TextIO) -> int:
 
 
 def _delete_own(directory: RunDirectory, stream: TextIO) -> None:
+    """Delete the checkpoints and `_OWN_FILES`."""
     for name in ("checkpoints", "logs", "tensorboard"):
         if (directory.path / name).is_symlink():
             raise SeedbedError(
@@ -298,6 +306,7 @@ def _delete_own(directory: RunDirectory, stream: TextIO) -> None:
 
 
 def _find_newest(directory: RunDirectory, experiment: Experiment, stream: TextIO) -> None:
+    """Set `resume_from` to the newest checkpoint, if the experiment may resume from it."""
     newest = directory.store.newest()
     stored = directory.experiment_yaml
     if newest is None and stored.exists():

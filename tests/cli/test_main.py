@@ -12,8 +12,10 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
     os.close(reading)  # as after `| head`
     done = subprocess.run(
         [sys.executable, "-m", "seedbed.cli.main", "config", "schema"],
-        stdout=writing, stderr=subprocess.PIPE, text=True,
-    )  # fmt: skip
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
     os.close(writing)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -21,7 +23,8 @@ def test_a_reader_that_has_seen_enough_is_no_error() -> None:
 def test_an_unknown_command_is_a_usage_error() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "seedbed.cli.main", "trian"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 2
     assert "train" in done.stderr

@@ -86,8 +86,9 @@ def test_each_fixed_key_is_refused(key: str) -> None:
 
 
 def test_the_heads_of_another_agent_do_not_bind() -> None:
-    changes = compare(experiment(*AGENTS["r2d2"]),
-                      experiment(*AGENTS["r2d2"], "dqn.dueling_units=7"))  # fmt: skip
+    changes = compare(
+        experiment(*AGENTS["r2d2"]), experiment(*AGENTS["r2d2"], "dqn.dueling_units=7")
+    )
     assert [(change.key, change.refusal) for change in changes] == [("dqn.dueling_units", "")]
 
 
