@@ -38,7 +38,7 @@ JOIN_S = 60.0
 
 
 def pong_spec(experiment: Experiment) -> EnvironmentSpec:
-    """What Pong's actors say in their Hello."""
+    """Return the spec in the Hello of Pong actors."""
     atari = experiment.environment.atari
     frame = ArraySpec((atari.height, atari.width, 1), "uint8")
     return EnvironmentSpec(experiment.environment.id, frame, 18, atari.frame_skip)
@@ -54,7 +54,7 @@ class NullAnswer:
 
 
 class NullPolicy:
-    """Answers at once while its gate is open; closed, everybody waits, so that nothing runs."""
+    """Answers at once while its gate is open; otherwise every batch waits."""
 
     def __init__(self, actions: int, most: int) -> None:
         self.gate = threading.Event()
@@ -168,7 +168,7 @@ class NullLearner:
 def make_tables(experiment: Experiment, spec: EnvironmentSpec) -> tuple[Any, int]:
     """The device tables as production allocates them, and the bytes of a slot in them.
 
-    They belong to an `InferenceStep` that nobody runs.
+    They belong to an `InferenceStep` that does not run.
     """
     from seedbed import backends
     from seedbed.services.learner.components_factory import build_components

@@ -97,6 +97,13 @@ class TimeStep(NamedTuple):
     life_lost: NDArray[np.bool_]  # [E]
     first: NDArray[np.bool_]  # [E]
 
+    @classmethod
+    def zeros(cls, spec: EnvironmentSpec, num_envs: int) -> TimeStep:
+        """Return new arrays of zeros for E environments of a spec."""
+        observation = np.zeros((num_envs, *spec.observation.shape), spec.observation.dtype)
+        flags = np.zeros((4, num_envs), np.bool_)
+        return cls(observation, np.zeros(num_envs, np.float32), *flags)
+
 
 def mark_first(time_step: TimeStep, chosen: NDArray[np.bool_] | int) -> None:
     """Make a step the first of an episode, for some environments. Keeps the observation.

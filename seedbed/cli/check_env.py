@@ -9,7 +9,6 @@ import sys
 
 from seedbed.cli.arguments import Subparsers
 from seedbed.config import parse_experiment
-from seedbed.envs.advice import Advice
 from seedbed.envs.check import Report, check_environment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -64,37 +63,29 @@ def _print(line: str) -> None:
 
 
 def _show(report: Report) -> None:
-    _print("")
     width = max(len(check.name) for check in report.checks)
-    for check in report.checks:
-        _print(f"{_MARKS[check.result]}  {check.name:{width}}  {check.detail}")
-    speed = report.speed
-    if speed:
-        _print("")
-        _print(
+    lines = [""]
+    lines += [f"{_MARKS[c.result]}  {c.name:{width}}  {c.detail}" for c in report.checks]
+    if speed := report.speed:
+        lines += [
+            "",
             f"speed    {speed['steps_per_second']:,.0f} steps/s on one thread, "
             f"{speed['cpu_seconds_per_step'] * 1e6:,.0f} µs of CPU a step, "
-            f"{speed['cpus_used']:.2f} CPUs busy"
-        )
+            f"{speed['cpus_used']:.2f} CPUs busy",
+        ]
         if "steps_per_second_2_threads" in speed:
-            _print(f"         {speed['steps_per_second_2_threads']:,.0f} steps/s on two threads")
-        _print(
+            lines += [f"         {speed['steps_per_second_2_threads']:,.0f} steps/s on two threads"]
+        lines += [
             f"message  {speed['message_bytes']:,.0f} bytes a step of the group, "
             f"{speed['megabytes_per_second']:.3g} MB/s at this speed"
-        )
-    if report.advice:
-        _show_advice(report.advice)
-
-
-def _show_advice(advice: Advice) -> None:
-    _print("")
-    _print(
-        f"advice   actor: {{groups: {advice.groups}, envs_per_group: {advice.environments}, "
-        f"threads: {advice.threads}}}"
-    )
-    _print(
-        f"         {advice.cpus} CPU and {advice.memory_mib} MiB an actor, for about "
-        f"{advice.steps_per_second:,.0f} steps/s while the learner keeps up"
-    )
-    for reason in advice.reasons:
-        _print(f"         - {reason}")
+        ]
+    if advice := report.advice:
+        lines += [
+            "",
+            f"advice   actor: {{groups: {advice.groups}, envs_per_group: {advice.environments}, "
+            f"threads: {advice.threads}}}",
+            f"         {advice.cpus} CPU and {advice.memory_mib} MiB an actor, for about "
+            f"{advice.steps_per_second:,.0f} steps/s while the learner keeps up",
+            *(f"         - {reason}" for reason in advice.reasons),
+        ]
+    _print("\n".join(lines))

@@ -61,14 +61,14 @@ def run(args: argparse.Namespace) -> int:
             call = act(channel)(_conversation(env), timeout=args.timeout_s, wait_for_ready=True)
             answers = [message for message in call if kind_of(message) != "notice"]
     except grpc.RpcError as error:
-        said = f"{error.code().name}: {error.details()}"
+        received = f"{error.code().name}: {error.details()}"
         if error.code() in FATAL:
             raise SeedbedError(
-                ExitCode.REFUSED_BY_LEARNER, f"the learner at {args.learner} refused: {said}"
+                ExitCode.REFUSED_BY_LEARNER, f"the learner at {args.learner} refused: {received}"
             ) from error
         raise SeedbedError(
             ExitCode.LEARNER_UNREACHABLE,
-            f"no action from {args.learner} within {args.timeout_s:g} s: {said}"
+            f"no action from {args.learner} within {args.timeout_s:g} s: {received}"
             + ("" if args.tls else " (a learner with mTLS requires --tls)"),
         ) from error
     finally:
@@ -98,9 +98,9 @@ def _action(answers: list[Actions | wire.LearnerMessage], actions: int, learner:
         chosen = np.frombuffer(answers[1].action, np.int32)
         if chosen.shape == (1,) and 0 <= chosen[0] < actions:
             return int(chosen[0])
-        said = f"action {chosen.tolist()} of {actions}"
+        received = f"action {chosen.tolist()} of {actions}"
     else:
-        said = ", ".join(str(kind) for kind in kinds) or "nothing"
+        received = ", ".join(str(kind) for kind in kinds) or "nothing"
     raise SeedbedError(
-        ExitCode.REFUSED_BY_LEARNER, f"{learner} answered with {said} instead of one action"
+        ExitCode.REFUSED_BY_LEARNER, f"{learner} answered with {received} instead of one action"
     )

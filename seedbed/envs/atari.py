@@ -100,15 +100,9 @@ class FastAtariVectorEnv(VectorEnv):
             observation, info = self._games.reset(seed=self._seeds)
         self._lives = info["lives"]
         self._done = np.zeros(self.num_envs, np.bool_)
-        none = np.zeros(self.num_envs, np.bool_)
-        return TimeStep(
-            observation=observation.reshape(self._shape),
-            reward=np.zeros(self.num_envs, np.float32),
-            terminated=none,
-            truncated=none.copy(),
-            life_lost=none.copy(),
-            first=np.ones(self.num_envs, np.bool_),
-        )
+        time_step = TimeStep.zeros(self.spec, self.num_envs)
+        time_step.first[:] = True
+        return time_step._replace(observation=observation.reshape(self._shape))
 
     @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:

@@ -54,7 +54,7 @@ class ExactAtariVectorEnv(VectorEnv):
 
     @override
     def reset(self) -> TimeStep:
-        time_step = self._empty()
+        time_step = TimeStep.zeros(self.spec, self.num_envs)
         with self._watchdog:
             for i, game in enumerate(self._games):
                 game.seed()
@@ -67,7 +67,7 @@ class ExactAtariVectorEnv(VectorEnv):
     @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         check_actions(action, self.num_envs, self.spec.actions)
-        time_step = self._empty()
+        time_step = TimeStep.zeros(self.spec, self.num_envs)
         time_step.first[:] = self._done
         with self._watchdog:
             for i, game in enumerate(self._games):
@@ -99,14 +99,6 @@ class ExactAtariVectorEnv(VectorEnv):
     def close(self) -> None:
         self._watchdog.close()
         self._games = []
-
-    def _empty(self) -> TimeStep:
-        flags = np.zeros((4, self.num_envs), np.bool_)
-        return TimeStep(
-            np.empty((self.num_envs, *self.spec.observation.shape), np.uint8),
-            np.zeros(self.num_envs, np.float32),
-            *flags,
-        )
 
 
 class _Game:

@@ -50,9 +50,13 @@ class Report:
         """Whether no check failed. Warnings are allowed."""
         return not any(check.result == "failed" for check in self.checks)
 
-    def add(self, name: str, result: str, detail: str) -> None:
+    def add(self, name: str, detail: str, result: str = "ok") -> None:
         """Add the result of a check."""
         self.checks.append(Check(name, result, detail))
+
+    def warn(self, name: str, detail: str) -> None:
+        """Add a warning."""
+        self.add(name, detail, "warning")
 
 
 def check_environment(
@@ -75,16 +79,12 @@ def check_environment(
     try:
         group = _make(environment, num_envs, 1)
     except SeedbedError as error:
-        report.add("make", "failed", str(error))
+        report.add("make", str(error), "failed")
         return report
     try:
         report.spec = spec = group.spec
-        report.add(
-            "spaces",
-            "ok",
-            f"observation {spec.observation}, {spec.actions} actions, "
-            f"{spec.action_repeat} frames a step",
-        )
+        sizes = f"{spec.actions} actions, {spec.action_repeat} frames a step"
+        report.add("spaces", f"observation {spec.observation}, {sizes}")
         report_progress("comparing runs of the same and of other seeds")
         _check_seeds(report, environment, min(num_envs, 4))
         report_progress(f"stepping for {seconds:g} s")
@@ -93,55 +93,40 @@ def check_environment(
         measured = measure(group, start, seconds)
         _check_steps(report, measured)
         speedup = None
-        if environment.id.startswith("atari:") and environment.atari.preprocessing == "fast":
-            speedup = _two_threads(
-                report, environment, num_envs, seconds, measured, report_progress
-            )
+        fast = environment.id.startswith("atari:") and environment.atari.preprocessing == "fast"
+        if fast and len(os.sched_getaffinity(0)) >= 2:
+            report_progress(f"stepping with two threads for {seconds:g} s")
+            speedup = _two_threads(report, environment, num_envs, seconds, measured)
         _add_speed(report, measured, start, memory, speedup)
     except SeedbedError as error:
-        report.add("step", "failed", str(error))
+        report.add("step", str(error), "failed")
     finally:
         group.close()
     return report
 
 
 def _check_steps(report: Report, measured: Measured) -> None:
-    report.add(
-        "rows",
-        "failed" if measured.broken else "ok",
-        measured.broken
-        or "finished steps, then first steps with reward 0, as the protocol needs them",
-    )
+    fits = "finished steps, then first steps with reward 0, as the protocol needs them"
+    report.add("rows", measured.broken or fits, "failed" if measured.broken else "ok")
     if measured.failures:
-        report.add(
-            "failures",
-            "warning",
-            f"{measured.failures} environments raised and were made anew: see the log above",
-        )
-    ended = measured.terminated + measured.truncated
-    if ended:
-        detail = (
-            f"{ended} ended in {measured.steps} steps ({measured.terminated} terminated, "
-            f"{measured.truncated} truncated), {measured.lives} lives lost"
-        )
-        report.add("episodes", "ok", detail)
+        detail = f"{measured.failures} environments raised and were made anew: see the log above"
+        report.warn("failures", detail)
+    if ended := measured.terminated + measured.truncated:
+        detail = f"{measured.terminated} terminated, {measured.truncated} truncated"
+        detail = f"{ended} ended in {measured.steps} steps ({detail}), {measured.lives} lives lost"
+        report.add("episodes", detail)
     else:
-        report.add(
-            "episodes",
-            "warning",
-            f"none ended within {measured.steps} steps of random play: long episodes, or is a time "
-            "limit missing? --seconds looks for longer",
-        )
+        detail = f"none ended within {measured.steps} steps of random play: long episodes, or is a "
+        report.warn("episodes", detail + "time limit missing? --seconds looks for longer")
     if not measured.changed:
-        report.add("observations", "warning", "no observation differed from the one before")
-    spread = f"from {measured.lowest:g} to {measured.highest:g} in a step"
+        report.warn("observations", "no observation differed from the one before")
+    spread = f"from {measured.lowest:g} to {measured.highest:g} in a step, finite"
     if measured.lowest == measured.highest == 0:
-        report.add("rewards", "warning", "all 0 in random play: a sparse reward, or none at all?")
+        report.warn("rewards", "all 0 in random play: a sparse reward, or none at all?")
     elif max(-measured.lowest, measured.highest) > 1:
-        hint = "consider vtrace.reward_clip or vtrace.reward_scale"
-        report.add("rewards", "ok", f"{spread}, finite; {hint}")
+        report.add("rewards", spread + "; consider vtrace.reward_clip or vtrace.reward_scale")
     else:
-        report.add("rewards", "ok", f"{spread}, finite")
+        report.add("rewards", spread)
 
 
 def _check_seeds(report: Report, environment: Environment, num_envs: int) -> None:
@@ -149,21 +134,18 @@ def _check_seeds(report: Report, environment: Environment, num_envs: int) -> Non
     steps = len(runs[0]) - 1
     parted = next((t for t in range(steps + 1) if not _same(runs[0][t], runs[1][t])), None)
     if parted is None:
-        report.add("seeds", "ok", f"the same seeds gave the same {steps} steps")
+        report.add("seeds", f"the same seeds gave the same {steps} steps")
     else:
-        report.add(
+        report.warn(
             "seeds",
-            "warning",
             f"the same seeds gave other results from step {parted} on: runs cannot be repeated; "
             "does reset(seed=...) pass its seed on (super().reset(seed=seed), self.np_random)?",
         )
     if all(_same(a, b) for a, b in zip(runs[0], runs[2], strict=True)):
-        report.add(
-            "other seeds",
-            "warning",
-            f"other seeds gave the same {steps} steps: if that goes on, all environments play "
-            "alike until their actions differ",
+        detail = (
+            f"other seeds gave the same {steps} steps: if that continues, all environments play "
         )
+        report.warn("other seeds", detail + "alike until their actions differ")
 
 
 def _play(environment: Environment, num_envs: int, run_seed: int) -> list[TimeStep]:
@@ -184,16 +166,9 @@ def _same(one: TimeStep, other: TimeStep) -> bool:
 
 
 def _two_threads(
-    report: Report,
-    environment: Environment,
-    num_envs: int,
-    seconds: float,
-    one: Measured,
-    report_progress: Progress,
+    report: Report, environment: Environment, num_envs: int, seconds: float, one: Measured
 ) -> float | None:
-    if len(os.sched_getaffinity(0)) < 2:
-        return None
-    report_progress(f"stepping with two threads for {seconds:g} s")
+    """Return steps/s with two threads divided by steps/s with one; None if unknown."""
     group = _make(environment, num_envs, 2)
     try:
         two = measure(group, group.reset(), seconds, threads=2)
@@ -210,9 +185,8 @@ def _add_speed(
     message_bytes = len(_message(time_step))
     step_s, cpu_s = 1 / measured.rate, measured.cpu_s / measured.steps
     if measured.crowded:
-        report.add(
+        report.warn(
             "machine",
-            "warning",
             f"busy with other processes: the threads waited {measured.queued_s:.1f} s of "
             f"{measured.wall_s:.1f} s for a CPU. The speeds exclude that time, and are rough",
         )
@@ -225,9 +199,8 @@ def _add_speed(
         mib_per_environment=memory / 2**20,
     )
     if cpu_s > 1.3 * step_s and not report.environment.startswith("atari:"):
-        report.add(
+        report.warn(
             "threads",
-            "warning",
             f"one thread of the actor kept {cpu_s / step_s:.1f} CPUs busy: the environment has "
             "threads of its own; set OMP_NUM_THREADS=1 or give the pod as many CPUs",
         )

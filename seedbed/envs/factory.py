@@ -16,7 +16,6 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec, EnvironmentSpec
 
 Env = gymnasium.Env[Any, Any]
-_WRAP = "wrap the environment (gymnasium.{}Wrapper) in a `module:factory` and name that"
 
 
 class Spaces(NamedTuple):
@@ -76,42 +75,47 @@ def read_spaces(environment: Environment, made: Env) -> Spaces:
     Raises:
         SeedbedError: a space is not supported; with the space and what to do.
     """
-    name = environment.id
     observation, action = made.observation_space, made.action_space
+
+    def refused(text: str, wrapper: str = "", example: str = "") -> SeedbedError:
+        if wrapper:
+            text += (
+                f": wrap the environment (gymnasium.{wrapper}Wrapper) in a `module:factory` and "
+            )
+            text += f"name that{example}"
+        return SeedbedError(ExitCode.ENVIRONMENT, f"{environment.id}: {text}")
+
     if not isinstance(observation, Box):
-        raise _refused(
-            f"{name}: the observation space is {observation}, but only Box is supported: "
-            + _WRAP.format("Observation")
-            + (", for example one that gives a one-hot vector" if _discrete(observation) else "")
-        )
+        text = f"the observation space is {observation}, but only Box is supported"
+        discrete = isinstance(observation, Discrete)
+        example = ", for example one that returns a one-hot vector" if discrete else ""
+        raise refused(text, "Observation", example)
     if not isinstance(action, Discrete):
-        raise _refused(
-            f"{name}: the action space is {action}, but only Discrete is supported: "
-            + _WRAP.format("Action")
-        )
+        raise refused(f"the action space is {action}, but only Discrete is supported", "Action")
+    shape = observation.shape
     if observation.dtype.kind not in "biuf":
-        raise _refused(
-            f"{name}: the observation space is {observation} of dtype {observation.dtype}, but "
-            "only bool, integers and floats are supported: " + _WRAP.format("Observation")
+        raise refused(
+            f"the observation space is {observation} of dtype {observation.dtype}, but only bool, "
+            "integers and floats are supported",
+            "Observation",
         )
-    if not 1 <= len(observation.shape) <= 3:
-        raise _refused(
-            f"{name}: the observation's shape {list(observation.shape)} has "
-            f"{len(observation.shape)} axes, but 1 to 3 are supported: "
-            + _WRAP.format("Observation")
+    if not 1 <= len(shape) <= 3:
+        text = (
+            f"the observation's shape {list(shape)} has {len(shape)} axes, but 1 to 3 are supported"
         )
-    if 0 in observation.shape:
-        raise _refused(f"{name}: the observation's shape {list(observation.shape)} holds no number")
+        raise refused(text, "Observation")
+    if 0 in shape:
+        raise refused(f"the observation's shape {list(shape)} holds no number")
     try:
         repeat = made.get_wrapper_attr("action_repeat")
     except AttributeError:
         repeat = 1
     if not isinstance(repeat, int | np.integer) or repeat < 1:
-        raise _refused(f"{name}: its action_repeat is {repeat!r}, but must be an integer from 1 on")
+        raise refused(f"its action_repeat is {repeat!r}, but must be an integer from 1 on")
     wire = "uint8" if observation.dtype in (np.uint8, np.bool_) else "float32"
     spec = EnvironmentSpec(
-        name=name,
-        observation=ArraySpec(tuple(observation.shape), wire),
+        name=environment.id,
+        observation=ArraySpec(tuple(shape), wire),
         actions=int(action.n),
         action_repeat=int(repeat),
     )
@@ -140,14 +144,6 @@ def _find(identifier: str, module: str, name: str) -> Any:
             "function that returns a gymnasium.Env, or a class of one",
         )
     return found
-
-
-def _refused(message: str) -> SeedbedError:
-    return SeedbedError(ExitCode.ENVIRONMENT, message)
-
-
-def _discrete(space: object) -> bool:
-    return isinstance(space, Discrete)
 
 
 def _kind(thing: object) -> str:

@@ -70,7 +70,7 @@ class GymnasiumVectorEnv(VectorEnv):
         self._envs: list[Env] = []
         try:
             with self._watchdog:
-                self._envs.extend(self._make() for _ in range(num_envs))
+                self._envs.extend(make_environment(environment) for _ in range(num_envs))
                 self.spec, self._space_dtype, self._first_action = read_spaces(
                     environment, self._envs[0]
                 )
@@ -84,7 +84,7 @@ class GymnasiumVectorEnv(VectorEnv):
 
     @override
     def reset(self) -> TimeStep:
-        time_step = self._empty()
+        time_step = TimeStep.zeros(self.spec, self.num_envs)
         with self._watchdog:
             for i in range(self.num_envs):
                 self._begin(time_step, i, self._seeds[i])
@@ -104,7 +104,7 @@ class GymnasiumVectorEnv(VectorEnv):
                 or dtype.
         """
         check_actions(action, self.num_envs, self.spec.actions)
-        time_step = self._empty()
+        time_step = TimeStep.zeros(self.spec, self.num_envs)
         with self._watchdog:
             for i, chosen in enumerate(action.tolist()):
                 if self._done[i]:
@@ -202,7 +202,7 @@ class GymnasiumVectorEnv(VectorEnv):
             entropy = np.random.SeedSequence((self._seeds[i], self.failures))
             seed = int(entropy.generate_state(1)[0] >> 1)
             try:
-                self._envs[i] = self._make()
+                self._envs[i] = make_environment(self._environment)
             except SeedbedError as again:
                 error = again
                 continue
@@ -245,24 +245,15 @@ class GymnasiumVectorEnv(VectorEnv):
         while now - self._failed_at[0] > FAILURE_WINDOW_S:
             self._failed_at.popleft()
         recent = len(self._failed_at)
-        log.error(
-            "environment %d of %s failed (%d of at most %d within ten minutes)",
-            i,
-            self._environment.id,
-            recent,
-            self._max_failures,
-            exc_info=error,
-        )
-        if recent >= self._max_failures:
+        failed, most = f"environment {i} of {self._environment.id} failed", self._max_failures
+        log.error("%s (%d of at most %d within ten minutes)", failed, recent, most, exc_info=error)
+        if recent >= most:
             raise SeedbedError(
                 ExitCode.ENVIRONMENT,
                 f"{self._environment.id}: {recent} failures of environments within ten minutes "
-                f"(limit {self._max_failures}); the last one: {type(error).__name__}: {error}; run "
+                f"(limit {most}); the last one: {type(error).__name__}: {error}; run "
                 "`seedbed check env` on it",
             ) from error
-
-    def _make(self) -> Env:
-        return make_environment(self._environment)
 
     def _close_one(self, i: int, env: Env) -> None:
         try:
@@ -272,11 +263,3 @@ class GymnasiumVectorEnv(VectorEnv):
             log.warning(
                 "closing environment %d of %s failed", i, self._environment.id, exc_info=True
             )
-
-    def _empty(self) -> TimeStep:
-        flags = np.zeros((4, self.num_envs), np.bool_)
-        return TimeStep(
-            np.zeros((self.num_envs, *self._shape), self.spec.observation.dtype),
-            np.zeros(self.num_envs, np.float32),
-            *flags,
-        )

@@ -33,7 +33,7 @@ class StreamRejected(Exception):
     """Reason to end a stream with a gRPC status, raised by the handler of the stream.
 
     Attributes:
-        code: INVALID_ARGUMENT unless a subclass or the constructor says otherwise. Clients that
+        code: INVALID_ARGUMENT unless a subclass or the constructor sets another. Clients that
             receive a code of `reconnect.FATAL` do not try again.
         metadata: trailing metadata of the status.
     """
@@ -70,7 +70,7 @@ async def expect_hello(context: Any, hello_of: Callable[[Any], Any] = hello_of) 
 
     Args:
         context: the servicer's context of the stream.
-        hello_of: returns the Hello of a message as `context.read` gives it, or None.
+        hello_of: returns the Hello of a message as `context.read` returns it, or None.
 
     Returns:
         The Hello.

@@ -23,7 +23,7 @@ import numpy as np
 
 from seedbed.rpc import channels
 from seedbed.rpc.reconnect import FATAL, Attempts, describe
-from seedbed.rpc.step_codec import Actions, Step, act
+from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.rpc.streams import write
 from seedbed.rpc.tls import Tls
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
@@ -231,39 +231,29 @@ class ActorLoop:
         hello = make_hello(env, self._name, self._protocol_version)
         await write(call, wire.ActorMessage(hello=hello))
         message = await self._read(call, self._reply_timeout_s)
-        if isinstance(message, Actions):
-            raise LearnerUnresponsive(f"expected welcome for {hello.incarnation}, received actions")
-        kind = message.WhichOneof("message")
-        if kind == "finished":
-            raise ExperimentFinished(message.finished.reason)
+        kind = kind_of(message)
         if kind != "welcome" or message.welcome.incarnation != hello.incarnation:
             raise LearnerUnresponsive(f"expected welcome for {hello.incarnation}, received {kind}")
-        return message.welcome
+        welcome: wire.Welcome = message.welcome
+        return welcome
 
     async def _read_actions(self, call: Any, sequence: int, timeout_s: float) -> Actions:
         while True:
             message = await self._read(call, timeout_s)
             if isinstance(message, Actions):
-                if message.sequence != sequence:
-                    raise LearnerUnresponsive(
-                        f"expected actions for step {sequence}, received those for "
-                        f"{message.sequence}"
-                    )
-                return message
-            kind = message.WhichOneof("message")
-            if kind == "finished":
-                raise ExperimentFinished(message.finished.reason)
-            if kind != "notice":
-                raise LearnerUnresponsive(f"expected actions for step {sequence}, received {kind}")
-            notice = message.notice
-            log.info(
-                "%s: the learner is late by %.0f s: %s",
-                self._name,
-                notice.waited_seconds,
-                notice.reason,
-            )
+                if message.sequence == sequence:
+                    return message
+                received: str | None = f"those for {message.sequence}"
+            elif (received := kind_of(message)) == "notice":
+                notice, seconds = message.notice, message.notice.waited_seconds
+                log.info(
+                    "%s: the learner is late by %.0f s: %s", self._name, seconds, notice.reason
+                )
+                continue
+            raise LearnerUnresponsive(f"expected actions for step {sequence}, received {received}")
 
-    async def _read(self, call: Any, timeout_s: float) -> Actions | wire.LearnerMessage:
+    async def _read(self, call: Any, timeout_s: float) -> Any:
+        """Return the next `Actions` or LearnerMessage."""
         try:
             async with asyncio.timeout(timeout_s):
                 message: Any = await call.read()
@@ -274,8 +264,9 @@ class ActorLoop:
         if message is grpc.aio.EOF:
             # Without an error: the learner stops.
             raise LearnerUnresponsive(f"{self._address} ended the stream")
-        received: Actions | wire.LearnerMessage = message
-        return received
+        if not isinstance(message, Actions) and message.HasField("finished"):
+            raise ExperimentFinished(message.finished.reason)
+        return message
 
 
 def actor_name(index: int, group: int) -> str:

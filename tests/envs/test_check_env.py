@@ -41,7 +41,7 @@ def test_a_sound_environment_passes() -> None:
 
 
 def test_runs_that_cannot_be_repeated_are_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    space = Box(0, 1, (3,))  # Spaced samples from its space, which nobody seeds
+    space = Box(0, 1, (3,))  # Spaced samples from its space, which has no seed
     made = [toy_environments.Spaced(space, Discrete(2)) for _ in range(1)]
     monkeypatch.setattr(toy_environments, "made", lambda: made[0], raising=False)
     report = check("made")
@@ -99,7 +99,7 @@ def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixt
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "text"),
     [
         (["Pendulum-v1"], ExitCode.ENVIRONMENT, "only Discrete is supported"),
         (["atari:Pongg"], ExitCode.ENVIRONMENT, "did you mean pong"),
@@ -114,11 +114,11 @@ def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixt
     ],
 )
 def test_what_is_wrong_is_named(
-    arguments: list[str], code: ExitCode, said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], code: ExitCode, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["check", "env", *arguments]) == code
     printed = capsys.readouterr()
-    assert said in printed.err
+    assert text in printed.err
     assert printed.out == ""
 
 

@@ -115,7 +115,7 @@ def test_dtypes_on_the_wire(monkeypatch: pytest.MonkeyPatch, dtype: str, wire: s
 
 
 @pytest.mark.parametrize(
-    ("observation", "action", "repeat", "said"),
+    ("observation", "action", "repeat", "text"),
     [
         (Discrete(7), Discrete(2), None, r"Discrete\(7\).*only Box.*one-hot"),
         (Dict({"a": Discrete(3)}), Discrete(2), None, r"Dict.*only Box"),
@@ -128,17 +128,17 @@ def test_dtypes_on_the_wire(monkeypatch: pytest.MonkeyPatch, dtype: str, wire: s
     ],
 )
 def test_spaces_that_do_not_fit_are_refused_by_name(
-    monkeypatch: pytest.MonkeyPatch, observation: Any, action: Any, repeat: Any, said: str
+    monkeypatch: pytest.MonkeyPatch, observation: Any, action: Any, repeat: Any, text: str
 ) -> None:
     made = toy_environments.Spaced(observation, action, repeat)
     monkeypatch.setattr(toy_environments, "made", lambda: made, raising=False)
-    with pytest.raises(SeedbedError, match=said) as refused:
+    with pytest.raises(SeedbedError, match=text) as refused:
         group_of("made")
     assert refused.value.code == ExitCode.ENVIRONMENT
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "text"),
     [
         ("no_such_module_at_all:make", "importing 'no_such_module_at_all' failed.*PYTHONPATH"),
         ("tests.support.toy_environments:nothing", "has no 'nothing'"),
@@ -150,8 +150,8 @@ def test_spaces_that_do_not_fit_are_refused_by_name(
         ("CartPool-v1", "CartPool-v1.*cannot be made.*CartPole"),
     ],
 )
-def test_an_id_that_leads_nowhere_says_so(name: str, said: str) -> None:
-    with pytest.raises(SeedbedError, match=said) as refused:
+def test_an_id_that_leads_nowhere_says_so(name: str, text: str) -> None:
+    with pytest.raises(SeedbedError, match=text) as refused:
         make_vector_env(Environment(id=name), 1, 1, [0])
     assert refused.value.code == ExitCode.ENVIRONMENT
 
@@ -223,17 +223,17 @@ def test_old_failures_are_forgotten() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"),
+    ("fault", "text"),
     [
         ("shape", r"float64\[3\], but its space says float64\[4\]"),
         ("dtype", r"complex128\[4\], but its space says float64\[4\]"),
     ],
 )
-def test_an_observation_against_its_space_is_an_error_at_once(fault: str, said: str) -> None:
+def test_an_observation_against_its_space_is_an_error_at_once(fault: str, text: str) -> None:
     group = group_of("Faulty", fault=fault)
     group.reset()
     group.step(zeros())
-    with pytest.raises(SeedbedError, match=said):
+    with pytest.raises(SeedbedError, match=text):
         group.step(zeros())
 
 

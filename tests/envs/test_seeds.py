@@ -44,9 +44,9 @@ def test_neighbours_are_spread_over_the_whole_range() -> None:
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "text"),
     [((ACTORS, 0, 0), "actor_index 16384"), ((0, -1, 0), "group_index -1"), ((0, 0, 4096), "4095")],
 )
-def test_an_index_without_a_seed_is_refused(place: tuple[int, int, int], said: str) -> None:
-    with pytest.raises(ValueError, match=said):
+def test_an_index_without_a_seed_is_refused(place: tuple[int, int, int], text: str) -> None:
+    with pytest.raises(ValueError, match=text):
         environment_seed(1, *place)

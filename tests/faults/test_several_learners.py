@@ -92,7 +92,7 @@ def test_six_actors_one_after_the_other(three: Scene) -> None:
     for actor in three.actors:
         actor.goes_on()
     assert three.spread() == [2, 2, 2]
-    assert reconnects(three) == [0] * 6, "nobody had to try twice"
+    assert reconnects(three) == [0] * 6, "each was accepted at once"
 
 
 def test_six_actors_at_once_are_even_after_a_while_and_then_stay(
@@ -112,14 +112,14 @@ def test_six_actors_at_once_are_even_after_a_while_and_then_stay(
         three.actor()
 
     def settled() -> bool:
-        """Even, and nobody moves while all of them look three times."""
+        """Even, and no group moves during three polls of all of them."""
         three.spreads([2, 2, 2])
         resets = [actor.group.resets for actor in three.actors]
         goal = {name: number + 3 for name, number in looks.items()}
         wait_for(lambda: all(looks[name] >= goal[name] for name in goal), "all have looked")
         return [actor.group.resets for actor in three.actors] == resets
 
-    wait_for(settled, "nobody moves any more")
+    wait_for(settled, "no group moves any more")
     assert three.spread() == [2, 2, 2]
     assert [actor.failure for actor in three.actors] == [None] * 6
     # What a move cost is counted: no frame is lost without a word.
@@ -142,10 +142,10 @@ def test_a_full_learner_is_left_out(three: Scene) -> None:
 
 
 def reconnects(scene: Scene) -> list[Any]:
-    return [a.metrics._read()["seedbed_actor_reconnects_total"] for a in scene.actors]
+    return [a.metrics.reconnects for a in scene.actors]
 
 
-class Liar(SlotAllocator):
+class OverstatedSlots(SlotAllocator):
     """Reports free slots that it does not have, as when another actor is always quicker."""
 
     @property
@@ -154,14 +154,14 @@ class Liar(SlotAllocator):
 
 
 def test_who_is_refused_for_slots_tries_the_others(three: Scene) -> None:
-    liar = three.start(0)
-    liar.servicer._slots = Liar(0)
+    full = three.start(0)
+    full.servicer._slots = OverstatedSlots(0)
     for rank in (1, 2):
         three.start(rank, slots=E)
     for number in range(2):
         three.actor().goes_on()
         assert three.spread()[0] == 0
-        assert liar.telemetry.sessions.stream_errors == {"slots": number + 1}, (
+        assert full.telemetry.sessions.stream_errors == {"slots": number + 1}, (
             "each was refused once"
         )
     assert three.spread() == [0, 1, 1]
@@ -184,7 +184,7 @@ def test_a_learner_dies_and_its_actors_go_to_the_others_and_back(three: Scene, s
 
 
 def test_a_learner_that_ends_is_no_choice(three: Scene) -> None:
-    """It says that it leaves: its slots are free, and nobody may have them."""
+    """It reports that it stops: its slots are free, but not available."""
     for rank in range(3):
         three.start(rank)
     three.learners[0].servicer._ending = "a signal"
@@ -195,11 +195,11 @@ def test_a_learner_that_ends_is_no_choice(three: Scene) -> None:
 
 
 def test_who_was_refused_by_all_tries_again(three: Scene) -> None:
-    liar = three.start(1)
-    honest, liar.servicer._slots = liar.servicer._slots, Liar(0)
+    full = three.start(1)
+    slots, full.servicer._slots = full.servicer._slots, OverstatedSlots(0)
     actor = three.actor()
-    wait_for(lambda: liar.telemetry.sessions.stream_errors.get("slots", 0) >= 2, "refused twice")
-    liar.servicer._slots = honest
+    wait_for(lambda: full.telemetry.sessions.stream_errors.get("slots", 0) >= 2, "refused twice")
+    full.servicer._slots = slots
     actor.goes_on()
 
 
@@ -207,7 +207,7 @@ def test_a_learner_that_is_the_only_one_is_tried_with_pauses() -> None:
     actor = Actor(f"127.0.0.1:{free_port()}", connect_s=0.5)
     actor.thread.join(30)
     assert isinstance(actor.failure, SeedbedError)
-    assert actor.metrics._read()["seedbed_actor_reconnects_total"] <= 3
+    assert actor.metrics.reconnects <= 3
 
 
 def test_all_are_full(three: Scene) -> None:

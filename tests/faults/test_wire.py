@@ -126,7 +126,7 @@ def parsable(chance: random.Random) -> bytes:
 
 
 def nonsense(chance: random.Random) -> list[bytes]:
-    """What one stream says: a right beginning of any length, then one message that is anything."""
+    """Messages of one stream: a right beginning of any length, then one arbitrary message."""
     right = [hello().SerializeToString(), *(step(i).SerializeToString() for i in range(3))]
     begin = chance.randrange(3)
     last = chance.choice(
@@ -211,7 +211,7 @@ def test_a_socket_that_is_no_client(bare: Any, words: bytes) -> None:
             playing(learner.address),
         ):
             strange.sendall(words)
-            with stream(learner.address) as late:  # who comes after it is served as well
+            with stream(learner.address) as late:  # a later stream is served as well
                 late.play(5)
 
 
@@ -226,8 +226,8 @@ def test_a_silent_stream_is_ended_and_its_slots_are_free(bare: Any) -> None:
             with pytest.raises(Refused, match="idle_timeout_s is 0") as refusal:
                 silent.read()
             assert refusal.value.code == grpc.StatusCode.DEADLINE_EXCEEDED
-        with stream(learner.address, 32) as heir:
-            heir.play(3)
+        with stream(learner.address, 32) as later:
+            later.play(3)
         assert learner.telemetry.sessions.stream_errors["deadline_exceeded"] == 1
 
 
@@ -275,16 +275,16 @@ def test_a_client_that_does_not_read(bare: Any) -> None:
         playing(learner.address),
         Stream(learner.address, small_window) as deaf,
     ):
-        deaf.greet(32)
+        deaf.handshake(32)
         for sequence in range(1000):  # 140 KB of answers
             deaf.send(step(sequence, 32))
         wait_for(lambda: learner.servicer._slots.available == 62, "slots given back")
         assert learner.telemetry.sessions.connected == 1
-        # It was the learner who could not go on, not the actor who fell silent.
+        # The learner could not continue; the actor was not silent.
         assert learner.counters.env_frames > 32
         assert learner.telemetry.sessions.stream_errors == {"deadline_exceeded": 1}
-        with stream(learner.address, 32) as heir:
-            heir.play(3)
+        with stream(learner.address, 32) as later:
+            later.play(3)
 
 
 # --- the actor's side ----------------------------------------------------------------------------
@@ -293,7 +293,7 @@ def test_a_client_that_does_not_read(bare: Any) -> None:
 def test_an_actor_leaves_a_connection_that_loses_everything(bare: Any) -> None:
     with bare("learner.idle_timeout_s=0.5", listen="127.0.0.1:0") as learner:
         proxy = Proxy("127.0.0.1", int(learner.address.rsplit(":", 1)[1]))
-        # The deadline is at least two intervals of notices, which the learner says in Welcome.
+        # The deadline is at least two intervals of notices, as in Welcome.
         learner.servicer._settings = learner.servicer._settings.model_copy(
             update={"notice_interval_s": 0.1}
         )

@@ -136,7 +136,7 @@ def test_end_of_a_stream_is_an_error_of_its_client() -> None:
     async def client(call: Any) -> None:
         with pytest.raises(ConnectionError, match="it ended the stream"):
             await streams.read(call)
-        await streams.write(call, b"x")  # says nothing: the next read does
+        await streams.write(call, b"x")  # no error: the next read raises it
 
     serve(lambda _: asyncio.sleep(0), client, OpenStreams("it stops"))
 

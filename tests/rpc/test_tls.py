@@ -30,7 +30,7 @@ def write(folder: Path, authority: trustme.CA, *names: str) -> Path:
 
 @contextmanager
 def serving(tls: Tls | None) -> Iterator[str]:
-    """The address of a server that says SERVING."""
+    """Yield the address of a server that reports SERVING."""
     ready, stop = threading.Event(), threading.Event()
     addresses: list[str] = []
 

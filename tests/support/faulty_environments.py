@@ -91,14 +91,14 @@ class ExplodesOnce(Line):
 
 
 class Counted(Line):
-    """Each observation says who it is, how many steps it has made, and the action that led to it;
+    """Each observation has its number, its count of steps, and the action that led to it;
     the reward is a thousandth of the step.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.observation_space = Box(-1, np.inf, (3,), np.float32)
-        self.who = random.SystemRandom().randrange(1, 2**20)
+        self.number = random.SystemRandom().randrange(1, 2**20)
         self.made = 0
         self.action = -1
 
@@ -116,4 +116,4 @@ class Counted(Line):
         return self.made / 1000
 
     def _see(self) -> Any:
-        return np.array([self.who, self.made, self.action], np.float32)
+        return np.array([self.number, self.made, self.action], np.float32)

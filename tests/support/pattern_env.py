@@ -1,4 +1,4 @@
-"""An environment group whose observations say what happened, so that a test can check rows."""
+"""A vector environment whose observations describe its history, so that tests can check steps."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The wire by hand: streams that say anything, and a proxy that loses the peers' words."""
+"""Streams that send arbitrary messages, and a proxy that loses messages."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Stream:
         except grpc.RpcError as error:
             raise Refused(error) from None
 
-    def greet(self, environments: int = 2, **changes: Any) -> wire.Welcome:
+    def handshake(self, environments: int = 2, **changes: Any) -> wire.Welcome:
         self.environments = environments
         self.send(hello(environments, **changes))
         message = self.read()
@@ -131,7 +131,7 @@ class Stream:
         return notices
 
     def close(self) -> None:
-        """Go away without a word."""
+        """Disconnect without Goodbye."""
         self._out.put(None)
         self._call.cancel()
         self.channel.close()
@@ -147,7 +147,7 @@ class Stream:
 def stream(address: str, environments: int = 2) -> Iterator[Stream]:
     """A stream that has been welcomed."""
     with Stream(address) as made:
-        made.greet(environments)
+        made.handshake(environments)
         yield made
 
 

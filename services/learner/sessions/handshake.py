@@ -65,9 +65,11 @@ def _checks(
         f"{hello.oldest_protocol_version} to {hello.protocol_version}",
         "upgrade the older side; versions next to each other work together",
     )
-    advice = "start actor and learner with the same experiment"
-    received, expected = hello.environment, environment
-    yield "environment", received == expected, repr(expected), repr(received), advice
+    fits, advice = (
+        hello.environment == environment,
+        "start actor and learner with the same experiment",
+    )
+    yield "environment", fits, repr(environment), repr(hello.environment), advice
     for field, high, advice in (
         ("environments", max_envs, "learner.inference.max_batch_envs bounds actor.envs_per_group"),
         ("actions", 2**15, "only discrete action spaces are supported"),
@@ -76,11 +78,9 @@ def _checks(
         value = getattr(hello, field)
         yield field, 1 <= value <= high, f"1 to {high}", value, advice
     dtype, shape = hello.observation.dtype, list(hello.observation.shape)
-    expected = "one of " + ", ".join(_DTYPES)
-    advice = "convert it in the environment"
-    yield "observation.dtype", dtype in _DTYPES, expected, repr(dtype), advice
-    fits = 1 <= len(shape) <= 3 and min(shape) >= 1
-    advice = "flatten it in the environment"
+    dtypes, advice = "one of " + ", ".join(_DTYPES), "convert it in the environment"
+    yield "observation.dtype", dtype in _DTYPES, dtypes, repr(dtype), advice
+    fits, advice = 1 <= len(shape) <= 3 and min(shape) >= 1, "flatten it in the environment"
     yield "observation.shape", fits, "one to three positive sizes", shape, advice
     theirs = _spec_of(hello)
     step_bytes = hello.environments * theirs.observation.row_bytes
@@ -91,15 +91,10 @@ def _checks(
         f"{step_bytes} bytes: {hello.environments} environments of {theirs.observation}",
         "lower actor.envs_per_group or make the observation smaller",
     )
+    advice = "all actors and the checkpoint must have one environment"
     for field in ("observation", "actions", "action_repeat") if spec is not None else ():
         ours, other = getattr(spec, field), getattr(theirs, field)
-        yield (
-            field,
-            ours == other,
-            ours,
-            other,
-            "all actors and the checkpoint must have one environment",
-        )
+        yield field, ours == other, ours, other, advice
 
 
 def _spec_of(hello: wire.Hello) -> EnvironmentSpec:

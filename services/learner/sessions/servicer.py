@@ -41,8 +41,8 @@ class Stream:
     """State of one stream, shared by its own coroutine and the housekeeping task.
 
     Attributes:
-        owes_since: since when the learner owes a message; None while it is the actor's turn.
-        heard: when the actor's turn began, or its newest message came.
+        learner_since: since when the learner must send; None while the actor must.
+        actor_since: since when the actor must send, or when its newest message came.
         noticed: when the newest notice was sent.
     """
 
@@ -53,8 +53,8 @@ class Stream:
     session: Session | None = None
     request: Request | None = None
     answer: asyncio.Future[None] | None = None
-    owes_since: float | None = None
-    heard: float = 0.0
+    learner_since: float | None = None
+    actor_since: float = 0.0
     noticed: float = 0.0
     notice: asyncio.Task[None] | None = None
 
@@ -126,16 +126,13 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             self._numbers += 1
             task = asyncio.current_task()
             assert task is not None
-            stream = Stream(context, handshake, self._numbers, task, heard=time.perf_counter())
+            stream = Stream(
+                context, handshake, self._numbers, task, actor_since=time.perf_counter()
+            )
             self._streams[stream.number] = stream
             self._update_connected()
-            log.info(
-                "session %d: %s joins with %d environments as protocol %d",
-                stream.number,
-                handshake.actor,
-                handshake.num_envs,
-                handshake.protocol_version,
-            )
+            sizes = f"{handshake.num_envs} environments as protocol {handshake.protocol_version}"
+            log.info("session %d: %s joins with %s", stream.number, handshake.actor, sizes)
             try:
                 await self._serve(stream, slots)
             finally:
@@ -153,7 +150,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         except NoHello as error:
             received = None if error.message is None else kind_of(error.message)
             raise InvalidStep(
-                error.field, error.expected, received or "nothing", "say Hello first"
+                error.field, error.expected, received or "nothing", "send Hello first"
             ) from None
         handshake = validate_hello(
             hello,
@@ -181,7 +178,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             message = await read()
             if message is grpc.aio.EOF:
                 return
-            stream.heard = stream.owes_since = time.perf_counter()
+            stream.actor_since = stream.learner_since = time.perf_counter()
             if not isinstance(message, Step):
                 kind = kind_of(message)
                 if kind != "goodbye":
@@ -207,8 +204,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             await stream.answer
             action = stream.request.action
             stream.request = None
-            # From here on it is the actor's turn: it reads what is written.
-            stream.heard, stream.owes_since = time.perf_counter(), None
+            # The actor must read what is written from here on, and send the next step.
+            stream.actor_since, stream.learner_since = time.perf_counter(), None
             if stream.notice is not None:
                 await stream.notice  # one writer at a time
             if action is None:
@@ -279,8 +276,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             await asyncio.sleep(period)
             now = time.perf_counter()
             for stream in list(self._streams.values()):
-                if stream.owes_since is None:
-                    silent = now - stream.heard
+                if stream.learner_since is None:
+                    silent = now - stream.actor_since
                     if silent > self._settings.idle_timeout_s:
                         cause = (
                             f"nothing from the actor for {silent:.1f} s; "
@@ -289,7 +286,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                         deadline = grpc.StatusCode.DEADLINE_EXCEEDED
                         self._open.end(stream.task, StreamRejected(cause, deadline))
                     continue
-                late = now - stream.owes_since
+                late = now - stream.learner_since
                 if (
                     stream.handshake.protocol_version >= 2
                     and late >= interval

@@ -128,7 +128,7 @@ def test_requests_stay_whole_and_in_order() -> None:
     requests = [request(num_envs) for num_envs in (10, 8, 4, 18)]
     for item in requests:
         batcher.submit(item)
-    # 10 + 8 + 4 would be more than 20, and nobody overtakes.
+    # 10 + 8 + 4 would be more than 20, and no request overtakes another.
     assert batcher.take(LONG_S) == requests[:2]
     batcher.set_connected(2, 22)
     assert batcher.take(LONG_S) == requests[2:3]

@@ -71,7 +71,7 @@ def all_slots_free(learner: NullLearner) -> bool:
 
 def test_hello_welcome_steps_goodbye(learner: NullLearner) -> None:
     with Stream(learner.address) as actor:
-        welcome = actor.greet(3)
+        welcome = actor.handshake(3)
         assert (welcome.protocol_version, welcome.incarnation) == (PROTOCOL_VERSION, 7)
         assert welcome.idle_timeout_seconds == 60
         assert welcome.notice_interval_seconds == 60
@@ -91,7 +91,7 @@ def test_hello_welcome_steps_goodbye(learner: NullLearner) -> None:
 def test_sessions_of_any_size_get_their_own_answers(learner: NullLearner) -> None:
     streams = [Stream(learner.address) for _ in range(4)]
     for actor, environments in zip(streams, (1, 7, 2, 5), strict=True):
-        actor.greet(environments)
+        actor.handshake(environments)
     for _ in range(12):
         for actor in streams:
             actor.play()
@@ -113,7 +113,7 @@ def test_status_and_health_with_and_without_actors(learner: NullLearner) -> None
         assert status(learner)["counters"]["env_frames"] == 8
     after = wait_for(
         lambda: (s := status(learner))["waiting_for"] == "no actors are connected" and s,
-        "a learner without actors says so",
+        "a learner without actors reports it",
     )
     assert after["state"] == "waiting"
     assert after["counters"]["abandoned_episodes"] == 2
@@ -125,7 +125,7 @@ def test_an_actor_one_version_behind_works_and_gets_no_notice(bare: Any) -> None
         Stream(learner.address) as old,
         stream(learner.address) as new,
     ):
-        welcome = old.greet(protocol_version=1, oldest_protocol_version=1)
+        welcome = old.handshake(protocol_version=1, oldest_protocol_version=1)
         assert welcome.protocol_version == 1
         old.send(step(0))
         new.send(step(0))
@@ -168,7 +168,7 @@ def test_notice_while_the_model_is_built(bare: Any) -> None:
 
 
 def test_notice_when_the_unroll_queue_is_full(bare: Any) -> None:
-    """Blocks of 4 rows of 4 environments, a queue of one batch of 4 columns, and nobody takes."""
+    """Unrolls of 4 steps of 4 environments; the queue has one batch of 4, which is not taken."""
     overrides = ("learner.notice_interval_s=0.05", "logging.interval_s=0.05")
     with bare(*overrides, train=False) as learner, stream(learner.address, 4) as actor:
         assert actor.play(8) == []
@@ -281,7 +281,7 @@ def test_more_environments_than_slots(bare: Any) -> None:
 def test_a_message_over_the_limit_ends_its_stream_alone(learner: NullLearner) -> None:
     unlimited = [("grpc.max_send_message_length", -1)]
     with stream(learner.address) as good, Stream(learner.address, unlimited) as large:
-        large.greet()
+        large.handshake()
         large.send(step(0, observation=bytes(channels.MAX_MESSAGE_BYTES + 1)))
         refusal = refused(large)
         assert refusal.code == grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -317,8 +317,8 @@ def test_slots_in_a_batch_are_not_given_away_before_it_is_done(bare: Any) -> Non
             assert refused(early).code == grpc.StatusCode.RESOURCE_EXHAUSTED
         learner.policy.gate.set()
         wait_for(lambda: all_slots_free(learner), "slots given back")
-        with stream(learner.address, 4) as heir:
-            heir.play(6)
+        with stream(learner.address, 4) as later:
+            later.play(6)
 
 
 def test_a_request_that_waits_is_taken_back_with_its_session(bare: Any) -> None:
@@ -429,7 +429,7 @@ def test_frames_are_conserved_to_the_end(bare: Any) -> None:
     with bare("learner.queue_batches=3") as learner:
         streams = [Stream(learner.address) for _ in range(3)]
         for actor, environments in zip(streams, (3, 5, 2), strict=True):
-            actor.greet(environments)
+            actor.handshake(environments)
         hold = _HoldTraining(learner)
         for _ in range(10):  # twice blocks of 3 + 5 + 2 columns: five batches of 4
             for actor in streams:

@@ -196,20 +196,20 @@ def test_a_refused_hello_names_both_sides(case: str) -> None:
 def test_a_group_that_no_message_holds_is_refused_before_its_first_step() -> None:
     """Or the wire would refuse the step without a word of why, and the actor would try again."""
     for shape, environments in (([2**62, 2**62], 1), ([1024, 1024, 3], 22)):
-        said = hello(observation=array("uint8", *shape), environments=environments)
+        sent = hello(observation=array("uint8", *shape), environments=environments)
         with pytest.raises(SpecMismatch) as refusal:
-            validate_hello(said, SPEC.name, None, 64)
+            validate_hello(sent, SPEC.name, None, 64)
         assert refusal.value.field == "observation"
         assert f"{MAX_MESSAGE_BYTES} bytes" in refusal.value.expected
         assert str(environments * math.prod(shape)) in refusal.value.received
-    said = hello(observation=array("uint8", 1024, 1024, 3), environments=21)
-    assert validate_hello(said, SPEC.name, None, 64).num_envs == 21
+    sent = hello(observation=array("uint8", 1024, 1024, 3), environments=21)
+    assert validate_hello(sent, SPEC.name, None, 64).num_envs == 21
 
 
 def test_versions_are_negotiated() -> None:
     for theirs, oldest, spoken in ((2, 1, 2), (1, 1, 1), (9, 1, PROTOCOL_VERSION)):
-        said = hello(protocol_version=theirs, oldest_protocol_version=oldest)
-        assert validate_hello(said, SPEC.name, SPEC, 64).protocol_version == spoken
+        sent = hello(protocol_version=theirs, oldest_protocol_version=oldest)
+        assert validate_hello(sent, SPEC.name, SPEC, 64).protocol_version == spoken
 
 
 def test_the_first_hello_says_what_the_environment_is() -> None:
