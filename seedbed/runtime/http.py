@@ -1,4 +1,4 @@
-"""The small HTTP server of a service: /metrics, /healthz, /status and POST /profile."""
+"""The small HTTP server of a service: /metrics, /healthz, /readyz, /status and POST /profile."""
 
 from __future__ import annotations
 
@@ -6,25 +6,49 @@ import json
 import logging
 import math
 import threading
-from collections.abc import Callable, Mapping
-from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
-from urllib.parse import parse_qs, urlsplit
+from collections.abc import Callable, Iterable, Mapping
+from socketserver import ThreadingMixIn
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import parse_qs
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
+from typing_extensions import override
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
+if TYPE_CHECKING:
+    from wsgiref.types import StartResponse, WSGIEnvironment
+
 MAX_PROFILE_S = 300.0
-_CLIENT_TIMEOUT_S = 10.0  # a client that says nothing for so long loses its connection
 
 log = logging.getLogger(__name__)
 
 
-class Refused(RuntimeError):
-    """Raised by `profile`: not now. The client gets 409 with the words."""
+class Conflict(RuntimeError):
+    """Raised by `profile` when none can be made now. The client gets 409 with the message."""
+
+
+class Answer(NamedTuple):
+    """The status line, body and type of a response."""
+
+    status: str
+    body: bytes
+    content_type: str = "text/plain; charset=utf-8"
+
+
+def _text(status: str, text: str) -> Answer:
+    return Answer(status, text.encode() + b"\n")
+
+
+def _json(value: Mapping[str, Any]) -> Answer:
+    body = json.dumps(value, allow_nan=False).encode() + b"\n"
+    return Answer("200 OK", body, "application/json")
+
+
+def _state(reason: str | None) -> Answer:
+    return _text("200 OK", "ok") if reason is None else _text("503 Service Unavailable", reason)
 
 
 class MetricsServer:
@@ -32,7 +56,10 @@ class MetricsServer:
 
     GET /metrics: Prometheus text. GET /healthz and /readyz: 200 `ok`, or 503 with the reason.
     GET /status: JSON, 404 without `status`. POST /profile?seconds=N: runs `profile(N)`, answers
-    with the directory it returns; 409 while one runs, 404 without `profile`.
+    with the directory that `profile` returns; 409 while one runs, 404 without `profile`.
+
+    Attributes:
+        port: The port in use.
     """
 
     def __init__(
@@ -46,38 +73,45 @@ class MetricsServer:
         profile: Callable[[float], str] | None = None,
         host: str = "0.0.0.0",
     ) -> None:
-        """Listen on `port` (0 draws a free one, see `self.port`).
+        """Listen.
 
         Args:
-            unhealthy: the reason why this process should be restarted, or None. It must answer
-                at once.
-            unready: likewise, the reason why nobody should be sent here yet.
-            profile: called with seconds; blocks so long and returns where the profile lies.
+            port: 0 draws a free one.
+            registry: The metrics to serve.
+            unhealthy: Returns at once the reason to restart this process, or None.
+            unready: Returns at once the reason to send no client here yet, or None.
+            status: Returns the object of /status.
+            profile: Called with seconds; blocks so long and returns the directory of the profile.
+            host: The address to listen on.
 
         Raises:
             SeedbedError: BIND, when the port is taken or not allowed.
         """
-        self.registry = registry
-        self.unhealthy = unhealthy
-        self.unready = unready
-        self.status = status
-        self.profile = profile
-        self.profiling = threading.Lock()
-        handler = type("Handler", (_Handler,), {"owner": self})
+        self._profile = profile
+        self._profiling = threading.Lock()
+        # The classic text, because OpenMetrics forbids the sum of negative returns.
+        self._routes: dict[str, Callable[[str], Answer]] = {
+            "GET /metrics": lambda _: Answer(
+                "200 OK", generate_latest(registry), CONTENT_TYPE_PLAIN_0_0_4
+            ),
+            "GET /healthz": lambda _: _state(unhealthy()),
+            "GET /readyz": lambda _: _state(unready()),
+        }
+        if status is not None:
+            self._routes["GET /status"] = lambda _: _json(status())
+        if profile is not None:
+            self._routes["POST /profile"] = self._run_profile
         try:
-            self._server = _Server((host, port), handler)
+            self._server = make_server(host, port, self._answer, _Server, _Handler)
         except OSError as error:
             raise SeedbedError(
                 ExitCode.BIND,
                 f"cannot serve metrics on {host}:{port}: {error.strerror or error}; choose another "
                 "metrics_port, or 0 for none",
             ) from error
-        self.port = int(self._server.server_address[1])
+        self.port = self._server.server_port
         self._thread = threading.Thread(
-            target=self._server.serve_forever,
-            kwargs={"poll_interval": 0.1},
-            name="metrics-http",
-            daemon=True,
+            target=self._server.serve_forever, args=(0.1,), name="metrics-http", daemon=True
         )
         self._thread.start()
 
@@ -87,112 +121,64 @@ class MetricsServer:
         self._server.server_close()
         self._thread.join(timeout=5.0)
 
-
-def start_metrics_server(
-    port: int, registry: CollectorRegistry, **parts: Any
-) -> MetricsServer | None:
-    """A `MetricsServer` with these parts, or None when `port` is 0 (as in the experiment)."""
-    return MetricsServer(port, registry, **parts) if port else None
-
-
-class _Server(ThreadingHTTPServer):
-    daemon_threads = True
-    block_on_close = False  # a running profile must not hold up the end of the process
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        # A client that hangs up early is its own affair; anything else is a defect of ours.
-        log.debug("request of %s failed", client_address, exc_info=True)
-
-
-class _Handler(BaseHTTPRequestHandler):
-    owner: MetricsServer
-    timeout = _CLIENT_TIMEOUT_S
-    protocol_version = "HTTP/1.1"
-    server_version = "seedbed"
-
-    def do_GET(self) -> None:
-        path = urlsplit(self.path).path
+    def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
+        name = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
+        route = self._routes.get(name)
         try:
-            if path == "/metrics":
-                # Always the classic text: OpenMetrics forbids the sum of negative returns.
-                text = generate_latest(self.owner.registry)
-                self._answer(HTTPStatus.OK, text, CONTENT_TYPE_PLAIN_0_0_4)
-            elif path == "/healthz":
-                self._state(self.owner.unhealthy())
-            elif path == "/readyz":
-                self._state(self.owner.unready())
-            elif path == "/status" and self.owner.status is not None:
-                self._json(HTTPStatus.OK, dict(self.owner.status()))
+            if route is None:
+                answer = _text("404 Not Found", f"no {name} here: {', '.join(self._routes)}")
             else:
-                self._text(HTTPStatus.NOT_FOUND, f"no {path} here: {', '.join(self._paths())}")
+                answer = route(environ["QUERY_STRING"])
         except Exception as error:
-            self._failed(error)
+            log.exception("%s failed", name)
+            answer = _text("500 Internal Server Error", f"{type(error).__name__}: {error}")
+        size = str(len(answer.body))
+        start(answer.status, [("Content-Type", answer.content_type), ("Content-Length", size)])
+        return [answer.body]
 
-    def do_POST(self) -> None:
-        parts = urlsplit(self.path)
-        self.close_connection = True  # a body, if there is one, is not read
-        if parts.path != "/profile" or self.owner.profile is None:
-            self._text(
-                HTTPStatus.NOT_FOUND, f"no POST {parts.path} here: {', '.join(self._paths())}"
-            )
-            return
-        given = parse_qs(parts.query).get("seconds", ["5"])[-1]
+    def _run_profile(self, query: str) -> Answer:
+        given = parse_qs(query).get("seconds", ["5"])[-1]
         try:
             seconds = float(given)
         except ValueError:
             seconds = math.nan
         if not 0 < seconds <= MAX_PROFILE_S:
-            self._text(
-                HTTPStatus.BAD_REQUEST,
+            return _text(
+                "400 Bad Request",
                 f"seconds={given!r} must be a number above 0 and at most {MAX_PROFILE_S:g}",
             )
-            return
-        if not self.owner.profiling.acquire(blocking=False):
-            self._text(HTTPStatus.CONFLICT, "a profile is running: try again when it is done")
-            return
+        if not self._profiling.acquire(blocking=False):
+            return _text("409 Conflict", "a profile is running: try again when it is done")
         try:
-            directory = self.owner.profile(seconds)
-        except Refused as refusal:
-            self._text(HTTPStatus.CONFLICT, str(refusal))
-        except Exception as error:
-            self._failed(error)
-        else:
-            self._json(HTTPStatus.OK, {"seconds": seconds, "directory": directory})
+            assert self._profile is not None
+            return _json({"seconds": seconds, "directory": self._profile(seconds)})
+        except Conflict as conflict:
+            return _text("409 Conflict", str(conflict))
         finally:
-            self.owner.profiling.release()
+            self._profiling.release()
 
+
+def start_metrics_server(
+    port: int, registry: CollectorRegistry, **parts: Any
+) -> MetricsServer | None:
+    """Return a `MetricsServer` with these parts, or None when `port` is 0."""
+    return MetricsServer(port, registry, **parts) if port else None
+
+
+class _Server(ThreadingMixIn, WSGIServer):
+    daemon_threads = True
+    # A running profile must not hold up the end of the process.
+    block_on_close = False
+
+    @override
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        log.debug("request of %s failed", client_address, exc_info=True)
+
+
+class _Handler(WSGIRequestHandler):
+    # Seconds after which a silent client loses its connection.
+    timeout = 10.0
+
+    @override
     def log_message(self, format: str, *args: Any) -> None:
         log.debug(format, *args)
-
-    def _state(self, reason: str | None) -> None:
-        if reason is None:
-            self._text(HTTPStatus.OK, "ok")
-        else:
-            self._text(HTTPStatus.SERVICE_UNAVAILABLE, reason)
-
-    def _paths(self) -> list[str]:
-        paths = ["GET /metrics", "GET /healthz", "GET /readyz"]
-        if self.owner.status is not None:
-            paths.append("GET /status")
-        if self.owner.profile is not None:
-            paths.append("POST /profile?seconds=N")
-        return paths
-
-    def _failed(self, error: Exception) -> None:
-        if isinstance(error, ConnectionError | TimeoutError):
-            raise error  # the client's connection: nobody is left to answer
-        log.exception("%s %s failed", self.command, self.path)
-        self._text(HTTPStatus.INTERNAL_SERVER_ERROR, f"{type(error).__name__}: {error}")
-
-    def _json(self, code: HTTPStatus, value: dict[str, Any]) -> None:
-        self._answer(code, json.dumps(value, allow_nan=False).encode() + b"\n", "application/json")
-
-    def _text(self, code: HTTPStatus, text: str) -> None:
-        self._answer(code, text.encode() + b"\n", "text/plain; charset=utf-8")
-
-    def _answer(self, code: HTTPStatus, body: bytes, content_type: str) -> None:
-        self.send_response(code)
-        self.send_header("Content-Type", content_type)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)

@@ -9,14 +9,14 @@ from pathlib import Path
 from types import FrameType
 
 from seedbed import backends
-from seedbed.runtime.http import Refused
+from seedbed.runtime.http import Conflict
 
 log = logging.getLogger(__name__)
 
 SIGNAL_S = 5.0  # a signal carries no number of seconds
 
 
-class NothingComputes(Refused):
+class NothingComputes(Conflict):
     """There is nothing to profile yet."""
 
 
