@@ -1,4 +1,4 @@
-"""`seedbed status`: what a run is doing, where its time goes, what it costs, what it waits for."""
+"""`seedbed status`: the state of a run, where its time goes, what it costs and waits for."""
 
 from __future__ import annotations
 
@@ -7,20 +7,18 @@ import json
 import socket
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import grpc
 
+from seedbed.cli.arguments import Subparsers
 from seedbed.cli.status_page import status_page
 from seedbed.rpc import channels
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.limits import process_start_ticks
-from seedbed.telemetry.status import STATUS_FILE
+from seedbed.telemetry.status import STATUS_FILE, RunStatus, read_status
 from seedbed.v1 import inference_pb2, inference_pb2_grpc
-
-if TYPE_CHECKING:
-    Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
 DEADLINE_S = 5.0
 
@@ -28,14 +26,14 @@ DEADLINE_S = 5.0
 def add_parser(subparsers: Subparsers) -> None:
     """Add `status RUN_DIR|HOST:PORT|unix:PATH`."""
     parser = subparsers.add_parser(
-        "status", help="say what a run is doing, where its time goes and what it costs"
+        "status", help="show the state of a run, where its time goes and what it costs"
     )
     parser.add_argument(
         "target",
         metavar="RUN_DIR|HOST:PORT|unix:PATH",
-        help="a run directory (its status.json), or the address of a learner that runs",
+        help="run directory with a status.json, or address of a running learner",
     )
-    parser.add_argument("--json", action="store_true", help="print the JSON object instead")
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the page")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -54,25 +52,28 @@ def run(args: argparse.Namespace) -> int:
             for rank, (directory, status) in enumerate(zip(learners, statuses, strict=True))
         )
     else:
-        shown = read_file(Path(target)) if Path(target).is_dir() else ask_learner(target)
+        shown = read_file(Path(target)) if Path(target).is_dir() else request_status(target)
         page = status_page(shown)
     print(json.dumps(shown, indent=1, ensure_ascii=False) if args.json else page)
     return ExitCode.OK
 
 
-def read_file(run_dir: Path) -> dict[str, Any]:
-    """A run directory's status.json, with `source`: its age, and whether its process is alive.
+def read_file(run_dir: Path) -> RunStatus:
+    """Read a run directory's status.json, and add `source`: its age, and whether the process runs.
 
-    `alive` is None when the process is on another machine, where it cannot be seen from here.
+    `alive` is None when the process is on another machine.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY, there is no status.json, or no readable one.
     """
     path = run_dir / STATUS_FILE
     try:
-        status: dict[str, Any] = json.loads(path.read_text())
+        status = read_status(run_dir)
     except FileNotFoundError as error:
         raise SeedbedError(
             ExitCode.RUN_DIRECTORY,
-            f"{run_dir} has no {STATUS_FILE}: it is no run directory, or its learner has not come "
-            "so far yet",
+            f"{run_dir} has no {STATUS_FILE}: it is no run directory, or its learner has written "
+            "none yet",
         ) from error
     except (OSError, ValueError) as error:
         raise SeedbedError(ExitCode.RUN_DIRECTORY, f"cannot read {path}: {error}") from error
@@ -88,8 +89,12 @@ def read_file(run_dir: Path) -> dict[str, Any]:
     return status
 
 
-def ask_learner(address: str) -> dict[str, Any]:
-    """The status that a learner at `host:port` or `unix:PATH` gives of itself."""
+def request_status(address: str) -> RunStatus:
+    """Request the status of the learner at `host:port` or `unix:PATH`, and add `source`.
+
+    Raises:
+        SeedbedError: USAGE, the address is none; LEARNER_UNREACHABLE, no answer in time.
+    """
     host, colon, port = address.rpartition(":")
     if not address.startswith("unix:") and not (colon and host and port.isdigit()):
         raise SeedbedError(
@@ -109,6 +114,6 @@ def ask_learner(address: str) -> dict[str, Any]:
                 ExitCode.LEARNER_UNREACHABLE,
                 f"no status from {address} within {DEADLINE_S:g} s: {error.code().name}: {details}",
             ) from error
-    status: dict[str, Any] = json.loads(reply.json)
+    status: RunStatus = json.loads(reply.json)
     status["source"] = {"address": address, "age_s": 0.0, "alive": True}
     return status

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from seedbed.checkpoints.store import CheckpointStore
-from seedbed.cli.status import ask_learner
+from seedbed.cli.status import request_status
 from seedbed.runtime.exit_codes import HELP, ExitCode
 from tests.support.processes import START_S, Process, cluster, free_port, parent
 from tests.support.waiting import wait_for
@@ -107,7 +107,7 @@ def test_learner_and_actors_come_and_go(tmp_path: Path) -> None:
         # Nobody is here: idle, and it says so.
         learner = it.start("learner", *learner_arguments)
         wait_for(lambda: "listening" in learner.said, f"it listens: {learner.said}", START_S)
-        idle = ask_learner(address)
+        idle = request_status(address)
         assert idle["state"] == "waiting"
         assert idle["waiting_for"]
 
@@ -119,7 +119,8 @@ def test_learner_and_actors_come_and_go(tmp_path: Path) -> None:
             one.send(signal.SIGTERM)
         assert [one.wait(20) for one in actors] == [0, 0]
         wait_for(
-            lambda: ask_learner(address)["waiting_for"] == "no actors are connected", "it says so"
+            lambda: request_status(address)["waiting_for"] == "no actors are connected",
+            "it says so",
         )
         learner.runs()
         stays = actor(3)

@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from seedbed.runtime.http import MetricsServer
-from seedbed.services.cost.meter import CostMeter, ask_learner
+from seedbed.services.cost.meter import CostMeter, read_learner
 from seedbed.services.cost.prices import PriceList, Settings
 from tests.services.cost.test_meter import FakeCluster
 from tests.support.processes import Process, free_port
@@ -104,7 +104,7 @@ def prometheus(
     meter = CostMeter(
         FakeCluster(),
         PriceList(Settings()),
-        [partial(ask_learner, f"http://127.0.0.1:{learner + i}/status") for i in range(2)],
+        [partial(read_learner, f"http://127.0.0.1:{learner + i}/status") for i in range(2)],
         budget=1000.0,
     )
     stopping = threading.Event()
