@@ -1,1 +1,1 @@
-"""Gossip against all-reduce."""
+"""Benchmark of gossip against all-reduce."""

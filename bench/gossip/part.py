@@ -1,4 +1,4 @@
-"""The parts `gossip` and `stability` of the benchmark."""
+"""Parts `gossip` and `stability` of the benchmark."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ __all__ = ["gossip", "stability"]
 
 
 def gossip(plan: Plan) -> dict[str, Any]:
-    """The wire, speed and time lost, and a straggler."""
+    """Measure the wire, speed and lost time, and the effect of a straggler."""
     return {"exchange": exchange(plan), "speed": speed(plan), "straggler": straggler(plan)}

@@ -1,4 +1,4 @@
-"""The parts `gossip` and `stability` as tables."""
+"""Tables of the parts `gossip` and `stability`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,12 @@ Table = Callable[..., str]
 
 
 def gossip_tables(result: dict[str, Any], table: Table) -> str:
-    """The wire, speed, and a straggler. `table` is the report's own."""
+    """Return the tables of the wire, speed, and a straggler.
+
+    Args:
+        result: What `part.gossip` returned.
+        table: Formats one table.
+    """
     speed, straggler = result["speed"], result["straggler"]
     share, steps = speed["gossip_share_of_time"], speed["gossip_share_of_steps"]
     blocks = [
@@ -66,7 +71,12 @@ def gossip_tables(result: dict[str, Any], table: Table) -> str:
 
 
 def stability_tables(result: dict[str, Any], table: Table) -> str:
-    """Shares of runs that learned, a table a task."""
+    """Return the shares of runs that learned, one table a task.
+
+    Args:
+        result: What `part.stability` returned.
+        table: Formats one table.
+    """
     return "\n\n".join(
         table(
             f"{name}: runs above half of A2C's mean score with 16 simulators "
@@ -88,6 +98,6 @@ def stability_tables(result: dict[str, Any], table: Table) -> str:
 
 
 def _sorted(scores: Sequence[float | None]) -> str:
-    """Rising, those without a score first."""
+    """Return the scores in rising order, missing ones first."""
     known = sorted(score for score in scores if score is not None)
     return ", ".join(["none"] * (len(scores) - len(known)) + [f"{score:.3g}" for score in known])

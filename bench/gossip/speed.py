@@ -1,4 +1,4 @@
-"""Frames a second of learners that gossip, against A2C by all-reduce with as many simulators."""
+"""Frames a second under gossip, and under all-reduce with as many simulators."""
 
 from __future__ import annotations
 
@@ -10,24 +10,26 @@ from typing import Any
 
 import yaml
 
-from bench.gossip.team import ROOT, Team
+from bench.gossip.learner_processes import ROOT, LearnerProcesses
 from bench.plan import Plan
 
 log = logging.getLogger(__name__)
 
-SIMULATORS = 16  # of a learner
-SLOW_S = 0.01  # that the straggler's steps take longer
+# Simulators of each learner.
+SIMULATORS = 16
+# Additional time of each step of the straggler.
+SLOW_S = 0.01
 
 
 def pong_a2c() -> dict[str, Any]:
-    """experiments/pong-a2c.yaml without its end."""
+    """Return experiments/pong-a2c.yaml without its stop conditions."""
     tree: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / "pong-a2c.yaml").read_text())
     tree.pop("stop")
     return tree
 
 
 def speed(plan: Plan) -> dict[str, Any]:
-    """Pong. Each case is run `plan.runs` times, in turn with the others; medians."""
+    """Measure Pong. Each case runs `plan.runs` times, in turn with the others; medians count."""
     cases: dict[str, tuple[int, int, str]] = {"1 learner": (1, SIMULATORS, "gossip")}
     for count in plan.gossip_learners:
         cases[f"{count} gossip"] = (count, SIMULATORS, "gossip")
@@ -42,7 +44,8 @@ def speed(plan: Plan) -> dict[str, Any]:
         "environment": "atari:Pong",
         "simulators": SIMULATORS,
         "cases": medians,
-        # Of the learner's time, and of its training step: what the training thread does for peers.
+        # Part of the learner's time, and of its training steps, that the training thread spends
+        # on the exchange.
         "gossip_share_of_time": {
             name: rate["gossip_seconds"] / rate["learners"] for name, rate in medians.items()
         },
@@ -59,7 +62,7 @@ def speed(plan: Plan) -> dict[str, Any]:
 
 
 def straggler(plan: Plan) -> dict[str, Any]:
-    """CartPole, where the environments of one learner's first group are slow."""
+    """Measure CartPole with slow environments in the first group of one learner."""
     count, rates = max(plan.gossip_learners), dict[str, list[dict[str, float]]]()
     for run in range(plan.runs):
         for topology in ("gossip", "allreduce"):
@@ -112,8 +115,8 @@ def _straggling(
 def _measured(
     plan: Plan, folder: Path, tree: dict[str, Any], ranks: list[Mapping[str, Any]], topology: str
 ) -> dict[str, float]:
-    with Team(folder, tree, ranks, topology=topology) as team:
-        found = team.measure(plan.system_warm_up_s, plan.gossip_window_s)
+    with LearnerProcesses(folder, tree, ranks, topology=topology) as processes:
+        found = processes.measure(plan.system_warm_up_s, plan.gossip_window_s)
     total = {name: sum(rate[name] for rate in found) for name in found[0]}
     return {**total, "learners": len(ranks)}
 

@@ -1,9 +1,11 @@
-"""The share of runs that learn (Assran et al. 2019, figure 1a): A2C and GALA-A2C, with 16, 32 and
-64 simulators, over seeds. With 16 GALA is one learner, which is A2C.
+"""Share of runs that learn (Assran et al. 2019, figure 1a).
+
+A2C and GALA-A2C run with 16, 32 and 64 simulators over several seeds. With 16 simulators GALA is
+one learner, which is A2C.
 
 A run is successful if its score at the end is better than half of the mean score of A2C with 16
-simulators. A2C of n·16 simulators is one learner of them all: all-reduce makes the same updates.
-Only scores count here, so as many runs as there are cores go on at a time.
+simulators. A2C of n·16 simulators is one learner with all of them, because all-reduce makes the
+same updates. Only scores count, so as many runs as there are cores run at a time.
 """
 
 from __future__ import annotations
@@ -20,13 +22,13 @@ from typing import Any
 
 import yaml
 
-from bench.gossip.team import ROOT, Team
+from bench.gossip.learner_processes import ROOT, LearnerProcesses
 from bench.plan import Plan
 from seedbed.runtime.exit_codes import SeedbedError
 
 log = logging.getLogger(__name__)
 
-# A learner of 16 simulators has long learned each of them in so many frames.
+# Enough frames for a learner of 16 simulators to learn each task.
 TASKS: dict[str, dict[str, Any]] = {
     "CartPole": {"environment": {"id": "CartPole-v1"}, "stop": {"env_frames": 300_000}},
     "Catch": {
@@ -38,12 +40,12 @@ TASKS: dict[str, dict[str, Any]] = {
 }
 LONGEST_S = 900.0
 _POLL_S = 0.2
-# The faster of the two for networks as small as these.
+# JAX is the faster one for such small networks.
 BACKEND = "jax" if importlib.util.find_spec("jax") else "tensorflow"
 
 
 def stability(plan: Plan) -> dict[str, Any]:
-    """Every run, and the shares."""
+    """Run every case of every task, and compute the shares."""
     return {task: _task(plan, task) for task in plan.gossip_tasks}
 
 
@@ -55,18 +57,18 @@ def _task(plan: Plan, task: str) -> dict[str, Any]:
     }
     runs = [(seed, case) for seed in range(1, plan.gossip_seeds + 1) for case in cases]
     found: dict[tuple[int, str], float | None] = {}
-    waiting, under_way = deque(runs), dict[tuple[int, str], tuple[Team, float]]()
+    waiting, under_way = deque(runs), dict[tuple[int, str], tuple[LearnerProcesses, float]]()
     with contextlib.ExitStack() as teams:
         while waiting or under_way:
             while waiting and len(under_way) < len(os.sched_getaffinity(0)):
                 seed, case = waiting.popleft()
                 folder = plan.folder / f"{task}-{case}-{seed}".replace(" ", "-")
-                team = teams.enter_context(_start(plan, folder, task, *cases[case], seed))
-                under_way[seed, case] = team, time.monotonic() + LONGEST_S
-            for run, (team, deadline) in list(under_way.items()):
-                if team.over or time.monotonic() > deadline:
-                    with team:  # of one that failed, other learners may still train
-                        found[run] = _score(team)
+                learners = teams.enter_context(_start(plan, folder, task, *cases[case], seed))
+                under_way[seed, case] = learners, time.monotonic() + LONGEST_S
+            for run, (learners, deadline) in list(under_way.items()):
+                if learners.over or time.monotonic() > deadline:
+                    with learners:  # if one learner failed, the others may still train
+                        found[run] = _score(learners)
                     log.info("gossip: %s, seed %d, %s: %s", task, *run, found[run])
                     del under_way[run]
             time.sleep(_POLL_S)
@@ -85,7 +87,9 @@ def _task(plan: Plan, task: str) -> dict[str, Any]:
     }
 
 
-def _start(plan: Plan, folder: Path, task: str, learners: int, simulators: int, seed: int) -> Team:
+def _start(
+    plan: Plan, folder: Path, task: str, learners: int, simulators: int, seed: int
+) -> LearnerProcesses:
     tree = yaml.safe_load((ROOT / "experiments" / "cartpole-a2c.yaml").read_text())
     del tree["stop"]
     for section, change in TASKS[task].items():
@@ -97,15 +101,13 @@ def _start(plan: Plan, folder: Path, task: str, learners: int, simulators: int, 
     tree["learner"]["optimizer"]["nominal_envs"] = 16
     if plan.gossip_frames is not None:
         tree["stop"] = {"env_frames": plan.gossip_frames}
-    return Team(folder, tree, [{}] * learners)
+    return LearnerProcesses(folder, tree, [{}] * learners)
 
 
-def _score(team: Team) -> float | None:
-    """Mean return of the last episodes, of all learners together; None of a run that has diverged
-    or failed.
-    """
+def _score(learners: LearnerProcesses) -> float | None:
+    """Return the mean return of all learners' last episodes; None if the run failed."""
     try:
-        summaries = team.end(0)
+        summaries = learners.end(0)
     except SeedbedError as error:
         log.warning("gossip: a run without a score: %s", error)
         return None

@@ -118,15 +118,9 @@ class ContractionWindows:
         product = np.eye(self._rows)
         found = []
         for step in steps:
-            i = step.event.learner
             if step.event.kind == "update":
                 found.append(product.copy())
-            if step.copy_to is not None:
-                product[step.copy_to] = product[i]
-            elif step.sources:
-                product[i] *= step.own
-                for row, weight in step.sources:
-                    product[i] += weight * product[row]
+            step.apply(product)
         return np.array(found)
 
     def _ergodicity(self, products: Array, alive: NDArray[np.bool_]) -> float:

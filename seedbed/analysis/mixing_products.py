@@ -103,14 +103,9 @@ class MixingProducts:
         if step.event.kind == "update":
             self._append(i, step.event.norm, self._updates)
             self._updates += 1
-        if step.sources:
-            for table in (self._columns[:, : self._size], self._start):
-                table[i] *= step.own
-                for row, weight in step.sources:
-                    table[i] += weight * table[row]
+        step.apply(self._columns[:, : self._size])
+        step.apply(self._start)
         if step.copy_to is not None:
-            self._columns[step.copy_to, : self._size] = self._columns[i, : self._size]
-            self._start[step.copy_to] = self._start[i]
             self._owner[step.copy_to] = i
             self._alive[step.copy_to] = True
 

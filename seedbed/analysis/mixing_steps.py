@@ -11,6 +11,9 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
+from numpy.typing import NDArray
+
 from seedbed.analysis.events import Event
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -37,6 +40,16 @@ class MixingStep:
     freed: list[int] = field(default_factory=list)
     lost: bool = False
 
+    def apply(self, state: NDArray[np.float64]) -> None:
+        """Multiply the state [rows, ...] by the matrix of this step, in place."""
+        i = self.event.learner
+        if self.sources:
+            state[i] *= self.own
+            for row, weight in self.sources:
+                state[i] += weight * state[row]
+        if self.copy_to is not None:
+            state[self.copy_to] = state[i]
+
 
 def with_snapshots(events: Sequence[Event], numbers: Sequence[int], every_s: float) -> list[Event]:
     """Insert the moments at which a learner's snapshots were taken into its events.
@@ -62,18 +75,25 @@ def doubtful_snapshots(events: Sequence[Event]) -> set[int]:
 
     They show parameters that the process loaded, never used, and logged in no other event.
     """
-    doubtful: set[int] = set()
-    loaded: list[int] | None = None
-    for event in events:
+    until_adoption = [events[at] for at in _until_adoption(events)]
+    return {event.iteration for event in until_adoption if event.kind == "snapshot"}
+
+
+def _until_adoption(events: Sequence[Event]) -> set[int]:
+    """Return the places of one learner's events from a `start` to its `adopt`, without the latter.
+
+    A start that the learner's own update or mix follows first has no adoption.
+    """
+    places: set[int] = set()
+    start: int | None = None
+    for at, event in enumerate(events):
         if event.kind == "start":
-            loaded = []
-        elif event.kind == "snapshot" and loaded is not None:
-            loaded.append(event.iteration)
-        elif event.kind == "adopt":
-            doubtful |= set(loaded or ())
+            start = at
+        elif event.kind == "adopt" and start is not None:
+            places |= set(range(start, at))
         if event.kind in ("adopt", "update", "mix"):
-            loaded = None
-    return doubtful
+            start = None
+    return places
 
 
 def causal_order(logs: Sequence[Sequence[Event]]) -> list[Event]:
@@ -145,7 +165,11 @@ def mixing_steps(events: Sequence[Event], learners: int) -> tuple[list[MixingSte
     uses = Counter(
         (message.sender, message.version) for event in events for message in event.messages
     )
-    adopting = _adopting_starts(events)
+    # Starts after which the learner adopts are no loss.
+    adopting: set[int] = set()
+    for learner in range(learners):
+        own = [at for at, event in enumerate(events) if event.learner == learner]
+        adopting |= {own[i] for i in _until_adoption([events[at] for at in own])}
     rows: dict[tuple[int, int], int] = {}
     snapshots: dict[int, list[int]] = {}
     free: list[int] = []
@@ -186,17 +210,3 @@ def mixing_steps(events: Sequence[Event], learners: int) -> tuple[list[MixingSte
         free += step.freed
         steps.append(step)
     return steps, size
-
-
-def _adopting_starts(events: Sequence[Event]) -> set[int]:
-    """Return the places of the starts after which the learner adopts before its next update."""
-    adopting: set[int] = set()
-    started: dict[int, int] = {}
-    for at, event in enumerate(events):
-        if event.kind == "start":
-            started[event.learner] = at
-        elif event.kind == "adopt" and event.learner in started:
-            adopting.add(started.pop(event.learner))
-        elif event.kind in ("update", "mix"):
-            started.pop(event.learner, None)
-    return adopting

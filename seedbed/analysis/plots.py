@@ -100,7 +100,7 @@ def _curves(analysis: ConsensusAnalysis, norm: Norm) -> Iterator[tuple[str, str,
     yield "distance", "true distance", {"color": "black", "marker": ".", "linewidth": 1}
     yield "bound", "exact bound", {"color": "#1f6f5c", "linewidth": 1.6}
     if beta is not None:
-        label = f"Proposition 1, β = {beta:.5g}" + (", says nothing" if beta == 1 else "")
+        label = f"Proposition 1, β = {beta:.5g}" + (", trivial" if beta == 1 else "")
         yield "proposition_1", label, {"color": "tab:orange", "linewidth": 1.2, "linestyle": "--"}
     if not isinstance(level, str):
         label = f"Proposition 2, w = {level.window}"

@@ -146,6 +146,6 @@ def proposition_2(
     if best is None:
         return (
             f"no window of up to {length // 2} updates always contracts (β_w = 1): a learner that "
-            "is dead, or alone, or a run that is too short, makes Proposition 2 empty"
+            "has stopped or is alone, or a run that is too short, makes Proposition 2 empty"
         )
     return best

@@ -270,5 +270,5 @@ def _report_beta(analysis: ConsensusAnalysis, norm: Norm) -> str:
     if beta is None:
         return f"void, no β is enough: a product has the norm {largest:.4g} > 1"
     if beta == 1:
-        return "β = 1, so it says nothing: some update was not mixed by any learner for a while"
+        return "β = 1, which is trivial: some update was not mixed by any learner for a while"
     return f"β = {beta:.6g}"

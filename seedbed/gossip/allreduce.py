@@ -7,6 +7,7 @@ environments make the update of one learner of n·b environments (Assran et al. 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import numpy as np
 from typing_extensions import override
@@ -15,7 +16,7 @@ from seedbed.backends.protocol import Rows
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import LocalLearner, ParameterExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog
-from seedbed.gossip.ring import ring_sum
+from seedbed.gossip.parameters import FlatParams
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.types import Tensor
@@ -174,3 +175,47 @@ class AllReduceExchange(ParameterExchange):
     @override
     def close(self) -> None:
         self._transport.close()
+
+
+def ring_sum(
+    own: FlatParams,
+    rank: int,
+    count: int,
+    send: Callable[[int, bytes], None],
+    receive: Callable[[int], bytes],
+) -> FlatParams:
+    """Return the sum of all learners' `own` [d], bit for bit the same on each of them.
+
+    Each learner sends to the next one (Patarasuk and Yuan 2009). In n − 1 hops every segment of
+    the buffer collects its sum, in n − 1 more hops the sums go around. So each learner sends
+    2(n − 1)/n of the buffer.
+
+    Args:
+        own: Terms [d] of this learner.
+        rank: Rank of this learner.
+        count: Number of learners.
+        send: Sends (hop, segment) to learner rank + 1.
+        receive: Waits for the segment of a hop from learner rank − 1.
+
+    Raises:
+        ValueError: A segment does not have the expected size.
+    """
+    total = own.copy()
+    bounds = [len(total) * k // count for k in range(count + 1)]
+
+    def segment(k: int) -> FlatParams:
+        k %= count
+        return total[bounds[k] : bounds[k + 1]]
+
+    for hop in range(2 * (count - 1)):
+        # Send segment `rank` first, and then always the one that has just come.
+        send(hop, segment(rank - hop).tobytes())
+        data = np.frombuffer(receive(hop), np.float32)
+        place = segment(rank - hop - 1)
+        if len(data) != len(place):
+            raise ValueError(f"{len(data)} numbers at hop {hop}, where {len(place)} are expected")
+        if hop < count - 1:
+            place += data
+        else:
+            place[:] = data
+    return total

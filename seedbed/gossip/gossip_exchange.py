@@ -49,7 +49,7 @@ class GossipExchange(ParameterExchange):
         self._rank = self._membership.rank
         self._full_topology = self._topology = make_topology(settings)
         self._alive = frozenset(range(settings.replicas))
-        self.iteration = log.last_iteration
+        self._membership.iteration = log.last_iteration
         # By peer: local iteration of this learner at which the peer's newest message came.
         self._heard_at = dict.fromkeys(transport.clients, self.iteration)
         # By peer: number of messages, and iteration of the newest one, at that time.
@@ -62,10 +62,6 @@ class GossipExchange(ParameterExchange):
     def iteration(self) -> int:
         """Local iterations, over all restarts."""
         return self._membership.iteration
-
-    @iteration.setter
-    def iteration(self, value: int) -> None:
-        self._membership.iteration = value
 
     # --- start -----------------------------------------------------------------------------
 
@@ -100,7 +96,7 @@ class GossipExchange(ParameterExchange):
             self._is_behind |= own == 0 if status is None else status.updates > own
             if self.iteration == 0 and highest:
                 # The log is lost, and no version may be used twice.
-                self.iteration = highest + _UNREPORTED_ITERATIONS
+                self._membership.iteration = highest + _UNREPORTED_ITERATIONS
                 self._heard_at = dict.fromkeys(self._transport.clients, self.iteration)
             if message is not None:
                 self._log.on_adopt(message, self.iteration)
@@ -153,7 +149,7 @@ class GossipExchange(ParameterExchange):
         updated, updated_at = self._trainer.params(), time.time()
         started = time.perf_counter()
         self._update_topology()
-        self.iteration += 1
+        self._membership.iteration += 1
         receivers = self._topology.out_peers(self._rank, self.iteration)
         update = Update(self.iteration, updated, updated_at, receivers, gradients)
         self._note_receipts()
@@ -233,7 +229,7 @@ class GossipExchange(ParameterExchange):
             return
         for peer in sorted(self._alive - alive):
             log.warning(
-                "learner %d has made no progress for %g s and counts as dead: the graph closes "
+                "learner %d has made no progress for %g s (gossip.deadline_s): the graph closes "
                 "around it",
                 peer,
                 self._settings.deadline_s,

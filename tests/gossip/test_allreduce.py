@@ -14,11 +14,10 @@ from keras import ops
 from numpy.typing import NDArray
 
 from seedbed.backends.protocol import Backend, Trainer
-from seedbed.gossip.allreduce import AllReduceExchange
+from seedbed.gossip.allreduce import AllReduceExchange, ring_sum
 from seedbed.gossip.exchange import LocalLearner, ShuttingDown
 from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.gossip.parameters import ParameterLayout
-from seedbed.gossip.ring import ring_sum
 from seedbed.gossip.transport.buffers import SegmentBuffer
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError

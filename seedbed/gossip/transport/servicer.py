@@ -32,12 +32,12 @@ class GossipServicer(wire_grpc.GossipServicer):
         hello: Hello of this learner, which peers must fit.
         membership: Receives the peers' statuses.
         layout: Layout of the parameters.
-        receive_buffer: Receives the peers' parameters.
-        segment_buffer: Receives the segments of the ring's previous learner.
         heartbeat: Returns the status of this learner.
         whole_state: Requests the arrays of a checkpoint.
 
     Attributes:
+        receive_buffer: Newest parameters of each peer.
+        segment_buffer: Segments of the ring's previous learner.
         newest: Newest broadcast of this learner; None before the first one.
     """
 
@@ -46,13 +46,11 @@ class GossipServicer(wire_grpc.GossipServicer):
         hello: wire.GossipHello,
         membership: Membership,
         layout: ParameterLayout,
-        receive_buffer: ReceiveBuffer,
-        segment_buffer: SegmentBuffer,
         heartbeat: Callable[[], PeerStatus],
         whole_state: Callable[[], Future[dict[str, NDArray[Any]]]],
     ) -> None:
         self._hello, self._membership, self._layout = hello, membership, layout
-        self._receive_buffer, self._segment_buffer = receive_buffer, segment_buffer
+        self.receive_buffer, self.segment_buffer = ReceiveBuffer(), SegmentBuffer()
         self._heartbeat, self._whole_state = heartbeat, whole_state
         self.newest: Message | None = None
         self._streams = OpenStreams("the learner stops: try again")
@@ -94,7 +92,7 @@ class GossipServicer(wire_grpc.GossipServicer):
                 if values is not None:
                     iteration = message.chunk.iteration
                     self._membership.on_parameters(rank, iteration)
-                    self._receive_buffer.put(Message(rank, iteration, values))
+                    self.receive_buffer.put(Message(rank, iteration, values))
                     received = wire.PushReply.Received(iteration=iteration)
                     await context.write(wire.PushReply(received=received))
             else:
@@ -105,12 +103,12 @@ class GossipServicer(wire_grpc.GossipServicer):
         previous = (self._membership.rank - 1) % self._membership.count
         if rank != previous:
             raise ValueError(f"learner {previous} sends to this one, not learner {rank}")
-        self._segment_buffer.on_connect()
+        self.segment_buffer.on_connect()
         while (message := await context.read()) is not grpc.aio.EOF:
             if message.WhichOneof("message") != "segment":
                 raise ValueError("expected a segment")
             segment = message.segment
-            self._segment_buffer.put(segment.update, segment.step, segment.data)
+            self.segment_buffer.put(segment.update, segment.step, segment.data)
 
     @override
     async def Fetch(self, request: wire.FetchRequest, context: Any) -> None:

@@ -15,7 +15,7 @@ from typing_extensions import override
 from seedbed.config import Experiment
 from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.gossip.parameters import ParameterLayout
-from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuffer
+from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.handshake import make_hello
 from seedbed.gossip.transport.peer_client import PeerClient
 from seedbed.gossip.transport.ring_client import RingClient
@@ -66,17 +66,10 @@ class GossipTransport(ServerThread):
         settings, rank = experiment.gossip, membership.rank
         super().__init__(listen_address(settings.addresses[rank]), threads, tls, "gossip")
         self.membership, self.heartbeat = membership, heartbeat
-        self.receive_buffer, self.segment_buffer = ReceiveBuffer(), SegmentBuffer()
         hello = make_hello(experiment.name, membership, layout)
-        self._servicer = GossipServicer(
-            hello,
-            membership,
-            layout,
-            self.receive_buffer,
-            self.segment_buffer,
-            heartbeat,
-            whole_state,
-        )
+        self._servicer = GossipServicer(hello, membership, layout, heartbeat, whole_state)
+        self.receive_buffer = self._servicer.receive_buffer
+        self.segment_buffer = self._servicer.segment_buffer
         self.clients = {
             peer: PeerClient(peer, address, hello, heartbeat, settings.deadline_s, layout, tls)
             for peer, address in enumerate(settings.addresses)

@@ -1,4 +1,4 @@
-"""Learners with their actors as production starts them, each with settings of its own."""
+"""Processes of several learners with their actors, each with settings of its own."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ START_S = 300.0
 END_S = 60.0
 
 
-class Team:
-    """`seedbed train --rank R` for each of `ranks`' settings, in one folder.
+class LearnerProcesses:
+    """One process `seedbed train --rank R` for each learner, in one folder.
 
     Args:
-        experiment: as of YAML, without the section `learners`.
-        ranks: keys and values of `--set` for each learner.
+        folder: Made for the run directories and logs.
+        experiment: Experiment as YAML gives it, without the section `gossip`.
+        ranks: Keys and values of `--set` for each learner.
+        learners: Further settings of the section `gossip`.
     """
 
     def __init__(
@@ -69,10 +71,10 @@ class Team:
         return self._folder / f"{rank}.json"
 
     def statuses(self) -> list[dict[str, Any]]:
-        """The newest status.json of each; empty of one that has none yet.
+        """Return the newest status.json of each learner; empty before the first one.
 
         Raises:
-            SeedbedError: one of them has ended.
+            SeedbedError: A learner has ended.
         """
         found = []
         for rank, process in enumerate(self._processes):
@@ -86,8 +88,11 @@ class Team:
         return found
 
     def measure(self, warm_up_s: float, window_s: float) -> list[dict[str, float]]:
-        """Of each learner, how much its counters and numbers grew a second, over a window that
-        begins once all have trained for `warm_up_s`.
+        """Return how much the counters of each learner grew a second.
+
+        Args:
+            warm_up_s: Time between the first updates of all learners and the window.
+            window_s: Length of the window.
         """
         deadline = time.monotonic() + START_S
         while any(status.get("counters", {}).get("updates", 0) < 5 for status in self.statuses()):
@@ -108,15 +113,15 @@ class Team:
 
     @property
     def over(self) -> bool:
-        """Whether all have ended by themselves, or one has failed."""
+        """Whether all learners have ended by themselves, or one has failed."""
         codes = [process.poll() for process in self._processes]
         return any(codes) or None not in codes
 
     def end(self, deadline_s: float) -> list[dict[str, Any]]:
-        """Wait until all have ended by themselves; what each has printed.
+        """Wait until all learners have ended, and return what each of them printed.
 
         Raises:
-            SeedbedError: one failed, or took too long.
+            SeedbedError: A learner failed, or took longer than `deadline_s`.
         """
         deadline = time.monotonic() + deadline_s
         for rank, process in enumerate(self._processes):
@@ -130,7 +135,7 @@ class Team:
             dict(json.loads(self._output(rank).read_text())) for rank in range(len(self._processes))
         ]
 
-    def __enter__(self) -> Team:
+    def __enter__(self) -> LearnerProcesses:
         return self
 
     def __exit__(
@@ -155,7 +160,7 @@ MEASURED = (
 
 
 def _of(status: Mapping[str, Any], name: str) -> float:
-    if name == "training_s":  # training's busy seconds, as a running total of its steps
+    if name == "training_s":  # busy seconds of training, as a total of its steps
         updates = status["counters"]["updates"]
         return float(updates * (status["numbers"].get("train_step_ms_p50") or 0) / 1000)
     if name in status["counters"]:
