@@ -13,7 +13,6 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.analysis import snapshots
 from seedbed.analysis.contraction_windows import ContractionWindows
 from seedbed.analysis.events import Event, events_file, read_events
 from seedbed.analysis.mixing_products import CONSENSUS, MixingProducts, Terms
@@ -25,11 +24,10 @@ from seedbed.analysis.mixing_steps import (
     with_snapshots,
 )
 from seedbed.analysis.propositions import Envelope, Proposition2, proposition_1, proposition_2
+from seedbed.analysis.snapshots import DISTANCES, NORMS, Norm, common, gram, numbered
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 Array = NDArray[np.float64]
-Norm = Literal["frobenius", "spread"]
-NORMS: tuple[Norm, ...] = ("frobenius", "spread")
 # Points of a curve besides the snapshots.
 POINTS = 500
 
@@ -75,7 +73,8 @@ class Point:
 
     def values(self, norm: Norm) -> Values:
         """Return the values in a norm."""
-        return self.frobenius if norm == "frobenius" else self.spread
+        values: Values = getattr(self, norm)
+        return values
 
 
 @dataclass(frozen=True)
@@ -138,8 +137,8 @@ def analyse_run(
                 "and so on",
             )
         logs.append(events)
-    files = snapshots.numbered(run_dir, learners, "snapshot")
-    numbers = snapshots.common(files) if every_s else []
+    files = numbered(run_dir, learners, "snapshot")
+    numbers = common(files) if every_s else []
     if not numbers:
         raise SeedbedError(
             ExitCode.RUN_DIRECTORY,
@@ -147,9 +146,7 @@ def analyse_run(
             f"({', '.join(f'learner-{i}: {len(of)}' for i, of in enumerate(files))} files): set "
             f"gossip.snapshot_every_s (it is {every_s:g}) to well below the length of the run",
         )
-    grams = {
-        number: snapshots.gram([of_learner[number] for of_learner in files]) for number in numbers
-    }
+    grams = {number: gram([of_learner[number] for of_learner in files]) for number in numbers}
     return analyse(logs, grams, every_s, staleness, window)
 
 
@@ -181,16 +178,12 @@ def analyse(
     events = causal_order(
         [[e for e in log if e.kind != "snapshot" or e.iteration not in doubtful] for log in shown]
     )
-    steps, rows = mixing_steps(events, len(logs))
-    replay = _Replay(steps, MixingProducts(len(logs), rows, prune_below), len(logs), grams, points)
+    n = len(logs)
+    steps, rows = mixing_steps(events, n)
+    replay = _Replay(steps, MixingProducts(n, rows, prune_below), n, grams, points)
     largest = max((norm for norms in replay.norms for norm in norms), default=0.0)
-    level = proposition_2(
-        ContractionWindows(steps, replay.segments, len(logs), rows),
-        len(logs),
-        largest,
-        staleness,
-        window,
-    )
+    windows = ContractionWindows(steps, replay.segments, n, rows)
+    level = proposition_2(windows, n, largest, staleness, window)
     beta = {norm: replay.envelopes[norm].beta() for norm in NORMS}
     for norm in NORMS:
         _add_propositions(replay, norm, beta[norm], level)
@@ -264,15 +257,15 @@ class _Replay:
         if len(taken) < self._learners:
             return
         shown = [taken[learner] for learner in range(self._learners)]
-        gram = self._grams[number]
-        if not self._products.known and self._products.begin(shown, gram):
+        inner = self._grams[number]
+        if not self._products.known and self._products.begin(shown, inner):
             self.segments.append((at, end))
             self.norms.append([])
             self.first.append(self._products.updates)
         point = Point(seconds, self._products.updates, snapshot=number)
         identity = np.eye(self._learners)
-        point.frobenius.distance = snapshots.frobenius(identity, gram)
-        point.spread.distance = snapshots.spread(identity, gram)
+        for norm in NORMS:
+            point.values(norm).distance = DISTANCES[norm](identity, inner)
         self.points.append(point)
         self.apart.append(self._products.updates - since)
         if self._products.known:
@@ -282,15 +275,11 @@ class _Replay:
         point = self.points[-1]
         point.segment = len(self.segments) - 1
         lags = point.updates - terms.numbers
-        found: dict[Norm, tuple[float, Array]] = {
-            "frobenius": (terms.start_frobenius, terms.frobenius),
-            "spread": (terms.start_spread, terms.spread),
-        }
-        for norm, (start, norms) in found.items():
-            values = point.values(norm)
-            values.start = start
-            values.bound = start + float(norms @ terms.norms)
-            self.envelopes[norm].add(lags, norms)
+        for norm in NORMS:
+            values, columns = point.values(norm), terms.columns[norm]
+            values.start = terms.start[norm]
+            values.bound = values.start + float(columns @ terms.norms)
+            self.envelopes[norm].add(lags, columns)
 
 
 def _add_propositions(
@@ -307,7 +296,7 @@ def _add_propositions(
             done = point.updates - replay.first[point.segment]
             values.proposition_1 = values.start + float(of_segment[done])
         if not isinstance(level, str):
-            at_once = level.level_spread if norm == "spread" else level.level_frobenius
+            at_once: float = getattr(level, f"level_{norm}")
             # If clocks differ, updates were made while the snapshots were taken. Each of them
             # counts in full.
             values.proposition_2 = values.start + at_once + apart * level.largest_update

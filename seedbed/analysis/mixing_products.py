@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.analysis import snapshots
 from seedbed.analysis.mixing_steps import MixingStep
+from seedbed.analysis.snapshots import DISTANCES, NORMS, Norm
 
 Array = NDArray[np.float64]
 
@@ -38,18 +38,14 @@ class Terms:
     """Terms of the bound at a moment, in both norms; distances have the parameters' unit.
 
     Attributes:
-        start_frobenius: Rest of the segment's start, and of pruned columns.
-        start_spread: The same in the spread.
-        frobenius: Norms [m] of the columns of the segment's updates.
-        spread: The same in the spread.
+        start: Rest of the segment's start, and of pruned columns, by norm.
+        columns: Norms [m] of the columns of the segment's updates, by norm.
         norms: ‖u‖_2 [m] of these updates.
         numbers: Numbers [m] of these updates among all updates, from 0.
     """
 
-    start_frobenius: float
-    start_spread: float
-    frobenius: Array
-    spread: Array
+    start: dict[Norm, float]
+    columns: dict[Norm, Array]
     norms: Array
     numbers: NDArray[np.int64]
 
@@ -152,22 +148,22 @@ class MixingProducts:
         """
         chosen = list(range(self._n)) if rows is None else rows
         assert self._gram is not None
-        start = self._start[chosen]
-        columns = self._columns[chosen, : self._size]
-        norms = self._norm[: self._size]
-        sizes = np.linalg.norm(columns - columns.mean(axis=0), axis=0)
-        widths = columns.max(axis=0) - columns.min(axis=0)
-        own = self._number[: self._size] >= 0
-        return Terms(
-            snapshots.frobenius(start, self._gram)
-            + float(sizes[~own] @ norms[~own])
-            + self._pruned * float(np.sqrt(self._n)) / 2,  # see propositions.py
-            snapshots.spread(start, self._gram) + float(widths[~own] @ norms[~own]) + self._pruned,
-            sizes[own],
-            widths[own],
-            norms[own],
-            self._number[: self._size][own],
-        )
+        table = self._columns[chosen, : self._size]
+        columns: dict[Norm, Array] = {
+            "frobenius": np.linalg.norm(table - table.mean(axis=0), axis=0),
+            "spread": table.max(axis=0) - table.min(axis=0),
+        }
+        # `propositions.py` says why √n/2.
+        pruned = {"frobenius": self._pruned * float(np.sqrt(self._n)) / 2, "spread": self._pruned}
+        norms, numbers = self._norm[: self._size], self._number[: self._size]
+        own = numbers >= 0
+        start = {
+            norm: DISTANCES[norm](self._start[chosen], self._gram)
+            + float(columns[norm][~own] @ norms[~own])
+            + pruned[norm]
+            for norm in NORMS
+        }
+        return Terms(start, {norm: columns[norm][own] for norm in NORMS}, norms[own], numbers[own])
 
     def _append(self, row: int, norm: float, number: int) -> None:
         if self._size == len(self._norm):

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.analysis.consensus import ConsensusAnalysis, Mark, Norm
+from seedbed.analysis.consensus import ConsensusAnalysis, Mark
+from seedbed.analysis.snapshots import Norm
 
 TITLES: dict[Norm, str] = {
     "frobenius": "Frobenius norm: ‖X − X̄‖, distance to the average",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,8 @@ from numpy.typing import NDArray
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 Array = NDArray[np.float64]
+Norm = Literal["frobenius", "spread"]
+NORMS: tuple[Norm, ...] = ("frobenius", "spread")
 # Parameters in memory as float64 at a time.
 _CHUNK = 1 << 18
 
@@ -89,6 +92,10 @@ def spread(rows: Array, inner: Array) -> float:
     apart = rows[:, None] - rows[None]
     squares = np.einsum("abj,jk,abk->ab", apart, inner, apart)
     return float(np.sqrt(max(0.0, squares.max())))
+
+
+# Distance of the learners in each norm, from the weights of the rows and the Gram matrix.
+DISTANCES: dict[Norm, Callable[[Array, Array], float]] = {"frobenius": frobenius, "spread": spread}
 
 
 def cosine_similarity(files: Sequence[dict[int, Path]]) -> tuple[Array, list[int]]:

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.analysis.consensus import NORMS, ConsensusAnalysis, Norm, analyse_run
+from seedbed.analysis.consensus import ConsensusAnalysis, analyse_run
 from seedbed.analysis.plots import TITLES, draw_consensus, draw_gradients
-from seedbed.analysis.snapshots import cosine_similarity, numbered
+from seedbed.analysis.snapshots import NORMS, Norm, cosine_similarity, numbered
 from seedbed.cli.arguments import Subparsers
 from seedbed.config import Experiment
 from seedbed.config.gossip import Gossip

@@ -10,9 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from seedbed.analysis.consensus import (
-    NORMS,
     ConsensusAnalysis,
-    Norm,
     Point,
     analyse,
     analyse_run,
@@ -21,7 +19,7 @@ from seedbed.analysis.contraction_windows import ContractionWindows
 from seedbed.analysis.events import Event, Message, events_file, read_events
 from seedbed.analysis.mixing_steps import causal_order, mixing_steps
 from seedbed.analysis.propositions import Envelope, proposition_1
-from seedbed.analysis.snapshots import common, cosine_similarity, gram, numbered
+from seedbed.analysis.snapshots import NORMS, Norm, common, cosine_similarity, gram, numbered
 from tests.support.gossip_files import Gossip, random_graph, ring
 
 Array = NDArray[np.float64]

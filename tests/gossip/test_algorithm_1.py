@@ -21,7 +21,7 @@ from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
-from tests.support.gossip_team import LAYOUT, GossipLearner, experiment, replayed, rows
+from tests.support.gossip_learners import LAYOUT, GossipLearner, experiment, replayed, rows
 from tests.support.waiting import wait_for
 
 GRAPHS: dict[str, list[Any]] = {

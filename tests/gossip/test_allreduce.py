@@ -24,7 +24,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.gossip import GossipStats
-from tests.support.gossip_team import experiment
+from tests.support.gossip_learners import experiment
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.backends
