@@ -132,10 +132,12 @@ class VectorEnv(Protocol):
     Attributes:
         spec: spec of each environment.
         num_envs: E.
+        failures: how often an environment raised and was made anew.
     """
 
     spec: EnvironmentSpec
     num_envs: int
+    failures: int = 0
 
     def reset(self) -> TimeStep:
         """Start the first episode of every environment. Every flag `first` is set."""

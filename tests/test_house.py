@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import inspect
 import json
 import re
 import subprocess
 import sys
 from graphlib import CycleError, TopologicalSorter
+from types import CodeType
+from typing import Any
 
 import pytest
 
 from seedbed.runtime.exit_codes import HELP, ExitCode
+from seedbed.runtime.metrics import Metric
+from seedbed.services.actor.metrics import ActorMetrics
+from seedbed.services.cost.meter import CostMeter
+from seedbed.services.replay.shard import Shard
+from seedbed.telemetry import Counters, Telemetry
+from seedbed.telemetry.checkpoints import CheckpointStats, EvaluationStats
+from seedbed.telemetry.cost import RunCost
+from seedbed.telemetry.gossip import GossipStats
+from seedbed.telemetry.inference import InferenceStats
+from seedbed.telemetry.outputs import Outputs
+from seedbed.telemetry.replay import ReplaySourceStats
+from seedbed.telemetry.sessions import SessionStats
+from seedbed.telemetry.training import TrainingStats
 from tests.support.source_imports import (
     ROOT,
     file_imports,
@@ -277,3 +294,130 @@ def test_nothing_names_a_machine_or_a_registry() -> None:
             if MACHINE.search(line)
         ]
     assert not wrong
+
+
+EXPORTERS: tuple[Any, ...] = (
+    ActorMetrics, CheckpointStats, CostMeter, Counters, EvaluationStats, GossipStats,
+    InferenceStats, Outputs, ReplaySourceStats, RunCost, SessionStats, Shard, Telemetry,
+    TrainingStats,
+)  # fmt: skip
+MUTATORS = {"observe", "observe_many", "extend", "append", "add", "update", "discard"}
+
+
+def names_in(code: CodeType) -> set[str]:
+    """All attribute and global names of a function, inner functions included."""
+    inner = [names_in(part) for part in code.co_consts if isinstance(part, CodeType)]
+    return {*code.co_names, *(name for names in inner for name in names)}
+
+
+def attributes_of(metric: Metric, exporter: Any, attributes: set[str]) -> set[str]:
+    """The attributes of an exporter that a metric reads, also through its methods."""
+    if isinstance(metric.read, str):
+        return {metric.read.rpartition(".")[2]}
+    todo, seen = names_in(metric.read.__code__), set()
+    while todo:
+        name = todo.pop()
+        seen.add(name)
+        member = inspect.getattr_static(exporter, name, None)
+        member = member.fget if isinstance(member, property) else member
+        if inspect.isfunction(member):
+            todo |= names_in(member.__code__) - seen
+    return seen & attributes
+
+
+def is_local(node: ast.AST) -> bool:
+    return isinstance(node, ast.Name) and node.id.islower() and not hasattr(builtins, node.id)
+
+
+class Writes(ast.NodeVisitor):
+    """Attributes that a module writes, each with the function that does; and all names it uses.
+
+    A first value in `__init__` is no write, unless it comes from outside.
+    """
+
+    def __init__(self) -> None:
+        self.written: list[tuple[str, str]] = []
+        self.used: set[str] = set()
+        self._function = ""
+
+    def visit_FunctionDef(self, node: ast.FunctionDef | ast.AsyncFunctionDef) -> None:
+        outer, self._function = self._function, node.name
+        self.generic_visit(node)
+        self._function = outer
+
+    visit_AsyncFunctionDef = visit_FunctionDef
+
+    def _write(self, target: ast.expr, value: ast.expr | None) -> None:
+        if isinstance(target, ast.Tuple):
+            for item in target.elts:
+                self._write(item, value)
+        while isinstance(target, ast.Subscript):
+            target = target.value
+        if isinstance(target, ast.Attribute):
+            is_first = isinstance(value, ast.Constant | ast.Dict) or (
+                isinstance(value, ast.Call) and not any(map(is_local, ast.walk(value)))
+            )
+            if self._function != "__init__" or not is_first:
+                self.written.append((target.attr, self._function))
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._write(target, node.value)
+        self.generic_visit(node)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        self._write(node.target, node.value)
+        self.generic_visit(node)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self._write(node.target, None)
+        self.generic_visit(node)
+
+    def visit_Call(self, node: ast.Call) -> None:
+        if isinstance(node.func, ast.Attribute) and node.func.attr in MUTATORS:
+            self._write(node.func.value, None)
+        self.generic_visit(node)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.used.add(node.attr)
+        self.generic_visit(node)
+
+    def visit_Name(self, node: ast.Name) -> None:
+        self.used.add(node.id)
+
+
+def test_every_metric_is_written() -> None:
+    """Each attribute that a metric reads is written by a function that something else uses."""
+    writes = Writes()
+    for path in product_sources():
+        writes.visit(tree(path))
+    attributes = {
+        name.attr
+        for path in product_sources()
+        for name in ast.walk(tree(path))
+        if isinstance(name, ast.Attribute) and ast.unparse(name.value) == "self"
+    } | set(Counters.__dataclass_fields__ | GossipStats.__dataclass_fields__)
+    functions = {
+        node.name
+        for path in product_sources()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
+    live = {name for name, function in writes.written if function in {*writes.used, "__init__"}}
+    never = [
+        f"{metric.name}: {attribute}"
+        for exporter in EXPORTERS
+        for metric in exporter.METRICS
+        for attribute in attributes_of(metric, exporter, attributes)
+        if attribute not in live | functions
+    ]
+    assert not never
+
+
+@pytest.mark.parametrize("metric", [m for exporter in EXPORTERS for m in exporter.METRICS],
+                         ids=lambda metric: metric.name)  # fmt: skip
+def test_help_of_a_metric_stands_alone(metric: Metric) -> None:
+    """Prometheus shows one HELP string at a time."""
+    assert re.match(r"[A-Z]\w+ ?", metric.help)
+    assert metric.help.endswith(".")
+    assert not re.search(r"\b(those|their|likewise|it)\b", metric.help, re.IGNORECASE)

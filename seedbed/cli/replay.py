@@ -1,4 +1,4 @@
-"""`seedbed replay`: one shard of a replay service."""
+"""Subcommand `seedbed replay`: one replay shard."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ from seedbed.runtime.threads import Threads
 
 log = logging.getLogger(__name__)
 
-STOP_S = 30.0  # for the server to end
+# Longest wait for the server to stop.
+STOP_S = 30.0
 
 
 def add_parser(subparsers: Subparsers) -> None:
-    """Declare the command."""
+    """Add the subcommand `replay`."""
     parser = subparsers.add_parser(
         "replay",
         help="run one replay shard",
-        description="Keep sequences for learners with `learner.replay.storage: service`. What the "
-        "sequences are the first learner says; in a directory they survive a restart.",
+        description="Run one replay shard, which stores sequences for learners with "
+        "`learner.replay.storage: remote`. The first learner sets the sizes of a sequence. "
+        "Sequences in a directory outlast a restart.",
     )
     parser.add_argument(
         "--listen",
@@ -33,10 +35,15 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="ADDRESS",
         help="host:port or unix:PATH that learners connect to (default %(default)s)",
     )
-    parser.add_argument("--directory", type=Path, metavar="DIR",
-                        help="on a volume (default: memory, lost at a restart)")  # fmt: skip
-    parser.add_argument("--sequences", type=int, required=True, metavar="N",
-                        help="how many this shard holds")  # fmt: skip
+    parser.add_argument(
+        "--directory",
+        type=Path,
+        metavar="DIR",
+        help="folder of the sequences, on a volume (default: memory, lost at a restart)",
+    )
+    parser.add_argument(
+        "--sequences", type=int, required=True, metavar="N", help="capacity of the shard"
+    )
     parser.add_argument(
         "--priority-exponent",
         type=float,
@@ -44,15 +51,24 @@ def add_parser(subparsers: Subparsers) -> None:
         metavar="X",
         help="learner.replay.priority_exponent of the experiment (default %(default)s)",
     )
-    parser.add_argument("--memory-gib", type=float, metavar="GIB",
-                        help="that may be used (default: what the container has)")  # fmt: skip
-    parser.add_argument("--metrics-port", type=int, default=9093, metavar="PORT",
-                        help="of HTTP; 0: none (default %(default)s)")  # fmt: skip
+    parser.add_argument(
+        "--memory-gib",
+        type=float,
+        metavar="GIB",
+        help="memory that the shard may use (default: the limit of the container)",
+    )
+    parser.add_argument(
+        "--metrics-port",
+        type=int,
+        default=9093,
+        metavar="PORT",
+        help="HTTP port of /metrics and /status; 0: none (default %(default)s)",
+    )
     add_tls(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Until SIGTERM."""
+    """Run the shard until SIGTERM."""
     exit_on_sigterm()
     keep_large_blocks()
     if args.sequences < 1 or not args.priority_exponent >= 0:

@@ -45,6 +45,7 @@ class DecorrelatedVectorEnv(VectorEnv):
     @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         time_step = self._env.step(action)
+        self.failures = self._env.failures
         self._step += 1
         due = (self._due > 0) & (self._due <= self._step)
         # An environment whose step is finished or first starts an episode anyway: cut it later.

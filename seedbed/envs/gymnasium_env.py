@@ -44,9 +44,6 @@ class GymnasiumVectorEnv(VectorEnv):
         max_failures: failures within ten minutes after which `reset` and `step` raise.
         deadline_s: longest time of a call before the process ends.
         clock: seconds, for tests.
-
-    Attributes:
-        failures: how often an environment was made anew.
     """
 
     def __init__(

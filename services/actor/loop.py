@@ -118,6 +118,8 @@ class ActorLoop:
         self._tls = tls
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"environments {name}")
         self._stopping = asyncio.Event()
+        # Failures of environments that the metrics have counted.
+        self._failures = 0
         self._answered = False  # whether the present stream has received actions
 
     def stop(self) -> None:
@@ -201,6 +203,7 @@ class ActorLoop:
         )
         try:
             welcome = await self._handshake(call, env)
+            self._metrics.on_connected(self._name)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
             started = time.perf_counter()
             time_step = await loop.run_in_executor(self._thread, env.reset)
@@ -221,9 +224,13 @@ class ActorLoop:
                 time_step = await loop.run_in_executor(self._thread, env.step, action)
                 environment_s, wait_s = time.perf_counter() - got, got - sent
                 self._metrics.on_step(env.num_envs, environment_s, wait_s)
+                if env.failures != self._failures:
+                    self._metrics.on_environment_failure(env.failures - self._failures)
+                    self._failures = env.failures
                 self._answered = True
                 sequence += 1
         finally:
+            self._metrics.on_disconnected(self._name)
             less_loaded.cancel()
             call.cancel()
 

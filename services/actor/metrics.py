@@ -23,7 +23,7 @@ class ActorMetrics:
     METRICS: ClassVar[tuple[Metric, ...]] = (
         counter(
             "seedbed_actor_steps_total",
-            "Environment steps (environments times steps of their group) of this actor process.",
+            "Environment steps (steps of a group times its environments) of this actor process.",
             "steps",
         ),
         histogram(
@@ -49,7 +49,7 @@ class ActorMetrics:
         gauge(
             "seedbed_actor_groups",
             "Groups connected to a learner now.",
-            lambda s: len(s.connected),
+            lambda s: len(s.connected_groups),
         ),
     )
 
@@ -58,7 +58,7 @@ class ActorMetrics:
         self.wait_s = Histogram(LATENCY_BOUNDS_S)
         self.steps = self.reconnects = self.environment_failures = 0
         # Names of the groups connected now.
-        self.connected: set[str] = set()
+        self.connected_groups: set[str] = set()
         self._lock = threading.Lock()
         self.registry = registry_of(StatsCollector(self))
 
@@ -82,9 +82,9 @@ class ActorMetrics:
     def on_connected(self, group: str) -> None:
         """Count a group as connected to a learner."""
         with self._lock:
-            self.connected.add(group)
+            self.connected_groups.add(group)
 
     def on_disconnected(self, group: str) -> None:
         """Stop counting a group as connected, if it was."""
         with self._lock:
-            self.connected.discard(group)
+            self.connected_groups.discard(group)

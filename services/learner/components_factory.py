@@ -13,7 +13,7 @@ from seedbed.factory import build_agent, build_optimizer
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.tls import Tls
 from seedbed.services.learner.components import LearnerComponents
-from seedbed.services.learner.training.replay_factory import make_experience
+from seedbed.services.learner.training.replay_factory import make_replay_source
 from seedbed.services.learner.training.sources import BatchSource, OnPolicySource
 from seedbed.services.learner.unrolls.sequences import SequencePlan
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
@@ -59,7 +59,7 @@ def build_components(
     source: BatchSource = OnPolicySource(trainer, backend, learner.batch_size)
     if isinstance(unroll, SequencePlan):
         numbers = numbers or ReplaySourceStats()
-        source = make_experience(experiment, unroll.spec, backend, trainer, numbers, tls)
+        source = make_replay_source(experiment, unroll.spec, backend, trainer, numbers, tls)
     slots, seed = learner.inference.slots, experiment.seed + LEARNER_SEED_STRIDE * rank
     most = learner.inference.max_batch_envs
     inference = InferenceStep(backend, agent, spec, learner.frame_stack, slots, most, seed)

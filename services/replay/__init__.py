@@ -1,1 +1,1 @@
-
+"""Process of a replay shard: one sequence buffer behind gRPC."""

@@ -1,4 +1,4 @@
-"""One shard: the buffer, and the one thread that works on it."""
+"""Replay shard: a sequence buffer, and the one thread that uses it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
+import grpc
 import numpy as np
 from numpy.typing import NDArray
 
@@ -19,6 +20,7 @@ from seedbed.replay.incarnations import IncarnationHistory
 from seedbed.replay.mapped_files import FileBuffer, files_bytes, open_buffer, read_description
 from seedbed.replay.sequence import SequenceSpec, describe_spec
 from seedbed.replay.sizes import check_memory, estimate
+from seedbed.rpc.streams import StreamRejected
 from seedbed.runtime.metrics import Histogram, Metric, StatsCollector, registry_of
 from seedbed.services.replay.metrics import AGE_BOUNDS_S, METRICS
 from seedbed.v1 import replay_pb2 as wire
@@ -28,18 +30,30 @@ log = logging.getLogger(__name__)
 _T = TypeVar("_T")
 
 
-class SpecMismatch(Exception):
-    """A learner wants what this shard does not hold. The message has both sides."""
+class SpecMismatch(StreamRejected):
+    """Learner whose spec, exponent or protocol is not the shard's. The message has both sides."""
+
+    code = grpc.StatusCode.FAILED_PRECONDITION
 
 
 class Shard:
-    """A buffer whose spec comes with its files, or with its first learner.
+    """Buffer whose spec comes with its files, or with its first learner.
 
     Methods that are not async run in the shard's thread, through `call`.
 
     Args:
-        directory: where its files are; None keeps it in memory, to be lost with the process.
-        memory: bytes that may be used; None: what the machine gives.
+        capacity: Sequences.
+        exponent: α, not negative.
+        directory: Folder of the files; None keeps the sequences in memory only.
+        memory: Bytes that may be used; None: what this process may use.
+
+    Attributes:
+        serving: False while the shard stops.
+        learners: Open streams that insert.
+        refused: Streams that were refused.
+        insert_blocked_s: Seconds that inserts waited for the shard's thread.
+        age_s: Ages of the sequences that were drawn.
+        registry: The shard's metrics.
     """
 
     METRICS: ClassVar[tuple[Metric, ...]] = METRICS
@@ -62,25 +76,34 @@ class Shard:
         self.registry = registry_of(StatsCollector(self))
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a method in the shard's thread."""
+        """Run a method in the shard's thread.
+
+        Args:
+            function: The method.
+            *arguments: Arguments of the method.
+        """
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def open(self) -> None:
-        """Take over the files, where there are some.
+        """Open the files, where there are some.
 
         Raises:
-            SeedbedError: they cannot be used, or do not fit.
+            SeedbedError: The files cannot be used, or do not fit.
         """
         found = None if self._directory is None else read_description(self._directory)
         if found is not None and found.complete:
             self._make(found.spec)
 
-    def greet(self, spec: SequenceSpec, exponent: float) -> None:
-        """A learner comes. The first one says what the shard holds.
+    def accept(self, spec: SequenceSpec, exponent: float) -> None:
+        """Accept a learner. The spec of the first learner becomes the shard's.
+
+        Args:
+            spec: Sizes of the learner's sequences.
+            exponent: α of the learner.
 
         Raises:
-            SpecMismatch: the shard holds something else.
-            SeedbedError: what the first one wants does not fit.
+            SpecMismatch: The shard has another spec or exponent.
+            SeedbedError: The spec of the first learner does not fit.
         """
         if exponent != self.exponent:
             raise SpecMismatch(
@@ -109,17 +132,22 @@ class Shard:
 
     @property
     def buffer(self) -> SequenceBuffer:
-        """The buffer of a shard that has greeted somebody."""
-        assert self._buffer is not None, "nobody was greeted"
+        """The buffer, once the first learner was accepted."""
+        assert self._buffer is not None, "no learner was accepted"
         return self._buffer
 
-    def insert(self, message: wire.InsertRequest, payload: memoryview, came: float) -> bytes:
-        """Store a chunk. Returns the answer.
+    def insert(self, message: wire.InsertRequest, payload: memoryview, arrived: float) -> bytes:
+        """Store a chunk; return the serialized answer.
+
+        Args:
+            message: The request without its payload.
+            payload: Payload of the request.
+            arrived: When the request arrived, by `time.perf_counter`.
 
         Raises:
-            ValueError: it does not fit; nothing has changed.
+            ValueError: The chunk does not fit; nothing has changed.
         """
-        self.insert_blocked_s += time.perf_counter() - came
+        self.insert_blocked_s += time.perf_counter() - arrived
         self.buffer.add(chunk_of(self.buffer.spec, message, payload))
         reply = wire.InsertReply(
             sequence=message.sequence,
@@ -129,7 +157,13 @@ class Shard:
         return bytes(reply.SerializeToString())
 
     def sample(self, request: int, first: int, uniform: NDArray[np.float64]) -> tuple[bytes, int]:
-        """Draw as many sequences as one message takes. Returns the message, and how many."""
+        """Draw sequences for one message; return the message and how many sequences it has.
+
+        Args:
+            request: Number of the request.
+            first: Index of the first sequence in the request.
+            uniform: [n] numbers in [0, 1), as many as one message takes.
+        """
         buffer = self.buffer
         reply = wire.SampleReply(
             request=request,
@@ -150,17 +184,18 @@ class Shard:
         return sample_reply(buffer.spec, reply, fields, pieces), len(items)
 
     def prioritize(self, message: wire.PrioritizeRequest) -> bytes:
-        """Set priorities. Returns the answer.
+        """Set priorities; return the serialized answer.
 
         Raises:
-            ValueError: one cannot be; nothing has changed.
+            ValueError: A priority is negative, NaN or infinite; nothing has changed.
         """
         if len(message.key) % 8 or len(message.priority) % 4:
             raise ValueError("keys of 8 bytes and priorities of 4 are expected")
         keys = np.frombuffer(message.key, np.int64)
         priority = np.frombuffer(message.priority, np.float32)
         limit = self._incarnations.limit(message.incarnation)
-        if limit is not None:  # of an earlier life: this key may be another sequence's now
+        if limit is not None:
+            # Keys of an earlier incarnation may name other sequences now.
             keys = np.where(keys < limit, keys, -1)
         stale = self.buffer.update_priorities(keys, priority)
         reply = wire.PrioritizeReply(
@@ -169,7 +204,7 @@ class Shard:
         return bytes(reply.SerializeToString())
 
     def state(self) -> wire.ShardState:
-        """How it is."""
+        """Return the state of the shard."""
         state = wire.ShardState(
             incarnation=self._incarnations.now,
             capacity=self.capacity,
@@ -186,7 +221,7 @@ class Shard:
         return state
 
     def status(self) -> dict[str, Any]:
-        """For people and scripts. Any thread."""
+        """Return the state as JSON for the page /status. Any thread."""
         state = self.state()
         names = {field.name: field.name for field in state.DESCRIPTOR.fields}
         # The keys of the page outlast the fields of the message.
@@ -200,7 +235,7 @@ class Shard:
         }
 
     def close(self) -> None:
-        """Finish what is under way, and have everything on the disk."""
+        """Finish the work under way, and write everything to the disk."""
         self._thread.shutdown(wait=True, cancel_futures=True)
         if isinstance(self._buffer, FileBuffer):
             self._buffer.close()

@@ -141,8 +141,8 @@ def check_files(directory: Path) -> int:
 def check_sequence(sample: Sample, b: int) -> None:
     arrays = {name: array[:, b] for name, array in sample.arrays.items() if array.ndim > 1
               and name != "state"}  # fmt: skip
-    who, made, led = arrays["observation"].T
-    assert (who == who[0]).all()
+    source, made, led = arrays["observation"].T
+    assert (source == source[0]).all()
     np.testing.assert_array_equal(np.diff(made), 1)
     first = (arrays["flags"] & FIRST) != 0
     np.testing.assert_array_equal(led[1:][~first[1:]], arrays["action"][~first[1:]])

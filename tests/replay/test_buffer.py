@@ -41,7 +41,7 @@ def every_item(buffer: SequenceBuffer) -> Sample:
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("capacity", [7, 40])
 def test_samples_are_the_sequences_that_came_in(name: str, capacity: int) -> None:
-    """After every insertion exactly those that are whole can be drawn, while the ring goes round
+    """After every insertion exactly the sampleable ones can be drawn, while the ring goes round
     several times.
     """
     spec = SPECS[name]
@@ -65,10 +65,10 @@ def test_samples_are_the_sequences_that_came_in(name: str, capacity: int) -> Non
 
 
 def filled(exponent: float, priority: NDArray[np.float32]) -> SequenceBuffer:
-    """A buffer of single transitions with these priorities, whose keys count from 1."""
+    """A buffer of single transitions with these priorities, with keys from 1."""
     buffer = SequenceBuffer(SMALL, len(priority) + 1, exponent)
     stream = Stream(SMALL, 1, 1, seed=0)
-    for p in np.concatenate([[1], priority]).astype(np.float32):  # the first is not whole
+    for p in np.concatenate([[1], priority]).astype(np.float32):  # the first is not sampleable
         chunk, _ = stream.chunk()
         buffer.add(replace(chunk, priority=p[None]))
     return buffer
@@ -219,10 +219,10 @@ def test_a_restored_buffer_gives_the_same_samples(name: str) -> None:
     np.testing.assert_array_equal(one.probability, two.probability)
     for array in one.arrays:
         np.testing.assert_array_equal(one.arrays[array], two.arrays[array])
-    # Old streams go on as new stream; what comes from now on is whole as well.
-    for stream_id in list(reference._life):
-        life, _, environments = reference._life[stream_id]
-        reference._life[stream_id] = (life, -2, environments)
+    # Old streams go on as new stream; what comes from now on is sampleable as well.
+    for stream_id in list(reference._generation):
+        generation, _, environments = reference._generation[stream_id]
+        reference._generation[stream_id] = (generation, -2, environments)
     for _ in range(30):
         chunk, sequences = traffic.next()
         other.add(chunk)

@@ -1,11 +1,11 @@
-"""Keys of earlier lives."""
+"""Keys of earlier incarnations."""
 
 from __future__ import annotations
 
 from seedbed.replay.incarnations import IncarnationHistory
 
 
-def test_a_key_counts_while_no_later_life_began_below_it() -> None:
+def test_a_key_is_valid_while_no_later_incarnation_began_below_it() -> None:
     a = IncarnationHistory((), 0)
     assert a.limit(a.now) is None
     b = IncarnationHistory(a.incarnations, 50)
@@ -15,4 +15,4 @@ def test_a_key_counts_while_no_later_life_began_below_it() -> None:
     d = IncarnationHistory(c.incarnations, 80)
     assert (d.limit(a.now), d.limit(b.now), d.limit(c.now)) == (30, 30, 80)
     assert d.limit(12345) == 0
-    assert len({life.incarnation for life in d.incarnations}) == 4
+    assert len({one.incarnation for one in d.incarnations}) == 4

@@ -102,7 +102,7 @@ def test_kill_9_at_any_moment_leaves_whole_sequences(tmp_path: Path) -> None:
         process.wait()
         process.stdout.close()
         buffer = open_buffer(tmp_path, replay_writer.SPEC, capacity, 0.5)
-        # In that order, whatever the moment: nobody's items, and never damaged ones.
+        # Whatever the moment: empty items, and never corrupt ones.
         assert buffer.corrupt == 0
         emptied += buffer.ring.size < capacity
         assert capacity - buffer.ring.size <= replay_writer.ENVIRONMENTS

@@ -1,4 +1,4 @@
-"""The rate limiter: the ratio holds, and nobody waits for somebody who waits."""
+"""Rate limiter: the ratio holds, and the two sides never wait for each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every replay of experience must do, whichever it is."""
+"""Compliance suite of all replay storages."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Make = Callable[..., ReplayBuffer]
 
 @pytest.fixture(params=["host", "device", "files", "service"])
 def make(request: pytest.FixtureRequest, backend: Backend, tmp_path: Path) -> Iterator[Make]:
-    """Makes a replay: `make(spec, capacity, exponent)`."""
+    """Make a replay: `make(spec, capacity, exponent)`."""
     kind: str = request.param
     if kind != "device" and os.environ.get("SEEDBED_TEST_BACKEND") == "jax":
         pytest.skip("has no backend")
@@ -66,17 +66,17 @@ def make(request: pytest.FixtureRequest, backend: Backend, tmp_path: Path) -> It
 
 
 def draw(replay: ReplayBuffer, count: int, seed: int = 1) -> Sample:
-    settle(replay)
+    flush(replay)
     return replay.request_sample(np.random.default_rng(seed).random(count)).result(30)
 
 
-def settle(replay: ReplayBuffer) -> None:
-    """A service has what it was given a moment later."""
+def flush(replay: ReplayBuffer) -> None:
+    """Wait until shards have stored what they were sent."""
     if isinstance(replay, ShardedReplay):
         replay.flush(30)
 
 
-def who(
+def identify(
     stream_of: dict[int, Stream], arrays: dict[str, NDArray[Any]], b: int
 ) -> tuple[Stream, int, int]:
     """Stream, environment and number of a drawn sequence, read from its last reward."""
@@ -98,12 +98,12 @@ def test_what_is_drawn_was_inserted(make: Make, name: str) -> None:
     seen: set[tuple[int, int, int]] = set()
     for turn in range(24):
         replay.add(streams[int(rng.integers(1, 4))].chunk())
-        settle(replay)
+        flush(replay)
         if replay.stats().sampleable == 0:
             continue
         sample = draw(replay, 16, turn)
         for b in range(16):
-            stream, e, number = who(streams, sample.arrays, b)
+            stream, e, number = identify(streams, sample.arrays, b)
             expected = stream.sequence(e, number)
             for part, value in expected.items():
                 axis = 0 if part in ("previous_action", "state") else 1
@@ -125,7 +125,7 @@ def test_drawn_in_proportion_to_priority(make: Make, exponent: float, late: bool
     replay.add(stream.chunk())
     priority = np.linspace(0.1, 3.0, 20)
     replay.add(stream.chunk(np.ones(20) if late else priority))
-    settle(replay)
+    flush(replay)
     assert replay.stats().sampleable == 20
     if late:
         keys = np.unique(draw(replay, 1000).keys)  # in the order of insertion
@@ -133,7 +133,7 @@ def test_drawn_in_proportion_to_priority(make: Make, exponent: float, late: bool
     count = 20_000
     sample = draw(replay, count)
     counts = np.bincount(
-        [who({1: stream}, sample.arrays, b)[1] for b in range(count)], minlength=20
+        [identify({1: stream}, sample.arrays, b)[1] for b in range(count)], minlength=20
     )
 
     def chi2(alpha: float) -> float:
@@ -159,10 +159,10 @@ def test_new_priorities_count_and_late_ones_do_not(make: Make) -> None:
     assert len(keys) == 6
     replay.update_priorities(keys, np.where(keys == keys[3], 1.0, 0.0).astype(np.float32))
     assert set(draw(replay, 50).keys.tolist()) == {int(keys[3])}
-    replay.add(stream.chunk())  # takes the place of the first chunk, with which the second one dies
+    replay.add(stream.chunk())  # evicts the first chunk, which invalidates the second
     before = draw(replay, 200).probability.max()
     replay.update_priorities(keys[:2], np.full(2, 1e6, np.float32))
-    settle(replay)
+    flush(replay)
     assert replay.stats().stale_updates == 2
     assert draw(replay, 200).probability.max() == pytest.approx(before)
 
@@ -193,12 +193,12 @@ def test_wrong_length_and_nothing_to_draw(make: Make) -> None:
     with pytest.raises(ValueError, match=r"frames of a chunk is .* sequences of 4 \+ 8 steps"):
         replay.add(other.chunk())
     replay.add(Stream(spec, 1, 2).chunk())
-    settle(replay)
+    flush(replay)
     with pytest.raises(ValueError, match=r"nothing can be drawn: [02] of 40 items"):
         replay.request_sample(np.zeros(1)).result(30)
 
 
-def test_a_gap_begins_a_new_chain(make: Make) -> None:
+def test_a_gap_begins_the_stream_anew(make: Make) -> None:
     """A chunk was lost on its way: what came before it must not be taken for its burn-in."""
     spec = SPECS["r2d2"]
     replay = make(spec, 40)
@@ -208,7 +208,7 @@ def test_a_gap_begins_a_new_chain(make: Make) -> None:
         if number != 3:
             replay.add(chunk)
     sample = draw(replay, 200)
-    numbers = {who({1: stream}, sample.arrays, b)[2] for b in range(200)}
+    numbers = {identify({1: stream}, sample.arrays, b)[2] for b in range(200)}
     assert numbers == {1, 2, 5}
 
 
@@ -228,19 +228,20 @@ def test_snapshot_and_restore(make: Make) -> None:
     np.testing.assert_array_equal(ours.keys, theirs.keys)
     for name, array in ours.arrays.items():
         np.testing.assert_array_equal(array, theirs.arrays[name])
-    other.add(stream.chunk())  # the stream_id goes on as a new one
+    other.add(stream.chunk())  # the stream begins anew
     assert other.stats().sampleable < replay.stats().sampleable
     with pytest.raises(ValueError, match="of the state is"):
         make(spec, 41).restore(replay.snapshot())
 
 
 def test_sums_on_the_device_follow_their_items(backend: Backend) -> None:
-    """Over several groups of items, with evictions that retire sequences of another group."""
-    from seedbed.replay.client.device import WIDTH, DeviceReplay
+    """Over several groups of items, with evictions that invalidate sequences of another group."""
+    from seedbed.replay.client.device import DeviceReplay
+    from seedbed.replay.client.device_tables import GROUP_SIZE
 
     spec = SequenceSpec(ArraySpec((2,), "float32"), steps=1, lookahead=1)
-    replay = DeviceReplay(backend, spec, 3 * WIDTH, 0.9, transfer_steps=80)
-    stream = Stream(spec, 1, WIDTH // 3)
+    replay = DeviceReplay(backend, spec, 3 * GROUP_SIZE, 0.9, transfer_steps=80)
+    stream = Stream(spec, 1, GROUP_SIZE // 3)
     rng = np.random.default_rng(1)
     for _ in range(30):
         replay.add(stream.chunk(rng.random(stream.environments)))
@@ -252,17 +253,17 @@ def test_sums_on_the_device_follow_their_items(backend: Backend) -> None:
             )
         state = replay.snapshot()
         np.testing.assert_allclose(
-            state["mass"], state["weight"].reshape(-1, WIDTH).sum(1), rtol=1e-5
+            state["group_total"], state["scaled_priority"].reshape(-1, GROUP_SIZE).sum(1), rtol=1e-5
         )
         np.testing.assert_array_equal(
-            state["weight"][: replay.capacity] > 0, replay.ring.is_sampleable
+            state["scaled_priority"][: replay.capacity] > 0, replay.ring.is_sampleable
         )
     # χ² with 2 degrees of freedom: below 13.8 in all but 0.1 % of cases.
     count = 20_000
     items = replay.ring.item(draw(replay, count).keys)
-    counts = np.bincount(items // WIDTH, minlength=len(state["mass"]))
+    counts = np.bincount(items // GROUP_SIZE, minlength=len(state["group_total"]))
     assert counts[-1] == 0, "the spare item's group"
-    expected = count * state["mass"][:-1] / state["mass"].sum()
+    expected = count * state["group_total"][:-1] / state["group_total"].sum()
     assert (expected > count / 10).all()
     assert ((counts[:-1] - expected) ** 2 / expected).sum() < 13.8
 
@@ -271,22 +272,22 @@ def test_sums_on_the_device_follow_their_items(backend: Backend) -> None:
 def test_what_weighs_nothing_is_never_chosen(backend: Backend, weights: list[float]) -> None:
     from keras import ops
 
-    from seedbed.replay.client.device import _choose, _choose_of
+    from seedbed.replay.client.device_tables import choose_each, choose_shared
 
     wide = np.array(weights, np.float32)
     uniform = np.append(np.linspace(0, 1, 400, endpoint=False), 1 - 2**-24).astype(np.float32)
     cumulative = np.cumsum(wide.astype(np.float64))
     wanted = [int((cumulative > point * cumulative[-1]).argmax()) for point in uniform[:-1]]
-    shared = ops.convert_to_numpy(_choose_of(ops.convert_to_tensor(wide), uniform))
+    shared = ops.convert_to_numpy(choose_shared(ops.convert_to_tensor(wide), uniform))
     rows = ops.convert_to_tensor(np.tile(wide, (len(uniform), 1)))
-    np.testing.assert_array_equal(shared, ops.convert_to_numpy(_choose(rows, uniform)))
+    np.testing.assert_array_equal(shared, ops.convert_to_numpy(choose_each(rows, uniform)))
     assert (wide[shared] > 0).all()
     assert (shared[:-1] != wanted).mean() < 0.01, "but for rounding, as in float64"
 
 
 def test_the_papers_replay_fits() -> None:
     from seedbed.replay.buffer import buffer_bytes
-    from seedbed.replay.client.device import device_bytes
+    from seedbed.replay.client.device_tables import device_bytes
 
     spec = SequenceSpec(ArraySpec((84, 84), "uint8"), 80, 40, frame_stack=4, state_size=1024)
     once = 100_000 * 80 * 84 * 84
@@ -303,8 +304,8 @@ def test_priorities_of_any_size(make: Make) -> None:
     replay.add(stream.chunk([0.0, 1e-30, 1e-25, 0.0]))
     sample = draw(replay, 50)
     assert np.isfinite(sample.probability).all()
-    assert {who({1: stream}, sample.arrays, b)[1] for b in range(50)} <= {1, 2}
+    assert {identify({1: stream}, sample.arrays, b)[1] for b in range(50)} <= {1, 2}
     replay.add(stream.chunk([1e25, 1.0, 0.0, 1e20]))
     sample = draw(replay, 50)
     assert np.isfinite(sample.probability).all()
-    assert {who({1: stream}, sample.arrays, b)[1] for b in range(50)} <= {0, 3}
+    assert {identify({1: stream}, sample.arrays, b)[1] for b in range(50)} <= {0, 3}

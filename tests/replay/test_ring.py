@@ -1,4 +1,4 @@
-"""Who lives where, and what dies with whom, against a list of everything."""
+"""Ring index against a list of everything: stored, sampleable and invalidated sequences."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.shard_streams import SPECS, Reference, Traffic
 
 @pytest.mark.parametrize("name", SPECS)
 @pytest.mark.parametrize("capacity", [4, 17, 40])
-def test_what_can_be_drawn_is_what_is_whole(name: str, capacity: int) -> None:
+def test_what_can_be_drawn_is_what_is_sampleable(name: str, capacity: int) -> None:
     """Streams begin, end and have gaps; the ring goes round several times."""
     spec = SPECS[name]
     ring, reference = Ring(capacity, spec.predecessors), Reference(spec, capacity)
@@ -43,7 +43,7 @@ def test_a_small_ring_that_can_be_read() -> None:
     assert (first.keys.tolist(), first.sampleable.tolist()) == ([0, 1], [False, False])
     second = ring.add(7, 1, 2)
     assert (second.keys.tolist(), second.sampleable.tolist()) == ([2, 3], [True, True])
-    # One place is needed: key 0 goes, and with it key 2, whose first frames it has.
+    # One place is needed: key 0 is evicted, which invalidates key 2 (its first frames are there).
     other = ring.add(8, 0, 1)
     assert other.keys.tolist() == [4]
     assert ring.contains(np.array([0, 1, 2, 3, 4])).tolist() == [False, True, True, True, True]
@@ -87,7 +87,7 @@ def test_streams_that_have_ended_are_forgotten_and_no_others() -> None:
         assert ring.add(stream_id, 1, 1).sampleable.all(), "it goes on"
 
 
-def test_another_life_takes_over_what_is_whole_and_nothing_that_cannot_be() -> None:
+def test_restore_takes_sampleable_sequences_and_no_impossible_keys() -> None:
     ring = Ring(13, predecessors=2)
     traffic = Traffic(SPECS["dqn-n3"], seed=3)
     while ring.next_key < 60 or ring.sampleable < 3:
@@ -104,7 +104,7 @@ def test_another_life_takes_over_what_is_whole_and_nothing_that_cannot_be() -> N
         np.testing.assert_array_equal(other.is_sampleable, ring.is_sampleable)
     key = ring.key.copy()
     key[[2, 5]] = key[[5, 2]]  # in foreign items
-    key[7] -= 13  # too old to live
+    key[7] -= 13  # too old to be stored
     other.restore(key, ring.previous.copy())
     assert (other.key[[2, 5, 7]] == -1).all()
     assert set(other.key[other.is_sampleable]) < set(ring.key[ring.is_sampleable])

@@ -19,6 +19,7 @@ class EchoVectorEnv:
     """Checks that each answer is its own; see `NullPolicy`."""
 
     num_envs = 3
+    failures = 0
     spec = EnvironmentSpec(NAME, OBSERVATION, ACTIONS, 1)
 
     def __init__(self) -> None:

@@ -20,6 +20,8 @@ class PatternVectorEnv:
     counter.
     """
 
+    failures = 0
+
     def __init__(
         self, num_envs: int, number: int, shape: tuple[int, ...], dtype: str, visit: int = 0
     ) -> None:

@@ -1,4 +1,4 @@
-"""Streams of chunks whose every number says where it belongs, and the sequences that they make."""
+"""Streams of chunks whose every number shows its place, and the sequences that they make."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Run it as `python -m tests.support.replay_writer DIRECTORY CAPACITY FIRST`.
 
-Says each chunk's number once it is in.
+Prints each chunk's number once it is stored.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ENVIRONMENTS = 16
 
 
 def main(directory: str, capacity: str, first: str) -> None:
-    """Until somebody ends it."""
+    """Insert until killed."""
     buffer = open_buffer(Path(directory), SPEC, int(capacity), 0.5)
     stream_id = int(first)
     made = [chunk(SPEC, stream_id, number, ENVIRONMENTS) for number in range(6)]

@@ -97,16 +97,17 @@ class Reference:
             reach, self.reach = reach - spec.steps, self.reach + 1
         self.items: list[dict[str, Any]] = []
         self._next_key = 0
-        self._life: dict[int, tuple[int, int, int]] = {}  # stream_id: life, newest number, E
+        # By stream id: generation, newest chunk index, E.
+        self._generation: dict[int, tuple[int, int, int]] = {}
 
     def add(self, chunk: SequenceChunk, sequences: list[dict[str, Array]]) -> None:
         """Insert a chunk."""
-        life, number, environments = self._life.get(chunk.stream_id, (-1, -2, 0))
+        generation, number, environments = self._generation.get(chunk.stream_id, (-1, -2, 0))
         if (chunk.chunk_index, len(sequences)) != (number + 1, environments):
-            life += 1
-        self._life[chunk.stream_id] = (life, chunk.chunk_index, len(sequences))
+            generation += 1
+        self._generation[chunk.stream_id] = (generation, chunk.chunk_index, len(sequences))
         for i, sequence in enumerate(sequences):
-            place = (chunk.stream_id, life, i, chunk.chunk_index)
+            place = (chunk.stream_id, generation, i, chunk.chunk_index)
             self.items.append(
                 {"key": self._next_key, "place": place, "priority": chunk.priority[i],
                  "version": chunk.version, **sequence}
@@ -132,16 +133,16 @@ class Traffic:
         self.spec = spec
         self.random = np.random.default_rng(seed)
         self.streams: list[Stream] = []
-        self._chains = 0
+        self._stream_count = 0
 
     def next(self) -> tuple[SequenceChunk, list[dict[str, Array]]]:
         """The next chunk that arrives."""
         random = self.random
         if not self.streams or (len(self.streams) < 3 and random.random() < 0.1):
-            self._chains += 1
+            self._stream_count += 1
             environments = int(random.integers(1, 5))
             seed = int(random.integers(2**31))
-            self.streams.append(Stream(self.spec, 10 + self._chains, environments, seed))
+            self.streams.append(Stream(self.spec, 10 + self._stream_count, environments, seed))
         at = int(random.integers(len(self.streams)))
         stream = self.streams[at]
         if random.random() < 0.05:

@@ -1,1 +1,1 @@
-"""Where the learner keeps its experience, and how training draws from it."""
+"""Storages of a replay buffer as the learner uses them: its RAM, the device, shards."""

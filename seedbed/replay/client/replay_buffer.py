@@ -1,12 +1,14 @@
-"""What a home of experience is to the learner: host, device or service."""
+"""Replay buffer as the learner sees it, and its storage in the learner's RAM."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from seedbed.replay.buffer import SequenceBuffer
 from seedbed.replay.mapped_files import FileBuffer
@@ -14,79 +16,110 @@ from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 
 
 class ReplayStats(NamedTuple):
-    """What is shown of a home."""
+    """Statistics of a replay buffer."""
 
     capacity: int  # sequences
     size: int  # sequences that are stored
-    sampleable: int  # those that can be drawn
-    bytes: int  # memory or disk that it takes when full
+    sampleable: int  # sequences that can be sampled
+    bytes: int  # of memory or disk that a full buffer takes
     inserted: int  # sequences, since the process started
-    stale_updates: int  # priorities that came too late
-    shards: int = 0  # of a service
+    stale_updates: int  # priorities that came for sequences already replaced
+    shards: int = 0  # 0: the storage is not remote
     healthy_shards: int = 0
-    trouble: str = ""  # why it neither takes chunks nor gives batches, in words
+    trouble: str = ""  # why the buffer neither takes chunks nor gives batches, in words
 
 
 class ReplayBuffer(Protocol):
-    """A home that is *fed*: it gives batches, and takes priorities back. One thread calls it."""
+    """Stored sequences that are sampled by priority. One thread calls it.
+
+    Attributes:
+        spec: Sizes of a sequence.
+    """
 
     spec: SequenceSpec
 
+    @abstractmethod
     def can_insert(self) -> bool:
-        """Whether `add` would take a chunk now, without waiting."""
+        """Return whether `add` would take a chunk now, without waiting.
 
+        Raises:
+            SeedbedError: The storage has failed.
+        """
+
+    @abstractmethod
     def add(self, chunk: SequenceChunk) -> None:
-        """Insert a chunk. Waits where a home takes in less than it is given.
+        """Insert a chunk. May wait, where a storage stores more slowly than chunks come.
 
         Raises:
-            ValueError: the chunk does not fit; nothing has changed.
+            ValueError: The chunk does not fit; nothing has changed.
+            SeedbedError: The storage has failed.
         """
 
+    @abstractmethod
     def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
-        """Begin to draw B sequences for numbers [B] uniform in [0, 1), in proportion to p^α."""
+        """Begin to draw B sequences, in proportion to priority^α.
 
-    def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
-        """Give sequences [B] new priorities; those that are gone meanwhile are counted.
+        Args:
+            uniform: [B] numbers in [0, 1).
 
         Raises:
-            ValueError: a priority is negative, NaN or infinite.
+            SeedbedError: The storage has failed.
         """
 
+    @abstractmethod
+    def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
+        """Set new priorities. Sequences that were replaced meanwhile are counted.
+
+        Args:
+            keys: [B].
+            priority: [B], finite and not negative.
+
+        Raises:
+            ValueError: A priority is negative, NaN or infinite.
+        """
+
+    @abstractmethod
     def stats(self) -> ReplayStats:
-        """How it is. Cheap."""
+        """Return the statistics. Cheap."""
 
+    @abstractmethod
     def close(self) -> None:
-        """Let go of threads, files and connections."""
+        """Close threads, files and connections."""
 
 
-class HostReplay:
-    """The learner's own RAM (or mapped files): see `seedbed.replay.buffer`."""
+class HostReplay(ReplayBuffer):
+    """Replay in the learner's RAM, or in files that the learner maps.
+
+    Args:
+        buffer: The sequences.
+        size_bytes: Bytes that the full buffer takes, for the statistics.
+    """
 
     def __init__(self, buffer: SequenceBuffer, size_bytes: int) -> None:
         self.spec = buffer.spec
         self.buffer = buffer
         self._bytes = size_bytes
 
+    @override
     def can_insert(self) -> bool:
-        """See `ReplayBuffer`. Always: the oldest sequences give way."""
         return True
 
+    @override
     def add(self, chunk: SequenceChunk) -> None:
-        """See `ReplayBuffer`."""
         self.buffer.add(chunk)
 
+    @override
     def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
-        """See `ReplayBuffer`. Drawn at once."""
         future: Future[Sample] = Future()
         future.set_result(self.buffer.sample(uniform))
         return future
 
+    @override
     def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
-        """See `ReplayBuffer`."""
         self.buffer.update_priorities(keys, priority)
 
+    @override
     def stats(self) -> ReplayStats:
-        """See `ReplayBuffer`."""
         buffer = self.buffer
         return ReplayStats(
             capacity=buffer.capacity,
@@ -98,14 +131,18 @@ class HostReplay:
         )
 
     def snapshot(self) -> dict[str, NDArray[Any]]:
-        """A copy of everything."""
+        """Return a copy of the whole state, for `restore`."""
         return self.buffer.snapshot()
 
     def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Take a snapshot back."""
+        """Restore a snapshot.
+
+        Args:
+            state: Output of `snapshot`.
+        """
         self.buffer.restore(state)
 
+    @override
     def close(self) -> None:
-        """See `ReplayBuffer`."""
         if isinstance(self.buffer, FileBuffer):
             self.buffer.close()

@@ -1,4 +1,4 @@
-"""Batches under way: parts of them come from several shards and are put together here."""
+"""Batches under way: several shards answer parts of a batch, which are joined here."""
 
 from __future__ import annotations
 
@@ -13,37 +13,51 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.replay.sequence import Sample, SequenceSpec
+from seedbed.replay.sequence import UNTIMED, Sample, SequenceSpec
 
 
 def split_by_priority(
-    uniform: NDArray[np.float64], masses: NDArray[np.float64]
+    uniform: NDArray[np.float64], total_priorities: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """For numbers [B] uniform in [0, 1): which shard each is for, and a number for that shard.
+    """Choose a shard for each number, in proportion to the shards' total priorities.
 
-    Shards [N] are chosen in proportion to their masses, not all of them 0. What is left of a
-    number once its shard is chosen is uniform in [0, 1) again.
+    What is left of a number once its shard is chosen is uniform in [0, 1) again.
+
+    Args:
+        uniform: [B] numbers in [0, 1).
+        total_priorities: [shards], not all of them 0.
+
+    Returns:
+        The shard [B] of each number, and the number [B] with which the shard samples.
     """
-    ends = np.cumsum(masses)
-    mass = uniform * ends[-1]
-    shard = np.searchsorted(ends, mass, side="right")
-    shard = np.minimum(shard, np.flatnonzero(masses)[-1])  # where rounding reached the end
-    rest = (mass - (ends - masses)[shard]) / masses[shard]
+    ends = np.cumsum(total_priorities)
+    point = uniform * ends[-1]
+    shard = np.searchsorted(ends, point, side="right")
+    # Rounding may have reached the end.
+    shard = np.minimum(shard, np.flatnonzero(total_priorities)[-1])
+    rest = (point - (ends - total_priorities)[shard]) / total_priorities[shard]
     return shard, np.clip(rest, 0.0, np.nextafter(1.0, 0.0))
 
 
-class Frames:
-    """Memory of batches' frames, which is used again once nobody looks at it any more.
+class FramePool:
+    """Memory of batches' frames, used again once no array refers to it. Thread-safe.
 
     A batch of 64 Atari sequences is 54 MB; fresh memory costs more page faults than its copy.
-    Thread-safe.
+
+    Args:
+        keep: Free pieces of memory that are kept.
     """
 
     def __init__(self, keep: int) -> None:
         self._free: deque[bytearray] = deque(maxlen=keep)
 
     def new(self, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
-        """An array that is not filled."""
+        """Return an array with undefined contents.
+
+        Args:
+            shape: Shape of the array.
+            dtype: NumPy's name of the dtype.
+        """
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         try:
             memory = self._free.popleft()
@@ -51,87 +65,95 @@ class Frames:
             memory = bytearray()
         if len(memory) != size:
             memory = bytearray(size)
-        # Views of an array refer to it, and it to the memory: it goes when the last one has gone.
+        # Views of an array refer to the array, and the array to the memory, so the finalizer runs
+        # after the last view is gone.
         flat = np.frombuffer(memory, dtype)
         weakref.finalize(flat, self._free.append, memory).atexit = False
         return flat.reshape(shape)
 
 
 class SampleRequest:
-    """A batch: arrays that are filled as sequences come, and the future that waits for them."""
+    """One batch: arrays that are filled as sequences come, and the future of the whole sample.
 
-    def __init__(self, spec: SequenceSpec, uniform: NDArray[np.float64], frames: Frames) -> None:
+    Args:
+        spec: Sizes of a sequence.
+        uniform: [B] numbers in [0, 1).
+        frames: Memory for the frames.
+    """
+
+    def __init__(self, spec: SequenceSpec, uniform: NDArray[np.float64], frames: FramePool) -> None:
         self.future: Future[Sample] = Future()
-        self.since = time.monotonic()
         self.uniform = uniform
-        b, arrays = len(uniform), spec.arrays()
+        b, specs = len(uniform), spec.arrays()
         self._missing = b
-        made: dict[str, NDArray[Any]] = {
-            "observation": frames.new(
-                (spec.frames, b, *spec.observation.shape), spec.observation.dtype
-            )
-        }
+        shape = (spec.frames, b, *spec.observation.shape)
+        arrays: dict[str, NDArray[Any]] = {"observation": frames.new(shape, spec.observation.dtype)}
         for name in ("flags", "reward", "action"):
-            made[name] = np.empty((*arrays[name].shape, b), arrays[name].dtype)
-        for name in ("previous_action", "state"):
-            made[name] = np.empty((b, *arrays[name].shape), arrays[name].dtype)
+            arrays[name] = np.empty((*specs[name].shape, b), specs[name].dtype)
+        for name in UNTIMED:
+            arrays[name] = np.empty((b, *specs[name].shape), specs[name].dtype)
         self._sample = Sample(
             keys=np.empty(b, np.int64),
             probability=np.empty(b, np.float64),
-            arrays=made,
+            arrays=arrays,
             version=np.empty(b, np.float64),
             age_s=np.empty(b, np.float64),
         )
 
-    def put(
-        self, columns: NDArray[np.int64], arrays: dict[str, NDArray[Any]], share: float, mass: float
-    ) -> bool:
-        """Sequences [n, ...] of a shard with this share of the whole mass, and this mass then.
+    def fill(self, part: ShardRequest, arrays: dict[str, NDArray[Any]], total: float) -> bool:
+        """Copy the sequences of a part into the batch; complete the future with the last part.
 
-        Returns whether the batch is whole.
+        Args:
+            part: Where the sequences belong.
+            arrays: [n, ...], by the names of `codec.sample_arrays`.
+            total: Total priority of the shard when it sampled.
+
+        Returns:
+            Whether the batch is complete.
         """
-        sample = self._sample
-        for place, column in enumerate(columns.tolist()):
-            sample.arrays["observation"][:, column] = arrays["frames"][place]
+        sample, places = self._sample, part.places
+        for source, place in enumerate(places.tolist()):
+            sample.arrays["observation"][:, place] = arrays["frames"][source]
         for name in ("flags", "reward", "action"):
-            sample.arrays[name][:, columns] = arrays[name].swapaxes(0, 1)
-        for name in ("previous_action", "state"):
-            sample.arrays[name][columns] = arrays[name]
-        sample.keys[columns] = arrays["key"]
-        sample.probability[columns] = share * arrays["scaled_priority"] / mass
-        sample.version[columns], sample.age_s[columns] = arrays["version"], arrays["age"]
-        self._missing -= len(columns)
+            sample.arrays[name][:, places] = arrays[name].swapaxes(0, 1)
+        for name in UNTIMED:
+            sample.arrays[name][places] = arrays[name]
+        sample.keys[places] = arrays["key"]
+        sample.probability[places] = part.shard_probability * arrays["scaled_priority"] / total
+        sample.version[places], sample.age_s[places] = arrays["version"], arrays["age"]
+        self._missing -= len(places)
         if not self._missing:
-            finish(self.future, sample)
+            # The future may have failed meanwhile, in another thread, or been cancelled.
+            with suppress(InvalidStateError):
+                self.future.set_result(sample)
         return not self._missing
 
     def fail(self, error: Exception) -> None:
-        """There will be no batch."""
-        finish(self.future, error)
+        """Complete the future with an error, unless it is complete already."""
+        with suppress(InvalidStateError):
+            self.future.set_exception(error)
 
 
 @dataclass(eq=False)
 class ShardRequest:
     """Sequences of a batch that one shard was asked for."""
 
-    draw: SampleRequest
-    columns: NDArray[np.int64]  # [n], of the batch
+    sample: SampleRequest
+    places: NDArray[np.int64]  # [n], in the batch
     uniform: NDArray[np.float64]  # [n]
-    share: float = 0.0  # of the shard's mass in all, when it was chosen
+    shard_probability: float = 0.0  # with which the shard was chosen
     since: float = field(default_factory=time.monotonic)
 
-    def rest(self, answered: int) -> ShardRequest:
-        """Without its first ones."""
-        return ShardRequest(self.draw, self.columns[answered:], self.uniform[answered:], self.share)
+    def split(self, count: int) -> tuple[ShardRequest, ShardRequest]:
+        """Return the first sequences and the others, as two requests.
 
+        Args:
+            count: Sequences of the first request.
+        """
+        first, rest = slice(None, count), slice(count, None)
+        return self._part(first), self._part(rest)
 
-def finish(future: Future[Any], result: Any) -> None:
-    """Settle a future, unless it is already, or whoever waited for it has given up.
-
-    A batch may come, in one thread, and fail, in another, at once.
-    """
-    with suppress(InvalidStateError):
-        if isinstance(result, Exception):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
+    def _part(self, which: slice) -> ShardRequest:
+        return ShardRequest(
+            self.sample, self.places[which], self.uniform[which], self.shard_probability
+        )

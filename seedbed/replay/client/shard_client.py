@@ -1,4 +1,9 @@
-"""The learner's end of one shard: its three streams, for ever connected anew."""
+"""Client of one shard: its three streams, connected again whenever they end.
+
+`ShardedReplay` calls `insert`, `sample` and `update`, which queue work, and awaits `next_stored`
+and `next_sample`, which return results in the order of the work. When a connection ends,
+`take_unfinished` returns the work without a result.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +11,24 @@ import asyncio
 import contextlib
 import logging
 import os
-import random
 import socket
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from collections.abc import AsyncIterator, Coroutine
+from typing import Any, NamedTuple
 
-import grpc
 import grpc.aio
 import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from seedbed.replay.client.pending_insert import PendingInsert
 from seedbed.replay.client.sample_request import ShardRequest
 from seedbed.replay.codec import insert_request, sequences_of, spec_message, unpack
-from seedbed.replay.sequence import SequenceChunk, SequenceSpec
+from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
+from seedbed.rpc.reconnect import FATAL, describe
+from seedbed.rpc.streams import read, write
 from seedbed.rpc.tls import Tls
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -31,81 +36,51 @@ from seedbed.v1 import replay_pb2 as wire
 
 log = logging.getLogger(__name__)
 
-# What a shard says when trying again cannot help.
-FATAL = (grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION,
-         grpc.StatusCode.UNIMPLEMENTED, grpc.StatusCode.UNAUTHENTICATED)  # fmt: skip
-FIRST_RETRY_S, LONGEST_RETRY_S = 0.2, 5.0
-STATE_EVERY_S = 1.0
-UPDATES = 256  # batches of priorities that wait for a shard
+POLL_INTERVAL_S = 1.0
+# Batches of priorities that wait for a shard.
+MAX_UPDATES = 256
 _PREFIX = "/seedbed.v1.Replay/"
 
 
-class ShardSilent(Exception):
-    """Nothing came from the shard in time, or it ended a stream."""
+class ShardRefused(SeedbedError):
+    """Refusal of this learner by a shard, for a reason that a new attempt does not change."""
 
 
-@dataclass(eq=False)
-class PendingInsert:
-    """Some columns of a chunk, on their way to a shard."""
-
-    chunk: SequenceChunk
-    which: slice
-    stream_id: int  # of these columns
-    home: int  # the shard that they belong to
-    bytes: int
-    since: float = field(default_factory=time.monotonic)
-
-    @property
-    def sequences(self) -> int:
-        """How many columns."""
-        return int(self.which.stop - self.which.start)
-
-
-class Update(NamedTuple):
+class PriorityUpdate(NamedTuple):
     """New priorities for sequences of a shard."""
 
-    incarnation: int  # of the shard when it gave the keys
+    incarnation: int  # of the shard, which assigned the keys
     keys: NDArray[np.int64]  # [N], the shard's own
     priority: NDArray[np.float32]  # [N]
 
 
-class Owner(Protocol):
-    """What a link tells whoever has it. All in the event loop."""
+class ShardSample(NamedTuple):
+    """Answer of a shard to a request, or to a part of it."""
 
-    def on_up(self, link: ShardClient) -> None:
-        """It can be used."""
-
-    def on_down(
-        self, link: ShardClient, pieces: list[PendingInsert], parts: list[ShardRequest]
-    ) -> None:
-        """It cannot, and these are left over."""
-
-    def on_refused(self, link: ShardClient, error: SeedbedError) -> None:
-        """Nor will it ever."""
-
-    def on_stored(self, link: ShardClient, piece: PendingInsert) -> None:
-        """A piece is safe."""
-
-    async def on_drawn(
-        self, link: ShardClient, part: ShardRequest, arrays: dict[str, NDArray[Any]], mass: float
-    ) -> None:
-        """The first sequences [n, ...] of what is missing of a part have come."""
-
-    def on_empty(self, link: ShardClient, part: ShardRequest) -> None:
-        """The shard has nothing to draw for what is missing of a part."""
+    request: ShardRequest  # what is answered
+    arrays: dict[str, NDArray[Any]] | None  # [n, ...]; None: the shard has nothing to sample
+    total_priority: float  # of the shard when it sampled
 
 
 class ShardClient:
-    """One shard. Event loop only, but for what is read.
+    """One shard. Used in the event loop only; other threads may read the attributes.
+
+    Args:
+        index: Index of the shard.
+        address: `host:port` or `unix:PATH`.
+        spec: Sizes of a sequence.
+        exponent: α, which must be the shard's own.
+        tls: The shard needs a certificate of this authority.
+        reply_timeout_s: Longest wait for an answer before the connection is given up.
 
     Attributes:
-        up: whether it is connected.
-        mass: Σ p^α of the shard, from its newest answer; 0 while it is not connected.
-        state: the newest whole answer of the shard.
-        cause: why it is not connected, in words.
-        stale_updates: priorities that the shard said came too late.
-        lost_updates: priorities that were not delivered.
-        looks: how often the shard has said how it is.
+        up: Whether the shard is connected.
+        total_priority: Σ p^α of the shard, from its newest answer; 0 while it is not connected.
+        state: The newest complete state of the shard.
+        cause: Why the shard is not connected, in words.
+        stale_updates: Priorities that the shard reported as too late.
+        lost_updates: Priorities that were not delivered.
+        polls: Answers to `GetState`.
     """
 
     def __init__(
@@ -114,51 +89,56 @@ class ShardClient:
         address: str,
         spec: SequenceSpec,
         exponent: float,
-        owner: Owner,
         tls: Tls | None,
         reply_timeout_s: float,
     ) -> None:
         self.index, self.address = index, address
-        self._spec, self._exponent, self._owner, self._tls = spec, exponent, owner, tls
+        self._spec, self._exponent, self._tls = spec, exponent, tls
         self._reply_timeout_s = reply_timeout_s
         self.up = False
         self.total_priority = 0.0
         self.state = wire.ShardState()
         self.cause = "not connected yet"
         self.stale_updates = self.lost_updates = 0
-        self._said = False  # that it is away, before it ever came up
-        self.looks = 0
-        self._look = asyncio.Event()
-        self._closing = False
-        self._forget()
+        self.polls = 0
+        self._poll_due = asyncio.Event()
+        # Whether the log has mentioned that the shard is away, before its first connection.
+        self._warned = False
+        # The next answer of the stream Sample, which is read ahead.
+        self._reading: asyncio.Future[Any] | None = None
+        self._reset_queues()
 
-    def _forget(self) -> None:
-        """Queues of a connection."""
-        self._pieces: asyncio.Queue[PendingInsert] = asyncio.Queue()  # the owner bounds its bytes
-        self._unstored: deque[PendingInsert] = deque()  # sent
-        self._parts: asyncio.Queue[tuple[int, ShardRequest]] = asyncio.Queue()  # batches bound them
-        self._undrawn: dict[int, ShardRequest] = {}  # asked for or about to be, by request
-        self._updates: asyncio.Queue[Update] = asyncio.Queue(UPDATES)
-        self._unset: deque[tuple[float, int]] = deque()  # since when, how many
-        self._request = 0
-        self._answers = 0  # that said how large the mass is
+    def _reset_queues(self) -> None:
+        # Inserts to send, whose bytes the router limits, and those without an answer.
+        self._inserts: asyncio.Queue[PendingInsert] = asyncio.Queue()
+        self._unstored: deque[PendingInsert] = deque()
+        self._stored = 0
+        # Requests to send, and those without their last answer, by number.
+        self._requests: asyncio.Queue[tuple[int, ShardRequest]] = asyncio.Queue()
+        self._unsampled: dict[int, ShardRequest] = {}
+        self._request_number = 0
+        # Priorities to send; since when, and how many, are without an answer.
+        self._updates: asyncio.Queue[PriorityUpdate] = asyncio.Queue(MAX_UPDATES)
+        self._unset: deque[tuple[float, int]] = deque()
+        # Answers with a total priority.
+        self._answers = 0
 
-    # --- what the owner gives --------------------------------------------------------------
+    # --- work --------------------------------------------------------------------------------
 
-    def insert(self, piece: PendingInsert) -> None:
-        """Send a piece."""
-        piece.since = time.monotonic()
-        self._pieces.put_nowait(piece)
+    def insert(self, insert: PendingInsert) -> None:
+        """Queue an insert."""
+        insert.since = time.monotonic()
+        self._inserts.put_nowait(insert)
 
-    def draw(self, part: ShardRequest) -> None:
-        """Ask for the sequences of a part."""
-        part.since = time.monotonic()
-        self._request += 1
-        self._undrawn[self._request] = part
-        self._parts.put_nowait((self._request, part))
+    def sample(self, request: ShardRequest) -> None:
+        """Queue a request for sequences."""
+        request.since = time.monotonic()
+        self._request_number += 1
+        self._unsampled[self._request_number] = request
+        self._requests.put_nowait((self._request_number, request))
 
-    def update(self, update: Update) -> None:
-        """Send priorities. Where too many wait the oldest are lost, and counted."""
+    def update(self, update: PriorityUpdate) -> None:
+        """Queue new priorities. Where too many wait, the oldest are dropped and counted."""
         if not self.up:
             self.lost_updates += len(update.keys)
             return
@@ -168,96 +148,79 @@ class ShardClient:
 
     @property
     def busy(self) -> bool:
-        """Whether something that it was given is not done yet."""
-        waiting = (self._unstored, self._undrawn, self._unset)
-        queues = (self._pieces, self._parts, self._updates)
+        """Whether some work has no result yet."""
+        waiting = (self._unstored, self._unsampled, self._unset)
+        queues = (self._inserts, self._requests, self._updates)
         return any(waiting) or any(not queue.empty() for queue in queues)
 
-    # --- the connection --------------------------------------------------------------------
+    def poll_now(self) -> None:
+        """Ask for the shard's state at once. `polls` counts the answers."""
+        self._poll_due.set()
 
-    def look(self) -> None:
-        """Ask the shard how it is, now. `looks` counts the answers."""
-        self._look.set()
-
-    async def run(self) -> None:
-        """Connect, again and again, until cancelled or refused."""
-        pause = FIRST_RETRY_S
-        while True:
-            started = time.monotonic()
-            try:
-                await self._connect()
-            except grpc.aio.AioRpcError as error:
-                self.cause = f"{error.code().name}: {error.details()}"
-                if error.code() in FATAL:
-                    self._down()
-                    self._owner.on_refused(self, self._refusal(error))
-                    return
-            except (ShardSilent, DecodeError, ValueError, SeedbedError) as error:
-                self.cause = str(error)
-            finally:
-                self._down()
-            if time.monotonic() - started > LONGEST_RETRY_S:
-                pause = FIRST_RETRY_S
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(2 * pause, LONGEST_RETRY_S)
-
-    def _refusal(self, error: grpc.aio.AioRpcError) -> SeedbedError:
-        return SeedbedError(
-            ExitCode.REFUSED_BY_REPLAY,
-            f"the replay shard {self.address} refused this learner: {error.details()}",
-        )
-
-    def _down(self) -> None:
-        """Give back what is left over."""
-        if self.cause and (self.up or not self._said):
-            self._said = True
+    def take_unfinished(self) -> tuple[list[PendingInsert], list[ShardRequest]]:
+        """Take back the work of a connection that has ended. Counts its priorities as lost."""
+        if self.cause and (self.up or not self._warned):
+            self._warned = True
             log.warning("replay shard %s is left out: %s", self.address, self.cause)
         self.up, self.total_priority = False, 0.0
-        pieces = [*self._unstored, *_drained(self._pieces)]
-        parts = list(self._undrawn.values())
+        inserts = [*self._unstored, *_drain(self._inserts)]
+        requests = list(self._unsampled.values())
         self.lost_updates += sum(count for _, count in self._unset)
-        self.lost_updates += sum(len(update.keys) for update in _drained(self._updates))
-        self._forget()
-        if pieces or parts:
-            self._owner.on_down(self, pieces, parts)
+        self.lost_updates += sum(len(update.keys) for update in _drain(self._updates))
+        self._reset_queues()
+        return inserts, requests
 
-    async def _connect(self) -> None:
-        """One connection, until something of it fails."""
-        channel = channels.aio_channel(self.address, self._tls)
-        tasks: list[asyncio.Task[None]] = []
+    # --- connection --------------------------------------------------------------------------
+
+    @contextlib.asynccontextmanager
+    async def connection(self) -> AsyncIterator[None]:
+        """Connect for as long as the block runs.
+
+        Raises:
+            ConnectionError: The connection failed, in the block or before; `cause` says why.
+            ShardRefused: The shard refuses this learner.
+        """
+        try:
+            self._channel = channels.aio_channel(self.address, self._tls)
+            try:
+                await self._open_streams()
+                yield
+            finally:
+                self._cancel_reading()
+                await self._channel.close()
+        except grpc.aio.AioRpcError as error:
+            self.cause = describe(error)
+            if error.code() in FATAL:
+                raise ShardRefused(
+                    ExitCode.REFUSED_BY_REPLAY,
+                    f"the replay shard {self.address} refused this learner: {error.details()}",
+                ) from error
+            raise ConnectionError(self.cause) from error
+        except (ConnectionError, TimeoutError, DecodeError, ValueError, SeedbedError) as error:
+            self.cause = str(error)
+            raise ConnectionError(self.cause) from error
+
+    def _cancel_reading(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+        self._reading = None
+
+    async def _open_streams(self) -> None:
         try:
             async with asyncio.timeout(self._reply_timeout_s):
-                insert = await self._open(channel, "Insert", wire.InsertRequest, wire.InsertReply)
-                sample = await self._open(channel, "Sample", wire.SampleRequest, wire.SampleReply)
-                prioritize = await self._open(
-                    channel, "Prioritize", wire.PrioritizeRequest, wire.PrioritizeReply
+                self._insert_call = await self._open("Insert", wire.InsertRequest, wire.InsertReply)
+                self._sample_call = await self._open("Sample", wire.SampleRequest, wire.SampleReply)
+                self._prioritize_call = await self._open(
+                    "Prioritize", wire.PrioritizeRequest, wire.PrioritizeReply
                 )
-            log.info("replay shard %s: %d of %d sequences", self.address, self.state.size,
-                     self.state.capacity)  # fmt: skip
-            self.up, self.cause, self.total_priority = True, "", self.state.total_priority
-            parts: list[Callable[[], Awaitable[None]]] = [
-                lambda: self._send_pieces(insert),
-                lambda: self._read_stored(insert),
-                lambda: self._send_requests(sample),
-                lambda: self._read_drawn(sample),
-                lambda: self._send_updates(prioritize),
-                lambda: self._read_set(prioritize),
-                lambda: self._watch(channel),
-            ]
-            tasks = [asyncio.ensure_future(part()) for part in parts]
-            self._owner.on_up(self)
-            await _first_failure(tasks, [insert, sample, prioritize])
         except TimeoutError:
-            raise ShardSilent(f"no answer within {self._reply_timeout_s:g} s") from None
-        finally:
-            for task in tasks:
-                task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await asyncio.gather(*tasks, return_exceptions=True)
-            await channel.close()
+            raise ConnectionError(f"no answer within {self._reply_timeout_s:g} s") from None
+        size, capacity = self.state.size, self.state.capacity
+        log.info("replay shard %s: %d of %d sequences", self.address, size, capacity)
+        self.up, self.cause, self.total_priority = True, "", self.state.total_priority
 
-    async def _open(self, channel: grpc.aio.Channel, name: str, request: Any, reply: Any) -> Any:
-        call: Any = channel.stream_stream(f"{_PREFIX}{name}")()
+    async def _open(self, name: str, request: Any, reply: Any) -> Any:
+        call: Any = self._channel.stream_stream(f"{_PREFIX}{name}")()
         hello = wire.ReplayHello(
             protocol_version=REPLAY_PROTOCOL_VERSION,
             oldest_protocol_version=OLDEST_REPLAY_PROTOCOL_VERSION,
@@ -265,95 +228,117 @@ class ShardClient:
             spec=spec_message(self._spec),
             priority_exponent=self._exponent,
         )
-        await _write(call, request(hello=hello).SerializeToString())
-        message = unpack(reply, await _read(call))[0]
+        await write(call, request(hello=hello).SerializeToString())
+        message = unpack(reply, await read(call))[0]
         if not message.HasField("welcome"):
-            raise ShardSilent(f"{name} was not answered with welcome")
+            raise ConnectionError(f"{name} was not answered with welcome")
         if name != "Insert":
-            self._check_life(message.welcome.state)
+            self._check_incarnation(message.welcome.state)
         self.state = message.welcome.state
         return call
 
-    def _check_life(self, state: wire.ShardState) -> None:
+    def _check_incarnation(self, state: wire.ShardState) -> None:
         if state.incarnation != self.state.incarnation:
-            raise ShardSilent("it was started again")
+            raise ConnectionError("it was started again")
 
-    def _heard(self, mass: float, sampleable: int) -> None:
+    async def run(self, *readers: Coroutine[Any, Any, None]) -> None:
+        """Send work and poll the shard until the connection fails, and raise its error.
+
+        Args:
+            readers: Coroutines that await `next_stored` and `next_sample`; cancelled at the end.
+        """
+        parts = (
+            self._send_inserts(),
+            self._send_requests(),
+            self._send_updates(),
+            self._read_updates(),
+            self._poll(),
+            *readers,
+        )
+        tasks = [asyncio.ensure_future(part) for part in parts]
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            # A fatal status comes first, because it is why the other parts failed.
+            for call in (self._insert_call, self._sample_call, self._prioritize_call):
+                if call.done() and await call.code() in FATAL:
+                    await call.read()
+            for task in done:
+                task.result()
+            raise ConnectionError("a part of the connection ended")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _on_answer(self, total_priority: float, sampleable: int) -> None:
         self._answers += 1
-        self.total_priority, self.state.sampleable = mass, sampleable
+        self.total_priority, self.state.sampleable = total_priority, sampleable
 
-    # --- insertion -------------------------------------------------------------------------
+    # --- insertion ---------------------------------------------------------------------------
 
-    async def _send_pieces(self, call: Any) -> None:
+    async def _send_inserts(self) -> None:
         sequence = 0
         while True:
-            piece = await self._pieces.get()
-            piece.since = time.monotonic()
-            self._unstored.append(piece)
-            await _write(
-                call,
-                insert_request(self._spec, piece.chunk, piece.which, piece.stream_id, sequence),
+            insert = await self._inserts.get()
+            insert.since = time.monotonic()
+            self._unstored.append(insert)
+            await write(
+                self._insert_call,
+                insert_request(self._spec, insert.chunk, insert.envs, insert.stream_id, sequence),
             )
             sequence += 1
 
-    async def _read_stored(self, call: Any) -> None:
-        sequence = 0
+    async def next_stored(self) -> PendingInsert:
+        """Wait until the shard has stored the oldest insert, and return the insert."""
+        reply = wire.InsertReply.FromString(await read(self._insert_call))
+        if reply.sequence != self._stored or not self._unstored:
+            raise ConnectionError(f"stored {reply.sequence}, and {self._stored} is the next")
+        self._stored += 1
+        self._on_answer(reply.total_priority, reply.sampleable)
+        stored = self._unstored.popleft()
+        if self._unstored:
+            # Its answer had to wait for this one.
+            self._unstored[0].since = time.monotonic()
+        return stored
+
+    # --- sampling ----------------------------------------------------------------------------
+
+    async def _send_requests(self) -> None:
         while True:
-            reply = wire.InsertReply.FromString(await _read(call))
-            if reply.sequence != sequence or not self._unstored:
-                raise ShardSilent(f"stored {reply.sequence}, and {sequence} is the next")
-            sequence += 1
-            self._heard(reply.total_priority, reply.sampleable)
-            self._owner.on_stored(self, self._unstored.popleft())
-            if self._unstored:  # it had to wait for the one before
-                self._unstored[0].since = time.monotonic()
+            number, request = await self._requests.get()
+            message = wire.SampleRequest(request=number, uniform=request.uniform.tobytes())
+            await write(self._sample_call, message.SerializeToString())
 
-    # --- sampling --------------------------------------------------------------------------
-
-    async def _send_requests(self, call: Any) -> None:
-        while True:
-            request, part = await self._parts.get()
-            message = wire.SampleRequest(request=request, uniform=part.uniform.tobytes())
-            await _write(call, message.SerializeToString())
-
-    async def _read_drawn(self, call: Any) -> None:
-        """Take sequences. While some are put in their place the next ones come in."""
-        reading = asyncio.ensure_future(_read(call))
-        try:
-            while True:
-                data = await reading
-                reading = asyncio.ensure_future(_read(call))
-                await self._take_drawn(data)
-                del data
-        finally:
-            reading.cancel()
-
-    async def _take_drawn(self, data: bytes) -> None:
+    async def next_sample(self) -> ShardSample:
+        """Wait for the next sequences. Reads one message ahead, while the caller copies."""
+        reading = self._reading or asyncio.ensure_future(read(self._sample_call))
+        data = await reading
+        self._reading = asyncio.ensure_future(read(self._sample_call))
         reply, payload = unpack(wire.SampleReply, data)
-        part = self._undrawn.get(reply.request)
-        if part is None:
-            raise ShardSilent(f"an answer to request {reply.request}, which nobody made")
-        self._heard(reply.total_priority, reply.sampleable)
+        request = self._unsampled.get(reply.request)
+        if request is None:
+            raise ConnectionError(f"an answer to request {reply.request}, which was not made")
+        self._on_answer(reply.total_priority, reply.sampleable)
+        # Answers come in order, so the other requests had to wait for this one.
         now = time.monotonic()
-        for other in self._undrawn.values():  # it comes in order
+        for other in self._unsampled.values():
             other.since = now
         if not reply.sequences:
-            del self._undrawn[reply.request]
-            self._owner.on_empty(self, part)
-            return
+            del self._unsampled[reply.request]
+            return ShardSample(request, None, reply.total_priority)
         arrays = sequences_of(self._spec, reply, payload)
-        if reply.sequences > len(part.columns):
-            raise ShardSilent(f"{reply.sequences} sequences for {len(part.columns)}")
-        left = part.rest(reply.sequences)
-        if len(left.columns):
-            self._undrawn[reply.request] = left
+        if reply.sequences > len(request.places):
+            raise ConnectionError(f"{reply.sequences} sequences for {len(request.places)}")
+        answered, rest = request.split(reply.sequences)
+        if len(rest.places):
+            self._unsampled[reply.request] = rest
         else:
-            del self._undrawn[reply.request]
-        await self._owner.on_drawn(self, part, arrays, reply.total_priority)
+            del self._unsampled[reply.request]
+        return ShardSample(answered, arrays, reply.total_priority)
 
-    # --- priorities ------------------------------------------------------------------------
+    # --- priorities --------------------------------------------------------------------------
 
-    async def _send_updates(self, call: Any) -> None:
+    async def _send_updates(self) -> None:
         sequence = 0
         while True:
             incarnation, keys, priority = await self._updates.get()
@@ -364,23 +349,23 @@ class ShardClient:
                 key=keys.tobytes(),
                 priority=priority.tobytes(),
             )
-            await _write(call, message.SerializeToString())
+            await write(self._prioritize_call, message.SerializeToString())
             sequence += 1
 
-    async def _read_set(self, call: Any) -> None:
+    async def _read_updates(self) -> None:
         while True:
-            reply = wire.PrioritizeReply.FromString(await _read(call))
+            reply = wire.PrioritizeReply.FromString(await read(self._prioritize_call))
             if not self._unset:
-                raise ShardSilent("priorities are set that nobody gave")
+                raise ConnectionError("an answer to priorities that were not sent")
             self._unset.popleft()
             self.stale_updates += reply.stale
-            self._heard(reply.total_priority, self.state.sampleable)
+            self._on_answer(reply.total_priority, self.state.sampleable)
 
-    # --- watching --------------------------------------------------------------------------
+    # --- polling -----------------------------------------------------------------------------
 
-    async def _watch(self, channel: grpc.aio.Channel) -> None:
-        """Ask how the shard is, and give it up when it owes an answer for too long."""
-        ask = channel.unary_unary(
+    async def _poll(self) -> None:
+        """Ask for the shard's state, and fail when an answer is overdue."""
+        ask = self._channel.unary_unary(
             f"{_PREFIX}GetState",
             request_serializer=wire.GetStateRequest.SerializeToString,
             response_deserializer=wire.ShardState.FromString,
@@ -388,57 +373,23 @@ class ShardClient:
         while True:
             answers = self._answers
             state = await ask(wire.GetStateRequest(), timeout=self._reply_timeout_s)
-            self._check_life(state)
-            if self._answers != answers:  # what the streams have said may be newer
-                state.total_priority, state.sampleable = self.total_priority, self.state.sampleable
+            self._check_incarnation(state)
+            if self._answers != answers:
+                # Answers on the streams may be newer than this one.
+                state.total_priority = self.total_priority
+                state.sampleable = self.state.sampleable
             self.total_priority, self.state = state.total_priority, state
-            since = [piece.since for piece in list(self._unstored)[:1]]
-            since += [part.since for part in self._undrawn.values()]
-            since += [asked for asked, _ in list(self._unset)[:1]]
+            since = [insert.since for insert in list(self._unstored)[:1]]
+            since += [request.since for request in self._unsampled.values()]
+            since += [sent for sent, _ in list(self._unset)[:1]]
             waited = time.monotonic() - min(since, default=time.monotonic())
             if waited > self._reply_timeout_s:
-                raise ShardSilent(f"no answer for {waited:.0f} s")
-            self.looks += 1
-            self._look.clear()
+                raise ConnectionError(f"no answer for {waited:.0f} s")
+            self.polls += 1
+            self._poll_due.clear()
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._look.wait(), STATE_EVERY_S)
+                await asyncio.wait_for(self._poll_due.wait(), POLL_INTERVAL_S)
 
 
-def _drained(queue: asyncio.Queue[Any]) -> list[Any]:
+def _drain(queue: asyncio.Queue[Any]) -> list[Any]:
     return [queue.get_nowait() for _ in range(queue.qsize())]
-
-
-async def _write(call: Any, data: bytes) -> None:
-    # The stream may have ended meanwhile: the next read says how.
-    with contextlib.suppress(asyncio.InvalidStateError):
-        await call.write(data)
-
-
-async def _read(call: Any) -> bytes:
-    data: Any = await call.read()
-    if data is grpc.aio.EOF:
-        code = await call.code()
-        if code is not grpc.StatusCode.OK:
-            raise grpc.aio.AioRpcError(
-                code, grpc.aio.Metadata(), grpc.aio.Metadata(), await call.details()
-            )
-        raise ShardSilent("it ended a stream")
-    return bytes(data)
-
-
-async def _first_failure(tasks: list[asyncio.Task[None]], calls: list[Any]) -> None:
-    """Raise what the first task to fail failed of; what the shard said of it comes first."""
-    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-    failures = [task.exception() for task in done]
-    for call in calls:
-        if call.done() and await call.code() in FATAL:
-            failures.insert(
-                0,
-                grpc.aio.AioRpcError(
-                    await call.code(),
-                    grpc.aio.Metadata(),
-                    grpc.aio.Metadata(),
-                    await call.details(),
-                ),
-            )
-    raise failures[0] or ShardSilent("a part of the connection ended")

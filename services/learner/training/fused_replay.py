@@ -56,7 +56,7 @@ class FusedReplay(BatchSource):
         self._changed = threading.Condition()
         self._recorded_at = time.perf_counter()
         self._update: Callable[[], dict[str, Any]] = trainer.fuse(
-            buffer.tables, partial(buffer.draw, batch_size=batch_size), buffer.settle
+            buffer.tables, partial(buffer.draw, batch_size=batch_size), buffer.set_priorities
         )
 
     # --- prefetch thread -------------------------------------------------------------------

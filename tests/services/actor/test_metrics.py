@@ -8,6 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,6 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
 from seedbed.services.actor.metrics import ActorMetrics
+from tests.support.echo_actor import Actor
+from tests.support.null_model import null_learner
+from tests.support.waiting import wait_for
 
 
 @pytest.fixture
@@ -170,3 +174,20 @@ def test_closed_server_frees_its_port(metrics: ActorMetrics) -> None:
     server = MetricsServer(0, metrics.registry)
     server.close()
     MetricsServer(server.port, metrics.registry).close()
+
+
+def test_the_actor_loop_counts_its_groups_and_failures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, servers: list[MetricsServer]
+) -> None:
+    with null_learner(tmp_path, monkeypatch) as learner:
+        actor = Actor(learner.address)
+        servers.append(server := MetricsServer(0, actor.metrics.registry))
+        actor.goes_on()
+        found = scrape(server)
+        assert found["seedbed_actor_groups"] == 1
+        assert found["seedbed_actor_environment_failures_total"] == 0
+        actor.group.failures = 2
+        actor.goes_on()
+        assert scrape(server)["seedbed_actor_environment_failures_total"] == 2
+        actor.stop()
+        wait_for(lambda: scrape(server)["seedbed_actor_groups"] == 0, "its stream has ended")

@@ -72,12 +72,16 @@ def test_fused_is_fed(backend: Backend) -> None:
                 backend.to_host(outputs[name]), backend.to_host(value), rtol=1e-4, atol=1e-6,
                 err_msg=f"{name} of step {step}",
             )  # fmt: skip
-        np.testing.assert_allclose(home.snapshot()["weight"], other.snapshot()["weight"], rtol=1e-4)
-        np.testing.assert_allclose(home.snapshot()["mass"], other.snapshot()["mass"], rtol=1e-4)
+        np.testing.assert_allclose(
+            home.snapshot()["scaled_priority"], other.snapshot()["scaled_priority"], rtol=1e-4
+        )
+        np.testing.assert_allclose(
+            home.snapshot()["group_total"], other.snapshot()["group_total"], rtol=1e-4
+        )
     for ours, theirs in zip(fused.trainer.params(), fed.trainer.params(), strict=True):
         np.testing.assert_allclose(backend.to_host(ours), backend.to_host(theirs), atol=1e-5)
     assert not np.allclose(
-        home.snapshot()["weight"], built_on(backend).source.buffer.snapshot()["weight"]
+        home.snapshot()["scaled_priority"], built_on(backend).source.buffer.snapshot()["weight"]
     )
 
 

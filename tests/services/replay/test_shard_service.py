@@ -114,11 +114,11 @@ def test_the_distribution_is_that_of_one_replay(tmp_path: Path, count: int) -> N
         names = sorted(seen)
         assert len(names) == 8 * 3 * (4 - SPEC.predecessors)
         priority = random.uniform(0.1, 10, len(names)).astype(np.float32)
-        replay.update_priorities(np.array([seen[who] for who in names]), priority)
+        replay.update_priorities(np.array([seen[name] for name in names]), priority)
         replay.flush(WAIT_S)
         draws = 40_000
         counts = np.zeros(len(names))
-        place = {seen[who]: index for index, who in enumerate(names)}
+        place = {seen[name]: index for index, name in enumerate(names)}
         exact = priority.astype(np.float64) ** ALPHA
         exact /= exact.sum()
         for _ in range(20):
@@ -145,7 +145,7 @@ def test_late_priorities_are_counted_and_change_nothing(tmp_path: Path) -> None:
         np.testing.assert_allclose(sample.probability, sample.probability[0], rtol=1e-6)
         assert min(stream_id for stream_id, _, _ in check_whole(SPEC, sample)) >= 10
         assert sum(shard.state().stale_updates for shard in made) == 40
-        assert replay.lost_updates == 0
+        assert replay.router.lost_updates == 0
 
 
 def test_keys_that_a_crash_gave_away_again(tmp_path: Path) -> None:
@@ -170,7 +170,7 @@ def test_keys_that_a_crash_gave_away_again(tmp_path: Path) -> None:
         replay.update_priorities(late.keys, np.full(200, 50, np.float32))
         replay.update_priorities(kept.keys, np.full(6, 50, np.float32))
         replay.flush(WAIT_S)
-        # This shard does not know the life that it lost; it knows the one before.
+        # The shard has lost the newest incarnation; the one before is in its files.
         assert replay.stats().stale_updates == 200
         sample = replay.request_sample(evenly(500)).result(WAIT_S)
         stream_ids = np.array([stream_id for stream_id, _, _ in check_whole(SPEC, sample)])
@@ -180,7 +180,7 @@ def test_keys_that_a_crash_gave_away_again(tmp_path: Path) -> None:
 
 
 def test_keys_of_sequences_that_were_damaged(tmp_path: Path) -> None:
-    """As above, where the files know the life: what it gave last is given again."""
+    """As above, with the incarnation in the files: its last keys are assigned again."""
     with shards(tmp_path, 1) as made, replay_of(made) as replay:
         (shard,) = made
         fill(replay, range(2), chunks=4)
@@ -302,18 +302,20 @@ def test_a_shard_that_takes_nothing_holds_up_the_learner(tmp_path: Path) -> None
 
         thread = threading.Thread(target=give)
         thread.start()
-        wait_for(lambda: replay._in_flight > window - 3 * chunk_bytes(SPEC), "the window is full")
+        wait_for(
+            lambda: replay.window.in_flight > window - 3 * chunk_bytes(SPEC), "the window is full"
+        )
         thread.join(0.5)
         assert thread.is_alive()
-        assert replay._in_flight <= window
+        assert replay.window.in_flight <= window
         assert len(given) <= 7
         made[0].process.send(signal.SIGCONT)
         thread.join(WAIT_S)
         assert not thread.is_alive()
         replay.flush(WAIT_S)
-        assert replay.blocked_s > 0.3
+        assert replay.window.blocked_s > 0.3
         assert replay.stats().inserted == 3 * 40
-        assert replay.resent == 0
+        assert replay.router.resent == 0
         check_whole(SPEC, replay.request_sample(evenly(50)).result(WAIT_S))
 
 
@@ -373,7 +375,7 @@ def test_kill_9_of_one_shard_of_two(tmp_path: Path) -> None:
         replay.flush(WAIT_S)
         # Nothing is lost: each sequence was stored, some perhaps twice.
         assert replay.stats().inserted == 4 * 4 * number[0]
-        assert replay.lost == 0
+        assert replay.router.lost == 0
 
 
 def test_what_a_shard_sent_before_it_died_is_put_in_its_place(tmp_path: Path) -> None:
@@ -381,10 +383,13 @@ def test_what_a_shard_sent_before_it_died_is_put_in_its_place(tmp_path: Path) ->
         all_up(replay, 2)
         fill(replay, range(4), chunks=4)
         hold = threading.Event()
-        replay._join.submit(hold.wait, WAIT_S)  # who puts batches together is late
+        replay.router._joiner.submit(hold.wait, WAIT_S)  # the thread that joins batches is late
         future = replay.request_sample(evenly(30))
         wait_for(
-            lambda: replay._draws and not any(link._undrawn for link in replay.links), "they answer"
+            lambda: (
+                replay.router._samples and not any(client._unsampled for client in replay.clients)
+            ),
+            "they answer",
         )
         made[1].kill()
         wait_for(lambda: replay.stats().healthy_shards == 1, "it is left out")
@@ -444,8 +449,8 @@ def test_blocks_that_no_shard_took_are_counted(tmp_path: Path) -> None:
     replay = ShardedReplay(SPEC, [f"unix:{tmp_path}/a"], ALPHA, timeout_s=0.5)
     try:
         replay.add(chunk(SPEC, 0, 0, 3))
-        wait_for(lambda: replay._failure is not None, "the replay has given up")
-        wait_for(lambda: replay.lost == 3, "three sequences are counted")
+        wait_for(lambda: replay.router.failure is not None, "the replay has given up")
+        wait_for(lambda: replay.router.lost == 3, "three sequences are counted")
         with pytest.raises(SeedbedError, match="no replay shard"):
             replay.add(chunk(SPEC, 0, 1, 3))
     finally:
@@ -486,7 +491,7 @@ def test_in_memory_nothing_survives(tmp_path: Path) -> None:
         fill(replay, range(2), chunks=4)
         replay.update_priorities(keys, np.ones(10, np.float32))
         replay.flush(WAIT_S)
-        assert replay.stats().stale_updates + replay.lost_updates == 10
+        assert replay.stats().stale_updates + replay.router.lost_updates == 10
         check_whole(SPEC, replay.request_sample(evenly(10)).result(WAIT_S))
 
 
@@ -615,7 +620,7 @@ def test_memory_of_a_shard_stays_bounded(tmp_path: Path) -> None:
             ask = wire.SampleRequest(request=1, uniform=evenly(20_000).tobytes())
             replies = call(iter([first, ask.SerializeToString()]), timeout=WAIT_S)
             next(replies)
-            next(replies)  # of 8 GB; then nobody reads
+            next(replies)  # of 8 GB; then the client does not read
             seen = [made[0].state().sampled]
 
             def rests() -> bool:  # twice the same, with time between: it draws no more

@@ -1,0 +1,350 @@
+"""Router of a sharded replay: which shard gets which work, and what happens when one fails."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.replay.client.pending_insert import PendingInsert
+from seedbed.replay.client.sample_request import SampleRequest, ShardRequest, split_by_priority
+from seedbed.replay.client.shard_client import PriorityUpdate, ShardClient, ShardRefused
+from seedbed.replay.client.shard_keys import ShardKeys
+from seedbed.rpc.reconnect import Attempts
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+log = logging.getLogger(__name__)
+
+
+class InsertWindow:
+    """Bytes of inserts that are not stored yet, below a limit. Thread-safe.
+
+    Args:
+        limit_bytes: Bytes above which `acquire` waits.
+
+    Attributes:
+        in_flight: Bytes of inserts that are not stored yet.
+        blocked_s: Seconds that `acquire` has waited.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes = limit_bytes
+        self._changed = threading.Condition()
+        self._closed = False
+        # Bytes of the newest chunk.
+        self._chunk_bytes = 0
+        self.in_flight = 0
+        self.blocked_s = 0.0
+
+    def has_room(self) -> bool:
+        """Return whether one more chunk like the newest fits."""
+        return not self.in_flight or self.in_flight + self._chunk_bytes <= self._limit_bytes
+
+    def acquire(self, size: int) -> None:
+        """Wait until a chunk fits, and count its bytes. Returns at once when closed.
+
+        Args:
+            size: Bytes of the chunk.
+        """
+        self._chunk_bytes = size
+
+        def ready() -> bool:
+            return self.has_room() or self._closed
+
+        with self._changed:
+            if not ready():
+                since = time.monotonic()
+                # Ends in time: a shard that owes an answer is left out, and no shard is a failure.
+                self._changed.wait_for(ready)
+                self.blocked_s += time.monotonic() - since
+            if not self._closed:
+                self.in_flight += size
+
+    def release(self, size: int) -> None:
+        """Subtract the bytes of an insert that is stored.
+
+        Args:
+            size: Bytes of the insert.
+        """
+        with self._changed:
+            self.in_flight -= size
+            self._changed.notify_all()
+
+    def close(self) -> None:
+        """Make `acquire` return at once."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+
+class ShardRouter:
+    """Work of all shards. Event loop only; other threads may read the attributes.
+
+    One task a shard (`_serve_shard`) connects its `ShardClient` again and again, takes the results
+    of inserts and samples, and reroutes what a failed connection left undone.
+
+    Args:
+        clients: One client a shard.
+        window: Bytes of the inserts that are not stored yet.
+        timeout_s: Longest time to go on without any shard.
+        predecessors: P, the chunks before its own that a sequence uses.
+
+    Attributes:
+        failure: Why the replay has failed; None while it works.
+        inserted: Sequences that are stored.
+        unknown_updates: Priorities with keys that no shard has assigned.
+        resent: Sequences that were sent again because a shard failed.
+        redrawn: Sequences that were requested again because a shard failed or was empty.
+        lost: Sequences that were given up, because the replay failed or was closed.
+        no_shard_since: Since when the learner has found no shard up; None while one is.
+    """
+
+    def __init__(
+        self, clients: list[ShardClient], window: InsertWindow, timeout_s: float, predecessors: int
+    ) -> None:
+        self.clients = clients
+        self._window, self._timeout_s, self._predecessors = window, timeout_s, predecessors
+        self.failure: SeedbedError | None = None
+        self.inserted = self.unknown_updates = 0
+        self.resent = self.redrawn = self.lost = 0
+        self.no_shard_since: float | None = None
+        self._keys = ShardKeys()
+        # Copies sequences into batches, while the event loop receives the next ones.
+        self._joiner = ThreadPoolExecutor(1, "replay-join")
+        # Inserts that wait because no shard is up, and requests because no shard has sequences.
+        self._unrouted_inserts: list[PendingInsert] = []
+        self._pending_requests: list[ShardRequest] = []
+        self._samples: set[SampleRequest] = set()
+
+    async def run(self, stop: asyncio.Event) -> None:
+        """Serve all shards until stopped.
+
+        Args:
+            stop: Ends this when it is set.
+        """
+        tasks: set[asyncio.Task[Any]] = {
+            asyncio.create_task(self._serve_shard(client)) for client in self.clients
+        }
+        tasks.add(asyncio.create_task(self._check_deadlines()))
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            while not stopping.done():
+                done, _ = await asyncio.wait(
+                    {*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED
+                )
+                for task in done & tasks:
+                    tasks.remove(task)
+                    # Raises a defect; a refusal has set `failure`.
+                    task.result()
+        finally:
+            for running in (*tasks, stopping):
+                running.cancel()
+            await asyncio.gather(*tasks, stopping, return_exceptions=True)
+
+    def close(self) -> None:
+        """End the thread that copies sequences into batches."""
+        self._joiner.shutdown(wait=False)
+
+    @property
+    def busy(self) -> bool:
+        """Whether some work has no result yet."""
+        return bool(
+            self._window.in_flight or self._samples or any(client.busy for client in self.clients)
+        )
+
+    @property
+    def lost_updates(self) -> int:
+        """Priorities that were not delivered, because their shard was away or too slow."""
+        return sum(client.lost_updates for client in self.clients)
+
+    # --- shards ------------------------------------------------------------------------------
+
+    async def _serve_shard(self, client: ShardClient) -> None:
+        """Keep one shard connected, take its results, and reroute its unfinished work."""
+        async for _ in Attempts():
+            try:
+                async with client.connection():
+                    self._route_unrouted()
+                    await client.run(self._take_stored(client), self._take_samples(client))
+            except ConnectionError:
+                pass  # `client.cause` says why
+            except ShardRefused as refusal:
+                self._reroute(client)
+                self.fail(refusal)
+                return
+            finally:
+                self._reroute(client)
+
+    async def _take_stored(self, client: ShardClient) -> None:
+        while True:
+            insert = await client.next_stored()
+            self.inserted += insert.sequences
+            self._window.release(insert.bytes)
+            if self._pending_requests:
+                self._retry_pending()
+
+    async def _take_samples(self, client: ShardClient) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            part, arrays, total_priority = await client.next_sample()
+            if arrays is None:
+                self.redrawn += len(part.places)
+                self._route_request(part)
+                continue
+            incarnation = client.state.incarnation
+            arrays["key"] = self._keys.join(client.index, incarnation, arrays["key"])
+            # In a thread, while the next message comes in. Shielded, because a connection that
+            # ends cancels this, and no other shard is asked for these sequences any more.
+            filling = loop.run_in_executor(
+                self._joiner, part.sample.fill, part, arrays, total_priority
+            )
+            filling.add_done_callback(partial(self._on_fill, part.sample))
+            await asyncio.shield(filling)
+
+    def _on_fill(self, sample: SampleRequest, done: asyncio.Future[bool]) -> None:
+        """Forget a batch that is complete or has failed."""
+        if done.cancelled():
+            return  # the replay closes
+        error = done.exception()
+        if error is not None:
+            sample.fail(RuntimeError(f"a batch was not put together: {error}"))
+        if error is not None or done.result():
+            self._samples.discard(sample)
+
+    def _reroute(self, client: ShardClient) -> None:
+        """Give the unfinished work of a shard that is not connected to the others."""
+        inserts, requests = client.take_unfinished()
+        self.resent += sum(insert.sequences for insert in inserts)
+        for insert in inserts:
+            self.insert(insert)
+        self.redrawn += sum(len(request.places) for request in requests)
+        for request in requests:
+            self._route_request(request)
+
+    def _route_unrouted(self) -> None:
+        """Route what has waited for a shard: one is up now."""
+        inserts, self._unrouted_inserts = self._unrouted_inserts, []
+        for insert in inserts:
+            self.insert(insert)
+        self._retry_pending()
+
+    def insert(self, insert: PendingInsert) -> None:
+        """Send an insert to its preferred shard, or to the next one that is up."""
+        if self.failure is not None:
+            self._unrouted_inserts.append(insert)
+            self.fail(self.failure)  # counts the insert as lost
+            return
+        first = insert.preferred_shard
+        order = (*self.clients[first:], *self.clients[:first])
+        client = next((client for client in order if client.up), None)
+        if client is None:
+            insert.since = time.monotonic()
+            self._unrouted_inserts.append(insert)
+        else:
+            client.insert(insert)
+
+    def sample(self, sample: SampleRequest) -> None:
+        """Request a batch from the shards."""
+        if self.failure is not None:
+            sample.fail(self.failure)
+            return
+        self._samples.add(sample)
+        self._route_request(ShardRequest(sample, np.arange(len(sample.uniform)), sample.uniform))
+
+    def _route_request(self, request: ShardRequest) -> None:
+        """Divide a request among the shards, or keep it until one of them has sequences."""
+        totals = np.array([client.total_priority if client.up else 0.0 for client in self.clients])
+        if not totals.any():
+            request.since = time.monotonic()
+            self._pending_requests.append(request)
+            self._retry_pending()
+            return
+        shards, rest = split_by_priority(request.uniform, totals)
+        for index in np.unique(shards).tolist():
+            chosen = shards == index
+            self.clients[index].sample(
+                ShardRequest(
+                    request.sample,
+                    request.places[chosen],
+                    rest[chosen],
+                    shard_probability=float(totals[index] / totals.sum()),
+                )
+            )
+
+    def _retry_pending(self) -> None:
+        """Retry the requests that found nothing to sample, or fail them if no shard ever will."""
+        if any(client.up and client.total_priority > 0 for client in self.clients):
+            pending, self._pending_requests = self._pending_requests, []
+            for request in pending:
+                self._route_request(request)
+        elif not self._window.in_flight and all(client.up for client in self.clients):
+            pending, self._pending_requests = self._pending_requests, []
+            size = sum(client.state.size for client in self.clients)
+            capacity = sum(client.state.capacity for client in self.clients)
+            for request in pending:
+                self._samples.discard(request.sample)
+                request.sample.fail(
+                    ValueError(
+                        f"nothing can be drawn: {size} of {capacity} items are in use "
+                        f"on {len(self.clients)} shards, and none of them has a priority above 0 "
+                        f"and the {self._predecessors} chunks before it"
+                    )
+                )
+
+    def update(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
+        """Send new priorities to the shards of their sequences.
+
+        Args:
+            keys: [N].
+            priority: [N], finite and not negative.
+        """
+        self.unknown_updates += len(keys)
+        for shard, incarnation, which, own in self._keys.split(keys):
+            self.unknown_updates -= len(own)
+            self.clients[shard].update(PriorityUpdate(incarnation, own, priority[which]))
+
+    async def _check_deadlines(self) -> None:
+        """Fail once something has waited for a shard for too long."""
+        while True:
+            await asyncio.sleep(min(1.0, self._timeout_s / 10))
+            if any(client.up for client in self.clients):
+                self.no_shard_since = None
+            since = [insert.since for insert in self._unrouted_inserts]
+            since += [request.since for request in self._pending_requests]
+            since += [] if self.no_shard_since is None else [self.no_shard_since]
+            if since and time.monotonic() - min(since) > self._timeout_s:
+                self.fail(
+                    SeedbedError(
+                        ExitCode.REPLAY_UNREACHABLE,
+                        f"no replay shard for {self._timeout_s:g} s: {self.causes()}",
+                    )
+                )
+
+    def causes(self) -> str:
+        """Describe why each shard gives no sequences."""
+        return "; ".join(
+            f"{client.address}: {'has nothing to draw' if client.up else client.cause}"
+            for client in self.clients
+        )
+
+    def fail(self, error: SeedbedError) -> None:
+        """Fail all work under way, and all that comes later."""
+        if self.failure is None:
+            self.failure = error
+        self._window.close()
+        for sample in list(self._samples):
+            sample.fail(self.failure)
+        self._samples.clear()
+        self._pending_requests.clear()
+        lost = sum(insert.sequences for insert in self._unrouted_inserts)
+        self._unrouted_inserts.clear()
+        if lost:
+            self.lost += lost
+            log.error("%d sequences were given to the replay and are stored nowhere", lost)
