@@ -37,20 +37,15 @@ class RateLimiter:
         self.ahead = ahead
         # True once the replay has held `minimum` sequences.
         self.is_warm = False
-        self._credit = 0.0
-
-    @property
-    def credit(self) -> float:
-        """Steps that may be trained."""
-        return self._credit
+        self.credit = 0.0
 
     def may_train(self) -> bool:
         """Return whether a batch is due."""
-        return self.is_warm and self._credit >= self.batch_steps
+        return self.is_warm and self.credit >= self.batch_steps
 
     def may_insert(self) -> bool:
         """Return whether a chunk may be inserted."""
-        return not self.is_warm or self._credit <= self.ahead * self.batch_steps
+        return not self.is_warm or self.credit <= self.ahead * self.batch_steps
 
     def warm_up_progress(self, sampleable: int) -> str | None:
         """Describe how full the replay is until training may begin; None after that.
@@ -64,7 +59,7 @@ class RateLimiter:
 
     def reset(self) -> None:
         """Wait for `minimum` sequences again, because the replay has lost its contents."""
-        self.is_warm, self._credit = False, 0.0
+        self.is_warm, self.credit = False, 0.0
 
     def on_insert(self, steps: int, sampleable: int) -> None:
         """Count inserted steps.
@@ -74,14 +69,14 @@ class RateLimiter:
             sampleable: Sequences that can be sampled now.
         """
         if self.is_warm:
-            self._credit += self.ratio * steps
+            self.credit += self.ratio * steps
         elif sampleable >= self.minimum:
             # The first batch is due at once: the ratio counts from here.
-            self.is_warm, self._credit = True, float(self.batch_steps if self.ratio else 0)
+            self.is_warm, self.credit = True, float(self.batch_steps if self.ratio else 0)
 
     def on_train(self) -> None:
         """Count one batch as trained."""
-        self._credit -= self.batch_steps
+        self.credit -= self.batch_steps
 
 
 def make_rate_limiter(settings: Replay, batch_size: int, spec: SequenceSpec) -> RateLimiter:

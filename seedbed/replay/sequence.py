@@ -9,7 +9,7 @@ step are stored with every sequence that contains it.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -119,18 +119,6 @@ class SequenceChunk:
     def steps(self) -> int:
         """New transitions of the chunk that are steps of an environment."""
         return int(np.count_nonzero((self.flags[-len(self.frames) :] & FIRST) == 0))
-
-    def select_envs(self, envs: slice) -> SequenceChunk:
-        """Return the chunk of some of its environments.
-
-        Args:
-            envs: Indices of the environments.
-        """
-        return replace(
-            self,
-            **{name: getattr(self, name)[:, envs] for name in TIMED},
-            **{name: getattr(self, name)[envs] for name in (*UNTIMED, "priority")},
-        )
 
 
 @dataclass(eq=False)

@@ -113,6 +113,17 @@ def test_the_search_for_readers_can_fail() -> None:
     assert not is_read("learner.lstm_units", "x = learner.lstm_units_of + lstm_units")
 
 
+def test_each_description_stands_alone() -> None:
+    """A reader sees one setting at a time: in an editor, or in the chart's schema."""
+    words = re.compile(r"\b(who|whoever|nobody|somebody|everybody|its|those|likewise|their)\b")
+    wrong = [
+        f"{key.path}: {key.description}"
+        for key in keys()
+        if not key.description[:1].isupper() or words.search(key.description)
+    ]
+    assert wrong == []
+
+
 def test_every_section_documents_itself() -> None:
     for key in keys():
         model = Experiment

@@ -13,12 +13,12 @@ class DqnOptions(QLearningOptions):
     """
 
     discount: Fraction = 0.99
-    """γ."""
+    """Discount γ of a step."""
     n_steps: Positive = 1
     """Rewards of a target, before it bootstraps."""
     double_q: bool = False
     """The trained network chooses the action, the target network values it."""
     value_rescaling_epsilon: Fraction = 0.0
-    """ε of h(x) = sign(x) (√(|x| + 1) - 1) + εx; 0 does not rescale."""
+    """Constant ε of h(x) = sign(x) (√(|x| + 1) - 1) + εx; 0 does not rescale."""
     target_update_period: Positive = 10_000
     """Updates after which the target network is set to the parameters."""

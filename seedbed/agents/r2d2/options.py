@@ -13,6 +13,6 @@ class R2d2Options(QLearningOptions):
     """Hyperparameters of R2D2 (Kapturowski et al. 2019), Table 8 of the SEED paper."""
 
     burn_in: Annotated[int, Field(ge=0)] = 40
-    """Steps before the `learner.unroll_length` that a sequence trains on, which only bring its
+    """Steps before the `learner.unroll_length` that a sequence trains on, which only bring the
     recurrent state up to date.
     """

@@ -12,13 +12,13 @@ class VtraceOptions(ActorCriticOptions):
     """Hyperparameters of V-trace (Espeholt et al. 2018), Tables 6 and 7 of the SEED paper."""
 
     trace_lambda: Fraction = 1.0
-    """λ."""
+    """Trace decay λ."""
     rho_bar: PositiveFloat = 1.0
     """Truncation of the importance weight of the temporal difference."""
     c_bar: PositiveFloat = 1.0
-    """Truncation of the trace's importance weight."""
+    """Truncation of the importance weight of the trace."""
     rho_bar_policy: PositiveFloat = 1.0
-    """Truncation of the policy gradient's importance weight."""
+    """Truncation of the importance weight of the policy gradient."""
 
     @model_validator(mode="after")
     def _check_truncations(self) -> VtraceOptions:
