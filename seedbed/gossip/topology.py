@@ -6,6 +6,7 @@ A graph is a mixing matrix P [n, n] float64: row i holds the weights with which 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -128,17 +129,11 @@ def _union(graphs: Sequence[Matrix], first: int, size: int) -> Matrix:
 
 def _unreached(matrix: Matrix, nodes: Sequence[int]) -> tuple[int, int] | None:
     """Return a learner and one that its messages never reach; None if all reach all."""
-    for source in nodes:
-        reached, fresh = {source}, [source]
-        while fresh:
-            receivers = np.flatnonzero(matrix[:, fresh.pop()])
-            new = {int(i) for i in receivers} - reached
-            reached |= new
-            fresh += new
-        missing = [node for node in nodes if node not in reached]
-        if missing:
-            return source, missing[0]
-    return None
+    reached = (matrix > 0) | np.eye(len(matrix), dtype=bool)
+    for _ in range(len(matrix).bit_length()):
+        reached = reached @ reached  # paths of twice the length
+    pairs = itertools.permutations(nodes, 2)
+    return next((pair for pair in pairs if not reached[pair[::-1]]), None)
 
 
 def _matrix(graph: Graph, count: int, where: str) -> Matrix:
