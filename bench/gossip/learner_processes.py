@@ -60,9 +60,13 @@ class LearnerProcesses:
             command += ["--set", f"{key}={json.dumps(value)}"]
         with self._log(rank).open("wb") as log, self._output(rank).open("wb") as output:
             return subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=output, stderr=log, process_group=0,
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=log,
+                process_group=0,
                 cwd=ROOT,
-            )  # fmt: skip
+            )
 
     def _log(self, rank: int) -> Path:
         return self._folder / f"{rank}.log"
@@ -154,8 +158,14 @@ class LearnerProcesses:
 
 
 MEASURED = (
-    *("env_frames", "updates", "gossip_seconds", "gossip_wait_seconds", "gossip_mixes"),
-    *("gossip_sent_bytes", "gossip_superseded", "training_s"),
+    "env_frames",
+    "updates",
+    "gossip_seconds",
+    "gossip_wait_seconds",
+    "gossip_mixes",
+    "gossip_sent_bytes",
+    "gossip_superseded",
+    "training_s",
 )
 
 

@@ -34,8 +34,14 @@ def gossip_tables(result: dict[str, Any], table: Table) -> str:
         ),
         table(
             f"learners on {speed['environment']}, {speed['simulators']} simulators each",
-            ("learners", "env frames/s", "updates/s", "mixes/s", "of the learner's time: %",
-             "of its training steps: %"),
+            (
+                "learners",
+                "env frames/s",
+                "updates/s",
+                "mixes/s",
+                "of the learner's time: %",
+                "of its training steps: %",
+            ),
             (
                 (
                     name,
@@ -57,16 +63,13 @@ def gossip_tables(result: dict[str, Any], table: Table) -> str:
             f"a straggler: {straggler['learners']} learners on {straggler['environment']}, the "
             f"steps of one of them {1000 * straggler['slow_s']:g} ms longer",
             ("learners", "env frames/s"),
-            (
-                (name, f"{case['env_frames']:,.0f}")
-                for name, case in straggler["cases"].items()
-            ),
+            ((name, f"{case['env_frames']:,.0f}") for name, case in straggler["cases"].items()),
         ),
         "With the straggler "
         + ", ".join(f"{name} keeps {100 * kept:.0f} %" for name, kept in straggler["kept"].items())
         + f"; gossip is {straggler['gossip / allreduce, one slow']:.2f} times as fast as "
         "all-reduce then.",
-    ]  # fmt: skip
+    ]
     return "\n\n".join(blocks)
 
 
@@ -94,7 +97,7 @@ def stability_tables(result: dict[str, Any], table: Table) -> str:
             ),
         )
         for name, task in result.items()
-    )  # fmt: skip
+    )
 
 
 def _sorted(scores: Sequence[float | None]) -> str:

@@ -14,8 +14,13 @@ from tests.support.processes import START_S, Cluster, Process, cluster, parent
 from tests.support.waiting import wait_for
 
 SMALL = (
-    *("actor.processes=1", "actor.groups=1", "actor.envs_per_group=2", "learner.batch_size=2"),
-    *("gossip.deadline_s=4", "gossip.distance_every=1", "gossip.snapshot_every_s=1"),
+    "actor.processes=1",
+    "actor.groups=1",
+    "actor.envs_per_group=2",
+    "learner.batch_size=2",
+    "gossip.deadline_s=4",
+    "gossip.distance_every=1",
+    "gossip.snapshot_every_s=1",
 )
 
 
@@ -116,9 +121,14 @@ def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
 def test_one_that_diverged_is_started_again_once(tmp_path: Path) -> None:
     """With a peer's parameters. The other one does not stop for it."""
     poison = tmp_path / "poison"
-    with cluster(tmp_path, *SMALL, "agent=a2c", "learner.unroll_length=5",
-                 "environment.id=tests.support.faulty_environments:ExplodesOnce",
-                 f"environment.kwargs={{file: {poison}}}") as it:  # fmt: skip
+    with cluster(
+        tmp_path,
+        *SMALL,
+        "agent=a2c",
+        "learner.unroll_length=5",
+        "environment.id=tests.support.faulty_environments:ExplodesOnce",
+        f"environment.kwargs={{file: {poison}}}",
+    ) as it:
         run = it.train("--learners", "2")
         goes_on(it, run, 0, 1)
         before = [status(it, rank)["process"]["pid"] for rank in range(2)]
@@ -149,14 +159,18 @@ def test_one_that_diverged_is_started_again_once(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_all_reduce_meets_again_after_a_kill(tmp_path: Path) -> None:
     """No learner goes on alone: all are started again, and those behind catch up."""
-    with cluster(tmp_path, *SMALL, "gossip.topology=allreduce", "agent=a2c",
-                 "learner.unroll_length=5") as it:  # fmt: skip
+    with cluster(
+        tmp_path, *SMALL, "gossip.topology=allreduce", "agent=a2c", "learner.unroll_length=5"
+    ) as it:
         run = it.train("--learners", "2")
         wait_for(lambda: updates(it, 1) > 20, f"both train: {run.said}", START_S)
         victim = status(it, 1)["process"]["pid"]
         os.kill(victim, signal.SIGKILL)
-        wait_for(lambda: "PEERS_UNREACHABLE" in run.said, "the other one reports which it misses",
-                 START_S)  # fmt: skip
+        wait_for(
+            lambda: "PEERS_UNREACHABLE" in run.said,
+            "the other one reports which it misses",
+            START_S,
+        )
         wait_for(lambda: status(it, 1).get("process", {}).get("pid") != victim, "again", START_S)
         goes_on(it, run, 0, 1)
         run.send(signal.SIGTERM)

@@ -276,7 +276,10 @@ def test_a_learner_that_was_left_out_takes_a_peers_parameters(make: Any, tmp_pat
     wait_for(lambda: idle.done == 2, "it comes back")
     idle.publisher.flush()
     assert [row[1] for row in rows(tmp_path, 0) if row[1] != "graph"][:4] == [
-        *("start", "update", "adopt", "update"),
+        "start",
+        "update",
+        "adopt",
+        "update",
     ]
 
 
@@ -326,7 +329,9 @@ def test_an_update_that_hung_is_dropped(make: Any, tmp_path: Path) -> None:
     wait_for(lambda: hung.done == 2, "it goes on")
     hung.publisher.flush()
     assert [row[1] for row in rows(tmp_path, 0) if row[1] != "graph"] == [
-        *("start", "update", "adopt"),
+        "start",
+        "update",
+        "adopt",
     ]
     assert other.transport.receive_buffer.received == received
 
@@ -468,10 +473,14 @@ def test_a_stranger_is_refused(make: Any, tmp_path: Path, change: Any, words: st
 def hello(**change: Any) -> wire.GossipHello:
     return wire.GossipHello(
         **{
-            "protocol_version": GOSSIP_PROTOCOL_VERSION, "experiment": "team", "rank": 1,
-            "learners": 2, "parameters": LAYOUT.to_wire(), **change,
+            "protocol_version": GOSSIP_PROTOCOL_VERSION,
+            "experiment": "team",
+            "rank": 1,
+            "learners": 2,
+            "parameters": LAYOUT.to_wire(),
+            **change,
         }
-    )  # fmt: skip
+    )
 
 
 def damaged(kind: str) -> wire.Chunk:

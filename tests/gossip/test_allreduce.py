@@ -58,10 +58,13 @@ def make_trainer(backend: Backend) -> Trainer:
     """A regression with a mask: batches of rows [B, 3], targets and weights [B]."""
     keras.utils.set_random_seed(1) if backend.name == "tensorflow" else None
     model = keras.Sequential(
-        [keras.Input((3,)), keras.layers.Dense(4, "tanh", name="one"),
-         keras.layers.Dense(1, name="two")],
+        [
+            keras.Input((3,)),
+            keras.layers.Dense(4, "tanh", name="one"),
+            keras.layers.Dense(1, name="two"),
+        ],
         name="model",
-    )  # fmt: skip
+    )
     draw = np.random.default_rng(4)
     for variable in model.trainable_variables:
         variable.assign(draw.normal(size=variable.shape).astype(np.float32))
@@ -112,9 +115,14 @@ class Learners:
         counters = self.counters[rank]
         threads = self.threads[rank]
         transport = GossipTransport(
-            self.config, membership, layout, threads, None,
-            lambda: PeerStatus(iteration=counters.updates, updates=counters.updates), ask,
-        )  # fmt: skip
+            self.config,
+            membership,
+            layout,
+            threads,
+            None,
+            lambda: PeerStatus(iteration=counters.updates, updates=counters.updates),
+            ask,
+        )
         learner = LocalLearner(
             trainer, self.backend, layout, counters, GossipStats(), threads, serve
         )
@@ -160,8 +168,9 @@ def test_n_learners_of_b_equal_one_of_n_b(backend: Backend, tmp_path: Path) -> N
             outputs = learners.step(parts)
             one = alone.step(backend.to_device(batch))
             norms = [float(backend.to_host(o["gradient_norm"])) for o in outputs]
-            assert norms == pytest.approx([float(backend.to_host(one["gradient_norm"]))] * count,
-                                          rel=1e-4)  # fmt: skip
+            assert norms == pytest.approx(
+                [float(backend.to_host(one["gradient_norm"]))] * count, rel=1e-4
+            )
         wanted = state_of(alone)
         for trainer in learners.trainers:
             found = state_of(trainer)

@@ -96,17 +96,25 @@ def test_windows_of_random_sequences() -> None:
     ("count", "graphs", "window", "words"),
     [
         (3, [[[0, 1], [1, 2]]], 0, "nothing that learner 1 sends ever reaches learner 0"),
-        (3, [[[0, 1], [1, 0]], [[1, 2], [2, 1]]], 1,
-         "gossip.connectivity_window 1: in the 1 graphs from "
-         "gossip.graphs[0] on nothing that learner 0 sends reaches learner 2; 2 in a row are"),
+        (
+            3,
+            [[[0, 1], [1, 0]], [[1, 2], [2, 1]]],
+            1,
+            "gossip.connectivity_window 1: in the 1 graphs from "
+            "gossip.graphs[0] on nothing that learner 0 sends reaches learner 2; 2 in a row are",
+        ),
         (3, [[[0, 3]]], 0, "gossip.graphs[0]: the edge [0, 3] is none between two of the 3"),
         (3, [[[1, 1]]], 0, "the edge [1, 1] is none"),
         (2, [{"weights": [[0.5, 0.4], [0.5, 0.5]]}], 0, "row 0 sums to 0.9, and must to 1"),
         (2, [{"weights": [[1.0]]}], 0, "weights has 1 rows of [1] numbers, and there are 2"),
-        (2, ["ring", {"weights": [[0.0, 1.0], [0.5, 0.5]]}], 0, "gossip.graphs[1]: row 0 has "
-         "weight 0 in column 0: learner 0 would throw away"),
+        (
+            2,
+            ["ring", {"weights": [[0.0, 1.0], [0.5, 0.5]]}],
+            0,
+            "gossip.graphs[1]: row 0 has weight 0 in column 0: learner 0 would throw away",
+        ),
     ],
-)  # fmt: skip
+)
 def test_what_cannot_be_is_refused_with_the_reason(
     count: int, graphs: list[Any], window: int, words: str
 ) -> None:
