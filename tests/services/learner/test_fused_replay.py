@@ -81,7 +81,8 @@ def test_fused_is_fed(backend: Backend) -> None:
     for ours, theirs in zip(fused.trainer.params(), fed.trainer.params(), strict=True):
         np.testing.assert_allclose(backend.to_host(ours), backend.to_host(theirs), atol=1e-5)
     assert not np.allclose(
-        home.snapshot()["scaled_priority"], built_on(backend).source.buffer.snapshot()["weight"]
+        home.snapshot()["scaled_priority"],
+        built_on(backend).source.buffer.snapshot()["scaled_priority"],
     )
 
 
