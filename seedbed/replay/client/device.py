@@ -74,10 +74,6 @@ class DeviceReplay(ReplayBuffer):
         self._update = self.tables.compile(self._update_function)
 
     @override
-    def can_insert(self) -> bool:
-        return True
-
-    @override
     def add(self, chunk: SequenceChunk) -> None:
         # Staged on the host until there are `transfer_steps` steps.
         check_chunk(self.spec, chunk)
@@ -174,11 +170,8 @@ class DeviceReplay(ReplayBuffer):
         valid = self.ring.contains(keys) & self.ring.is_sampleable[items]
         self.stale_updates += int(np.count_nonzero(~valid))
         # Late priorities go to the spare item, whose scaled priority stays 0.
-        self._update(
-            np.where(valid, items, self.capacity).astype(np.int32),
-            priority,
-            valid.astype(np.float32),
-        )
+        items = np.where(valid, items, self.capacity).astype(np.int32)
+        self._update(items, priority, valid.astype(np.float32))
 
     @override
     def stats(self) -> ReplayStats:
@@ -205,20 +198,11 @@ class DeviceReplay(ReplayBuffer):
         Raises:
             ValueError: The snapshot is of another replay; nothing has changed.
         """
-        check_state(
-            state,
-            {
-                name: ((rows, *array.shape), array.dtype)
-                for name, (rows, array) in self._table_specs.items()
-            },
-        )
+        specs = self._table_specs.items()
+        check_state(state, {name: ((rows, *one.shape), one.dtype) for name, (rows, one) in specs})
         self._staged, self._staged_sequences = [], 0
         self.ring.restore(state["key"], state["previous_key"])
         self.tables.write(state)
-
-    @override
-    def close(self) -> None:
-        pass
 
     # --- parts of a fused training step ------------------------------------------------------
 

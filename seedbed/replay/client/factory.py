@@ -20,12 +20,7 @@ log = logging.getLogger(__name__)
 
 
 def make_replay_buffer(
-    settings: Replay,
-    spec: SequenceSpec,
-    backend: Backend,
-    *,
-    seed: int = 0,
-    tls: Tls | None = None,
+    settings: Replay, spec: SequenceSpec, backend: Backend, *, seed: int = 0, tls: Tls | None = None
 ) -> ReplayBuffer:
     """Build a replay buffer: empty, or with the contents of its files or shards.
 
@@ -52,12 +47,11 @@ def _host(settings: Replay, spec: SequenceSpec) -> ReplayBuffer:
     capacity, exponent = settings.capacity, settings.priority_exponent
     log.info("replay in the learner: %s", estimate(spec, capacity, directory))
     check_memory(spec, capacity, directory)
-    if directory is not None:
-        buffer = open_buffer(directory, spec, capacity, exponent)
-        return HostReplay(buffer, files_bytes(spec, capacity))
-    return HostReplay(
-        SequenceBuffer(spec, capacity, exponent), memory_bytes(spec, capacity, directory)
-    )
+    if directory is None:
+        size = memory_bytes(spec, capacity, directory)
+        return HostReplay(SequenceBuffer(spec, capacity, exponent), size)
+    buffer = open_buffer(directory, spec, capacity, exponent)
+    return HostReplay(buffer, files_bytes(spec, capacity))
 
 
 def _on_shards(settings: Replay, spec: SequenceSpec, tls: Tls | None) -> ReplayBuffer:
@@ -68,13 +62,8 @@ def _on_shards(settings: Replay, spec: SequenceSpec, tls: Tls | None) -> ReplayB
             "with `seedbed replay`, and list their addresses",
         )
     log.info("replay on %d shards: %s", len(settings.shards), ", ".join(settings.shards))
-    return ShardedReplay(
-        spec,
-        settings.shards,
-        settings.priority_exponent,
-        tls=tls,
-        timeout_s=settings.shard_timeout_s,
-    )
+    exponent, timeout_s = settings.priority_exponent, settings.shard_timeout_s
+    return ShardedReplay(spec, settings.shards, exponent, tls=tls, timeout_s=timeout_s)
 
 
 def _on_device(settings: Replay, spec: SequenceSpec, backend: Backend, seed: int) -> ReplayBuffer:

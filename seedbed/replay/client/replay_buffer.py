@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Protocol
 
@@ -38,15 +37,14 @@ class ReplayBuffer(Protocol):
 
     spec: SequenceSpec
 
-    @abstractmethod
     def can_insert(self) -> bool:
         """Return whether `add` would take a chunk now, without waiting.
 
         Raises:
             SeedbedError: The storage has failed.
         """
+        return True
 
-    @abstractmethod
     def add(self, chunk: SequenceChunk) -> None:
         """Insert a chunk. May wait, where a storage stores more slowly than chunks come.
 
@@ -55,7 +53,6 @@ class ReplayBuffer(Protocol):
             SeedbedError: The storage has failed.
         """
 
-    @abstractmethod
     def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
         """Begin to draw B sequences, in proportion to priority^α.
 
@@ -66,7 +63,6 @@ class ReplayBuffer(Protocol):
             SeedbedError: The storage has failed.
         """
 
-    @abstractmethod
     def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
         """Set new priorities. Sequences that were replaced meanwhile are counted.
 
@@ -78,13 +74,12 @@ class ReplayBuffer(Protocol):
             ValueError: A priority is negative, NaN or infinite.
         """
 
-    @abstractmethod
     def stats(self) -> ReplayStats:
         """Return the statistics. Cheap."""
 
-    @abstractmethod
     def close(self) -> None:
         """Close threads, files and connections."""
+        return
 
 
 class HostReplay(ReplayBuffer):
@@ -99,10 +94,6 @@ class HostReplay(ReplayBuffer):
         self.spec = buffer.spec
         self.buffer = buffer
         self._bytes = size_bytes
-
-    @override
-    def can_insert(self) -> bool:
-        return True
 
     @override
     def add(self, chunk: SequenceChunk) -> None:

@@ -40,6 +40,11 @@ POLL_INTERVAL_S = 1.0
 # Batches of priorities that wait for a shard.
 MAX_UPDATES = 256
 _PREFIX = "/seedbed.v1.Replay/"
+_STREAMS = (
+    ("Insert", wire.InsertRequest, wire.InsertReply),
+    ("Sample", wire.SampleRequest, wire.SampleReply),
+    ("Prioritize", wire.PrioritizeRequest, wire.PrioritizeReply),
+)
 
 
 class ShardRefused(SeedbedError):
@@ -208,13 +213,10 @@ class ShardClient:
     async def _open_streams(self) -> None:
         try:
             async with asyncio.timeout(self._reply_timeout_s):
-                self._insert_call = await self._open("Insert", wire.InsertRequest, wire.InsertReply)
-                self._sample_call = await self._open("Sample", wire.SampleRequest, wire.SampleReply)
-                self._prioritize_call = await self._open(
-                    "Prioritize", wire.PrioritizeRequest, wire.PrioritizeReply
-                )
+                self._calls = [await self._open(*stream) for stream in _STREAMS]
         except TimeoutError:
             raise ConnectionError(f"no answer within {self._reply_timeout_s:g} s") from None
+        self._insert_call, self._sample_call, self._prioritize_call = self._calls
         size, capacity = self.state.size, self.state.capacity
         log.info("replay shard %s: %d of %d sequences", self.address, size, capacity)
         self.up, self.cause, self.total_priority = True, "", self.state.total_priority
@@ -247,19 +249,13 @@ class ShardClient:
         Args:
             readers: Coroutines that await `next_stored` and `next_sample`; cancelled at the end.
         """
-        parts = (
-            self._send_inserts(),
-            self._send_requests(),
-            self._send_updates(),
-            self._read_updates(),
-            self._poll(),
-            *readers,
-        )
+        senders = (self._send_inserts(), self._send_requests(), self._send_updates())
+        parts = (*senders, self._read_updates(), self._poll(), *readers)
         tasks = [asyncio.ensure_future(part) for part in parts]
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             # A fatal status comes first, because it is why the other parts failed.
-            for call in (self._insert_call, self._sample_call, self._prioritize_call):
+            for call in self._calls:
                 if call.done() and await call.code() in FATAL:
                     await call.read()
             for task in done:
@@ -282,10 +278,10 @@ class ShardClient:
             insert = await self._inserts.get()
             insert.since = time.monotonic()
             self._unstored.append(insert)
-            await write(
-                self._insert_call,
-                insert_request(self._spec, insert.chunk, insert.envs, insert.stream_id, sequence),
-            )
+            chunk, envs, stream_id = insert.chunk, insert.envs, insert.stream_id
+            message = insert_request(self._spec, chunk, envs, stream_id, sequence)
+            await write(self._insert_call, message)
+            del message, chunk
             sequence += 1
 
     async def next_stored(self) -> PendingInsert:

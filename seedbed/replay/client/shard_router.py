@@ -136,9 +136,8 @@ class ShardRouter:
         stopping = asyncio.create_task(stop.wait())
         try:
             while not stopping.done():
-                done, _ = await asyncio.wait(
-                    {*tasks, stopping}, return_when=asyncio.FIRST_COMPLETED
-                )
+                waited = {*tasks, stopping}
+                done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
                 for task in done & tasks:
                     tasks.remove(task)
                     # Raises a defect; a refusal has set `failure`.
@@ -152,12 +151,25 @@ class ShardRouter:
         """End the thread that copies sequences into batches."""
         self._joiner.shutdown(wait=False)
 
-    @property
-    def busy(self) -> bool:
-        """Whether some work has no result yet."""
-        return bool(
-            self._window.in_flight or self._samples or any(client.busy for client in self.clients)
-        )
+    async def flush(self) -> None:
+        """Wait until all work has its result, and the state of each shard includes it.
+
+        Raises:
+            SeedbedError: The replay has failed.
+        """
+        while self._window.in_flight or self._samples or any(one.busy for one in self.clients):
+            await self._tick()
+        # Two answers, because the first one may be to a question from before.
+        polls = [client.polls + 2 for client in self.clients]
+        while any(one.up and one.polls < n for one, n in zip(self.clients, polls, strict=True)):
+            for client in self.clients:
+                client.poll_now()
+            await self._tick()
+
+    async def _tick(self) -> None:
+        if self.failure is not None:
+            raise self.failure
+        await asyncio.sleep(0.002)
 
     @property
     def lost_updates(self) -> int:
@@ -202,9 +214,8 @@ class ShardRouter:
             arrays["key"] = self._keys.join(client.index, incarnation, arrays["key"])
             # In a thread, while the next message comes in. Shielded, because a connection that
             # ends cancels this, and no other shard is asked for these sequences any more.
-            filling = loop.run_in_executor(
-                self._joiner, part.sample.fill, part, arrays, total_priority
-            )
+            fill = part.sample.fill
+            filling = loop.run_in_executor(self._joiner, fill, part, arrays, total_priority)
             filling.add_done_callback(partial(self._on_fill, part.sample))
             await asyncio.shield(filling)
 
@@ -260,7 +271,7 @@ class ShardRouter:
 
     def _route_request(self, request: ShardRequest) -> None:
         """Divide a request among the shards, or keep it until one of them has sequences."""
-        totals = np.array([client.total_priority if client.up else 0.0 for client in self.clients])
+        totals = np.array([one.total_priority if one.up else 0.0 for one in self.clients])
         if not totals.any():
             request.since = time.monotonic()
             self._pending_requests.append(request)
@@ -269,14 +280,9 @@ class ShardRouter:
         shards, rest = split_by_priority(request.uniform, totals)
         for index in np.unique(shards).tolist():
             chosen = shards == index
-            self.clients[index].sample(
-                ShardRequest(
-                    request.sample,
-                    request.places[chosen],
-                    rest[chosen],
-                    shard_probability=float(totals[index] / totals.sum()),
-                )
-            )
+            places, probability = request.places[chosen], float(totals[index] / totals.sum())
+            part = ShardRequest(request.sample, places, rest[chosen], probability)
+            self.clients[index].sample(part)
 
     def _retry_pending(self) -> None:
         """Retry the requests that found nothing to sample, or fail them if no shard ever will."""
@@ -288,15 +294,14 @@ class ShardRouter:
             pending, self._pending_requests = self._pending_requests, []
             size = sum(client.state.size for client in self.clients)
             capacity = sum(client.state.capacity for client in self.clients)
+            error = ValueError(
+                f"nothing can be drawn: {size} of {capacity} items are in use on "
+                f"{len(self.clients)} shards, and none of them has a priority above 0 and the "
+                f"{self._predecessors} chunks before it"
+            )
             for request in pending:
                 self._samples.discard(request.sample)
-                request.sample.fail(
-                    ValueError(
-                        f"nothing can be drawn: {size} of {capacity} items are in use "
-                        f"on {len(self.clients)} shards, and none of them has a priority above 0 "
-                        f"and the {self._predecessors} chunks before it"
-                    )
-                )
+                request.sample.fail(error)
 
     def update(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
         """Send new priorities to the shards of their sequences.
@@ -320,12 +325,8 @@ class ShardRouter:
             since += [request.since for request in self._pending_requests]
             since += [] if self.no_shard_since is None else [self.no_shard_since]
             if since and time.monotonic() - min(since) > self._timeout_s:
-                self.fail(
-                    SeedbedError(
-                        ExitCode.REPLAY_UNREACHABLE,
-                        f"no replay shard for {self._timeout_s:g} s: {self.causes()}",
-                    )
-                )
+                text = f"no replay shard for {self._timeout_s:g} s: {self.causes()}"
+                self.fail(SeedbedError(ExitCode.REPLAY_UNREACHABLE, text))
 
     def causes(self) -> str:
         """Describe why each shard gives no sequences."""

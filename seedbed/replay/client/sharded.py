@@ -172,32 +172,14 @@ class ShardedReplay(ReplayBuffer):
             TimeoutError: Something is still under way.
             SeedbedError: The replay has failed.
         """
-        deadline = time.monotonic() + timeout_s
-        idle = threading.Event()
-        while True:
-            self._check_failure()
-            idle.clear()
-            self._call(lambda: None if self.router.busy else idle.set())
-            if idle.wait(0.005):
-                break
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"after {timeout_s:g} s something is still under way")
-        # Twice, because the first answer may be to a question from before.
-        for _ in range(2):
-            polls = [client.polls for client in self.clients]
-            while any(
-                client.up and client.polls == before
-                for client, before in zip(self.clients, polls, strict=True)
-            ):
-                self._check_failure()
-                self._call(self._poll_shards)
-                if time.monotonic() > deadline:
-                    raise TimeoutError(f"after {timeout_s:g} s a shard has not sent its state")
-                time.sleep(0.002)
-
-    def _poll_shards(self) -> None:
-        for client in self.clients:
-            client.poll_now()
+        self._check_failure()
+        assert self._loop is not None
+        flushing = asyncio.run_coroutine_threadsafe(self.router.flush(), self._loop)
+        try:
+            flushing.result(timeout_s)
+        except TimeoutError:
+            flushing.cancel()
+            raise TimeoutError(f"after {timeout_s:g} s something is still under way") from None
 
     @override
     def close(self) -> None:
