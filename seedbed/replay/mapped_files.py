@@ -40,6 +40,7 @@ FORMAT = 1
 # Incarnations of a shard that are remembered; keys of older ones are stale.
 INCARNATIONS = 1000
 _JSON, _LOCK = "replay.json", "lock"
+_WAY_OUT = "name another directory, or delete this one"
 # Without a checksum: priorities change, and nothing breaks where one is lost.
 _UNCHECKED = ("priority", "key", "checksum")
 
@@ -115,16 +116,13 @@ class FileBuffer(SequenceBuffer):
         try:
             with path.open("r+b") as file:
                 if os.fstat(file.fileno()).st_size != size:
-                    raise SeedbedError(
-                        ExitCode.REPLAY_FILES,
+                    raise _refusal(
                         f"{path} has {os.fstat(file.fileno()).st_size} bytes instead of {size}: "
                         "name another directory, or delete this one",
                     )
                 mapped = mmap.mmap(file.fileno(), size)
         except OSError as error:
-            raise SeedbedError(
-                ExitCode.REPLAY_FILES, f"cannot use {path}: {error.strerror or error}"
-            ) from error
+            raise _refusal(f"cannot use {path}: {error.strerror or error}") from error
         self._maps.append(mapped)
         return np.frombuffer(mapped, array.dtype).reshape(capacity, *array.shape)
 
@@ -220,11 +218,9 @@ def open_buffer(directory: Path, spec: SequenceSpec, capacity: int, exponent: fl
         if found is None:
             _refuse_leftovers(directory, spec)
         elif found.complete and (found.spec, found.capacity) != (spec, capacity):
-            raise SeedbedError(
-                ExitCode.REPLAY_FILES,
+            raise _refusal(
                 f"{directory} holds {describe_spec(found.spec, found.capacity)}, and this replay "
-                f"is to hold {describe_spec(spec, capacity)}: name another directory, or delete "
-                "this one",
+                f"is to hold {describe_spec(spec, capacity)}: {_WAY_OUT}"
             )
         if found is None or not found.complete:
             found = Description(spec, capacity, [], True)
@@ -233,13 +229,8 @@ def open_buffer(directory: Path, spec: SequenceSpec, capacity: int, exponent: fl
     except BaseException:
         os.close(lock)
         raise
-    log.info(
-        "%s: %d of %d sequences are stored, %d can be sampled",
-        directory,
-        buffer.ring.size,
-        capacity,
-        buffer.sampleable,
-    )
+    size, text = buffer.ring.size, "%s: %d of %d sequences are stored, %d can be sampled"
+    log.info(text, directory, size, capacity, buffer.sampleable)
     return buffer
 
 
@@ -256,10 +247,8 @@ def read_description(directory: Path) -> Description | None:
     try:
         tree = json.loads(path.read_text())
         if tree["format"] != FORMAT:
-            raise SeedbedError(
-                ExitCode.REPLAY_FILES,
-                f"{path} is of format {tree['format']}, and this Seedbed reads {FORMAT}: name "
-                "another directory, or delete this one",
+            raise _refusal(
+                f"{path} is of format {tree['format']}, and this Seedbed reads {FORMAT}: {_WAY_OUT}"
             )
         return Description(
             SequenceSpec.from_json(tree["spec"]),
@@ -270,10 +259,8 @@ def read_description(directory: Path) -> Description | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
-        raise SeedbedError(
-            ExitCode.REPLAY_FILES,
-            f"cannot understand {path} ({type(error).__name__}: {error}): name another directory, "
-            "or delete this one",
+        raise _refusal(
+            f"cannot understand {path} ({type(error).__name__}: {error}): {_WAY_OUT}"
         ) from error
 
 
@@ -289,9 +276,7 @@ def _write_description(directory: Path, description: Description) -> None:
     try:
         atomic_write(directory / _JSON, json.dumps(tree), fsync=True)
     except OSError as error:
-        raise SeedbedError(
-            ExitCode.REPLAY_FILES, f"cannot write {directory / _JSON}: {error.strerror}"
-        ) from error
+        raise _refusal(f"cannot write {directory / _JSON}: {error.strerror}") from error
 
 
 def _lock(directory: Path) -> int:
@@ -300,14 +285,15 @@ def _lock(directory: Path) -> int:
         directory.mkdir(parents=True, exist_ok=True)
         return lock_file(directory / _LOCK)
     except BlockingIOError:
-        raise SeedbedError(
-            ExitCode.REPLAY_FILES,
-            f"another process has its replay in {directory}: each needs a directory of its own",
+        raise _refusal(
+            f"another process has its replay in {directory}: each needs a directory of its own"
         ) from None
     except OSError as error:
-        raise SeedbedError(
-            ExitCode.REPLAY_FILES, f"cannot use {directory}: {error.strerror}"
-        ) from error
+        raise _refusal(f"cannot use {directory}: {error.strerror}") from error
+
+
+def _refusal(text: str) -> SeedbedError:
+    return SeedbedError(ExitCode.REPLAY_FILES, text)
 
 
 def _path(directory: Path, name: str) -> Path:
@@ -318,11 +304,7 @@ def _refuse_leftovers(directory: Path, spec: SequenceSpec) -> None:
     """Refuse files without a description: they may be another replay's sequences."""
     for name in file_arrays(spec):
         if _path(directory, name).exists():
-            raise SeedbedError(
-                ExitCode.REPLAY_FILES,
-                f"{_path(directory, name)} is there and {_JSON} is not: name another directory, "
-                "or delete this one",
-            )
+            raise _refusal(f"{_path(directory, name)} is there and {_JSON} is not: {_WAY_OUT}")
 
 
 def _create(directory: Path, wanted: Description) -> None:
@@ -331,7 +313,8 @@ def _create(directory: Path, wanted: Description) -> None:
     # Remove the files of a process that was killed here.
     for name in arrays:
         _path(directory, name).unlink(missing_ok=True)
-    _check_free_space(directory, wanted)
+    if files_bytes(wanted.spec, wanted.capacity) > shutil.disk_usage(directory).free:
+        raise _no_space(directory, wanted, "it does not fit")
     _write_description(directory, wanted._replace(complete=False))
     try:
         for name, array in arrays.items():
@@ -351,17 +334,11 @@ def _create(directory: Path, wanted: Description) -> None:
         raise _no_space(directory, wanted, error.strerror) from error
 
 
-def _check_free_space(directory: Path, wanted: Description) -> None:
-    if files_bytes(wanted.spec, wanted.capacity) > shutil.disk_usage(directory).free:
-        raise _no_space(directory, wanted, "it does not fit")
-
-
 def _no_space(directory: Path, wanted: Description, cause: str | None) -> SeedbedError:
     needed = files_bytes(wanted.spec, wanted.capacity)
     free = shutil.disk_usage(directory).free
     item = files_bytes(wanted.spec, 1)
-    return SeedbedError(
-        ExitCode.REPLAY_FILES,
+    return _refusal(
         f"{directory} has no room for {describe_spec(wanted.spec, wanted.capacity)}: "
         f"{format_bytes(needed)}, and {format_bytes(free)} are free ({cause}): enlarge the "
         f"volume, or hold at most {math.floor(0.95 * free / item)} sequences",
