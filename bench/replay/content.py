@@ -1,4 +1,4 @@
-"""What is stored when replay is measured: noise, of the sizes of two papers."""
+"""Contents of the measured replay: noise, in the sizes of two papers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from seedbed.spec import ArraySpec
 
 
 def atari(frame_stack: int = 4) -> SequenceSpec:
-    """R2D2's sequences of 40 + 80 steps, 84 x 84 uint8 (Table 8 of the SEED paper)."""
+    """Return R2D2's sequences of 40 + 80 steps, 84 x 84 uint8 (Table 8 of the SEED paper)."""
     return SequenceSpec(
         ArraySpec((84, 84), "uint8"),
         steps=80,
@@ -22,7 +22,7 @@ def atari(frame_stack: int = 4) -> SequenceSpec:
 def chunk_of(
     spec: SequenceSpec, environments: int, number: int, random: np.random.Generator
 ) -> SequenceChunk:
-    """A chunk of noise, of one endless stream."""
+    """Make a chunk of noise, of one endless stream."""
     e = environments
     frames = random.integers(0, 256, (spec.steps, e, *spec.observation.shape), np.uint8)
     return SequenceChunk(

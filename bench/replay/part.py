@@ -1,4 +1,4 @@
-"""The part `replay` of the benchmark: each measurement in a process of its own."""
+"""Part `replay` of the benchmark: each measurement in a process of its own."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ LONGEST_S = 1800.0
 
 
 def replay(plan: Plan) -> dict[str, Any]:
-    """Homes, service and training step.
+    """Measure storages, shards and the training step.
 
     Raises:
-        SeedbedError: one of them could not be measured.
+        SeedbedError: A measurement failed.
     """
     backend = "tensorflow" if importlib.util.find_spec("tensorflow") else "jax"
     windows = ["--runs", str(plan.runs), "--window-s", str(plan.replay_window_s)]
     sequences = ["--sequences", str(plan.replay_sequences)]
     return {
         "backend": backend,
-        "homes": _measured("homes", "--backend", backend, *windows, *sequences),
+        "homes": _measured("storages", "--backend", backend, *windows, *sequences),
         "service": _measured(
             "service", "--runs", str(plan.runs), "--rounds", str(plan.replay_rounds), *sequences
         ),

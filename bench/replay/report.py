@@ -1,4 +1,4 @@
-"""The part `replay` as tables."""
+"""Tables of the benchmark's part `replay`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Figures = Callable[..., str]
 
 
 def replay_tables(result: dict[str, Any], table: Table, figures: Figures) -> str:
-    """Homes, shards, training step and insertion. `table` and `figures` are the report's own."""
+    """Format storages, shards, training step and insertion with the report's functions."""
     storages, training = result["homes"], result["training"]
     device = storages["device"]["device"]
     insertion = training["insertion"]

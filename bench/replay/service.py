@@ -1,4 +1,4 @@
-"""The service replay next to a bare gRPC stream of the same bytes, each between two processes."""
+"""Replay on a shard next to a bare gRPC stream of the same bytes, each between two processes."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _DOWN, _UP = "/bare/Down", "/bare/Up"
 
 
 async def _serve_bare(address: str, size: int) -> None:
-    """Down: as many messages of `size` bytes as are asked for. Up: takes messages, says when."""
+    """Serve Down, which sends as many messages as requested, and Up, which answers messages."""
     message = bytes(size)
 
     async def down(_: Any, context: Any) -> None:
@@ -62,7 +62,7 @@ async def _serve_bare(address: str, size: int) -> None:
 
 
 async def _bare_down(address: str, messages: int, rounds: int) -> float:
-    """Seconds in which `rounds` requests of so many messages are answered; two under way."""
+    """Return the seconds of `rounds` requests for `messages` messages, two of them under way."""
     async with channels.aio_channel(address) as channel:
         call: Any = channel.stream_stream(_DOWN)()
         ask = str(messages).encode()
@@ -81,7 +81,7 @@ async def _bare_down(address: str, messages: int, rounds: int) -> float:
 
 
 async def _bare_up(address: str, size: int, messages: int) -> float:
-    """Seconds in which so many messages are answered; at most 16 under way."""
+    """Return the seconds until all messages are answered, at most 16 of them under way."""
     async with channels.aio_channel(address) as channel:
         call: Any = channel.stream_stream(_UP)()
         message, window = bytes(size), asyncio.Semaphore(16)
@@ -107,7 +107,7 @@ async def _bare_up(address: str, size: int, messages: int) -> float:
 
 @contextlib.contextmanager
 def _process(folder: Path, name: str, *arguments: str) -> Iterator[None]:
-    """A Python process, once it says that it listens."""
+    """Run a Python process; enter the block once it listens."""
     said = folder / f"{name}.log"
     with said.open("w") as log:
         process = subprocess.Popen([sys.executable, "-m", *arguments], stderr=log, stdout=log)
@@ -124,7 +124,7 @@ def _process(folder: Path, name: str, *arguments: str) -> Iterator[None]:
 
 
 def _apart(what: str, address: str, first: int, second: int) -> float:
-    """A bare client in a process of its own: gRPC's event loops of one process share a queue."""
+    """Run a bare client in another process: event loops of one process share gRPC's queue."""
     program = [sys.executable, "-m", "bench.replay.service", what]
     answer = subprocess.run(
         [*program, address, str(first), str(second)], check=True, capture_output=True, timeout=120
@@ -135,7 +135,7 @@ def _apart(what: str, address: str, first: int, second: int) -> float:
 def measure(
     sequences: int, frame_stack: int, in_memory: bool, rounds: int, runs: int
 ) -> dict[str, Any]:
-    """Sequences a second in and out, each in turn with a bare stream of the same bytes."""
+    """Measure sequences a second in and out, each in turn with a bare stream of the same bytes."""
     spec = atari(frame_stack)
     one = sum(array.row_bytes for array in sample_arrays(spec).values())
     a_message = sequences_a_message(spec)
@@ -201,7 +201,7 @@ def measure(
 
 
 def _priorities(replay: ShardedReplay, keys: Any, runs: int, batches: int) -> list[float]:
-    """New priorities a second, until the last one is set."""
+    """Measure new priorities a second, until the last one is set."""
     rates = []
     for _ in range(runs):
         start = time.perf_counter()

@@ -21,7 +21,7 @@ import numpy as np
 
 from bench.figures import series
 from bench.replay.content import chunk_of
-from bench.replay.homes import timed
+from bench.replay.storages import timed
 from seedbed import backends
 from seedbed.backends.protocol import Backend
 from seedbed.config import parse_experiment
@@ -40,7 +40,7 @@ PAPER_INSERT_US = {"ram": 1.4, "gpu": 37.5}
 
 
 def built_for(backend: Backend, replay: str, batch_size: int, sequences: int) -> LearnerComponents:
-    """The paper's agent with an empty replay."""
+    """Build the paper's agent with an empty replay."""
     experiment = parse_experiment(
         f"""
         name: bench
@@ -70,14 +70,14 @@ def built_for(backend: Backend, replay: str, batch_size: int, sequences: int) ->
 
 
 def fill(replay: Any, transitions: int, at_a_time: int) -> None:
-    """Insert noise until it is full."""
+    """Insert noise until the replay is full."""
     chunk = chunk_of(replay.spec, at_a_time, 0, np.random.default_rng(0))
     for number in range(transitions // at_a_time + 1):
         replay.add(replace(chunk, chunk_index=number))
 
 
 class Ahead:
-    """Draws batches and copies them to the device, in a thread, two ahead."""
+    """Thread that draws batches and copies them to the device, two ahead."""
 
     def __init__(self, draw: Callable[[], Any]) -> None:
         self._draw = draw
@@ -108,7 +108,7 @@ class Ahead:
 
 def steps(backend: Backend, batch_size: int, transitions: int, runs: int, window_s: float
           ) -> dict[str, Any]:  # fmt: skip
-    """Milliseconds of a training step in each way, measured in turn."""
+    """Measure the milliseconds of a training step in each way, in turn."""
     host = built_for(backend, "host", batch_size, transitions)
     device = built_for(backend, "device", batch_size, transitions)
     fed: Any = host.source
@@ -158,7 +158,7 @@ def steps(backend: Backend, batch_size: int, transitions: int, runs: int, window
 def insertion(
     backend: Backend, sizes: tuple[int, ...], sequences: int, runs: int, window_s: float
 ) -> dict[str, Any]:
-    """Microseconds a transition against how many are added at a time."""
+    """Measure the microseconds a transition, for different numbers added at a time."""
     from seedbed.replay.buffer import SequenceBuffer
     from seedbed.replay.client.device import DeviceReplay
 
@@ -182,7 +182,7 @@ def insertion(
 
 
 def _adder(backend: Backend, replay: Any, chunk: SequenceChunk) -> Callable[[], None]:
-    """Adds the chunk once more, and waits until it is there."""
+    """Return a function that adds the chunk once more, and waits until it is stored."""
     count = 0
 
     def add() -> None:

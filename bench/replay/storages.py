@@ -1,6 +1,6 @@
 """Insertion, sampling and priorities of the storages within the learner, next to a memory copy.
 
-Run as a process of its own, since it chooses Keras's backend: `python -m bench.replay.homes`.
+Run as a process of its own, since it chooses Keras's backend: `python -m bench.replay.storages`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ EXPONENT = 0.9
 
 
 def timed(action: Callable[[], Any], window_s: float) -> float:
-    """How often a second, for at least a window."""
+    """Return how often a second an action runs, for at least a window."""
     done, started = 0, time.perf_counter()
     while True:
         action()
@@ -42,14 +42,14 @@ def timed(action: Callable[[], Any], window_s: float) -> float:
 
 
 class Bare:
-    """Copies of as many bytes as an insertion or a sample has, and nothing else."""
+    """Memory copies of as many bytes as an insertion or a sample has."""
 
     def __init__(self, capacity_bytes: int) -> None:
         self._memory = np.ones(capacity_bytes, np.uint8)
         self._at = 0
 
     def write(self, array: NDArray[Any]) -> None:
-        """Into the memory, at the next place."""
+        """Copy an array into the memory, at the next place."""
         source = array.reshape(-1).view(np.uint8)
         if self._at + source.size > self._memory.size:
             self._at = 0
@@ -57,7 +57,7 @@ class Bare:
         self._at += source.size
 
     def read(self, size: int) -> NDArray[np.uint8]:
-        """Out of the memory, from the next place, into a new array."""
+        """Copy bytes out of the memory, from the next place, into a new array."""
         if self._at + size > self._memory.size:
             self._at = 0
         self._at += size
@@ -66,7 +66,7 @@ class Bare:
 
 def measure(replay: Any, sample: Callable[[], NDArray[np.int64]], capacity: int, runs: int,
             window_s: float) -> dict[str, Any]:  # fmt: skip
-    """Rates of a replay, each in turn with the bare copy of the same bytes."""
+    """Measure the rates of a replay, each in turn with a bare copy of the same bytes."""
     spec, random = replay.spec, np.random.default_rng(0)
     chunks = [chunk_of(spec, ENVIRONMENTS, 0, random) for _ in range(3)]
     number = 0
@@ -104,7 +104,7 @@ def measure(replay: Any, sample: Callable[[], NDArray[np.int64]], capacity: int,
 
 
 def host(capacity: int, runs: int, window_s: float) -> dict[str, Any]:
-    """The learner's RAM."""
+    """Measure replay in the learner's RAM."""
     replay = HostReplay(SequenceBuffer(atari(), capacity, EXPONENT), 0)
     random = np.random.default_rng(1)
     return measure(
@@ -117,7 +117,7 @@ def host(capacity: int, runs: int, window_s: float) -> dict[str, Any]:
 
 
 def device(backend: Backend, capacity: int, runs: int, window_s: float) -> dict[str, Any]:
-    """The accelerator. A sample stays there; its items come back, so that it is waited for."""
+    """Measure replay on the device. Fetches the items of each sample, to wait for it."""
     from seedbed.replay.client.device import DeviceReplay
 
     replay = DeviceReplay(backend, atari(), capacity, EXPONENT, transfer_steps=ENVIRONMENTS * 80)
