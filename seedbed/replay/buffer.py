@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.replay.ring import Ring
-from seedbed.replay.sequence import TIMED, UNTIMED, Sample, SequenceChunk, SequenceSpec
+from seedbed.replay.sequence import TIMED, UNTIMED, Sample, SequenceChunk, SequenceSpec, chunk_shape
 from seedbed.replay.sum_tree import SumTree
 from seedbed.spec import ArraySpec
 
@@ -59,7 +59,7 @@ def check_chunk(spec: SequenceSpec, chunk: SequenceChunk) -> None:
     arrays = spec.arrays()
     for name in (*TIMED, *UNTIMED):
         given, array = getattr(chunk, name), arrays[name]
-        shape = (array.shape[0], e, *array.shape[1:]) if name in TIMED else (e, *array.shape)
+        shape = chunk_shape(name, array, e)
         if (given.shape, str(given.dtype)) != (shape, array.dtype):
             raise ValueError(
                 f"{name} of a chunk is {given.dtype}{list(given.shape)}, and this replay holds "

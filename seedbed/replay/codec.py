@@ -8,13 +8,14 @@ copy it at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import fields
 from typing import Any, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from seedbed.replay.sequence import TIMED, UNTIMED, SequenceChunk, SequenceSpec
+from seedbed.replay.sequence import TIMED, UNTIMED, SequenceChunk, SequenceSpec, chunk_shape
 from seedbed.rpc.step_codec import read_varint, write_varint
 from seedbed.spec import ArraySpec
 from seedbed.v1 import inference_pb2
@@ -27,6 +28,8 @@ PAYLOAD = 15
 MESSAGE_BYTES = 4 * 1024 * 1024
 
 _LENGTH_DELIMITED = 2
+# Fields of `SequenceSpec` with the same name in the message.
+_SIZES = tuple(field.name for field in fields(SequenceSpec) if field.name != "observation")
 _M = TypeVar("_M", bound=Message)
 # bytes, or a contiguous array
 Buffer = Any
@@ -85,17 +88,9 @@ def _after_field(view: memoryview, wire_type: int, place: int) -> int:
 
 def spec_message(spec: SequenceSpec) -> wire.SequenceSpec:
     """Convert a spec to its message."""
-    frame = spec.observation
-    return wire.SequenceSpec(
-        observation=inference_pb2.ArraySpec(shape=frame.shape, dtype=frame.dtype),
-        steps=spec.steps,
-        burn_in=spec.burn_in,
-        lookahead=spec.lookahead,
-        frame_stack=spec.frame_stack,
-        state_size=spec.state_size,
-        environment=spec.environment,
-        actions=spec.actions,
-    )
+    frame, sizes = spec.observation, {name: getattr(spec, name) for name in _SIZES}
+    observation = inference_pb2.ArraySpec(shape=frame.shape, dtype=frame.dtype)
+    return wire.SequenceSpec(observation=observation, **sizes)
 
 
 def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
@@ -116,14 +111,7 @@ def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
             f"{message.steps} steps with frame stack {message.frame_stack}: both must be at least 1"
         )
     return SequenceSpec(
-        ArraySpec(shape, dtype),
-        steps=message.steps,
-        burn_in=message.burn_in,
-        lookahead=message.lookahead,
-        frame_stack=message.frame_stack,
-        state_size=message.state_size,
-        environment=message.environment,
-        actions=message.actions,
+        ArraySpec(shape, dtype), **{name: getattr(message, name) for name in _SIZES}
     )
 
 
@@ -195,10 +183,7 @@ def chunk_of(spec: SequenceSpec, message: wire.InsertRequest, payload: memoryvie
             f"{e} environments, stream {message.stream_id}, chunk {message.chunk_index}"
         )
     specs = chunk_arrays(spec)
-    shapes = {
-        name: (array.shape[0], e, *array.shape[1:]) if name in TIMED else (e, *array.shape)
-        for name, array in specs.items()
-    }
+    shapes = {name: chunk_shape(name, array, e) for name, array in specs.items()}
     arrays = _split(payload, specs, shapes, f"a chunk of {e} environments")
     return SequenceChunk(message.stream_id, message.chunk_index, **arrays, version=message.version)
 

@@ -92,6 +92,19 @@ class SequenceSpec:
         )
 
 
+def chunk_shape(name: str, array: ArraySpec, environments: int) -> tuple[int, ...]:
+    """Return the shape of an array in a chunk.
+
+    Args:
+        name: Name of the array.
+        array: The array of one sequence.
+        environments: E.
+    """
+    if name in TIMED:
+        return (array.shape[0], environments, *array.shape[1:])
+    return (environments, *array.shape)
+
+
 @dataclass(eq=False)
 class SequenceChunk:
     """E sequences that end at the same time step, and the T frames that are new, time-major.
