@@ -61,7 +61,6 @@ class GymnasiumVectorEnv(VectorEnv):
         self._max_failures = max_failures
         self._clock = clock
         self._failed_at: deque[float] = deque()
-        self.failures = 0
         self.num_envs = num_envs
         self._watchdog = Watchdog(f"{environment.id} with {num_envs} environments", deadline_s)
         self._envs: list[Env] = []
@@ -113,7 +112,7 @@ class GymnasiumVectorEnv(VectorEnv):
                     raise
                 except Exception as error:
                     # The user's code may raise anything.
-                    self._restart(time_step, i, error)
+                    self._begin(time_step, i, self._replace(i, error))
         self._done = time_step.terminated | time_step.truncated
         return time_step
 
@@ -182,36 +181,29 @@ class GymnasiumVectorEnv(VectorEnv):
         self._lives[i] = lives
 
     def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
-        """Reset environment `i`, whose step is the first of an episode."""
-        try:
-            self._reset_one(time_step, i, seed)
-        except SeedbedError:
-            raise
-        except Exception as error:
-            self._restart(time_step, i, error)
+        """Reset environment `i`, which starts an episode. Replace it if the reset fails."""
+        while True:
+            try:
+                return self._reset_one(time_step, i, seed)
+            except SeedbedError:
+                raise
+            except Exception as error:
+                # The user's code may raise anything.
+                seed = self._replace(i, error)
 
-    def _restart(self, time_step: TimeStep, i: int, error: Exception) -> None:
-        """Make environment `i` anew until its reset succeeds, or there were too many failures."""
+    def _replace(self, i: int, error: Exception) -> int:
+        """Make environment `i` anew, unless there were too many failures; return its seed."""
         self._close_one(i, self._envs[i])
         while True:
             self._count_failure(i, error)
-            # A new seed, because the old one would lead to the same failure.
-            entropy = np.random.SeedSequence((self._seeds[i], self.failures))
-            seed = int(entropy.generate_state(1)[0] >> 1)
             try:
                 self._envs[i] = make_environment(self._environment)
+                break
             except SeedbedError as again:
                 error = again
-                continue
-            try:
-                self._reset_one(time_step, i, seed)
-            except SeedbedError:
-                raise
-            except Exception as again:
-                error = again
-                self._close_one(i, self._envs[i])
-            else:
-                return
+        # A new seed, because the old one would lead to the same failure.
+        entropy = np.random.SeedSequence((self._seeds[i], self.failures))
+        return int(entropy.generate_state(1)[0] >> 1)
 
     def _reset_one(self, time_step: TimeStep, i: int, seed: int | None) -> None:
         observation, info = self._envs[i].reset(seed=seed)

@@ -78,7 +78,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Scene]:
 
 @pytest.fixture
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Who could move looks often."""
+    """Groups that could move poll often."""
     monkeypatch.setattr(learner_selection, "POLL_INTERVAL_S", 0.2)
 
 
