@@ -46,7 +46,7 @@ def pong_spec(experiment: Experiment) -> EnvironmentSpec:
 
 @dataclass
 class NullAnswer:
-    """As `inference.Answer`."""
+    """As `InferenceOutputs`."""
 
     action: NDArray[np.int32]
     behaviour: dict[str, NDArray[Any]]

@@ -18,8 +18,8 @@ from seedbed.types import Params
 
 
 @dataclass
-class Answer:
-    """What a batch gives back, on the host, rows in the order in which they were given."""
+class InferenceOutputs:
+    """Outputs of a batch on the host, environments in the order of the inputs."""
 
     action: NDArray[np.int32]  # [N]
     behaviour: dict[str, NDArray[Any]]  # [N, ...] each
@@ -28,21 +28,21 @@ class Answer:
     _backend: Backend | None
 
     def state_before(self) -> NDArray[np.float32]:
-        """The recurrent state [N, S] that the rows were answered from. Copied only when asked."""
+        """Return the recurrent state [N, S] before the step. Copies it from the device."""
         assert self._backend is not None
         state: NDArray[np.float32] = self._backend.to_host(self._state_before)
         return state[: len(self.action)]
 
 
 class Policy(Protocol):
-    """Answers batches. `InferenceStep` is the real one; the benchmark has one without a model."""
+    """Interface of `InferenceStep`. Tests and benchmarks have implementations without a model."""
 
-    def run(self, params: Params, rows: Sequence[StepInputs]) -> Answer:
-        """Answer all rows in one batch."""
+    def run(self, params: Params, inputs: Sequence[StepInputs]) -> InferenceOutputs:
+        """Compute the actions of all environments in one batch."""
 
 
 def padded_sizes(largest: int) -> list[int]:
-    """Batch sizes that are compiled: powers of two and the sizes half way between them."""
+    """Return the compiled batch sizes: powers of two and the sizes half way between them."""
     sizes, size = {largest}, 1
     while size < largest:
         sizes.add(size)
@@ -53,10 +53,22 @@ def padded_sizes(largest: int) -> list[int]:
 
 
 class InferenceStep:
-    """Joins rows, pads them to a compiled size, runs the agent, and unpacks the answer.
+    """Joins step inputs, pads them to a compiled size, runs the agent, and unpacks the outputs.
 
-    Padding rows name the tables' spare last slot, which nobody reads. Call it from one thread.
+    Padding names the tables' spare last slot, which no session has. Call it from one thread.
+
+    Args:
+        backend: the backend of this process.
+        agent: the agent.
+        spec: the environment's.
+        frame_stack: K.
+        slots: environments that the tables have room for.
+        max_batch: largest batch, in environments.
+        seed: seed of the noise that is drawn on the host.
+        greedy: choose as in evaluation.
     """
+
+    # Each argument is one setting; all of them have to reach the compiled function.
 
     def __init__(
         self,
@@ -87,8 +99,10 @@ class InferenceStep:
     def _function(
         self, params: Params, rows: dict[str, Any], inputs: dict[str, Any]
     ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Compute outputs and new rows of the tables from rows of the tables and inputs."""
         from keras import ops
 
+        # Stack the newest frames, in which an episode's first step sees nothing before it.
         first = ops.not_equal(ops.bitwise_and(inputs["flags"], np.uint8(FIRST)), 0)  # [N]
         observation = self._agent.body.prepare(inputs["observation"])
         new_rows: dict[str, Any] = {}
@@ -100,6 +114,8 @@ class InferenceStep:
             state = rows["state"]
         else:
             state = ops.zeros((ops.shape(first)[0], 0), "float32")
+
+        # Act. An episode's first step has no previous action or reward.
         outputs = self._agent.act(
             params,
             ActInputs(
@@ -118,23 +134,23 @@ class InferenceStep:
         result = {f"behaviour/{name}": value for name, value in outputs.behaviour.items()}
         return {**result, "action": outputs.action, "state_before": state}, new_rows
 
-    def run(self, params: Params, rows: Sequence[StepInputs]) -> Answer:
-        """Answer all rows in one batch of at most `max_batch` environments."""
-        count = sum(len(row.slots) for row in rows)
+    def run(self, params: Params, inputs: Sequence[StepInputs]) -> InferenceOutputs:
+        """Compute the actions of at most `max_batch` environments in one batch."""
+        count = sum(len(step.slots) for step in inputs)
         size = int(self._sizes[np.searchsorted(self._sizes, count)])
-        inputs = {
-            "observation": _join([row.observation for row in rows], size),
-            "flags": _join([row.flags for row in rows], size),
-            "reward": _join([row.reward for row in rows], size),
-            "previous_action": _join([row.previous_action for row in rows], size),
+        arrays = {
+            "observation": _join([step.observation for step in inputs], size),
+            "flags": _join([step.flags for step in inputs], size),
+            "reward": _join([step.reward for step in inputs], size),
+            "previous_action": _join([step.previous_action for step in inputs], size),
             "noise": self.random.random((size, self._agent.noise_columns), np.float32),
         }
         slots = np.full(size, self._spare_slot, np.int32)
-        np.concatenate([row.slots for row in rows], out=slots[:count])
-        inputs["slot"] = slots
-        outputs = self.engine.run(params, slots, inputs)
+        np.concatenate([step.slots for step in inputs], out=slots[:count])
+        arrays["slot"] = slots
+        outputs = self.engine.run(params, slots, arrays)
         to_host = self._backend.to_host
-        return Answer(
+        return InferenceOutputs(
             action=to_host(outputs["action"])[:count],
             behaviour={
                 name: to_host(outputs[f"behaviour/{name}"])[:count]
@@ -147,7 +163,7 @@ class InferenceStep:
 
 
 def _join(parts: list[NDArray[Any]], size: int) -> NDArray[Any]:
-    """Rows one after the other in new memory of `size` rows; one full part is passed as it is."""
+    """Return the parts joined in new memory of length `size`; a single full one as it is."""
     if len(parts) == 1 and len(parts[0]) == size:
         return parts[0]
     joined = np.zeros((size, *parts[0].shape[1:]), parts[0].dtype)

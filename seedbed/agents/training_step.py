@@ -33,9 +33,12 @@ class ObservationSpec(Protocol):
     """The part of an unroll's or a sequence's spec that says how its frames are stacked."""
 
     @property
-    def observation(self) -> ArraySpec: ...
+    def observation(self) -> ArraySpec:
+        """A single frame."""
+
     @property
-    def frame_stack(self) -> int: ...
+    def frame_stack(self) -> int:
+        """K, frames of a stack."""
 
 
 def on_policy_loss(agent: OnPolicyAgent, spec: ObservationSpec) -> Loss:

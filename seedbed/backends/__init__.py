@@ -1,4 +1,4 @@
-"""The two backends. `use` is called once, before anything imports Keras."""
+"""The two backends. Call `use` once, before Keras is imported."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ _current: Backend | None = None
 
 
 def use(name: str, deterministic: bool = False, device: str = "auto") -> Backend:
-    """Fix this process's backend, `tensorflow` or `jax`. Keras cannot change it later.
+    """Fix this process's backend, which Keras cannot change later.
 
-    `device` is `learner.device`: what it names is used and must be there; `cpu` leaves
-    accelerators alone; `auto` takes the best.
+    Args:
+        name: `tensorflow` or `jax`.
+        deterministic: compute the same results for the same inputs, slower.
+        device: `learner.device`: `cpu`, `gpu` or `tpu`, which must exist, or `auto`, the best.
 
     Raises:
         SeedbedError: BACKEND: not installed, another one is fixed already, or no such device.
@@ -58,7 +60,7 @@ def use(name: str, deterministic: bool = False, device: str = "auto") -> Backend
 def _check_device(backend: Backend, device: str) -> None:
     try:
         found = backend.devices()
-    except RuntimeError as error:  # JAX, of a platform that it was told to use
+    except RuntimeError as error:  # JAX, if the platform is missing
         found, cause = [], f" ({error})"
     else:
         cause = ""
@@ -71,7 +73,7 @@ def _check_device(backend: Backend, device: str) -> None:
 
 
 def current() -> Backend:
-    """The backend that `use` has fixed."""
+    """Return the backend that `use` has fixed."""
     if _current is None:
-        raise RuntimeError("seedbed.backends.use() comes first")
+        raise RuntimeError("call seedbed.backends.use() first")
     return _current

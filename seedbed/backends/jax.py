@@ -1,4 +1,4 @@
-"""JAX: the way to TPUs. This file alone imports it, and nothing here imports TensorFlow."""
+"""JAX: the way to TPUs. Only this file imports JAX, and nothing here imports TensorFlow."""
 
 from __future__ import annotations
 
@@ -19,22 +19,26 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 import jax
 import jax.numpy as jnp
 import keras
+from typing_extensions import override
 
 from seedbed.backends.clipping import clip_by_global_norm
 from seedbed.backends.protocol import (
+    Backend,
     DeviceTables,
+    InferenceEngine,
     InferenceFunction,
     LossFunction,
-    Rows,
     Tables,
+    TensorDict,
+    Trainer,
 )
 from seedbed.backends.state import checked, kept_in_checkpoints, layout_of, named_variables
 from seedbed.backends.target import TargetNetwork
 from seedbed.types import Params, Tensor
 
 
-class JaxBackend:
-    """See `backend.protocol.Backend`."""
+class JaxBackend(Backend):
+    """The backend of JAX."""
 
     name = "jax"
 
@@ -50,35 +54,36 @@ class JaxBackend:
             # Reductions on the CPU are split by threads; on a GPU some kernels race.
             _add_xla_flags("--xla_gpu_deterministic_ops=true", "--xla_cpu_multi_thread_eigen=false")
 
+    @override
     def devices(self) -> list[str]:
-        """See the protocol."""
         kinds = {jax.default_backend(), "cpu"}
         devices = [device for kind in kinds for device in jax.local_devices(backend=kind)]
         names = [f"{device.platform}:{device.id}" for device in devices]
         return sorted(names, key=lambda name: (name.startswith("cpu"), name))
 
+    @override
     def memory_bytes(self) -> int:
-        """See the protocol."""
         device = jax.local_devices()[0]
         if device.platform == "cpu":
             return usable_memory_bytes()
         return int((device.memory_stats() or {}).get("bytes_limit", 0))
 
+    @override
     def inference(
         self, function: InferenceFunction, tables: Mapping[str, ArraySpec], slots: int
     ) -> JaxInference:
-        """See the protocol."""
         return JaxInference(function, tables, slots)
 
+    @override
     def tables(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> JaxTables:
-        """See the protocol."""
         return JaxTables(specs)
 
+    @override
     def uniform(self, seed: int, counter: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """See the protocol."""
         key = jax.random.fold_in(jax.random.key(seed), counter.reshape(()))
         return jax.random.uniform(key, shape)
 
+    @override
     def trainer(
         self,
         model: keras.Model,
@@ -87,26 +92,27 @@ class JaxBackend:
         max_gradient_norm: float,
         target_update_period: int = 0,
     ) -> JaxTrainer:
-        """See the protocol."""
         return JaxTrainer(model, optimizer, loss, max_gradient_norm, target_update_period)
 
-    def to_device(self, batch: Mapping[str, NDArray[Any]]) -> Rows:
-        """See the protocol. On a CPU the result may share the NumPy array's memory."""
+    @override
+    def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:
+        # On a CPU the result may share the NumPy array's memory.
         return {name: jnp.asarray(array) for name, array in batch.items()}
 
+    @override
     def to_host(self, value: Tensor) -> NDArray[Any]:
-        """See the protocol."""
         return np.asarray(value)
 
+    @override
     def profile(self, directory: str) -> AbstractContextManager[None]:
-        """See the protocol."""
         profile: AbstractContextManager[None] = jax.profiler.trace(directory)
         return profile
 
 
-class JaxInference:
-    """See `backend.protocol.InferenceEngine`. The tables are donated at every run, so updated in
-    place; only the thread that runs may hold them. Parameters are never donated.
+class JaxInference(InferenceEngine):
+    """A compiled inference step. The tables are donated at every run, hence updated in place.
+
+    Only the thread that runs may hold them. Parameters are never donated.
     """
 
     def __init__(
@@ -116,46 +122,48 @@ class JaxInference:
             name: jnp.zeros((slots + 1, *spec.shape), spec.dtype) for name, spec in tables.items()
         }
 
-        def run(tables: Rows, params: Params, slot: Tensor, inputs: Rows) -> tuple[Rows, Rows]:
+        def run(
+            tables: TensorDict, params: Params, slot: Tensor, inputs: TensorDict
+        ) -> tuple[TensorDict, TensorDict]:
             rows = {name: table[slot] for name, table in tables.items()}
             outputs, rows = function(params, rows, inputs)
             return outputs, {name: table.at[slot].set(rows[name]) for name, table in tables.items()}
 
         self._run = jax.jit(run, donate_argnums=0)
 
+    @override
     def run(
         self, params: Params, slots: NDArray[np.int32], inputs: Mapping[str, NDArray[Any]]
-    ) -> Rows:
-        """See the protocol."""
-        outputs: Rows
+    ) -> TensorDict:
+        outputs: TensorDict
         outputs, self._tables = self._run(self._tables, params, slots, dict(inputs))
         return outputs
 
+    @override
     def read(self, name: str, slots: NDArray[np.int32]) -> NDArray[Any]:
-        """See the protocol."""
         return np.asarray(self._tables[name][slots])
 
 
-class JaxTables:
-    """See `backend.protocol.DeviceTables`. The arrays are donated at every run."""
+class JaxTables(DeviceTables):
+    """Tables on the device. The arrays are donated at every run."""
 
     def __init__(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> None:
-        self.arrays: Rows = {
+        self.arrays: TensorDict = {
             name: jnp.zeros((rows, *spec.shape), spec.dtype) for name, (rows, spec) in specs.items()
         }
 
+    @override
     def take(self, name: str, index: Tensor) -> Tensor:
-        """See the protocol."""
         return self.arrays[name][index]
 
+    @override
     def put(self, name: str, index: Tensor, rows: Tensor) -> None:
-        """See the protocol."""
         raise TypeError(f"{name}: tables are changed by compiled functions only")
 
+    @override
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """See the protocol."""
 
-        def run(arrays: Rows, *given: Any) -> tuple[Rows, Any]:
+        def run(arrays: TensorDict, *given: Any) -> tuple[TensorDict, Any]:
             tables = _TracedTables(arrays)
             outputs = function(tables, *given)
             return tables.arrays, outputs
@@ -168,32 +176,32 @@ class JaxTables:
 
         return call
 
+    @override
     def read(self) -> dict[str, NDArray[Any]]:
-        """See the protocol."""
         return {name: np.array(array) for name, array in self.arrays.items()}
 
+    @override
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """See the protocol."""
         self.arrays = {name: jnp.array(arrays[name], copy=True) for name in self.arrays}
 
 
-class _TracedTables:
-    """Tables within a compiled function: each change makes new arrays, which XLA puts in place."""
+class _TracedTables(Tables):
+    """Tables within a compiled function. XLA makes the new arrays of each change in place."""
 
-    def __init__(self, arrays: Rows) -> None:
+    def __init__(self, arrays: TensorDict) -> None:
         self.arrays = dict(arrays)
 
+    @override
     def take(self, name: str, index: Tensor) -> Tensor:
-        """See the protocol."""
         return self.arrays[name][index]
 
+    @override
     def put(self, name: str, index: Tensor, rows: Tensor) -> None:
-        """See the protocol."""
         self.arrays[name] = self.arrays[name].at[index].set(rows)
 
 
-class JaxTrainer:
-    """See `backend.protocol.Trainer`. The optimizer's arrays are donated, the parameters never."""
+class JaxTrainer(Trainer):
+    """A compiled training step. The optimizer's arrays are donated, the parameters never."""
 
     def __init__(
         self,
@@ -211,8 +219,8 @@ class JaxTrainer:
         self._slots = [jnp.array(v.value, copy=True) for v in optimizer.variables]
 
         def gradients(
-            params: Params, target: Params, batch: Rows
-        ) -> tuple[dict[str, Tensor], list[Tensor]]:
+            params: Params, target: Params, batch: TensorDict
+        ) -> tuple[TensorDict, list[Tensor]]:
             (value, scalars), found = jax.value_and_grad(loss, has_aux=True)(params, target, batch)
             return {**scalars, "loss": value}, found
 
@@ -224,8 +232,8 @@ class JaxTrainer:
             return slots, params, norm
 
         def step(
-            slots: Params, params: Params, target: Params, batch: Rows
-        ) -> tuple[Params, Params, dict[str, Tensor]]:
+            slots: Params, params: Params, target: Params, batch: TensorDict
+        ) -> tuple[Params, Params, TensorDict]:
             outputs, found = gradients(params, target, batch)
             slots, params, norm = apply(slots, params, found)
             return slots, params, {**outputs, "gradient_norm": norm}
@@ -246,68 +254,68 @@ class JaxTrainer:
         self._gradients, self._apply = jax.jit(gradients), jax.jit(apply, donate_argnums=0)
         self._target = TargetNetwork(self._names, self._params, target_update_period)
 
-    def step(self, batch: Rows) -> dict[str, Tensor]:
-        """See the protocol."""
-        scalars: dict[str, Tensor]
+    @override
+    def step(self, batch: TensorDict) -> TensorDict:
+        scalars: TensorDict
         self._slots, self._params, scalars = self._step(
             self._slots, self._params, self._target.params, batch
         )
-        self._target.follow(self._params)
+        self._target.on_update(self._params)
         return scalars
 
-    def gradients(self, batch: Rows) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """See the protocol."""
+    @override
+    def gradients(self, batch: TensorDict) -> tuple[TensorDict, list[Tensor]]:
         outputs, gradients = self._gradients(self._params, self._target.params, batch)
         return outputs, gradients
 
+    @override
     def apply(self, gradients: list[Tensor]) -> Tensor:
-        """See the protocol."""
         self._slots, self._params, norm = self._apply(
             self._slots, self._params, [jnp.asarray(g) for g in gradients]
         )
-        self._target.follow(self._params)
+        self._target.on_update(self._params)
         return norm
 
+    @override
     def fuse(
         self,
         tables: DeviceTables,
-        draw: Callable[[Tables], Rows],
-        settle: Callable[[Tables, Rows, dict[str, Tensor]], None],
-    ) -> Callable[[], dict[str, Tensor]]:
-        """See the protocol."""
+        sample: Callable[[Tables], TensorDict],
+        set_priorities: Callable[[Tables, TensorDict, TensorDict], None],
+    ) -> Callable[[], TensorDict]:
 
         def step(
-            arrays: Rows, slots: Params, params: Params, target: Params
-        ) -> tuple[Rows, Params, Params, dict[str, Tensor]]:
+            arrays: TensorDict, slots: Params, params: Params, target: Params
+        ) -> tuple[TensorDict, Params, Params, TensorDict]:
             traced = _TracedTables(arrays)
-            batch = draw(traced)
+            batch = sample(traced)
             slots, params, outputs = self._update(slots, params, target, batch)
-            settle(traced, batch, outputs)
+            set_priorities(traced, batch, outputs)
             return traced.arrays, slots, params, outputs
 
         compiled = jax.jit(step, donate_argnums=(0, 1))
         assert isinstance(tables, JaxTables)
 
-        def run() -> dict[str, Tensor]:
-            outputs: dict[str, Tensor]
+        def run() -> TensorDict:
+            outputs: TensorDict
             tables.arrays, self._slots, self._params, outputs = compiled(
                 tables.arrays, self._slots, self._params, self._target.params
             )
-            self._target.follow(self._params)
+            self._target.on_update(self._params)
             return outputs
 
         return run
 
+    @override
     def layout(self) -> list[tuple[str, tuple[int, ...]]]:
-        """See the protocol."""
         return layout_of(self._names, self._params)
 
+    @override
     def set_params(self, arrays: list[NDArray[np.float32]]) -> None:
-        """See the protocol."""
         self._params = [jnp.asarray(array) for array in arrays]
 
+    @override
     def mix(self, own: float, others: Sequence[tuple[float, NDArray[np.float32]]]) -> None:
-        """See the protocol."""
         self._params = self._mix(
             self._params,
             np.float32(own),
@@ -315,19 +323,19 @@ class JaxTrainer:
             [other for _, other in others],
         )
 
+    @override
     def params(self) -> Params:
-        """See the protocol."""
         return self._params
 
+    @override
     def state(self) -> dict[str, NDArray[Any]]:
-        """See the protocol."""
         arrays = dict(zip(self._names, self._params, strict=True))
         arrays |= {self._slot_names[i]: self._slots[i] for i in self._kept}
         state = {name: np.array(array) for name, array in arrays.items()}
         return {**state, **self._target.state()}
 
+    @override
     def load(self, state: Mapping[str, NDArray[Any]], optimizer: bool = True) -> None:
-        """See the protocol."""
         params = checked(self._names, self._params, state, "model/")
         if optimizer:
             names = [self._slot_names[i] for i in self._kept]

@@ -11,20 +11,24 @@ from numpy.typing import NDArray
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-# Keras keeps a constant learning rate as a variable. It is a setting: a run that resumes with
-# another one shall use it.
+# Keras has a variable for a constant learning rate. It is a setting: a run that resumes with
+# another one uses the new one.
 SETTINGS = frozenset({"optimizer/learning_rate"})
 
 
 def kept_in_checkpoints(optimizer_names: list[str]) -> list[int]:
-    """The indices of the optimizer's variables that are state."""
+    """Return the indices of the optimizer's variables that are state and no settings."""
     return [i for i, name in enumerate(optimizer_names) if name not in SETTINGS]
 
 
 def named_variables(
     model: keras.Model, optimizer: keras.optimizers.Optimizer
 ) -> tuple[list[str], list[str]]:
-    """`model/PATH` of the model's trainable variables and `optimizer/PATH` of the optimizer's."""
+    """Return `model/PATH` of the trainable variables and `optimizer/PATH` of the optimizer's.
+
+    Raises:
+        SeedbedError: CONFIG: two variables have the same name.
+    """
     model_names = [f"model/{_below(v.path, model.name)}" for v in model.trainable_variables]
     optimizer_names = [f"optimizer/{_below(v.path, optimizer.name)}" for v in optimizer.variables]
     for names in (model_names, optimizer_names):
@@ -39,7 +43,7 @@ def named_variables(
 
 
 def layout_of(names: list[str], params: list[Any]) -> list[tuple[str, tuple[int, ...]]]:
-    """`PATH` in the model and the shape of each parameter."""
+    """Return `PATH` in the model and the shape of each parameter."""
     return [
         (name.removeprefix("model/"), tuple(array.shape))
         for name, array in zip(names, params, strict=True)
@@ -49,8 +53,16 @@ def layout_of(names: list[str], params: list[Any]) -> list[tuple[str, tuple[int,
 def checked(
     names: list[str], like: list[Any], state: Mapping[str, NDArray[Any]], prefix: str
 ) -> list[NDArray[Any]]:
-    """The arrays of `names` out of `state`, which must have exactly them below `prefix`, with
-    the shapes and dtypes of the arrays `like`.
+    """Return the arrays of `names` out of a checkpoint's state, cast to the dtypes here.
+
+    Args:
+        names: names that `state` must have below `prefix`, and no others.
+        like: arrays of the same shapes and dtypes, in the order of `names`.
+        state: arrays by name.
+        prefix: `model/`, `optimizer/` or `target/`.
+
+    Raises:
+        SeedbedError: CHECKPOINT_READ: names or shapes differ.
     """
     given = {name for name in state if name.startswith(prefix)} - SETTINGS
     missing, extra = sorted(set(names) - given), sorted(given - set(names))

@@ -1,4 +1,4 @@
-"""TensorFlow: the default, and the fastest on CPUs. This file alone imports it."""
+"""TensorFlow: the default, and the fastest on CPUs. Only this file imports TensorFlow."""
 
 # ruff: noqa: E402  TensorFlow is imported after its environment is set.
 
@@ -25,9 +25,19 @@ keep_large_blocks()
 
 import keras
 import tensorflow as tf
+from typing_extensions import override
 
 from seedbed.backends.clipping import clip_by_global_norm
-from seedbed.backends.protocol import DeviceTables, InferenceFunction, LossFunction, Rows, Tables
+from seedbed.backends.protocol import (
+    Backend,
+    DeviceTables,
+    InferenceEngine,
+    InferenceFunction,
+    LossFunction,
+    Tables,
+    TensorDict,
+    Trainer,
+)
 from seedbed.backends.state import checked, kept_in_checkpoints, layout_of, named_variables
 from seedbed.backends.target import TargetNetwork
 from seedbed.types import Params, Tensor
@@ -35,8 +45,8 @@ from seedbed.types import Params, Tensor
 tf.get_logger().setLevel("ERROR")
 
 
-class TensorFlowBackend:
-    """See `backend.protocol.Backend`."""
+class TensorFlowBackend(Backend):
+    """The backend of TensorFlow."""
 
     name = "tensorflow"
 
@@ -51,34 +61,36 @@ class TensorFlowBackend:
             tf.config.threading.set_inter_op_parallelism_threads(1)
             tf.config.experimental.enable_op_determinism()
         for gpu in tf.config.get_visible_devices("GPU"):
-            # Or the first process on a GPU takes all of its memory.
+            # By default the first process on a GPU takes all of its memory.
             tf.config.experimental.set_memory_growth(gpu, True)
 
+    @override
     def devices(self) -> list[str]:
-        """See the protocol."""
         devices = [d.name for d in tf.config.list_logical_devices()]
         names = [name.removeprefix("/device:").lower() for name in devices]
         return sorted(names, key=lambda name: name.startswith("cpu"))
 
+    @override
     def memory_bytes(self) -> int:
-        """See the protocol. TensorFlow does not tell a GPU's."""
+        # TensorFlow does not report the memory of a GPU.
         return usable_memory_bytes() if self.devices()[0].startswith("cpu") else 0
 
+    @override
     def inference(
         self, function: InferenceFunction, tables: Mapping[str, ArraySpec], slots: int
     ) -> TensorFlowInference:
-        """See the protocol."""
         return TensorFlowInference(function, tables, slots)
 
+    @override
     def tables(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> TensorFlowTables:
-        """See the protocol."""
         return TensorFlowTables(specs)
 
+    @override
     def uniform(self, seed: int, counter: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """See the protocol."""
         counter = tf.reshape(tf.cast(counter, tf.int32), [1])
         return tf.random.stateless_uniform(shape, tf.concat([[seed], counter], 0))
 
+    @override
     def trainer(
         self,
         model: keras.Model,
@@ -87,25 +99,24 @@ class TensorFlowBackend:
         max_gradient_norm: float,
         target_update_period: int = 0,
     ) -> TensorFlowTrainer:
-        """See the protocol."""
         return TensorFlowTrainer(model, optimizer, loss, max_gradient_norm, target_update_period)
 
-    def to_device(self, batch: Mapping[str, NDArray[Any]]) -> Rows:
-        """See the protocol."""
+    @override
+    def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:
         return {name: tf.convert_to_tensor(array) for name, array in batch.items()}
 
+    @override
     def to_host(self, value: Tensor) -> NDArray[Any]:
-        """See the protocol."""
         return np.asarray(value)
 
+    @override
     def profile(self, directory: str) -> AbstractContextManager[None]:
-        """See the protocol."""
         profile: AbstractContextManager[None] = tf.profiler.experimental.Profile(directory)
         return profile
 
 
-class TensorFlowInference:
-    """See `backend.protocol.InferenceEngine`. The tables are variables, updated in place."""
+class TensorFlowInference(InferenceEngine):
+    """A compiled inference step. The tables are variables, updated in place."""
 
     def __init__(
         self, function: InferenceFunction, tables: Mapping[str, ArraySpec], slots: int
@@ -117,11 +128,11 @@ class TensorFlowInference:
             for name, spec in tables.items()
         }
 
-        def run(params: Params, slot: Tensor, inputs: Rows) -> Rows:
+        def run(params: Params, slot: Tensor, inputs: TensorDict) -> TensorDict:
             rows = {name: tf.gather(table, slot) for name, table in self._tables.items()}
             outputs, rows = function(params, rows, inputs)
             for name, table in self._tables.items():
-                if tables[name].row_bytes:  # a table without columns has nothing to keep
+                if tables[name].row_bytes:  # not a table of empty rows
                     tf.raw_ops.ResourceScatterUpdate(
                         resource=table.handle, indices=slot, updates=rows[name]
                     )
@@ -130,10 +141,10 @@ class TensorFlowInference:
         self._function = tf.function(run)
         self._run: Any = None  # traced once, for any number of rows
 
+    @override
     def run(
         self, params: Params, slots: NDArray[np.int32], inputs: Mapping[str, NDArray[Any]]
-    ) -> Rows:
-        """See the protocol."""
+    ) -> TensorDict:
         tensors = {name: tf.convert_to_tensor(array) for name, array in inputs.items()}
         if self._run is None:
             self._run = self._function.get_concrete_function(
@@ -141,16 +152,16 @@ class TensorFlowInference:
                 tf.TensorSpec([None], tf.int32),
                 {n: tf.TensorSpec([None, *t.shape[1:]], t.dtype) for n, t in tensors.items()},
             )
-        outputs: Rows = self._run(params, tf.convert_to_tensor(slots), tensors)
+        outputs: TensorDict = self._run(params, tf.convert_to_tensor(slots), tensors)
         return outputs
 
+    @override
     def read(self, name: str, slots: NDArray[np.int32]) -> NDArray[Any]:
-        """See the protocol."""
         return np.asarray(tf.gather(self._tables[name], slots))
 
 
-class TensorFlowTables:
-    """See `backend.protocol.DeviceTables`. Each is a variable."""
+class TensorFlowTables(DeviceTables):
+    """Tables on the device. Each is a variable."""
 
     def __init__(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> None:
         self._variables = {
@@ -158,18 +169,18 @@ class TensorFlowTables:
             for name, (rows, spec) in specs.items()
         }
 
+    @override
     def take(self, name: str, index: Tensor) -> Tensor:
-        """See the protocol."""
         return tf.gather(self._variables[name], index)
 
+    @override
     def put(self, name: str, index: Tensor, rows: Tensor) -> None:
-        """See the protocol."""
         tf.raw_ops.ResourceScatterUpdate(
             resource=self._variables[name].handle, indices=index, updates=rows
         )
 
+    @override
     def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """See the protocol."""
         compiled = tf.function(lambda *arrays: function(self, *arrays))
 
         def run(*arrays: Any) -> Any:
@@ -177,21 +188,21 @@ class TensorFlowTables:
 
         return run
 
+    @override
     def read(self) -> dict[str, NDArray[Any]]:
-        """See the protocol."""
         return {name: np.array(v.numpy()) for name, v in self._variables.items()}
 
+    @override
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """See the protocol."""
         for name, variable in self._variables.items():
             variable.assign(arrays[name])
 
 
-class TensorFlowTrainer:
-    """See `backend.protocol.Trainer`. The step works on variables and publishes their values.
+class TensorFlowTrainer(Trainer):
+    """A compiled training step. It works on variables and publishes their values.
 
-    A value that was read is never changed afterwards: TensorFlow copies a variable's buffer on
-    an update while somebody else holds it.
+    A value that was read never changes afterwards, because TensorFlow copies a variable's buffer
+    on an update while there is another reference to it.
     """
 
     def __init__(
@@ -210,7 +221,7 @@ class TensorFlowTrainer:
         self._kept = [optimizer.variables[i] for i in kept]
         self._kept_names = [names[i] for i in kept]
 
-        def gradients(target: Params, batch: Rows) -> tuple[dict[str, Tensor], list[Tensor]]:
+        def gradients(target: Params, batch: TensorDict) -> tuple[TensorDict, list[Tensor]]:
             with tf.GradientTape(watch_accessed_variables=False) as tape:
                 params = [tf.convert_to_tensor(v) for v in self._variables]
                 tape.watch(params)
@@ -225,7 +236,7 @@ class TensorFlowTrainer:
             optimizer.apply(found, model.trainable_variables)
             return norm, self._copies()
 
-        def step(target: Params, batch: Rows) -> tuple[dict[str, Tensor], Params]:
+        def step(target: Params, batch: TensorDict) -> tuple[TensorDict, Params]:
             outputs, found = gradients(target, batch)
             norm, params = apply(found)
             return {**outputs, "gradient_norm": norm}, params
@@ -254,7 +265,7 @@ class TensorFlowTrainer:
             return put(params, others, combine)
 
         def mean(params: Params, share: Tensor, others: list[Tensor]) -> Params:
-            """`mix` where all weigh the same: a buffer and two passes over it less."""
+            """Mix with equal weights: a buffer and two passes over it less than `mix`."""
 
             def combine(array: Tensor, received: list[Tensor]) -> Tensor:
                 for message in received:
@@ -268,59 +279,59 @@ class TensorFlowTrainer:
         self._params = self._copies()
         self._target = TargetNetwork(self._names, self._params, target_update_period)
 
-    def step(self, batch: Rows) -> dict[str, Tensor]:
-        """See the protocol."""
+    @override
+    def step(self, batch: TensorDict) -> TensorDict:
         scalars, self._params = self._step(self._target.params, batch)
-        self._target.follow(self._params)
-        result: dict[str, Tensor] = scalars
+        self._target.on_update(self._params)
+        result: TensorDict = scalars
         return result
 
-    def gradients(self, batch: Rows) -> tuple[dict[str, Tensor], list[Tensor]]:
-        """See the protocol."""
+    @override
+    def gradients(self, batch: TensorDict) -> tuple[TensorDict, list[Tensor]]:
         outputs, gradients = self._gradients(self._target.params, batch)
         return outputs, gradients
 
+    @override
     def apply(self, gradients: list[Tensor]) -> Tensor:
-        """See the protocol."""
         norm, self._params = self._apply([tf.convert_to_tensor(g) for g in gradients])
-        self._target.follow(self._params)
+        self._target.on_update(self._params)
         return norm
 
+    @override
     def fuse(
         self,
         tables: DeviceTables,
-        draw: Callable[[Tables], Rows],
-        settle: Callable[[Tables, Rows, dict[str, Tensor]], None],
-    ) -> Callable[[], dict[str, Tensor]]:
-        """See the protocol."""
+        sample: Callable[[Tables], TensorDict],
+        set_priorities: Callable[[Tables, TensorDict, TensorDict], None],
+    ) -> Callable[[], TensorDict]:
 
         @tf.function
-        def step(target: Params) -> tuple[dict[str, Tensor], Params]:
-            batch = draw(tables)
+        def step(target: Params) -> tuple[TensorDict, Params]:
+            batch = sample(tables)
             outputs, params = self._update(target, batch)
-            settle(tables, batch, outputs)
+            set_priorities(tables, batch, outputs)
             return outputs, params
 
-        def run() -> dict[str, Tensor]:
+        def run() -> TensorDict:
             outputs, self._params = step(self._target.params)
-            self._target.follow(self._params)
-            result: dict[str, Tensor] = outputs
+            self._target.on_update(self._params)
+            result: TensorDict = outputs
             return result
 
         return run
 
+    @override
     def layout(self) -> list[tuple[str, tuple[int, ...]]]:
-        """See the protocol."""
         return layout_of(self._names, self._params)
 
+    @override
     def set_params(self, arrays: list[NDArray[np.float32]]) -> None:
-        """See the protocol."""
         for variable, array in zip(self._variables, arrays, strict=True):
             variable.assign(array)
         self._params = self._copies()
 
+    @override
     def mix(self, own: float, others: Sequence[tuple[float, NDArray[np.float32]]]) -> None:
-        """See the protocol."""
         share = tf.constant(own, tf.float32)
         values = [tf.convert_to_tensor(other) for _, other in others]
         if all(abs(weight - own) < 1e-9 for weight, _ in others):
@@ -329,19 +340,19 @@ class TensorFlowTrainer:
             weights = [tf.constant(weight, tf.float32) for weight, _ in others]
             self._params = self._mix(self._params, share, weights, values)
 
+    @override
     def params(self) -> Params:
-        """See the protocol."""
         return self._params
 
+    @override
     def state(self) -> dict[str, NDArray[Any]]:
-        """See the protocol."""
         arrays = [*self._params, *(v.value for v in self._kept)]
         names = [*self._names, *self._kept_names]
         state = {name: np.array(array.numpy()) for name, array in zip(names, arrays, strict=True)}
         return {**state, **self._target.state()}
 
+    @override
     def load(self, state: Mapping[str, NDArray[Any]], optimizer: bool = True) -> None:
-        """See the protocol."""
         variables = list(self._model.trainable_variables)
         arrays = checked(self._names, variables, state, "model/")
         if optimizer:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 from typing_extensions import override
 
-from seedbed.backends.protocol import Rows
+from seedbed.backends.protocol import TensorDict
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import LocalLearner, ParameterExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog
@@ -114,7 +114,7 @@ class AllReduceExchange(ParameterExchange):
     # --- update ----------------------------------------------------------------------------
 
     @override
-    def step(self, batch: Rows) -> dict[str, Tensor]:
+    def step(self, batch: TensorDict) -> dict[str, Tensor]:
         """Make an update from the gradients of all learners.
 
         `loss` and the other outputs are of this learner's own batch, `gradient_norm` is of the

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from seedbed.backends.protocol import Backend, Rows, Trainer
+from seedbed.backends.protocol import Backend, TensorDict, Trainer
 from seedbed.gossip.parameters import FlatParams, ParameterLayout
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
@@ -66,7 +66,7 @@ class ParameterExchange(Protocol):
             Whether the parameters were replaced.
         """
 
-    def step(self, batch: Rows) -> dict[str, Tensor]:
+    def step(self, batch: TensorDict) -> dict[str, Tensor]:
         """Make an update with a batch, and exchange; arguments and result as `Trainer.step`.
 
         Raises:

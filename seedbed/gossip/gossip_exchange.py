@@ -11,7 +11,7 @@ import time
 
 from typing_extensions import override
 
-from seedbed.backends.protocol import Rows
+from seedbed.backends.protocol import TensorDict
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import LocalLearner, ParameterExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog
@@ -126,7 +126,7 @@ class GossipExchange(ParameterExchange):
     # --- iteration -------------------------------------------------------------------------
 
     @override
-    def step(self, batch: Rows) -> dict[str, Tensor]:
+    def step(self, batch: TensorDict) -> dict[str, Tensor]:
         """Make an update with a batch and exchange (Algorithm 1, lines 4 to 8)."""
         every = self._settings.gradients_every
         if every and (self.iteration + 1) % every == 0:

@@ -12,18 +12,20 @@ from seedbed.types import Tensor
 
 
 class Body(keras.layers.Layer):
-    """A torso and, where `lstm_units` is not 0, an LSTM fed with the torso's features, the
-    one-hot previous action (zeros on first rows) and the previous reward, as R2D2's and IMPALA's.
+    """A torso and, where `lstm_units` is not 0, an LSTM core.
+
+    As in IMPALA and R2D2, the LSTM takes the torso's features, the one-hot previous action (zeros
+    on first steps) and the previous reward.
 
     Args:
-        torso: maps [N, *stacked shape] of the raw dtype to [N, features].
-        stacked: one stack of prepared frames.
+        torso: layer from [N, *stacked shape] of the raw dtype to [N, features].
+        stacked: spec of one stack of prepared frames.
         actions: A.
         lstm_units: 0 for a feed-forward body.
 
     Attributes:
         state_size: S, 2 * lstm_units: the hidden state h, then the cell c.
-        features: F, what the heads get.
+        features: F, size of the output.
     """
 
     def __init__(
@@ -44,19 +46,18 @@ class Body(keras.layers.Layer):
         self.built = True
 
     def prepare(self, frame: Tensor) -> Tensor:
-        """Change the layout of single frames [N, *shape], once a frame."""
+        """Change the layout of single frames [N, *shape], once a frame, if the torso does."""
         prepare = getattr(self.torso, "prepare", None)
         return frame if prepare is None else prepare(frame)
 
-    def zeros(self, rows: int = 1, columns: int = 1) -> tuple[Tensor, ...]:
-        """The arguments of a call, all zeros; what an agent builds its model with."""
-        lead = (rows, columns)
+    def zeros(self) -> tuple[Tensor, ...]:
+        """Return the arguments of a call, all zeros, with which an agent builds its model."""
         return (
-            ops.zeros((*lead, *self.stacked.shape), self.stacked.dtype),
-            ops.zeros(lead, "int32"),
-            ops.zeros(lead, "float32"),
-            ops.zeros(lead, "bool"),
-            ops.zeros((columns, self.state_size), "float32"),
+            ops.zeros((1, 1, *self.stacked.shape), self.stacked.dtype),
+            ops.zeros((1, 1), "int32"),
+            ops.zeros((1, 1), "float32"),
+            ops.zeros((1, 1), "bool"),
+            ops.zeros((1, self.state_size), "float32"),
         )
 
     def call(
@@ -67,16 +68,16 @@ class Body(keras.layers.Layer):
         first: Tensor,
         state: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """See `agents.protocol.Body`."""
-        rows = observation.shape[0]
+        """Return features [R, B, F] and the state. Arguments as of `agents.protocol.Body`."""
+        steps = observation.shape[0]
         flat = self.torso(ops.reshape(observation, (-1, *observation.shape[2:])))
-        features = ops.reshape(flat, (rows, -1, flat.shape[-1]))  # [R, B, F]
+        features = ops.reshape(flat, (steps, -1, flat.shape[-1]))  # [R, B, F]
         if self.core is None:
             return features, state
         inputs = ops.concatenate(
             [
                 features,
-                # -1 has no one: zeros.
+                # Zeros where it is -1.
                 ops.one_hot(previous_action, self.actions, dtype="float32"),
                 ops.expand_dims(previous_reward, -1),
             ],

@@ -1,4 +1,4 @@
-"""Dueling heads (Wang et al. 2016): action values from a state's value and its advantages."""
+"""Dueling heads (Wang et al. 2016, arXiv:1511.06581): Q from a value and advantages."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from seedbed.types import Tensor
 
 
 class Dueling(keras.layers.Layer):
-    """Two hidden layers side by side, and their equation (9): Q = V + A - mean(A).
+    """Two hidden layers side by side, and equation (9): Q = V + A - mean(A).
 
     Args:
         actions: A.
-        units: of each hidden layer.
+        units: units of each hidden layer.
     """
 
     def __init__(self, actions: int, units: int) -> None:
@@ -25,7 +25,7 @@ class Dueling(keras.layers.Layer):
         self.advantage = dense(actions, "advantage", activation=None)
 
     def call(self, features: Tensor) -> Tensor:
-        """[..., F] to action values [..., A]."""
+        """Return action values [..., A] of features [..., F]."""
         value = self.value(self.value_hidden(features))
         advantage = self.advantage(self.advantage_hidden(features))
         return value + advantage - ops.mean(advantage, axis=-1, keepdims=True)

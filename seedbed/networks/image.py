@@ -1,4 +1,4 @@
-"""What the image torsos share: checks, scaling, and a first convolution in a faster layout."""
+"""Base of the image torsos: checks, scaling, and a first convolution in a faster layout."""
 
 from __future__ import annotations
 
@@ -37,16 +37,21 @@ class FirstConvolution(keras.layers.Layer):
         super().__init__(name=name)
         self.filters, self.size, self.stride = filters, size, stride
         self.standardize = standardize
-        self.frame_channels = 0  # 0: plain pixels; otherwise blocks, with so many channels a frame
+        # Channels of a frame, where the layout is blocks; 0 is plain pixels.
+        self.frame_channels = 0
 
     def observe(self, frame: ArraySpec) -> None:
-        """Choose the layout: blocks where size, stride and image divide."""
+        """Choose the layout: blocks if the stride divides kernel and image.
+
+        Args:
+            frame: a single frame.
+        """
         height, width, channels = (*frame.shape, 1)[:3]
         divides = [n % self.stride == 0 for n in (self.size, height, width)]
         self.frame_channels = channels if self.stride > 1 and all(divides) else 0
 
     def prepare(self, frame: Tensor) -> Tensor:
-        """[N, H, W(, C)] to [N, H/s, W/s, s*s*C] in the order (row, column, channel)."""
+        """Change frames [N, H, W(, C)] to [N, H/s, W/s, s*s*C], as (row, column, channel)."""
         if not self.frame_channels:
             return frame
         s, channels = self.stride, self.frame_channels
@@ -68,7 +73,7 @@ class FirstConvolution(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=(self.filters,), initializer="zeros")
 
     def call(self, image: Tensor) -> Tensor:
-        """[N, ...] as prepared and stacked, to [N, h, w, filters] float32."""
+        """Return [N, h, w, filters] float32 of prepared and stacked frames [N, ...]."""
         integer = not keras.backend.is_float_dtype(keras.backend.standardize_dtype(image.dtype))
         kernel = ops.convert_to_tensor(self.kernel)
         if integer:
@@ -79,7 +84,8 @@ class FirstConvolution(keras.layers.Layer):
         image = ops.cast(image, "float32")
         x = ops.conv(image, kernel, stride, padding="valid")
         if self.standardize:
-            # A convolution is linear, so it is its output that is standardized: that is smaller.
+            # Standardize the output in place of the input, because it is smaller, and a convolution
+            # is linear.
             pixels = ops.reshape(image, (-1, prod(image.shape[1:])))
             mean = ops.mean(pixels, -1)
             # All sums of squares of one byte a pixel are far below what float32 tells apart.
@@ -91,7 +97,7 @@ class FirstConvolution(keras.layers.Layer):
         return ops.relu(x + self.bias)
 
     def _blocks(self, kernel: Tensor) -> Tensor:
-        """The kernel for blocks: channels in the order (frame, row, column, channel)."""
+        """Return the kernel for blocks: channels in the order (frame, row, column, channel)."""
         n, s, c = self.size // self.stride, self.stride, self.frame_channels
         frames = kernel.shape[2] // c
         kernel = ops.reshape(kernel, (n, s, n, s, frames, c, self.filters))
@@ -103,56 +109,61 @@ class ImageTorso(keras.layers.Layer):
     """A torso of images [N, height, width, channels]; subclasses have `first` and `smallest`."""
 
     first: Any  # the first layer
-    smallest = 1  # pixels of the smallest side that leaves something after the convolutions
+    # Pixels of the smallest side of which the convolutions leave anything.
+    smallest = 1
 
     def observe(self, frame: ArraySpec, frame_stack: int) -> None:
-        """Called once, before anything else, with a single frame and K.
+        """Check a single frame, and choose the layout. Called once, before any other method.
+
+        Args:
+            frame: a single frame.
+            frame_stack: K.
 
         Raises:
-            SeedbedError: the frames are no images, or too small.
+            SeedbedError: CONFIG: the frames are no images, or too small.
         """
         name = type(self).__name__
         if len(frame.shape) not in (2, 3):
             raise SeedbedError(
                 ExitCode.CONFIG,
-                f"learner.network {name} wants images [height, width(, channels)], but the "
+                f"learner.network {name} takes images [height, width(, channels)], but the "
                 f"environment gives {frame}: use `mlp` or a network of your own",
             )
         if min(frame.shape[:2]) < self.smallest:
             raise SeedbedError(
                 ExitCode.CONFIG,
-                f"learner.network {name} wants images of at least {self.smallest} x "
+                f"learner.network {name} takes images of at least {self.smallest} x "
                 f"{self.smallest}, but the environment gives {frame}: use a smaller network",
             )
         if isinstance(self.first, FirstConvolution):
             self.first.observe(frame)
 
     def prepare(self, frame: Tensor) -> Tensor:
-        """Frames [N, height, width(, channels)] as the first layer wants them."""
+        """Change frames [N, height, width(, channels)] to the first layer's layout."""
         return self.first.prepare(frame) if isinstance(self.first, FirstConvolution) else frame
 
 
 def scaled(image: Tensor) -> Tensor:
-    """float32 images; integers become [0, 1]."""
+    """Return images as float32; integers are scaled to [0, 1]."""
     integer = not keras.backend.is_float_dtype(keras.backend.standardize_dtype(image.dtype))
     image = ops.cast(image, "float32")
     return image * (1.0 / 255.0) if integer else image
 
 
 def convolution(filters: int, size: int, stride: int, name: str) -> Any:
-    """A valid convolution with ReLU and our initial values."""
+    """Return a valid convolution with ReLU and this library's initial values."""
     return keras.layers.Conv2D(
         filters, size, stride, activation="relu", kernel_initializer=GlorotUniform(), name=name
     )
 
 
 def dense(units: int, name: str, activation: str | None = "relu") -> Any:
-    """A dense layer with our initial values."""
+    """Return a dense layer with this library's initial values."""
     return keras.layers.Dense(
         units, activation=activation, kernel_initializer=GlorotUniform(), name=name
     )
 
 
 def flat(x: Tensor) -> Tensor:
-    """[N, ...] to [N, F] with a static F."""
+    """Reshape [N, ...] to [N, F] with a static F."""
     return ops.reshape(x, (-1, prod(x.shape[1:])))

@@ -1,4 +1,4 @@
-"""The two networks of Espeholt et al. 2018, "IMPALA", figure 3."""
+"""The two networks of IMPALA (Espeholt et al. 2018, arXiv:1802.01561), figure 3."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ImpalaShallow(ImageTorso):
         self.dense = dense(256, "dense")
 
     def call(self, observation: Tensor) -> Tensor:
-        """[N, *stacked shape] to [N, 256]."""
+        """Return features [N, 256] of observations [N, *stacked shape]."""
         return self.dense(flat(self.conv2(self.first(observation))))
 
 
@@ -53,7 +53,7 @@ class ImpalaDeep(ImageTorso):
         self.dense = dense(256, "dense")
 
     def call(self, observation: Tensor) -> Tensor:
-        """[N, height, width, channels] to [N, 256]."""
+        """Return features [N, 256] of observations [N, height, width, channels]."""
         x = scaled(observation)
         for section in self.sections:
             x = section(x)
@@ -77,7 +77,7 @@ class Section(keras.layers.Layer):
         self.convolutions = [conv for block in self.blocks for conv in block]
 
     def call(self, x: Tensor) -> Tensor:
-        """[N, h, w, c] to [N, ceil(h/2), ceil(w/2), filters]."""
+        """Return [N, ceil(h/2), ceil(w/2), filters] of [N, h, w, c]."""
         x = self.pool(self.conv(x))
         for one, two in self.blocks:
             x = x + two(ops.relu(one(ops.relu(x))))
@@ -85,7 +85,7 @@ class Section(keras.layers.Layer):
 
 
 def same_convolution(filters: int, name: str) -> Any:
-    """A 3x3 convolution that keeps the size, without activation."""
+    """Return a 3x3 convolution that keeps the size, without activation."""
     return keras.layers.Conv2D(
         filters, 3, padding="same", kernel_initializer=GlorotUniform(), name=name
     )

@@ -7,11 +7,16 @@ from typing import Any
 
 import keras
 import numpy as np
+from typing_extensions import override
 
 
 class GlorotUniform(keras.initializers.Initializer):
-    """Glorot & Bengio 2010, from NumPy's global generator, which `build_agent` seeds."""
+    """Uniform values of Glorot & Bengio 2010.
 
+    They are drawn from NumPy's global generator, which `build_agent` seeds.
+    """
+
+    @override
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
         receptive = int(np.prod(shape[:-2]))
         limit = np.sqrt(6.0 / (receptive * (shape[-2] + shape[-1])))
@@ -20,11 +25,12 @@ class GlorotUniform(keras.initializers.Initializer):
 
 
 class Orthogonal(keras.initializers.Initializer):
-    """Saxe et al. 2013, for matrices [inputs, outputs], times `gain`."""
+    """Orthogonal matrices [inputs, outputs] (Saxe et al. 2013, arXiv:1312.6120), times `gain`."""
 
     def __init__(self, gain: float = 1.0) -> None:
         self.gain = gain
 
+    @override
     def __call__(self, shape: Sequence[int], dtype: Any = None) -> Any:
         rows, columns = shape
         tall = np.random.normal(size=(max(rows, columns), min(rows, columns)))

@@ -12,11 +12,11 @@ from seedbed.types import Tensor
 
 
 class Mlp(keras.layers.Layer):
-    """Dense layers over the flattened observation, integers taken as they are.
+    """Dense layers over the flattened observation; integers are not scaled.
 
     Args:
         units: the width of each layer.
-        activation: any of Keras's, by name.
+        activation: name of an activation of Keras.
     """
 
     def __init__(self, units: Sequence[int] = (64, 64), activation: str = "tanh") -> None:
@@ -29,7 +29,7 @@ class Mlp(keras.layers.Layer):
         ]
 
     def call(self, observation: Tensor) -> Tensor:
-        """[N, *shape] to [N, units[-1]]."""
+        """Return features [N, units[-1]] of observations [N, *shape]."""
         x = flat(ops.cast(observation, "float32"))
         for layer in self.hidden:
             x = layer(x)

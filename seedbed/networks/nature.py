@@ -1,5 +1,7 @@
-"""The network of Mnih et al. 2015, "Human-level control"; R2D2's and SEED's torso for Atari. And
-the one of Stooke and Abbeel 2018 and of OpenAI's Baselines for A2C, with fewer filters at its end.
+"""The network of Mnih et al. 2015, "Human-level control through deep reinforcement learning".
+
+It is R2D2's and SEED's torso for Atari. `NatureShallow`, with fewer filters at its end, is the one
+of Stooke and Abbeel 2018 (arXiv:1803.02811) and of OpenAI's Baselines for A2C.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ class Nature(ImageTorso):
         self.dense = dense(512, "dense")
 
     def call(self, observation: Tensor) -> Tensor:
-        """[N, *stacked shape] to [N, 512]."""
+        """Return features [N, 512] of observations [N, *stacked shape]."""
         return self.dense(flat(self.conv3(self.conv2(self.first(observation)))))
 
 

@@ -1,4 +1,4 @@
-"""From `learner.network` to a body."""
+"""Body of a network by its name or `module:Class`."""
 
 from __future__ import annotations
 
@@ -23,15 +23,23 @@ def make_body(
     frame_stack: int,
     lstm_units: int,
 ) -> Body:
-    """The body of `learner.network`.
+    """Build the body of `learner.network`.
 
     A network is a `keras.layers.Layer` that maps stacked observations [N, *stacked shape], in the
     environment's dtype, to features [N, F]. It may have `prepare(frame)`, a parameter-free change
     of layout of single frames [N, *shape], and `observe(frame, frame_stack)`, called once with the
-    `ArraySpec` of a single frame before anything else, to refuse what does not fit.
+    `ArraySpec` of a single frame before any other method, to refuse frames that do not fit.
+
+    Args:
+        network: a name of `NETWORKS`, or `module:Class`.
+        options: `learner.network_options`.
+        frame: a single frame of the environment.
+        actions: A.
+        frame_stack: K.
+        lstm_units: units of the LSTM core; 0 is a feed-forward body.
 
     Raises:
-        SeedbedError: there is no such network, its options are wrong, or it does not fit.
+        SeedbedError: CONFIG: there is no such network, its options are wrong, or it does not fit.
     """
     torso = _make(network, options)
     observe = getattr(torso, "observe", None)
@@ -61,7 +69,7 @@ def make_body(
 
 
 def prepared_frame(torso_or_body: Any, frame: ArraySpec) -> ArraySpec:
-    """One prepared frame: a row of the table of frames that inference keeps."""
+    """Return the spec of one prepared frame, as inference keeps it in its table."""
     prepare = getattr(torso_or_body, "prepare", None)
     if prepare is None:
         return frame
@@ -71,7 +79,15 @@ def prepared_frame(torso_or_body: Any, frame: ArraySpec) -> ArraySpec:
 
 
 def load_class(path: str, key: str) -> Any:
-    """The class at `module:Class`. `key` names the setting in errors."""
+    """Import a class.
+
+    Args:
+        path: `module:Class`.
+        key: the setting's name, for the error.
+
+    Raises:
+        SeedbedError: CONFIG: the class cannot be imported.
+    """
     module, _, name = path.partition(":")
     try:
         return getattr(importlib.import_module(module), name)

@@ -1,0 +1,1 @@
+"""A2C: synchronous advantage actor-critic."""

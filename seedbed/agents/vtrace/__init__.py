@@ -1,0 +1,1 @@
+"""V-trace actor-critic (IMPALA)."""

@@ -18,7 +18,7 @@ from keras import ops
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from seedbed.backends.protocol import Backend, Rows, Tables
+from seedbed.backends.protocol import Backend, Tables, TensorDict
 from seedbed.replay.buffer import check_chunk, check_priorities, check_state
 from seedbed.replay.client import device_tables
 from seedbed.replay.client.replay_buffer import ReplayBuffer, ReplayStats
@@ -206,7 +206,7 @@ class DeviceReplay(ReplayBuffer):
 
     # --- parts of a fused training step ------------------------------------------------------
 
-    def draw(self, tables: Tables, batch_size: int) -> Rows:
+    def draw(self, tables: Tables, batch_size: int) -> TensorDict:
         """Draw the batch of a fused step, with random numbers made on the device.
 
         Args:
@@ -218,7 +218,7 @@ class DeviceReplay(ReplayBuffer):
         uniform = self._backend.uniform(self._seed, counter, (batch_size, 2))
         return self._sample_function(tables, uniform)
 
-    def set_priorities(self, tables: Tables, batch: Rows, outputs: dict[str, Tensor]) -> None:
+    def set_priorities(self, tables: Tables, batch: TensorDict, outputs: dict[str, Tensor]) -> None:
         """Set the new priorities of a fused step's batch.
 
         Args:

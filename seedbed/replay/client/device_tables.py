@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from keras import ops
 
-from seedbed.backends.protocol import Rows, Tables
+from seedbed.backends.protocol import Tables, TensorDict
 from seedbed.replay.sequence import UNTIMED, SequenceSpec
 from seedbed.spec import ArraySpec
 from seedbed.types import Tensor
@@ -63,7 +63,7 @@ def device_bytes(spec: SequenceSpec, capacity: int) -> int:
 def add(
     tables: Tables,
     items: Tensor,
-    rows: Rows,
+    rows: TensorDict,
     priority: Tensor,
     sampleable: Tensor,
     invalidated: Tensor,
@@ -110,7 +110,7 @@ def update(
     _sum_groups(tables, items)
 
 
-def sample(tables: Tables, uniform: Tensor, *, spec: SequenceSpec, capacity: int) -> Rows:
+def sample(tables: Tables, uniform: Tensor, *, spec: SequenceSpec, capacity: int) -> TensorDict:
     """Draw sequences in proportion to their scaled priorities.
 
     Args:

@@ -16,10 +16,10 @@ from seedbed.services.learner.sessions.batcher import Batcher, Request
 from seedbed.telemetry import Telemetry
 
 if TYPE_CHECKING:
-    from seedbed.agents.inference_step import Answer, Policy
+    from seedbed.agents.inference_step import InferenceOutputs, Policy
 
 
-def split_outputs(outputs: Answer, batch: list[Request], version: int) -> None:
+def split_outputs(outputs: InferenceOutputs, batch: list[Request], version: int) -> None:
     """Give each request of a batch its part of the outputs."""
     state: NDArray[np.float32] | None = None
     start = 0
