@@ -126,13 +126,13 @@ class ImageTorso(keras.layers.Layer):
         if len(frame.shape) not in (2, 3):
             raise SeedbedError(
                 ExitCode.CONFIG,
-                f"learner.network {name} takes images [height, width(, channels)], but the "
+                f"learner.network {name} wants images [height, width(, channels)], but the "
                 f"environment gives {frame}: use `mlp` or a network of your own",
             )
         if min(frame.shape[:2]) < self.smallest:
             raise SeedbedError(
                 ExitCode.CONFIG,
-                f"learner.network {name} takes images of at least {self.smallest} x "
+                f"learner.network {name} wants images of at least {self.smallest} x "
                 f"{self.smallest}, but the environment gives {frame}: use a smaller network",
             )
         if isinstance(self.first, FirstConvolution):
