@@ -1,4 +1,4 @@
-"""Evaluation on the side: `seedbed evaluate` as a process of its own, on a checkpoint."""
+"""Background evaluation: `seedbed evaluate` of a checkpoint, in a process of its own."""
 
 from __future__ import annotations
 
@@ -28,28 +28,32 @@ _NICE = 5
 
 
 class BackgroundEvaluation:
-    """Starts an evaluation every so many frames, takes its result, keeps the best checkpoint."""
+    """Evaluates a checkpoint every `evaluation.every_frames`, and keeps the best one.
+
+    Attributes:
+        skip_final_evaluation: set by a signal handler; `finish` waits no longer.
+        best: mean return of the checkpoint kept as `best`, or None.
+    """
 
     def __init__(self, experiment: Experiment, run: RunDirectory, telemetry: Telemetry) -> None:
         self._settings = experiment.evaluation
         self._run = run
         self._telemetry = telemetry
-        self._next = self._first()
-        self._waiting_since: str | None = None
+        self._next = self._next_due()
         self._wants_checkpoint = False
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
         self._log: IO[bytes] | None = None
         self._checkpoint = ""
-        self.skip_final_evaluation = False  # set by a signal's handler: `last` waits no longer
-        self.best: float | None = None  # mean return of the checkpoint kept as `best`
+        self.skip_final_evaluation = False
+        self.best: float | None = None
 
-    def _first(self) -> int:
+    def _next_due(self) -> int:
         every = self._settings.every_frames
         return (self._telemetry.counters.env_frames // every + 1) * every if every else 0
 
     def poll(self, checkpointer: Checkpointer) -> None:
-        """Start one when it is due and take the result of the one that has ended. Never waits."""
+        """Start an evaluation that is due, or take the result of one that ended. Never waits."""
         if self._process is not None:
             if self._process.poll() is not None:
                 self._take(checkpointer)
@@ -58,12 +62,12 @@ class BackgroundEvaluation:
                 self._wants_checkpoint = False
                 self._start(checkpointer.newest)
         elif self._next and self._telemetry.counters.env_frames >= self._next:
-            self._next = self._first()
+            self._next = self._next_due()
             self._wants_checkpoint = True
             checkpointer.request()
 
     def finish(self, checkpointer: Checkpointer, wanted: bool) -> None:
-        """At the end: if `wanted`, wait for the one under way, and play one more."""
+        """Wait for the evaluation under way and run the final one; end it unless `wanted`."""
         if not wanted or checkpointer.newest is None:
             self._abandon()
             return
@@ -81,7 +85,7 @@ class BackgroundEvaluation:
             "--checkpoint", self._checkpoint,
             "--episodes", str(self._settings.episodes),
             *(("--policy", policy) if policy != "agent" else ()),
-            # The accelerator is the learner's: some cannot be shared, others would run full.
+            # The learner uses the accelerator: some cannot be shared, others would run full.
             "--set", "learner.device=cpu",
             "--die-with-parent", str(os.getpid()),
         ]  # fmt: skip
@@ -95,7 +99,7 @@ class BackgroundEvaluation:
             stderr=self._log,
             env=process_environment(),
         )
-        # It takes what training leaves. From here, while it has but one thread to be told.
+        # The evaluation takes the CPU time that training leaves.
         own = os.getpriority(os.PRIO_PROCESS, 0)
         with suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, self._process.pid, min(19, own + _NICE))
@@ -141,20 +145,29 @@ class BackgroundEvaluation:
         text = self._output.read()
         self._close()
         if code != 0:
-            log.error("evaluation of %s failed with exit code %d: see logs/evaluation.log",
-                      self._checkpoint, code)  # fmt: skip
+            log.error(
+                "evaluation of %s failed with exit code %d: see logs/evaluation.log",
+                self._checkpoint,
+                code,
+            )
             return
         result: dict[str, Any] = json.loads(text)
         self._telemetry.evaluation.on_evaluation(result)
         mean = float(result["mean"])
-        log.info("evaluation of %s: mean %.4g over %d episodes", self._checkpoint, mean,
-                 result["episodes"])  # fmt: skip
+        log.info(
+            "evaluation of %s: mean %.4g over %d episodes",
+            self._checkpoint,
+            mean,
+            result["episodes"],
+        )
         if self.best is None or mean > self.best:
             try:
                 checkpointer.store.save_best(self._checkpoint)
-            except SeedbedError as error:  # the run goes on, and so may a better one
-                log.error("%s is the best so far, but could not be kept: %s",
-                          self._checkpoint, error)  # fmt: skip
+            except SeedbedError as error:
+                # The run goes on, and a better checkpoint may follow.
+                log.error(
+                    "%s is the best so far, but could not be kept: %s", self._checkpoint, error
+                )
                 return
             self.best = mean
             log.info("%s is the best so far", self._checkpoint)

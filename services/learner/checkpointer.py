@@ -1,4 +1,4 @@
-"""When checkpoints are written, and what happens when they cannot be."""
+"""Checkpointer: writes checkpoints when they are due, and counts failed writes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,21 @@ log = logging.getLogger(__name__)
 
 Arrays = dict[str, NDArray[Any]]
 
-LAST_S = 600.0  # longest wait for a write at the end: a volume that hangs would keep the process
+# Longest wait for the last write, in seconds: a volume that hangs would keep the process.
+LAST_S = 600.0
 
 
 class Checkpointer:
-    """Asks the training thread for its state, writes it in a thread of its own, counts failures.
+    """Requests the trainer's state from the training thread, and writes it in another thread.
 
     Args:
-        meta: what a checkpoint keeps besides arrays.
+        settings: `learner.checkpoint` of the experiment.
+        store: where checkpoints are written.
+        telemetry: receives sizes, times and failures.
+        meta: returns what a checkpoint stores besides arrays; JSON.
+
+    Attributes:
+        newest: path of the newest checkpoint that this process wrote, or None.
     """
 
     def __init__(
@@ -43,24 +50,26 @@ class Checkpointer:
         self._telemetry = telemetry
         self._meta = meta
         self._due = time.monotonic() + settings.every_s
-        self._asked: tuple[Future[Arrays], dict[str, Any]] | None = None
+        self._requested: tuple[Future[Arrays], dict[str, Any]] | None = None
         self._writing: Future[SavedCheckpoint] | None = None
         self._failures = 0
-        self._saved_updates: int | None = None
-        self.newest: str | None = None  # path of the newest one that this process wrote
+        self.newest: str | None = None
 
     def request(self) -> None:
-        """Write one soon, before it is due."""
+        """Write a checkpoint soon, before it is due."""
         self._due = time.monotonic()
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being asked for or written, nor due."""
-        busy = self._asked is not None or self._writing is not None
+        """Whether no checkpoint is requested, written or due."""
+        busy = self._requested is not None or self._writing is not None
         return not busy and time.monotonic() < self._due
 
     def poll(self, request_state: Callable[[], Future[Arrays]]) -> None:
-        """Take the next step of what is under way. Main thread; never waits.
+        """Advance the checkpoint that is under way, or request one that is due. Never waits.
+
+        Args:
+            request_state: requests the trainer's state from the training thread.
 
         Raises:
             SeedbedError: CHECKPOINT_WRITE, after `max_failures` in a row; DIVERGED.
@@ -68,21 +77,21 @@ class Checkpointer:
         if self._writing is not None:
             if self._writing.done():
                 writing, self._writing = self._writing, None
-                self._outcome(writing)
-        elif self._asked is not None:
-            future, meta = self._asked
+                self._finish(writing)
+        elif self._requested is not None:
+            future, meta = self._requested
             if future.done():
-                self._asked = None
+                self._requested = None
                 self._writing = self._start(future.result(), meta)
         elif time.monotonic() >= self._due:
             self._due = time.monotonic() + self._settings.every_s
-            # Counters first: a frame counted after them is counted again after a resume, never
-            # lost.
+            # Counters first: a frame that is counted after them is counted again after a resume,
+            # and never lost.
             meta = self._meta()
-            self._asked = (request_state(), meta)
+            self._requested = (request_state(), meta)
 
     def _start(self, arrays: Arrays, meta: dict[str, Any]) -> Future[SavedCheckpoint]:
-        """Write in a thread that does not keep the process from ending, should it hang."""
+        """Write in a daemon thread, because a volume that hangs must not keep the process."""
         future: Future[SavedCheckpoint] = Future()
 
         def write() -> None:
@@ -97,7 +106,7 @@ class Checkpointer:
     def _write(self, arrays: Arrays, meta: dict[str, Any]) -> SavedCheckpoint:
         for name, array in arrays.items():
             if array.dtype.kind == "f" and not np.isfinite(array).all():
-                # A step may do this behind a finite loss; the next loss would tell.
+                # An update with a finite loss may do this. Only the next loss would show it.
                 raise SeedbedError(
                     ExitCode.DIVERGED,
                     f"{name} holds NaN or infinite numbers at update "
@@ -106,7 +115,7 @@ class Checkpointer:
                 )
         return self.store.save(arrays, meta, meta["counters"]["updates"])
 
-    def _outcome(self, writing: Future[SavedCheckpoint]) -> None:
+    def _finish(self, writing: Future[SavedCheckpoint]) -> None:
         try:
             saved = writing.result()
         except SeedbedError as error:
@@ -116,8 +125,12 @@ class Checkpointer:
             self._telemetry.checkpoints.on_checkpoint(0.0, 0, ok=False)
             if self._failures >= self._settings.max_failures:
                 raise
-            log.error("checkpoint not written (%d of %d failures in a row allowed): %s",
-                      self._failures, self._settings.max_failures - 1, error)  # fmt: skip
+            log.error(
+                "checkpoint not written (%d of %d failures in a row allowed): %s",
+                self._failures,
+                self._settings.max_failures - 1,
+                error,
+            )
             self._due = time.monotonic() + min(30.0, self._settings.every_s)
             return
         self._failures = 0
@@ -125,10 +138,14 @@ class Checkpointer:
         self._telemetry.checkpoints.on_checkpoint(saved.seconds, saved.bytes, ok=True)
 
     def save_last(self, arrays: Arrays, finished: str | None) -> None:
-        """Write the last one and wait for it. `finished` is the stop condition that was met.
+        """Write the last checkpoint and wait for it.
+
+        Args:
+            arrays: the trainer's state.
+            finished: the stop condition that was met, or None.
 
         Raises:
-            SeedbedError: CHECKPOINT_WRITE, after `LAST_S` too; DIVERGED.
+            SeedbedError: CHECKPOINT_WRITE, also after `LAST_S`; DIVERGED.
         """
         if self._writing is not None:
             try:

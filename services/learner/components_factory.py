@@ -28,7 +28,7 @@ def build_components(
     experiment: Experiment,
     spec: EnvironmentSpec,
     backend: Backend,
-    numbers: ReplaySourceStats | None = None,
+    stats: ReplaySourceStats | None = None,
     tls: Tls | None = None,
     rank: int = 0,
 ) -> LearnerComponents:
@@ -38,7 +38,7 @@ def build_components(
         experiment: the experiment.
         spec: what the environment shows and takes.
         backend: the backend of this process.
-        numbers: the statistics of the replay, which its source keeps up to date.
+        stats: the statistics of the replay, which its source keeps up to date.
         tls: certificates for the replay shards; None for plain text.
         rank: number of this learner, from 0.
 
@@ -58,8 +58,8 @@ def build_components(
     trainer = backend.trainer(agent.model, optimizer, loss, clip, agent.target_update_period)
     source: BatchSource = OnPolicySource(trainer, backend, learner.batch_size)
     if isinstance(unroll, SequencePlan):
-        numbers = numbers or ReplaySourceStats()
-        source = make_replay_source(experiment, unroll.spec, backend, trainer, numbers, tls)
+        stats = stats or ReplaySourceStats()
+        source = make_replay_source(experiment, unroll.spec, backend, trainer, stats, tls)
     slots, seed = learner.inference.slots, experiment.seed + LEARNER_SEED_STRIDE * rank
     most = learner.inference.max_batch_envs
     inference = InferenceStep(backend, agent, spec, learner.frame_stack, slots, most, seed)

@@ -1,4 +1,4 @@
-"""TensorBoard profiles of a live learner: POST /profile?seconds=N, or SIGUSR1."""
+"""TensorBoard profiles of a running learner: POST /profile?seconds=N, or SIGUSR1."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from seedbed.runtime.http import Conflict
 
 log = logging.getLogger(__name__)
 
-SIGNAL_S = 5.0  # a signal carries no number of seconds
+# Length of a profile that a signal starts, in seconds.
+SIGNAL_S = 5.0
 
 
 class NothingComputes(Conflict):
-    """There is nothing to profile yet."""
+    """No backend has started, so there is nothing to profile yet."""
 
 
 class Profiler:
-    """Profiles what this process computes, all threads of it, while it goes on.
+    """Profiler of all threads of this process, while they run.
 
     Args:
-        directory: profiles go to `plugins/profile/TIME` below it, where TensorBoard looks.
-        stopping: ends a profile early, with what it has.
+        directory: TensorBoard finds the profiles below it, in `plugins/profile/TIME`.
+        stopping: ends a profile early.
     """
 
     def __init__(self, directory: Path, stopping: threading.Event) -> None:
@@ -34,11 +35,11 @@ class Profiler:
         self._running = threading.Lock()
 
     def profile(self, seconds: float) -> str:
-        """Profile for so many seconds; returns the directory.
+        """Profile for `seconds`, and return the directory of the profiles.
 
         Raises:
             NothingComputes: no backend has started yet.
-            RuntimeError: another one is running.
+            RuntimeError: another profile is running.
         """
         try:
             backend = backends.current()
@@ -56,7 +57,7 @@ class Profiler:
         return str(self._directory)
 
     def start(self, seconds: float) -> None:
-        """Profile in a thread of its own; what goes wrong is logged, and training goes on."""
+        """Profile in a thread of its own. Errors are logged, and training goes on."""
         threading.Thread(target=self._guarded, args=(seconds,), name="profile", daemon=True).start()
 
     def _guarded(self, seconds: float) -> None:
@@ -67,7 +68,7 @@ class Profiler:
 
 
 def profile_on_signal(profiler: Profiler) -> None:
-    """Let SIGUSR1 start a profile of SIGNAL_S seconds. Main thread only."""
+    """Let SIGUSR1 start a profile of `SIGNAL_S` seconds. Main thread only."""
 
     def handler(_: int, __: FrameType | None) -> None:
         profiler.start(SIGNAL_S)

@@ -30,10 +30,17 @@ class UnrollWriterFactory(Protocol):
 class SessionListener(Protocol):
     """Receives the steps and episodes of sessions; `SessionStats` in production."""
 
-    def on_step(self, frames: int, environment_seconds: float, wait_seconds: float) -> None: ...
-    def on_episodes(self, returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> None: ...
-    def on_abandoned(self, episodes: int) -> None: ...
-    def on_discarded(self, frames: int, reason: str) -> None: ...
+    def on_step(self, frames: int, environment_seconds: float, wait_seconds: float) -> None:
+        """Count a step of a session."""
+
+    def on_episodes(self, returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> None:
+        """Count episodes that have ended."""
+
+    def on_abandoned(self, episodes: int) -> None:
+        """Count episodes that were cut."""
+
+    def on_discarded(self, frames: int, reason: str) -> None:
+        """Count frames that are never trained on."""
 
 
 def _wrong_seconds(step: Step) -> InvalidStep:

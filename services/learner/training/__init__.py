@@ -1,0 +1,1 @@
+"""Training: batch sources, the prefetch thread and the training thread."""

@@ -19,7 +19,7 @@ from seedbed.replay.client.device import DeviceReplay
 from seedbed.replay.rate_limiter import make_rate_limiter
 from seedbed.replay.sequence import SequenceChunk
 from seedbed.runtime.threads import POLL_S
-from seedbed.services.learner.training.replay_source import never_filled
+from seedbed.services.learner.training.replay_source import check_fills
 from seedbed.services.learner.training.sources import BatchSource
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.telemetry.busy import BusyClock
@@ -100,7 +100,7 @@ class FusedReplay(BatchSource):
         for chunk in arrived:
             self.buffer.add(chunk)
         if not self._limiter.is_warm:
-            never_filled(self.buffer.stats(), self._limiter.minimum)
+            check_fills(self.buffer.stats(), self._limiter.minimum)
         with self._changed:
             self._limiter.on_insert(0, self.buffer.ring.sampleable)
             self._record_stats()

@@ -94,7 +94,7 @@ class ReplaySource(PrefetchedSource):
         if self._limiter.is_warm:
             return 0
         state = self.buffer.stats()
-        never_filled(state, self._limiter.minimum)
+        check_fills(state, self._limiter.minimum)
         return state.sampleable
 
     @override
@@ -164,28 +164,35 @@ class ReplaySource(PrefetchedSource):
         self.stats.filling = state.trouble or self._limiter.warm_up_progress(state.sampleable)
 
 
-def never_filled(state: ReplayStats, minimum: int) -> None:
-    """Refuse to wait for ever.
+def check_fills(state: ReplayStats, min_size: int) -> None:
+    """Refuse a replay that never gets `min_size` sequences that can be sampled.
 
     Raises:
-        SeedbedError: CONFIG: everything was replaced twice, and there are too few sequences still.
+        SeedbedError: CONFIG: every sequence was replaced twice, and too few can be sampled.
     """
-    if state.inserted > 3 * state.capacity and state.sampleable < minimum:
+    if state.inserted > 3 * state.capacity and state.sampleable < min_size:
         raise SeedbedError(
             ExitCode.CONFIG,
             f"replay is full with {state.size} sequences, and only {state.sampleable} of them can "
-            f"be drawn, below learner.replay.min_size {minimum}: the first ones of each "
+            f"be drawn, below learner.replay.min_size {min_size}: the first ones of each "
             "environment's stream cannot. Raise learner.replay.capacity, lower min_size, or "
             "connect fewer environments",
         )
 
 
 def training_batch(sample: Sample, steps: int, burn_in: int) -> TrainingBatch:
-    """A sample as training takes it."""
+    """Make a training batch of a sample.
+
+    Args:
+        sample: B sequences.
+        steps: T, trained transitions of a sequence.
+        burn_in: transitions before the trained ones.
+    """
     arrays: dict[str, NDArray[Any]] = dict(sample.arrays)
     arrays["probability"] = sample.probability.astype(np.float32)
-    rows = arrays["reward"].shape[0]
-    flags = arrays["flags"][-rows:][burn_in + 1 : burn_in + 1 + steps]
+    timesteps = arrays["reward"].shape[0]
+    # [T, B]
+    flags = arrays["flags"][-timesteps:][burn_in + 1 : burn_in + 1 + steps]
     return TrainingBatch(
         arrays=arrays,
         version=sample.version,

@@ -1,1 +1,1 @@
-"""Unrolls: written by sessions, queued, joined to training batches, dumped for people."""
+"""Unrolls: written by sessions, queued, joined to training batches."""

@@ -15,9 +15,12 @@ class CompletedUnroll(Protocol):
     """What a session hands on: a `SessionUnroll`, or a `SequenceChunk` for replay."""
 
     @property
-    def environments(self) -> int: ...
+    def environments(self) -> int:
+        """E, environments of the session."""
+
     @property
-    def steps(self) -> int: ...
+    def steps(self) -> int:
+        """Transitions of the unroll that are steps of an environment."""
 
 
 # Called with the reason, in a word or two, why an unroll will never be trained on.

@@ -101,7 +101,10 @@ def test_a_replay_goes_on_with_what_its_files_hold(tmp_path: Path) -> None:
 def test_several_learners_go_on(tmp_path: Path) -> None:
     with resumed(tmp_path, "gossip") as (run, process):
         assert process.wait(DEADLINE_S) == 0, process.said
-        check_lines(process.said, "gossip.addresses")
+        logs = [path.read_text() for path in (run / "logs").glob("learner-*.log")]
+        assert len(logs) == 2
+        for log in logs:
+            check_lines(log, "gossip.addresses")
         for rank in range(2):
             newest = EXPECTED[f"gossip-learner-{rank}"]["newest"]
             status = json.loads((run / f"learner-{rank}" / "status.json").read_text())
