@@ -43,7 +43,7 @@ class Stream:
         return np.full(self.spec.state_size, value, np.float32)
 
     def sequence(self, e: int, number: int) -> dict[str, Any]:
-        """What must be drawn of sequence `number` of environment e."""
+        """Return what a sample of sequence `number` of environment e must contain."""
         spec = self.spec
         start = (number + 1) * spec.steps - spec.timesteps
         rows = range(start, start + spec.timesteps)
@@ -58,7 +58,7 @@ class Stream:
         }
 
     def chunk(self, priority: Any = None) -> SequenceChunk:
-        """The next one."""
+        """Make the next chunk."""
         spec, number, every = self.spec, self.chunk_index, range(self.environments)
         made = [self.sequence(e, number) for e in every]
         newest = {name: [one[name] for one in made] for name in made[0]}

@@ -1,4 +1,4 @@
-"""Replay shards as real processes, to be killed."""
+"""Replay shards as processes that a test can kill."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ALPHA = 0.7
 
 
 class ShardProcess:
-    """A `seedbed replay` at a unix socket, with its files, that can be started again."""
+    """`seedbed replay` at a unix socket, with its files; can be started again."""
 
     def __init__(
         self, folder: Path, capacity: int = 64, alpha: float = ALPHA, directory: bool = True
@@ -62,13 +62,13 @@ class ShardProcess:
         self.process.wait()
 
     def stop(self) -> int:
-        """SIGTERM; the exit code."""
+        """Send SIGTERM; return the exit code."""
         assert self.process is not None
         self.process.send(signal.SIGTERM)
         return self.process.wait(30)
 
     def state(self) -> wire.ShardState:
-        """What it says of itself."""
+        """Return the answer to GetState."""
         with channels.channel(self.address) as channel:
             ask: Any = channel.unary_unary(
                 "/seedbed.v1.Replay/GetState",
@@ -96,7 +96,7 @@ class ShardProcess:
 
 @contextmanager
 def shards(folder: Path, count: int, **options: Any) -> Iterator[list[ShardProcess]]:
-    """So many shards that listen; ended at the end."""
+    """Start shards, and kill them when the block ends."""
     made = []
     for index in range(count):
         (folder / f"shard{index}").mkdir(parents=True)
@@ -113,7 +113,7 @@ def shards(folder: Path, count: int, **options: Any) -> Iterator[list[ShardProce
 
 
 def error_of(call: Any) -> tuple[grpc.StatusCode, str]:
-    """How a synchronous stream ended."""
+    """Return the status with which a synchronous stream ended."""
     try:
         for _ in call:
             pass
