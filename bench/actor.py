@@ -42,15 +42,22 @@ def _case(plan: Plan, environments: int) -> dict[str, Any]:
     threads = str(plan.actor_threads)
     with (
         Child(
-            "bare_environments", plan.folder, str(path), str(environments), threads,
+            "bare_environments",
+            plan.folder,
+            str(path),
+            str(environments),
+            threads,
             name=f"bare-environments-{environments}",
         ) as bare,
         Child(
-            "null_learner", plan.folder, str(path), address,
+            "null_learner",
+            plan.folder,
+            str(path),
+            address,
             name=f"actors-learner-{environments}",
         ) as learner,
         _actor(path, address, log) as actor,
-    ):  # fmt: skip
+    ):
         _wait_for(learner, GROUPS * environments, actor, log)
         learner.ask("measure", seconds=0.1, warm_up_s=plan.warm_up_s)  # closes the gate
         turns = [
@@ -69,7 +76,7 @@ def _case(plan: Plan, environments: int) -> dict[str, Any]:
         "bare_steps_per_s": series(other),
         "learner_cpu_us_a_step": series([1e6 * x["cpu_s"] / x["steps"] for x, _ in turns]),
         "bare_cpu_us_a_step": series([1e6 * y["cpu_s"] / y["steps"] for _, y in turns]),
-    }  # fmt: skip
+    }
 
 
 @contextmanager
@@ -80,9 +87,12 @@ def _actor(experiment: Path, address: str, log: Path) -> Iterator[subprocess.Pop
     command += ["--die-with-parent", str(os.getpid())]
     with log.open("ab") as output:
         actor = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=output, stderr=output,
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
             cwd=Path(__file__).parents[1],
-        )  # fmt: skip
+        )
     try:
         yield actor
         if actor.poll() is not None:

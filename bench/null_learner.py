@@ -102,9 +102,14 @@ class NullLearner:
         store = ParameterStore()
         store.publish([], 0)
         self._servicer = InferenceServicer(
-            experiment, self._batcher, self._queue, self.telemetry, self._model, lambda: "null",
+            experiment,
+            self._batcher,
+            self._queue,
+            self.telemetry,
+            self._model,
+            lambda: "null",
             SlotAllocator(inference.slots),
-        )  # fmt: skip
+        )
         self._inference = InferenceThread(
             self._batcher, store, self.telemetry, self._servicer.send_actions
         )
@@ -144,17 +149,22 @@ class NullLearner:
         self._check()
         messages, steps, batches = (b - a for a, b in zip(before, after, strict=True))
         return {
-            "messages": messages, "steps": steps, "batches": batches,
-            "seconds": ended - started, "cpu_s": cpu_s,
-        }  # fmt: skip
+            "messages": messages,
+            "steps": steps,
+            "batches": batches,
+            "seconds": ended - started,
+            "cpu_s": cpu_s,
+        }
 
     def usage(self) -> dict[str, Any]:
         """CPU seconds and messages so far, resident bytes, environments that are connected."""
         self._check()
         return {
-            "cpu_s": time.process_time(), "messages": self.policy.messages,
-            "rss": rss_bytes(os.getpid()), "environments": self.telemetry.sessions.environments,
-        }  # fmt: skip
+            "cpu_s": time.process_time(),
+            "messages": self.policy.messages,
+            "rss": rss_bytes(os.getpid()),
+            "environments": self.telemetry.sessions.environments,
+        }
 
     def stop(self) -> None:
         """End the threads."""

@@ -42,9 +42,7 @@ def _case(plan: Plan, environments: int, streams: int) -> dict[str, Any]:
     ):
         # The learner's heap has its size, and its pages, after some unrolls of every stream.
         a.ask("play", steps=WARM_UNROLLS * plan.unroll_length)
-        turns = [
-            (_window(plan, a, learner), _window(plan, b, server)) for _ in range(plan.runs)
-        ]  # fmt: skip
+        turns = [(_window(plan, a, learner), _window(plan, b, server)) for _ in range(plan.runs)]
     goal = GOAL_LARGE if environments >= LARGE else GOAL
     return {
         "environments": environments,

@@ -37,9 +37,12 @@ def add_parser(subparsers: Subparsers) -> None:
         "--learner", required=True, metavar="ADDRESS", help="host:port or unix:PATH"
     )
     parser.add_argument(
-        "--timeout-s", type=float, default=300.0, metavar="S",
+        "--timeout-s",
+        type=float,
+        default=300.0,
+        metavar="S",
         help="longest wait for the action (default %(default)g: the first one may compile)",
-    )  # fmt: skip
+    )
     add_tls(parser)
     parser.set_defaults(check=run)
 

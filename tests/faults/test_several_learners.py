@@ -37,12 +37,14 @@ class Scene:
         self._started += 1
         self.learners[rank] = stack.enter_context(
             null_learner(
-                self._path / str(self._started), self._monkeypatch,
-                f"learner.inference.slots={slots}", "learner.inference.max_batch_envs=3",
+                self._path / str(self._started),
+                self._monkeypatch,
+                f"learner.inference.slots={slots}",
+                "learner.inference.max_batch_envs=3",
                 "actor.processes=0",
                 listen=self.addresses[rank],
             )
-        )  # fmt: skip
+        )
         return self.learners[rank]
 
     def stop(self, rank: int) -> None:

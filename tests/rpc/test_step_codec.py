@@ -50,8 +50,13 @@ def told(message: Any) -> Any:
     if isinstance(message, Step | wire.Step):
         # NaN is not equal to itself.
         seconds = np.array([message.environment_seconds, message.wait_seconds], np.float32)
-        return (message.sequence, bytes(message.observation), message.reward, message.flags,
-                seconds.tobytes())  # fmt: skip
+        return (
+            message.sequence,
+            bytes(message.observation),
+            message.reward,
+            message.flags,
+            seconds.tobytes(),
+        )
     # In whatever order its parts came.
     return message.SerializeToString(deterministic=True)
 

@@ -195,23 +195,40 @@ PRECONDITION, ARGUMENT = grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.IN
 WRONG = {
     "version": (
         [hello(protocol_version=9, oldest_protocol_version=7)],
-        PRECONDITION, "protocol_version", VERSIONS, "7 to 9",
+        PRECONDITION,
+        "protocol_version",
+        VERSIONS,
+        "7 to 9",
     ),
     "environment": (
-        [hello(environment="Pong-v5")], PRECONDITION, "environment", "'Null-v0'", "'Pong-v5'"
+        [hello(environment="Pong-v5")],
+        PRECONDITION,
+        "environment",
+        "'Null-v0'",
+        "'Pong-v5'",
     ),
     "group": ([hello(33)], ARGUMENT, "environments", "1 to 32", "33"),
     "shape": (
         [hello(observation=wire.ArraySpec(shape=[3], dtype="float32"))],
-        ARGUMENT, "observation", "float32[2]", "float32[3]",
+        ARGUMENT,
+        "observation",
+        "float32[2]",
+        "float32[3]",
     ),
     "dtype": (
         [hello(observation=wire.ArraySpec(shape=[2], dtype="uint8"))],
-        ARGUMENT, "observation", "float32[2]", "uint8[2]",
+        ARGUMENT,
+        "observation",
+        "float32[2]",
+        "uint8[2]",
     ),
     "no hello": ([step(0)], ARGUMENT, "message", "hello", "step"),
     "goodbye at once": (
-        [wire.ActorMessage(goodbye=wire.Goodbye())], ARGUMENT, "message", "hello", "goodbye"
+        [wire.ActorMessage(goodbye=wire.Goodbye())],
+        ARGUMENT,
+        "message",
+        "hello",
+        "goodbye",
     ),
     "nothing in it": ([wire.ActorMessage()], ARGUMENT, "message", "hello", "nothing"),
     "two hellos": ([hello(), hello()], ARGUMENT, "message", "step or goodbye", "hello"),
@@ -219,22 +236,32 @@ WRONG = {
     "empty step": ([hello(), wire.ActorMessage()], ARGUMENT, "message", "step", "nothing"),
     "sequence": ([hello(), step(0), step(2)], ARGUMENT, "sequence", "1", "2"),
     "bytes": (
-        [hello(), step(0, observation=bytes(15))], ARGUMENT, "observation", "16 bytes", "15 bytes"
+        [hello(), step(0, observation=bytes(15))],
+        ARGUMENT,
+        "observation",
+        "16 bytes",
+        "15 bytes",
     ),
     "nan": (
         [hello(), step(0), step(1, reward=np.array([0, np.nan], np.float32).tobytes())],
-        ARGUMENT, "reward", "finite", "nan in row 1",
+        ARGUMENT,
+        "reward",
+        "finite",
+        "nan in row 1",
     ),
     "flags": ([hello(), step(0, flags=bytes([FIRST, 255]))], ARGUMENT, "flags", "16", "255"),
     "no first": ([hello(), step(0, flags=bytes(2))], ARGUMENT, "flags", "FIRST", "flags 0"),
     "no first after the end": (
         [hello(), step(0), step(1, flags=bytes([0, TERMINATED])), step(2)],
-        ARGUMENT, "flags", "row 1 marked FIRST", "flags 0",
+        ARGUMENT,
+        "flags",
+        "row 1 marked FIRST",
+        "flags 0",
     ),
     "truncated": ([hello(), step(0).SerializeToString()[:-3]], ARGUMENT, "message", "", "bytes"),
     "truncated hello": ([hello().SerializeToString()[:-3]], ARGUMENT, "message", "", "bytes"),
     "text": ([b"GET / HTTP/1.1\r\n"], ARGUMENT, "message", "", "bytes"),
-}  # fmt: skip
+}
 
 
 def test_every_wrong_word_is_answered_and_the_learner_lives_on(learner: NullLearner) -> None:

@@ -82,10 +82,16 @@ REFUSED_STEPS = {
     "a long observation": ({"observation": bytes(25)}, "observation", "24 bytes", "25 bytes"),
     "no observation": ({"observation": b""}, "observation", "24 bytes", "0 bytes"),
     "a NaN observation": (
-        {"observation": float32(0, 0, 0, 0, np.nan, 0)}, "observation", "finite", "NaN"
+        {"observation": float32(0, 0, 0, 0, np.nan, 0)},
+        "observation",
+        "finite",
+        "NaN",
     ),
     "an infinite observation": (
-        {"observation": float32(0, 0, 0, 0, -np.inf, 0)}, "observation", "finite", "infinity"
+        {"observation": float32(0, 0, 0, 0, -np.inf, 0)},
+        "observation",
+        "finite",
+        "infinity",
     ),
     "rewards of float64": ({"reward": bytes(16)}, "reward", "8 bytes", "16 bytes"),
     "a NaN reward": ({"reward": float32(0, np.nan)}, "reward", "finite", "nan in row 1"),
@@ -93,16 +99,25 @@ REFUSED_STEPS = {
     "too few flags": ({"flags": b"\0"}, "flags", "2 bytes", "1 bytes"),
     "an unknown flag": ({"flags": b"\0\x10"}, "flags", "below 16", "16"),
     "a duration that is no number": (
-        {"environment_seconds": np.nan}, "environment_seconds", "0 to 1e+06 seconds", "nan"
+        {"environment_seconds": np.nan},
+        "environment_seconds",
+        "0 to 1e+06 seconds",
+        "nan",
     ),
     "a negative duration": ({"wait_seconds": -1.0}, "wait_seconds", "0 to 1e+06 seconds", "-1"),
     "both ends": (
-        {"flags": bytes([0, TERMINATED | TRUNCATED])}, "flags", "at most one", "3 in row 1"
+        {"flags": bytes([0, TERMINATED | TRUNCATED])},
+        "flags",
+        "at most one",
+        "3 in row 1",
     ),
     "a first row that has ended": (
-        {"flags": bytes([FIRST | TERMINATED, 0])}, "flags", "at most one", "9 in row 0"
+        {"flags": bytes([FIRST | TERMINATED, 0])},
+        "flags",
+        "at most one",
+        "9 in row 0",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED_STEPS)
@@ -156,10 +171,16 @@ def array(dtype: str, *shape: int) -> wire.ArraySpec:
 SPEAKS = f"{OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}"
 REFUSED_HELLOS = {
     "a version of the future": (
-        {"protocol_version": 9, "oldest_protocol_version": 8}, "protocol_version", SPEAKS, "8 to 9"
+        {"protocol_version": 9, "oldest_protocol_version": 8},
+        "protocol_version",
+        SPEAKS,
+        "8 to 9",
     ),
     "no version": (
-        {"protocol_version": 0, "oldest_protocol_version": 0}, "protocol_version", SPEAKS, "0 to 0"
+        {"protocol_version": 0, "oldest_protocol_version": 0},
+        "protocol_version",
+        SPEAKS,
+        "0 to 0",
     ),
     "another environment": ({"environment": "Pong"}, "environment", "'Toy-v0'", "'Pong'"),
     "no environments": ({"environments": 0}, "environments", "1 to 64", "0"),
@@ -170,16 +191,22 @@ REFUSED_HELLOS = {
     "nonsense": ({"observation": array("float31", 3)}, "observation.dtype", "uint8", "'float31'"),
     "a scalar": ({"observation": array("float32")}, "observation.shape", "one to three", "[]"),
     "a negative size": (
-        {"observation": array("float32", 3, -1)}, "observation.shape", "positive", "[3, -1]"
+        {"observation": array("float32", 3, -1)},
+        "observation.shape",
+        "positive",
+        "[3, -1]",
     ),
     "four axes": (
-        {"observation": array("float32", 1, 1, 1, 3)}, "observation.shape", "three", "[1, 1, 1, 3]"
+        {"observation": array("float32", 1, 1, 1, 3)},
+        "observation.shape",
+        "three",
+        "[1, 1, 1, 3]",
     ),
     "another shape": ({"observation": array("float32", 4)}, "observation", "[3]", "[4]"),
     "another dtype": ({"observation": array("uint8", 3)}, "observation", "float32", "uint8"),
     "more actions": ({"actions": 6}, "actions", "4", "6"),
     "another repeat": ({"action_repeat": 4}, "action_repeat", "2", "4"),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", REFUSED_HELLOS)
