@@ -42,7 +42,7 @@ JOIN_TIMEOUT_S = 60.0
 def is_synchronous(experiment: Experiment) -> bool:
     """Return whether the agent trains on synchronous batches of all environments.
 
-    The class of a `module:Class` agent says so. Importing it imports Keras, so the backend is
+    A `module:Class` agent declares it in its class, whose import imports Keras, so the backend is
     fixed here for it, before anything listens.
 
     Raises:

@@ -57,7 +57,7 @@ class RunStop:
 
     Attributes:
         reason: why the run ends, in words; None while it goes on.
-        requested: somebody asked for the end, by a signal.
+        requested: a signal has requested the end.
         met: the stop condition that is met, by this learner or by all together.
     """
 
