@@ -98,11 +98,10 @@ def slow_loss_at(
         "policy_loss": policy / count,
         "baseline_loss": 0.5 * squares / count,
         "entropy": entropy / count,
-        "loss": (
-            policy + options.baseline_cost * 0.5 * squares - options.entropy_cost * entropy
-        ) / count,
+        "loss": (policy + options.baseline_cost * 0.5 * squares - options.entropy_cost * entropy)
+        / count,
         "unmasked": count / (T * B),
-    }  # fmt: skip
+    }
 
 
 CASES = [

@@ -82,8 +82,10 @@ def test_a_sequence_trains_one_transition(
     loss, scalars, priority = agent.loss(
         params, target, tensors(unroll), ops.convert_to_tensor(weight)
     )
-    rows = [ops.convert_to_tensor(getattr(unroll, name)) for name in
-            ("observation", "previous_action", "previous_reward", "first", "state")]  # fmt: skip
+    rows = [
+        ops.convert_to_tensor(getattr(unroll, name))
+        for name in ("observation", "previous_action", "previous_reward", "first", "state")
+    ]
     q, target_q = (
         ops.convert_to_numpy(agent.model.stateless_call(p, [], *rows)[0][0])
         for p in (params, target)

@@ -34,8 +34,16 @@ pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
 Array = NDArray[Any]
 R, B, A = 13, 8, 4
 ATARI = Path(__file__).parents[2] / "experiments/atari-r2d2.yaml"
-TIMED = ("observation", "previous_action", "previous_reward", "reward", "terminated",
-         "truncated", "life_lost", "first")  # fmt: skip
+TIMED = (
+    "observation",
+    "previous_action",
+    "previous_reward",
+    "reward",
+    "terminated",
+    "truncated",
+    "life_lost",
+    "first",
+)
 
 
 def random_unroll(seed: int, rows: int = R, state: int = 0) -> Unroll:
@@ -153,9 +161,12 @@ def test_loss_equals_a_walk_through_every_window(case: str, trained: int) -> Non
         unroll, (q, target_q) = random_unroll(seed), random_q(seed)
         weight = np.random.default_rng(seed).uniform(0.1, 1, B).astype(np.float32)
         loss, scalars, priority = q_loss(
-            *(ops.convert_to_tensor(x) for x in (q, target_q)), tensors(unroll), trained,
-            ops.convert_to_tensor(weight), options,
-        )  # fmt: skip
+            *(ops.convert_to_tensor(x) for x in (q, target_q)),
+            tensors(unroll),
+            trained,
+            ops.convert_to_tensor(weight),
+            options,
+        )
         errors, real = reference(q, target_q, unroll, options)
         errors, real = errors[:trained], real[:trained]
         assert 0 < real.sum() < real.size
@@ -203,14 +214,25 @@ def test_ends_of_episodes(backend: Backend, end: str) -> None:
     first = (np.arange(6)[:, None] == 3) & resets
     zeros = np.zeros((6, 1), np.float32)
     unroll = Unroll(
-        observation=zeros[..., None], previous_action=np.zeros((6, 1), np.int32),
-        previous_reward=zeros, action=np.zeros((5, 1), np.int32), reward=zeros + 1, first=first,
-        behaviour={}, state=np.zeros((1, 0), np.float32), **flags,
-    )  # fmt: skip
+        observation=zeros[..., None],
+        previous_action=np.zeros((6, 1), np.int32),
+        previous_reward=zeros,
+        action=np.zeros((5, 1), np.int32),
+        reward=zeros + 1,
+        first=first,
+        behaviour={},
+        state=np.zeros((1, 0), np.float32),
+        **flags,
+    )
     q = np.zeros((6, 1, 2), np.float32)
     target_q = np.stack([np.full_like(value, -100), value], -1)[:, None]
-    options = R2d2Options(discount=0.5, n_steps=3, value_rescaling_epsilon=0.0, double_q=False,
-                      life_loss_ends=end == "life_lost_asked")  # fmt: skip
+    options = R2d2Options(
+        discount=0.5,
+        n_steps=3,
+        value_rescaling_epsilon=0.0,
+        double_q=False,
+        life_loss_ends=end == "life_lost_asked",
+    )
     last = 16.0
     if end == "life_lost":
         wanted = [1.75 + 3 / 8, 1.75 + 4 / 8, 1.75 + last / 8, 1.5 + last / 4, 1 + last / 2]
@@ -252,25 +274,35 @@ def test_equals_rlax(backend: Backend, tmp_path: Path) -> None:
         pytest.skip("rlax needs JAX")
     unroll, (q, target_q) = random_unroll(3), random_q(3)
     unroll = unroll._replace(first=np.zeros((R, B), bool))
-    given = {"q": q, "target_q": target_q, "reward": unroll.reward,
-             "discount": np.where(unroll.terminated, 0, R2d2Options().discount)}  # fmt: skip
+    given = {
+        "q": q,
+        "target_q": target_q,
+        "reward": unroll.reward,
+        "discount": np.where(unroll.terminated, 0, R2d2Options().discount),
+    }
     assert unroll.terminated.any()
     np.savez(
-        tmp_path / "given.npz", action=unroll.action, best=q.argmax(-1),
+        tmp_path / "given.npz",
+        action=unroll.action,
+        best=q.argmax(-1),
         **{name: array.astype(np.float64) for name, array in given.items()},
-    )  # fmt: skip
+    )
     done = subprocess.run(
         [sys.executable, "-c", RLAX, tmp_path, "1", "5"],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     for n in (1, 5):
         options = R2d2Options(n_steps=n)
         errors = np.load(tmp_path / f"wanted-{n}.npy")
         loss, _, priority = q_loss(
-            *(ops.convert_to_tensor(x) for x in (q, target_q)), tensors(unroll), R - 1,
-            ops.ones((B,)), options,
-        )  # fmt: skip
+            *(ops.convert_to_tensor(x) for x in (q, target_q)),
+            tensors(unroll),
+            R - 1,
+            ops.ones((B,)),
+            options,
+        )
         np.testing.assert_allclose(float(loss), 0.5 * (errors**2).sum(0).mean(), rtol=1e-4)
         wanted = priorities(errors, np.ones_like(errors, bool), options.max_priority_weight)
         np.testing.assert_allclose(ops.convert_to_numpy(priority), wanted, rtol=1e-4)
@@ -342,8 +374,10 @@ def test_the_agents_loss_is_that_of_the_rows_after_the_burn_in(burn_in: int) -> 
     agent = make_agent(burn_in=burn_in, n_steps=3)
     unroll = random_unroll(2, state=16)
     params, target = params_of(agent), params_of(agent, 0.7)
-    rows = [getattr(unroll, name) for name in
-            ("observation", "previous_action", "previous_reward", "first", "state")]  # fmt: skip
+    rows = [
+        getattr(unroll, name)
+        for name in ("observation", "previous_action", "previous_reward", "first", "state")
+    ]
     q, target_q = (
         ops.convert_to_numpy(
             agent.model.stateless_call(p, [], *(ops.convert_to_tensor(x) for x in rows))[0][0]
@@ -361,12 +395,20 @@ def test_the_agents_loss_is_that_of_the_rows_after_the_burn_in(burn_in: int) -> 
 
 def act(agent: R2d2Agent, unroll: Unroll, t: int, state: Any, seed: int = 0) -> ActOutputs:
     noise = np.random.default_rng([t, seed]).random((B, 2)).astype(np.float32)
-    rows = (unroll.observation[t], unroll.previous_action[t], unroll.previous_reward[t],
-            unroll.first[t], np.arange(B, dtype=np.int32), noise)  # fmt: skip
+    rows = (
+        unroll.observation[t],
+        unroll.previous_action[t],
+        unroll.previous_reward[t],
+        unroll.first[t],
+        np.arange(B, dtype=np.int32),
+        noise,
+    )
     return agent.act(
-        params_of(agent), ActInputs(*(ops.convert_to_tensor(x) for x in rows)),
-        ops.convert_to_tensor(state), greedy=False,
-    )  # fmt: skip
+        params_of(agent),
+        ActInputs(*(ops.convert_to_tensor(x) for x in rows)),
+        ops.convert_to_tensor(state),
+        greedy=False,
+    )
 
 
 @pytest.mark.parametrize(
@@ -398,11 +440,15 @@ def test_first_priorities_are_those_of_the_loss(units: int, options: dict[str, A
     window = SequenceWindow(
         trained=trained,
         action=np.stack([ops.convert_to_numpy(o.action) for o in outputs]),
-        reward=unroll.reward, terminated=unroll.terminated, life_lost=unroll.life_lost,
+        reward=unroll.reward,
+        terminated=unroll.terminated,
+        life_lost=unroll.life_lost,
         first=unroll.first,
-        behaviour={name: np.stack([ops.convert_to_numpy(o.behaviour[name]) for o in outputs])
-                   for name in agent.behaviour},
-    )  # fmt: skip
+        behaviour={
+            name: np.stack([ops.convert_to_numpy(o.behaviour[name]) for o in outputs])
+            for name in agent.behaviour
+        },
+    )
     got = agent.initial_priority(window)
     assert (got.dtype, got.shape) == (np.float32, (B,))
     params = params_of(agent)
@@ -415,9 +461,13 @@ def test_a_sequence_without_a_real_transition_keeps_a_priority() -> None:
     unroll, (q, target_q) = random_unroll(8), random_q(8)
     unroll = unroll._replace(first=np.ones((R, B), bool))
     loss, _, priority = q_loss(
-        ops.convert_to_tensor(q), ops.convert_to_tensor(target_q), tensors(unroll), R - 1,
-        ops.ones((B,)), R2d2Options(),
-    )  # fmt: skip
+        ops.convert_to_tensor(q),
+        ops.convert_to_tensor(target_q),
+        tensors(unroll),
+        R - 1,
+        ops.ones((B,)),
+        R2d2Options(),
+    )
     assert float(loss) == 0
     np.testing.assert_allclose(ops.convert_to_numpy(priority), SMALLEST_PRIORITY)
 
@@ -463,11 +513,22 @@ def test_actions_are_as_random_as_they_should_be(greedy: bool, epsilons: list[fl
     for level, epsilon in enumerate(epsilons):
         out = agent.act(
             params_of(agent),
-            ActInputs(*(ops.convert_to_tensor(x) for x in (
-                observation, np.zeros(n, np.int32), np.zeros(n, np.float32), np.zeros(n, bool),
-                np.full(n, level + 2, np.int32), noise))),
-            ops.zeros((n, 0)), greedy,
-        )  # fmt: skip
+            ActInputs(
+                *(
+                    ops.convert_to_tensor(x)
+                    for x in (
+                        observation,
+                        np.zeros(n, np.int32),
+                        np.zeros(n, np.float32),
+                        np.zeros(n, bool),
+                        np.full(n, level + 2, np.int32),
+                        noise,
+                    )
+                )
+            ),
+            ops.zeros((n, 0)),
+            greedy,
+        )
         action = ops.convert_to_numpy(out.action)
         assert action.dtype == np.int32
         share = np.bincount(action, minlength=A) / n
@@ -484,8 +545,14 @@ def test_numbers_at_the_end_of_the_interval_name_an_action() -> None:
     """A uniform number may become 1 when it is rounded to float32."""
     agent = make_agent(0, epsilon_levels=1, evaluation_epsilon=1.0)
     noise = np.array([[0, 1], [0, 0]], np.float32)
-    rows = (np.zeros((2, 5), np.float32), np.zeros(2, np.int32), np.zeros(2, np.float32),
-            np.zeros(2, bool), np.zeros(2, np.int32), noise)  # fmt: skip
+    rows = (
+        np.zeros((2, 5), np.float32),
+        np.zeros(2, np.int32),
+        np.zeros(2, np.float32),
+        np.zeros(2, bool),
+        np.zeros(2, np.int32),
+        noise,
+    )
     inputs = ActInputs(*(ops.convert_to_tensor(x) for x in rows))
     out = agent.act(params_of(agent), inputs, ops.zeros((2, 0)), True)
     assert ops.convert_to_numpy(out.action).tolist() == [A - 1, 0]
@@ -520,9 +587,14 @@ def test_the_network_of_the_paper() -> None:
     lstm, heads = [(lstm_inputs, 2048), (512, 2048)], [(512, 512), (512, 1), (512, 512), (512, 18)]
     assert sorted(s for s in shapes if len(s) > 1) == sorted(torso + lstm + heads)
     assert agent.model.count_params() == (
-        (8 * 8 * 4 + 1) * 32 + (4 * 4 * 32 + 1) * 64 + (3 * 3 * 64 + 1) * 64 + (features + 1) * 512
-        + (lstm_inputs + 512 + 1) * 4 * 512 + 2 * (512 + 1) * 512 + (512 + 1) * (1 + 18)
-    )  # fmt: skip
+        (8 * 8 * 4 + 1) * 32
+        + (4 * 4 * 32 + 1) * 64
+        + (3 * 3 * 64 + 1) * 64
+        + (features + 1) * 512
+        + (lstm_inputs + 512 + 1) * 4 * 512
+        + 2 * (512 + 1) * 512
+        + (512 + 1) * (1 + 18)
+    )
     assert agent.body.state_size == 1024
 
 

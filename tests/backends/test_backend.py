@@ -26,9 +26,6 @@ pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
 Array = NDArray[Any]
 
 
-# scan
-
-
 # inference
 
 
@@ -273,9 +270,12 @@ def run_python(code: str, *arguments: str) -> dict[str, Any]:
     environment = {k: v for k, v in os.environ.items() if k != "KERAS_BACKEND"}
     done = subprocess.run(
         [sys.executable, "-c", code, *arguments],
-        capture_output=True, text=True, env=environment,
-        cwd=Path(__file__).parents[2], check=False,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
     assert done.returncode == 0, done.stderr
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     result["stderr"] = done.stderr

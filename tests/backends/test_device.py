@@ -25,8 +25,9 @@ except SeedbedError as error:
 def test_what_is_named_is_used_or_refused(device: str, said: str) -> None:
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, BACKEND, device],
-        capture_output=True, text=True,
-    )  # fmt: skip
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(said)
     if said == "BACKEND":

@@ -25,8 +25,10 @@ def make(backend: Backend, every: int, value: float = 0.0) -> Trainer:
 
     def loss(params: list[Any], target: list[Any], batch: Any) -> tuple[Any, dict[str, Any]]:
         total = -sum(ops.sum(p) for p in params) + 0.0 * ops.sum(batch["x"])
-        return total, {"target": ops.max(target[0]) if target else ops.zeros(()),
-                       "own": ops.max(params[0])}  # fmt: skip
+        return total, {
+            "target": ops.max(target[0]) if target else ops.zeros(()),
+            "own": ops.max(params[0]),
+        }
 
     return backend.trainer(model, keras.optimizers.SGD(1.0), loss, 0, target_update_period=every)
 

@@ -21,8 +21,12 @@ def write_example(directory: Path) -> None:
     text = (ROOT / "docs/extending.md").read_text()
     blocks = re.findall(r"```(?:python|yaml)\n# (\S+)\n(.*?)```", text, re.DOTALL)
     assert {Path(name).name for name, _ in blocks} == {
-        "envs.py", "nets.py", "agents.py", "scalars.py", "corridor.yaml"
-    }  # fmt: skip
+        "envs.py",
+        "nets.py",
+        "agents.py",
+        "scalars.py",
+        "corridor.yaml",
+    }
     for name, body in blocks:
         path = directory / name
         path.parent.mkdir(exist_ok=True)
