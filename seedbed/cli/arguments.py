@@ -55,10 +55,10 @@ def exit_with_parent(args: argparse.Namespace, number: signal.Signals = signal.S
     Returns:
         False where the parent has ended already.
     """
-    if args.die_with_parent is None:
+    if args.exit_with_parent is None:
         return True
     signal_on_parent_exit(number)
-    there: bool = os.getppid() == args.die_with_parent
+    there: bool = os.getppid() == args.exit_with_parent
     return there
 
 
