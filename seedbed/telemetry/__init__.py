@@ -1,4 +1,4 @@
-"""Counting, measuring and showing what a learner does."""
+"""Statistics of a learner: counted by its parts, measured, shown and written."""
 
 from seedbed.telemetry.busy import BusyClock
 from seedbed.telemetry.counters import Counters

@@ -1,4 +1,4 @@
-"""Where a thread's time goes: working, blocked on a neighbour, or idle."""
+"""The time of a thread: working, blocked on a neighbour, or idle."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from typing import NamedTuple
 
 
 class Totals(NamedTuple):
-    """Seconds since the clock was made; the rest of the time the thread was idle."""
+    """Seconds since the start of the clock; in the rest of the time the thread was idle."""
 
     busy_s: float
     blocked_s: float
 
 
 class _State(NamedTuple):
-    kind: str  # "idle", "busy" or "blocked"
-    reason: str  # why it is blocked or idle; "" when there is nothing to say
+    """Kind is "idle", "busy" or "blocked"; reason is why the thread is blocked or idle, or ""."""
+
+    kind: str
+    reason: str
     since: float
     totals: Totals
 
@@ -25,10 +27,10 @@ class _State(NamedTuple):
 class BusyClock:
     """The clock of one thread.
 
-    `with clock:` is work. `with clock.blocked("unroll queue full"):`, inside or outside of it, is
-    time in which a neighbour owes progress; it does not count as work. `waiting_for` says what an
-    idle thread waits for. Only the thread itself may write; anybody may read, without a lock: the
-    whole state is one tuple, replaced at once.
+    `with clock:` is work. `with clock.blocked("unroll queue full"):`, inside or outside of work, is
+    time in which a neighbour owes progress, which does not count as work. `waiting_for` is what an
+    idle thread waits for. Only the thread itself may write. Any thread may read without a lock,
+    because the whole state is one tuple, replaced at once.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -49,12 +51,12 @@ class BusyClock:
         self._pop()
 
     def blocked(self, reason: str) -> _Blocked:
-        """A context in which the thread can do nothing, with the reason in words."""
+        """Return a context in which the thread can do nothing, with the reason in words."""
         return _Blocked(self, reason)
 
     @property
     def waiting_for(self) -> str:
-        """What the thread waits for right now, in words; "" when it works or did not say."""
+        """Present reason to wait, in words; "" while the thread works or gave no reason."""
         return self._state.reason
 
     @waiting_for.setter
@@ -63,12 +65,12 @@ class BusyClock:
 
     @property
     def state(self) -> tuple[str, float]:
-        """`idle`, `busy` or `blocked`, and for how many seconds now."""
+        """`idle`, `busy` or `blocked`, and for how many seconds."""
         state = self._state
         return state.kind, self._now() - state.since
 
     def totals(self) -> Totals:
-        """Seconds of work and of blocking so far, the present stretch included."""
+        """Return the seconds of work and of blocking so far, the present stretch included."""
         return _advance(self._state, self._now())
 
     def _push(self, kind: str, reason: str) -> None:

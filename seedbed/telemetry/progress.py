@@ -1,4 +1,4 @@
-"""progress.csv: one row an interval, for spreadsheets and plots."""
+"""File progress.csv: one row an interval, for spreadsheets and plots."""
 
 from __future__ import annotations
 
@@ -15,21 +15,22 @@ from seedbed.telemetry.snapshot import Number
 class ProgressFile:
     """Appends rows to a CSV file whose header is written once.
 
-    A file that is there is continued, with its columns. When a row has a column that the file
-    lacks, the file is written anew with the wider header, as a whole, and replaced; earlier rows
-    are empty there. No row is ever taken away: after a restart from an older checkpoint the
-    column `env_frames` steps back once.
+    An existing file is continued, with its columns. When a row has a column that the file lacks,
+    such as the first update's scalars, a file with the wider header replaces it as a whole; earlier
+    rows are empty there. No row is removed: after a restart from an older checkpoint the column
+    `env_frames` steps back once.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._columns: list[str] | None = None  # None until the file has been looked at
+        # None before the file was read.
+        self._columns: list[str] | None = None
 
     def append(self, row: Mapping[str, Number]) -> None:
         """Write one row. None and NaN become empty cells.
 
         Raises:
-            OSError: when it cannot be written, such as on a full disk. The next call tries anew.
+            OSError: The row cannot be written, such as on a full disk. The next call tries again.
         """
         if self._columns is None:
             self._columns = self._open()
@@ -41,11 +42,12 @@ class ProgressFile:
             with self._path.open("a", newline="") as file:
                 csv.writer(file, lineterminator="\n").writerow(cells)
         except OSError:
-            self._columns = None  # half a line may be there: look again before the next row
+            # Half a line may be there, so the file is read again before the next row.
+            self._columns = None
             raise
 
     def _open(self) -> list[str]:
-        """The columns of the file; [] if there is none. Ends its last line if that was cut."""
+        """Return the columns of the file, [] without a file, and end a last line that was cut."""
         try:
             with self._path.open("r+b") as file:
                 if file.seek(0, os.SEEK_END):

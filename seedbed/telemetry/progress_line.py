@@ -1,4 +1,4 @@
-"""The line that people watch."""
+"""The line of a terminal that shows a run."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ NOTHING = "-"
 
 
 class Part(NamedTuple):
-    """A piece of the line, and how long a narrow terminal keeps it."""
+    """A piece of the line.
+
+    Attributes:
+        priority: On a narrow terminal, parts with the lowest priority are dropped first.
+        short: Shorter text, which is used before any part is dropped; "" is the whole text.
+    """
 
     text: str
-    priority: int  # parts with the lowest number go first
-    short: str = ""  # what stays of it before any part goes; "" is all of it
+    priority: int
+    short: str = ""
 
 
 def progress_line(
     numbers: Mapping[str, Number], limit: Bottleneck, left: TimeLeft | None, waiting: str | None
 ) -> list[Part]:
-    """The line's parts, from left to right."""
+    """Return the line's parts, from left to right."""
     fps = "/".join(number(numbers[f"env_fps_{window}s"]) for window in FPS_WINDOWS_S)
     episodes = numbers["return_episodes"]
     returned = f"return {number(numbers['return_mean'], 1)}"
@@ -51,7 +56,7 @@ def progress_line(
 
 
 class ProgressLine:
-    """Writes the line: refreshed in place on a terminal, a new one each time anywhere else."""
+    """Writes the line: refreshed in place on a terminal, a new line each time elsewhere."""
 
     def __init__(self, out: TextIO) -> None:
         self._out = out
@@ -68,7 +73,7 @@ class ProgressLine:
         self._out.flush()
 
     def close(self) -> None:
-        """Leave the last line standing."""
+        """End the last line."""
         if self._shown:
             self._out.write("\n")
             self._out.flush()
@@ -82,10 +87,10 @@ class ProgressLine:
 
 
 def fit(parts: Sequence[Part], columns: int | None) -> str:
-    """The line, in so many columns: a longer one could not be refreshed in place.
+    """Return the line in so many columns, because a longer one could not be refreshed in place.
 
-    First the bottleneck is only named, then the longest parts become short, then the least
-    wanted ones go.
+    First the bottleneck is only named, then the longest parts become short, then the parts with the
+    lowest priority are dropped.
     """
     line = _join(parts)
     if columns is None or len(line) <= columns:
@@ -106,12 +111,12 @@ def _join(parts: Sequence[Part]) -> str:
 
 
 def number(value: Number, digits: int = 0) -> str:
-    """With thousands separated; "-" for nothing."""
+    """Format with thousands separated; "-" for None."""
     return NOTHING if value is None or isinstance(value, str) else f"{value:,.{digits}f}"
 
 
 def si_number(value: Number) -> str:
-    """In three or four figures: 999, 12.3K, 1.23M, 4.56G."""
+    """Format in three or four figures: 999, 12.3K, 1.23M, 4.56G."""
     if value is None or isinstance(value, str):
         return NOTHING
     for unit, size in (("G", 1e9), ("M", 1e6), ("K", 1e3)):
@@ -122,7 +127,7 @@ def si_number(value: Number) -> str:
 
 
 def money(value: Number) -> str:
-    """US dollars, in cents from ten cents on, in four places below."""
+    """Format US dollars, in cents from ten cents on, in four places below."""
     if value is None or isinstance(value, str):
         return NOTHING
     if value >= 0.1 or value == 0:
@@ -131,7 +136,7 @@ def money(value: Number) -> str:
 
 
 def duration(seconds: Number) -> str:
-    """As people say it: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    """Format a duration: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
     if seconds is None or isinstance(seconds, str):
         return NOTHING
     if seconds < 90:

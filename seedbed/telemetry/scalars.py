@@ -1,4 +1,4 @@
-"""A user's own numbers, beside ours in Prometheus, TensorBoard and progress.csv."""
+"""A user's own numbers in Prometheus, TensorBoard and progress.csv."""
 
 from __future__ import annotations
 
@@ -10,29 +10,36 @@ from typing import Any
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-MAX_NAMES = 200  # each is a time series of Prometheus and a column of progress.csv
+# Each is a time series of Prometheus and a column of progress.csv.
+MAX_NAMES = 200
 _SLOW_S = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class UserScalars:
-    """Calls `module:function` with the run's numbers; it returns a dict of floats."""
+    """Calls `module:function`, which returns a dict of floats, with the run's numbers.
+
+    Attributes:
+        values: Newest value of each name.
+    """
 
     def __init__(self, path: str) -> None:
         """Import the function.
 
         Raises:
-            SeedbedError: CONFIG, when there is no such function.
+            SeedbedError: CONFIG, there is no such function.
         """
         self.values: dict[str, float] = {}
         self._path = path
         self._function = _load(path)
-        self._complained = False
+        self._warned = False
 
     def update(self, numbers: Mapping[str, Any]) -> dict[str, float]:
-        """Call the function. When it fails, the traceback is logged once, training goes on and
-        the result is empty."""
+        """Call the function.
+
+        A failure is logged once, training goes on, and the result is empty.
+        """
         began = time.monotonic()
         try:
             fresh = {
@@ -45,17 +52,17 @@ class UserScalars:
                     "hold numbers that change"
                 )
         except Exception:
-            if not self._complained:
+            if not self._warned:
                 log.exception("logging.scalars %s failed; shown this once", self._path)
-            self._complained = True
+            self._warned = True
             return {}
-        if time.monotonic() - began > _SLOW_S and not self._complained:
+        if time.monotonic() - began > _SLOW_S and not self._warned:
             log.warning(
                 "logging.scalars %s took %.1f s: it holds up the run's own logging",
                 self._path,
                 time.monotonic() - began,
             )
-            self._complained = True
+            self._warned = True
         self.values.update(fresh)
         return fresh
 

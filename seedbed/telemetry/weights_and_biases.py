@@ -17,16 +17,17 @@ RUN_ID_FILE = "wandb-run-id"
 class WandbRun:
     """One W&B run for one run directory, over all restarts.
 
-    Its id is `<experiment's name>-<8 hex digits>`, drawn once and kept in the run directory's file
-    `wandb-run-id`; so a resumed run goes on in the same one (`resume="allow"`), and a fresh run
-    directory is a run of its own. Without a run directory the id is the experiment's name.
+    The id is `<experiment's name>-<8 hex digits>`, drawn once and stored in the file
+    `wandb-run-id` of the run directory. So a resumed run continues the same W&B run
+    (`resume="allow"`), and a new run directory is a new W&B run. Without a run directory the id is
+    the experiment's name.
     """
 
     def __init__(self, experiment: Experiment, run_dir: Path | None) -> None:
-        """Start or resume it.
+        """Start or resume the run.
 
         Raises:
-            SeedbedError: CONFIG, when the package is not installed.
+            SeedbedError: CONFIG, the package is not installed.
         """
         try:
             wandb = importlib.import_module("wandb")
@@ -55,12 +56,12 @@ class WandbRun:
         self._run.log({name: value for name, value in numbers.items() if value is not None})
 
     def close(self, exit_code: int = 0) -> None:
-        """Finish the run; W&B waits for its uploads."""
+        """Finish the run, after its uploads."""
         self._run.finish(exit_code=exit_code)
 
 
 def run_id(name: str, run_dir: Path | None) -> str:
-    """The run directory's W&B id, drawn at the first call."""
+    """Return the run directory's W&B id, drawn at the first call."""
     if run_dir is None:
         return name
     path = run_dir / RUN_ID_FILE

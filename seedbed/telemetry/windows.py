@@ -1,4 +1,4 @@
-"""Numbers over the recent past: the last N values, and rates over the last seconds."""
+"""Statistics of the recent past: the last N values, and rates over the last seconds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class RecentValues:
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self._ring = np.zeros(capacity, np.float64)
-        self._written = 0  # in all; the next value goes to this modulo capacity
+        # Values so far; the next one goes to this index modulo capacity.
+        self._written = 0
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -39,7 +40,7 @@ class RecentValues:
             self._written += 1
 
     def values(self, last: int | None = None) -> NDArray[np.float64]:
-        """The last `last` values (all that are kept, if None), oldest first."""
+        """Return the last `last` values (all that are stored, if None), oldest first."""
         with self._lock:
             size = len(self)
             count = size if last is None else min(last, size)
@@ -47,12 +48,12 @@ class RecentValues:
             return self._ring[places]
 
     def mean(self, last: int | None = None) -> float | None:
-        """Mean of the last values; None without any."""
+        """Return the mean of the last values; None without any."""
         values = self.values(last)
         return float(values.mean()) if values.size else None
 
     def percentile(self, percent: float) -> float | None:
-        """Percentile of what is kept, interpolated; None without any."""
+        """Return an interpolated percentile of the stored values; None without any."""
         values = self.values()
         return float(np.percentile(values, percent)) if values.size else None
 
@@ -69,34 +70,33 @@ class History:
         self._lock = threading.Lock()
 
     def add(self, now: float, totals: Mapping[str, float]) -> None:
-        """Keep these totals, which were true at `now` (monotonic seconds)."""
+        """Store the totals of `now` (monotonic seconds)."""
         with self._lock:
             self._snapshots.append((now, totals))
-            # One snapshot at least as old as the longest window stays, as its beginning.
+            # One snapshot at least as old as the longest window stays, as the window's start.
             while len(self._snapshots) > 2 and self._snapshots[1][0] <= now - self._longest_s:
                 self._snapshots.popleft()
 
     def growth(self, name: str, window_s: float) -> tuple[float, float] | None:
-        """How much a total grew, and in how many seconds, up to the newest snapshot.
+        """Return how much a total grew, and in how many seconds, up to the newest snapshot.
 
-        Over the window, or over all there is while the run is younger. None before there are two
-        snapshots that hold the total.
+        The window is shorter while the run is younger. None before two snapshots have the total.
         """
         with self._lock:
             snapshots = [(at, totals[name]) for at, totals in self._snapshots if name in totals]
         if len(snapshots) < 2:
             return None
         end, newest = snapshots[-1]
-        # Snapshots come a little early or late: take the one nearest to the window's beginning.
+        # Snapshots come a little early or late: take the one nearest to the window's start.
         start, oldest = min(snapshots[:-1], key=lambda snapshot: abs(end - window_s - snapshot[0]))
         return (newest - oldest, end - start) if end > start else None
 
     def rate(self, name: str, window_s: float) -> float | None:
-        """Growth a second; see `growth`."""
+        """Return the growth a second; see `growth`."""
         grown = self.growth(name, window_s)
         return None if grown is None else grown[0] / grown[1]
 
     def ratio(self, name: str, other: str, window_s: float) -> float | None:
-        """Growth of one total over that of another; None while the other did not grow."""
+        """Return the growth of one total by that of another; None while the other did not grow."""
         grown, base = self.growth(name, window_s), self.growth(other, window_s)
         return None if grown is None or base is None or base[0] <= 0 else grown[0] / base[0]

@@ -38,13 +38,26 @@ class ClusterApi(Protocol):
 
     nodes_readable: bool
 
-    def pods(self) -> list[Any]: ...
-    def node(self, name: str) -> Any | None: ...
-    def state(self) -> dict[str, str]: ...
-    def save_state(self, state: dict[str, str | None]) -> None: ...
-    def actors_to_zero(self) -> None: ...
-    def replay_to_zero(self) -> None: ...
-    def learner_to_zero(self) -> None: ...
+    def pods(self) -> list[Any]:
+        """Return the release's `V1Pod`s."""
+
+    def node(self, name: str) -> Any | None:
+        """Return a `V1Node`; None where nodes may not be read."""
+
+    def state(self) -> dict[str, str]:
+        """Read the stored state."""
+
+    def save_state(self, state: dict[str, str | None]) -> None:
+        """Change keys of the stored state; None removes a key."""
+
+    def actors_to_zero(self) -> None:
+        """Scale the actors to zero."""
+
+    def replay_to_zero(self) -> None:
+        """Scale the replay shards to zero."""
+
+    def learner_to_zero(self) -> None:
+        """Scale the learners to zero."""
 
 
 class CostMeter:
