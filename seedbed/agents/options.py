@@ -25,7 +25,7 @@ class AgentOptions(Section):
     reward_clip: NonNegative = 0.0
     """Largest magnitude of a reward in the loss, to which rewards are clipped; 0 does not clip."""
     life_loss_ends: bool = False
-    """Whether a lost life zeroes the discount in the loss; nothing is reset."""
+    """End of returns at a lost life: the discount is zero there in the loss; nothing is reset."""
 
 
 class ActorCriticOptions(AgentOptions):
@@ -49,7 +49,7 @@ class QLearningOptions(AgentOptions):
     n_steps: Positive = 5
     """Rewards of a target, before the target bootstraps."""
     double_q: bool = True
-    """Whether the trained network chooses the action that the target network values."""
+    """Double Q-learning: the trained network chooses the action, the target network values it."""
     value_rescaling_epsilon: Fraction = 1e-3
     """Constant ε of h(x) = sign(x) (√(|x| + 1) - 1) + εx; 0 does not rescale."""
     target_update_period: Positive = 2_500

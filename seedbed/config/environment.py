@@ -37,7 +37,7 @@ class Atari(Section):
 
 
 class Environment(Section):
-    """What the actors step."""
+    """Environment that the actors step."""
 
     id: str = Field(
         min_length=1, json_schema_extra={"resume": "the policy was trained for that environment"}

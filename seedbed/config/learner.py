@@ -12,7 +12,7 @@ from seedbed.settings import NonNegative, Positive, Section, one_of, pattern
 
 
 class Inference(Section):
-    """How actions are computed."""
+    """Batches of inference."""
 
     batch_envs: Annotated[int, Field(ge=0)] = 0
     """Environments at which a batch is full. 0 takes half of the connected ones, since the groups
@@ -63,7 +63,7 @@ class Optimizer(Section):
 
 
 class Checkpoint(Section):
-    """When and where checkpoints are written."""
+    """Checkpoints: place, interval and number."""
 
     directory: str = ""
     """Path of the checkpoints: any fsspec path, such as `gs://bucket/run`. Empty: `checkpoints` in
@@ -80,7 +80,7 @@ class Checkpoint(Section):
 
 
 class Replay(Section):
-    """Where agents with replay keep sequences, and how sequences are sampled.
+    """Replay buffer of agents with replay: storage, size and sampling.
 
     The defaults are the paper's Table 8.
     """
@@ -218,8 +218,8 @@ class Learner(Section):
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """HTTP port for /metrics, /status and /healthz; 0 is none."""
     deterministic: bool = False
-    """Whether `seedbed train` runs everything in one thread with a fixed batch composition. The
-    same seed then gives the same actions and losses, slowly.
+    """Deterministic mode: `seedbed train` runs everything in one thread with a fixed batch
+    composition. The same seed then gives the same actions and losses, slowly.
     """
 
     @field_validator("network")

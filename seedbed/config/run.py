@@ -10,7 +10,7 @@ from seedbed.settings import NonNegative, Positive, Section
 
 
 class Stop(Section):
-    """When the experiment is over: the first condition that is met. 0 (or null) is never."""
+    """Stop conditions: the first that is met ends the experiment. 0 (or null) is never met."""
 
     env_frames: Annotated[int, Field(ge=0)] = 0
     """Emulator frames, over all restarts."""
@@ -57,7 +57,7 @@ class Evaluation(Section):
     at_end: bool = True
     """Final evaluation when the run stops."""
     policy: Literal["agent", "sample", "greedy"] = "agent"
-    """How actions are chosen. `agent` leaves the choice to the agent: `vtrace` and `a2c` sample,
+    """Choice of actions. `agent` leaves the choice to the agent: `vtrace` and `a2c` sample,
     `r2d2` and `dqn` are greedy except for evaluation_epsilon.
     """
     num_envs: Positive = 16
@@ -68,17 +68,17 @@ class Wandb(Section):
     """Weights & Biases, an optional extra: never imported unless enabled."""
 
     enabled: bool = False
-    """Whether the run is sent to Weights & Biases."""
+    """Upload of the run to Weights & Biases."""
     project: str = "seedbed"
     """Project of Weights & Biases."""
     group: str = ""
     """Name under which several runs are shown, such as a sweep."""
     mode: Literal["online", "offline"] = "online"
-    """When the run is sent; `offline` writes into the run directory, to be sent later."""
+    """Mode of the upload; `offline` writes into the run directory, to be sent later."""
 
 
 class Logging(Section):
-    """What is shown and written while a run goes on."""
+    """Output while a run goes on."""
 
     interval_s: Annotated[float, Field(gt=0)] = 5.0
     """Seconds between two progress lines, rows of progress.csv and TensorBoard events."""
