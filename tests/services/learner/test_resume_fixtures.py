@@ -25,7 +25,7 @@ GOALS = {
     "vtrace": "stop.env_frames=6400",
     "r2d2": "stop.env_frames=4700",
     "dqn": "stop.updates=64",
-    "gossip": "stop.env_frames=9000",
+    "gossip": "stop.env_frames=10500",
 }
 QUIET = ("evaluation.at_end=false", "evaluation.every_frames=0")
 # What a resume may report: what this test has set, and addresses, which are of the folder.
@@ -109,10 +109,11 @@ def test_several_learners_go_on(tmp_path: Path) -> None:
             newest = EXPECTED[f"gossip-learner-{rank}"]["newest"]
             status = json.loads((run / f"learner-{rank}" / "status.json").read_text())
             for counter in ("env_frames", "updates", "episodes"):
-                assert status["counters"][counter] > newest["counters"][counter]
+                # One of them may come late, when the other one has made the frames of both.
+                assert status["counters"][counter] >= newest["counters"][counter]
         before = [EXPECTED[f"gossip-learner-{rank}"]["newest"]["counters"] for rank in range(2)]
         frames = process.summary()["env_frames"]
-        assert sum(each["env_frames"] for each in before) < frames < 2 * 9000
+        assert sum(each["env_frames"] for each in before) < frames < 2 * 10500
 
 
 def test_a_policy_plays_as_0_1_0_played_it(tmp_path: Path) -> None:
