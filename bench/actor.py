@@ -84,7 +84,7 @@ def _actor(experiment: Path, address: str, log: Path) -> Iterator[subprocess.Pop
     """`seedbed actor`, as in production."""
     command = [sys.executable, "-m", "seedbed.cli.main", "actor", str(experiment)]
     command += ["--learner", address, "--index", "0"]
-    command += ["--die-with-parent", str(os.getpid())]
+    command += ["--exit-with-parent", str(os.getpid())]
     with log.open("ab") as output:
         actor = subprocess.Popen(
             command,

@@ -32,10 +32,10 @@ def tls_of(args: argparse.Namespace) -> Tls | None:
 
 
 def add_parent(parser: argparse.ArgumentParser, hidden: bool = False) -> None:
-    """Add `--die-with-parent`, for processes that Seedbed starts."""
+    """Add `--exit-with-parent`, for processes that Seedbed starts."""
     text = "end when the parent process PID ends, even by kill -9"
     parser.add_argument(
-        "--die-with-parent",
+        "--exit-with-parent",
         type=int,
         metavar="PID",
         help=argparse.SUPPRESS if hidden else text,
@@ -43,7 +43,7 @@ def add_parent(parser: argparse.ArgumentParser, hidden: bool = False) -> None:
 
 
 def exit_with_parent(args: argparse.Namespace, number: signal.Signals = signal.SIGTERM) -> bool:
-    """Do as `--die-with-parent` says.
+    """Do as `--exit-with-parent` says.
 
     The process asks the kernel itself: a parent with gRPC's threads must not fork, as it would for
     a `preexec_fn`.

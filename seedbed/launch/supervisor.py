@@ -149,7 +149,7 @@ class Supervisor:
             errors = files.enter_context(command.log.open("ab"))
             output = files.enter_context(command.output.open("wb")) if command.output else errors
             self._processes[index] = subprocess.Popen(
-                seedbed_command(*command.arguments, "--die-with-parent", str(os.getpid())),
+                seedbed_command(*command.arguments, "--exit-with-parent", str(os.getpid())),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=errors,

@@ -73,7 +73,7 @@ def train(
     with tempfile.TemporaryDirectory(prefix="seedbed-") as scratch:
         file = Path(scratch) / f"{resolved.name}.yaml"
         file.write_text(dump_experiment(resolved))
-        command = seedbed_command("train", str(file), "--die-with-parent", str(os.getpid()))
+        command = seedbed_command("train", str(file), "--exit-with-parent", str(os.getpid()))
         command += ["--run-dir", str(run_dir)] if run_dir else []
         return cast(RunSummary, json.loads(_run(command, Path(scratch) / "summary.json")))
 

@@ -87,7 +87,7 @@ class BackgroundEvaluation:
             *(("--policy", policy) if policy != "agent" else ()),
             # The learner uses the accelerator: some cannot be shared, others would run full.
             "--set", "learner.device=cpu",
-            "--die-with-parent", str(os.getpid()),
+            "--exit-with-parent", str(os.getpid()),
         ]  # fmt: skip
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
         self._run.logs.mkdir(parents=True, exist_ok=True)

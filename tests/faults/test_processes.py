@@ -65,7 +65,7 @@ def test_a_run_that_is_killed_damaged_resumed_and_finished(tmp_path: Path) -> No
         wait_for(lambda: not [pid for pid in actors if parent(pid)], "no orphans", 30)
 
         # An actor whose parent is gone before it could ask to hear of that ends as well.
-        late = it.start("actor", "--learner", "unix:nowhere", "--die-with-parent", str(first.pid))
+        late = it.start("actor", "--learner", "unix:nowhere", "--exit-with-parent", str(first.pid))
         assert late.wait() == 0
 
         # The newest checkpoint is damaged; the one before it is not.
