@@ -57,7 +57,7 @@ def add_parser(subparsers: Subparsers) -> None:
         help="how actions are chosen (default: evaluation.policy)",
     )
     parser.add_argument(
-        "--environments",
+        "--num-envs",
         type=_positive,
         metavar="E",
         help="environments that step in lock-step (default: evaluation.num_envs)",
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
     settings = EvaluationSettings(
         episodes=args.episodes,
         greedy=args.policy == "greedy" if args.policy else policy.is_greedy(experiment),
-        num_envs=args.environments or experiment.evaluation.num_envs,
+        num_envs=args.num_envs or experiment.evaluation.num_envs,
         seed=experiment.seed if args.seed is None else args.seed,
         max_steps=args.max_steps,
     )

@@ -11,21 +11,21 @@ from typing import Any
 
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.progress_line import Part, duration, money, number, si_number
-from seedbed.telemetry.status import STATUS_FILE
+from seedbed.telemetry.status import STATUS_FILE, RunStatus
 
 
-def read_statuses(directories: Sequence[Path]) -> list[dict[str, Any] | None]:
+def read_statuses(directories: Sequence[Path]) -> list[RunStatus | None]:
     """Return the status.json of each learner, None where there is none yet."""
-    statuses: list[dict[str, Any] | None] = []
+    statuses: list[RunStatus | None] = []
     for directory in directories:
         try:
-            statuses.append(dict(json.loads((directory / STATUS_FILE).read_text())))
+            statuses.append(json.loads((directory / STATUS_FILE).read_text()))
         except (OSError, ValueError):
             statuses.append(None)
     return statuses
 
 
-def learners_line(statuses: Sequence[Mapping[str, Any] | None], running: int) -> list[Part]:
+def learners_line(statuses: Sequence[RunStatus | None], running: int) -> list[Part]:
     """Return the progress line of all learners.
 
     Args:
@@ -57,7 +57,7 @@ def learners_line(statuses: Sequence[Mapping[str, Any] | None], running: int) ->
         Part(f"distance {distance:.3g}", 3),
         Part(money(total("dollars")), 4),
     ]
-    ends = [status["eta"]["seconds"] for status in known if status.get("eta")]
+    ends = [left["seconds"] for status in known if (left := status.get("eta"))]
     parts.append(Part(f"ETA {duration(max(ends)) if ends else '-'}", 5))
     waiting = [
         f"learner {rank}: {status['waiting_for'] if status else 'starting'}"
@@ -70,7 +70,7 @@ def learners_line(statuses: Sequence[Mapping[str, Any] | None], running: int) ->
 
 
 def run_summary(
-    statuses: Sequence[Mapping[str, Any] | None],
+    statuses: Sequence[RunStatus | None],
     printed: Sequence[Mapping[str, Any] | None],
     evaluation: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def run_summary(
     gossip = [
         {
             name.removeprefix("gossip_"): value
-            for name, value in (status or {}).get("numbers", {}).items()
+            for name, value in (status["numbers"] if status else {}).items()
             if name.startswith("gossip_")
         }
         for status in statuses

@@ -8,6 +8,7 @@ import json
 import random
 import re
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import grpc
 import grpc.aio
@@ -16,6 +17,9 @@ from seedbed.rpc import channels
 from seedbed.rpc.tls import Tls
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
+
+if TYPE_CHECKING:  # The image of the actor has nothing of the telemetry but the type.
+    from seedbed.telemetry.status import RunStatus
 
 # A learner answers within milliseconds, but one whose node is gone does not answer at all.
 STATUS_TIMEOUT_S = 3.0
@@ -125,5 +129,6 @@ class LearnerSelection:
         except grpc.aio.AioRpcError as error:
             cause = (error.details() or "").rpartition("last error: ")[2]
             return f"{address} does not answer ({error.code().name}: {cause})"
-        slots = json.loads(reply.json)["slots"]
+        status: RunStatus = json.loads(reply.json)
+        slots = status["slots"]
         return SlotStatus(address, slots["all"] - slots["free"], slots["free"])

@@ -101,7 +101,7 @@ def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[dict[str, 
 def test_one_json_object_with_exactly_the_episodes_asked_for(
     walk: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    result, err = call(capsys, walk, "--episodes", 21, "--environments", 4)
+    result, err = call(capsys, walk, "--episodes", 21, "--num-envs", 4)
     assert result["environment"].endswith(":Walk")
     assert result["checkpoint"].endswith("checkpoint-000000000009.safetensors")
     assert (result["env_frames"], result["updates"]) == (1234, 9)
@@ -109,9 +109,9 @@ def test_one_json_object_with_exactly_the_episodes_asked_for(
     assert result["mean"] == pytest.approx(np.mean(result["returns"]))
     assert (result["policy"], result["human_normalised"]) == ("sample", None)
     assert "21 episodes, sample policy: mean" in err
-    again, _ = call(capsys, walk, "--episodes", 21, "--environments", 4)
+    again, _ = call(capsys, walk, "--episodes", 21, "--num-envs", 4)
     assert again["returns"] == result["returns"]
-    other, _ = call(capsys, walk, "--episodes", 21, "--environments", 4, "--seed", 2)
+    other, _ = call(capsys, walk, "--episodes", 21, "--num-envs", 4, "--seed", 2)
     assert other["returns"] != result["returns"]
     greedy, _ = call(capsys, walk, "--episodes", 8, "--policy", "greedy", "--max-steps", 30)
     assert greedy["policy"] == "greedy"
@@ -181,9 +181,7 @@ def test_atari_is_filmed_with_its_screen(
     run = make_run(tmp_path / "run", "name: pong\nenvironment: {id: 'atari:Pong'}")
     file = tmp_path / "pong.mp4"
     cap = "environment.atari.max_frames_per_episode=40"
-    result, _ = call(
-        capsys, run, "--episodes", 3, "--environments", 2, "--set", cap, "--video", file
-    )
+    result, _ = call(capsys, run, "--episodes", 3, "--num-envs", 2, "--set", cap, "--video", file)
     assert result["mean_length"] == 10
     assert result["human_normalised"] is None, "40 frames are not Table 9"
     assert result["protocol"]["sticky_action_probability"] == 0
