@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from seedbed.checkpoints.store import CheckpointStore
-from seedbed.config import parse_experiment
+from seedbed.config import load_experiment, parse_experiment
 from seedbed.config.keys import keys
 from seedbed.config.renamed import RENAMED, RENAMED_VALUES
 from seedbed.runs.resume import read_stored
@@ -85,6 +85,16 @@ def test_an_old_key_in_a_users_file_is_refused_with_its_new_name() -> None:
             parse_experiment(text, (), f"{path}.yaml")
         assert caught.value.code == ExitCode.CONFIG
         assert "actor.environments of 0.1 is actor.envs_per_group now" in str(caught.value)
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_the_file_of_a_run_directory_is_read_by_its_old_keys(name: str) -> None:
+    """`seedbed train RUN_DIR/experiment.yaml --run-dir RUN_DIR`, as 0.1 itself says it."""
+    file = FIXTURES / RUNS[name] / "experiment.yaml"
+    stored = read_stored(file.read_text(), name, io.StringIO())
+    assert load_experiment(file) == stored
+    changed = load_experiment(file, ["stop.env_frames=12345"])
+    assert changed.stop.env_frames == 12345
 
 
 def test_every_new_name_is_a_key() -> None:

@@ -83,7 +83,7 @@ class MixingProducts:
 
     @property
     def known(self) -> bool:
-        """Whether a segment is open, because the start of every learner is known."""
+        """Return whether a segment is open, because the start of every learner is known."""
         return self._gram is not None
 
     @property

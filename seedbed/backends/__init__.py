@@ -31,11 +31,12 @@ def use(name: str, deterministic: bool = False, device: str = "auto") -> Backend
                 "Keras fixes its backend once a process; start another process",
             )
         return _current
-    if "keras" in sys.modules and os.environ.get("KERAS_BACKEND") != name:
+    keras = sys.modules.get("keras")
+    if keras is not None and keras.backend.backend() != name:
         raise SeedbedError(
             ExitCode.BACKEND,
-            f"Keras was imported before learner.backend {name!r} was chosen: import nothing of "
-            "Keras before seedbed.backends.use()",
+            f"Keras runs {keras.backend.backend()!r} in this process already, and "
+            f"learner.backend is {name!r}: set KERAS_BACKEND={name} before Keras is imported",
         )
     os.environ["KERAS_BACKEND"] = name
     try:

@@ -33,7 +33,7 @@ class Key:
 
     @property
     def resume(self) -> str:
-        """Why a run cannot resume with another value; empty where it can."""
+        """Reason that a run cannot resume with another value; empty where it can."""
         extra = self.field.json_schema_extra
         return str(extra.get("resume", "")) if isinstance(extra, dict) else ""
 

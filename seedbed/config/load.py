@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from seedbed.config.renamed import renamed_keys
+from seedbed.config.renamed import RENAMED_VALUES, renamed_keys, translate
 from seedbed.config.schema import Experiment
 from seedbed.config.shipped import experiment_file
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -35,11 +35,20 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
         raise SeedbedError(
             ExitCode.CONFIG, f"cannot read the experiment {path}: {error.strerror}"
         ) from error
-    return parse_experiment(text, overrides, str(path))
+    return parse_experiment(text, overrides, str(path), stored=_is_stored(path))
+
+
+def _is_stored(path: Path) -> bool:
+    """Return whether `path` is the file that a run directory keeps, not one that a user wrote."""
+    beside = ("seedbed.lock", "status.json", "summary.json")
+    return path.name == "experiment.yaml" and any((path.parent / x).is_file() for x in beside)
 
 
 def parse_experiment(
-    text: str, overrides: Sequence[str] = (), source: str = "experiment"
+    text: str,
+    overrides: Sequence[str] = (),
+    source: str = "experiment",
+    stored: bool = False,
 ) -> Experiment:
     """Parse an experiment from the text of a YAML file.
 
@@ -47,6 +56,7 @@ def parse_experiment(
         text: YAML.
         overrides: As for `load_experiment`.
         source: Name of the text in errors.
+        stored: Translate the keys that 0.1 stored in a run directory, instead of refusing them.
 
     Raises:
         SeedbedError: CONFIG, as `load_experiment`.
@@ -57,11 +67,16 @@ def parse_experiment(
         raise SeedbedError(ExitCode.CONFIG, f"{source} is not YAML: {error}") from error
     if not isinstance(tree, dict):
         raise SeedbedError(ExitCode.CONFIG, f"{source} must be a mapping of keys to values")
+    if stored:
+        translate(tree)
     for override in overrides:
         _override(tree, override)
     old_keys = list(renamed_keys(tree))
     if old_keys:
-        lines = [f"{source}: {old} of 0.1 is {new} now" for old, new in old_keys]
+        values = {path: f", and its value {a} is {b}" for (path, a), b in RENAMED_VALUES.items()}
+        lines = [
+            f"{source}: {old} of 0.1 is {new} now{values.get(old, '')}" for old, new in old_keys
+        ]
         raise SeedbedError(ExitCode.CONFIG, "\n".join(lines))
     try:
         return Experiment.model_validate(tree)

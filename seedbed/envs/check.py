@@ -47,7 +47,7 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether no check failed. Warnings are allowed."""
+        """Return whether no check failed. Warnings are allowed."""
         return not any(check.result == "failed" for check in self.checks)
 
     def add(self, name: str, detail: str, result: str = "ok") -> None:

@@ -48,7 +48,7 @@ class Measured:
 
     @property
     def crowded(self) -> bool:
-        """Whether other processes had the CPUs so often that the speed is rough."""
+        """Return whether other processes had the CPUs so often that the speed is rough."""
         return self.queued_s > 0.1 * self.wall_s
 
 

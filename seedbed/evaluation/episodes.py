@@ -36,7 +36,7 @@ class Episode(NamedTuple):
 
 @dataclass(frozen=True)
 class EvaluationSettings:
-    """How to evaluate.
+    """Settings of an evaluation.
 
     Attributes:
         episodes: number of episodes that count.
@@ -67,7 +67,7 @@ class ReturnStatistics(TypedDict):
 
 
 class EvaluationResult(ReturnStatistics):
-    """What `evaluate` measured."""
+    """Result of `evaluate`."""
 
     human_normalised: float | None  # 0 is random play, 1 is a human
     restarted_episodes: int

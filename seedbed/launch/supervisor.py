@@ -35,7 +35,7 @@ def seedbed_command(*arguments: str) -> list[str]:
 
 
 class Command(NamedTuple):
-    """How one process is started.
+    """Command line and environment of one process.
 
     Attributes:
         arguments: arguments of `seedbed`, subcommand first.

@@ -32,7 +32,7 @@ PARTS = (
 
 @dataclass(frozen=True)
 class Load:
-    """What was measured over the last half minute. Fractions are of one; None is unknown.
+    """Measurements of the last half minute. Fractions are of one; None is unknown.
 
     Attributes:
         sessions: Actor streams.

@@ -1,4 +1,4 @@
-"""What is counted of checkpoints and evaluations."""
+"""Counts of checkpoints and evaluations."""
 
 from __future__ import annotations
 

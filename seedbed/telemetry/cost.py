@@ -1,4 +1,4 @@
-"""What a run costs: prices of the experiment times what it occupies on this machine."""
+"""Cost of a run: prices of the experiment times what it occupies on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted from the experiment's first frame, over all restarts."""
+"""Counters from the experiment's first frame, over all restarts."""
 
 from __future__ import annotations
 

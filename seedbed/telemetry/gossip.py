@@ -1,4 +1,4 @@
-"""What is counted of a learner's exchange with its peers."""
+"""Counts of a learner's exchange with its peers."""
 
 from __future__ import annotations
 

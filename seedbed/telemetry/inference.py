@@ -1,4 +1,4 @@
-"""What is counted of inference."""
+"""Counts of inference."""
 
 from __future__ import annotations
 

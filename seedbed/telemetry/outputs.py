@@ -20,7 +20,7 @@ from seedbed.telemetry.weights_and_biases import WandbRun
 
 log = logging.getLogger(__name__)
 
-OUTPUTS = ("progress.csv", "tensorboard", "status.json", "live line", "wandb")
+OUTPUTS = ("progress.csv", "tensorboard", "status.json", "progress line", "wandb")
 _PERCENTILES = ("inference_ms_p50", "inference_ms_p99", "policy_lag_p50", "train_step_ms_p50")
 
 
@@ -81,7 +81,7 @@ class Outputs:
             metrics: Returns the present value of every metric.
             status: Returns the object of status.json.
         """
-        self._guarded("live line", partial(self._line.show, parts))
+        self._guarded("progress line", partial(self._line.show, parts))
         if self._run_dir and self._progress:
             run_dir = self._run_dir
             self._guarded("progress.csv", partial(self._progress.append, row))

@@ -1,4 +1,4 @@
-"""What is counted of a learner's replay."""
+"""Counts of a learner's replay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is counted of streams, steps and episodes."""
+"""Counts of streams, steps and episodes."""
 
 from __future__ import annotations
 

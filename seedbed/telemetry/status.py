@@ -19,7 +19,7 @@ STATUS_FILE = "status.json"
 
 
 class ProcessStatus(TypedDict):
-    """What names a process for good: its number, when it started, and its machine."""
+    """Lasting identity of a process: its number, its start and its machine."""
 
     pid: int
     start_ticks: int | None
@@ -73,7 +73,7 @@ class LearnersStatus(TypedDict, total=False):
 
 
 class SourceStatus(TypedDict):
-    """Where a reader has a status from; added by the reader."""
+    """Source from which a reader has a status; added by the reader."""
 
     path: NotRequired[str]
     address: NotRequired[str]

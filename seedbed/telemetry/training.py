@@ -1,4 +1,4 @@
-"""What is counted of training."""
+"""Counts of training."""
 
 from __future__ import annotations
 

@@ -65,7 +65,7 @@ class LearnerSelection:
 
     @property
     def several(self) -> bool:
-        """Whether there is more than one learner."""
+        """Return whether there is more than one learner."""
         return len(self._addresses) > 1
 
     def on_failure(self, address: str) -> None:

@@ -1,4 +1,4 @@
-"""What an actor counts, for its own /metrics."""
+"""Metrics of an actor, on its own /metrics."""
 
 from __future__ import annotations
 

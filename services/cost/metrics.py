@@ -1,4 +1,4 @@
-"""What the cost meter exports; read from a `CostMeter`."""
+"""Metrics of the cost meter; read from a `CostMeter`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What learners with and without a wire share: the parts of a run, its stop and its end."""
+"""Base of the learners with and without a wire: the parts of a run, its stop and its end."""
 
 from __future__ import annotations
 

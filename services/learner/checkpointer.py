@@ -61,7 +61,7 @@ class Checkpointer:
 
     @property
     def idle(self) -> bool:
-        """Whether no checkpoint is requested, written or due."""
+        """Return whether no checkpoint is requested, written or due."""
         busy = self._requested is not None or self._writing is not None
         return not busy and time.monotonic() < self._due
 

@@ -77,5 +77,5 @@ class ComponentsFuture:
 
     @property
     def done(self) -> bool:
-        """Whether the components are built."""
+        """Return whether the components are built."""
         return self._components.done()

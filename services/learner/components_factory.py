@@ -1,4 +1,4 @@
-"""From an experiment and the environment's spec to the learner's components. Imports Keras."""
+"""Factory of the learner's components for an experiment and a spec. Imports Keras."""
 
 from __future__ import annotations
 

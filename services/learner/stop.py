@@ -53,7 +53,7 @@ def condition_of_peer(text: str) -> MetCondition:
 
 
 class RunStop:
-    """Whether the run ends, and why: a request, or a stop condition.
+    """End of a run: a request to stop, or a stop condition that is met.
 
     Attributes:
         reason: why the run ends, in words; None while it goes on.

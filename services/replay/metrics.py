@@ -1,4 +1,4 @@
-"""What a replay shard counts, for its own /metrics."""
+"""Metrics of a replay shard, on its own /metrics."""
 
 from __future__ import annotations
 

@@ -10,10 +10,10 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
+from seedbed.analysis.unroll_plot import caption, eventful_envs, shown_steps
 from seedbed.backends.protocol import Backend
 from seedbed.cli.main import main
 from seedbed.runs.directory import open_store
-from seedbed.services.learner.inspection.plot import caption, eventful_envs, shown_steps
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 

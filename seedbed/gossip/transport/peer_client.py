@@ -96,7 +96,7 @@ class PeerClient:
 
     @property
     def busy(self) -> bool:
-        """Whether a message is in flight."""
+        """Return whether a message is in flight."""
         return self._in_flight is not None
 
     # --- push ------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class PendingInsert:
 
     @property
     def sequences(self) -> int:
-        """How many sequences the insert brings."""
+        """Return the number of sequences of the insert."""
         return int(self.envs.stop - self.envs.start)
 
 

@@ -153,7 +153,7 @@ class ShardClient:
 
     @property
     def busy(self) -> bool:
-        """Whether some work has no result yet."""
+        """Return whether some work has no result yet."""
         waiting = (self._unstored, self._unsampled, self._unset)
         queues = (self._inserts, self._requests, self._updates)
         return any(waiting) or any(not queue.empty() for queue in queues)

@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 
 class CompletedUnroll(Protocol):
-    """What a session hands on: a `SessionUnroll`, or a `SequenceChunk` for replay."""
+    """Complete unroll of a session: a `SessionUnroll`, or a `SequenceChunk` for replay."""
 
     @property
     def environments(self) -> int:

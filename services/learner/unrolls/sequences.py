@@ -187,7 +187,7 @@ class SequenceWriter:
 
     @property
     def needs_state(self) -> bool:
-        """Whether the newest step begins sequences, which keep the recurrent state before it."""
+        """Return whether the newest step begins sequences, which keep the state before it."""
         return self._spec.state_size > 0 and self._begins is not None
 
     def set_outputs(

@@ -154,7 +154,7 @@ class UnrollWriter:
 
     @property
     def needs_state(self) -> bool:
-        """Whether the newest step is step 0, whose recurrent state the unroll keeps."""
+        """Return whether the newest step is step 0, whose recurrent state the unroll keeps."""
         return self._t == 0 and self._spec.state_size > 0
 
     def set_outputs(

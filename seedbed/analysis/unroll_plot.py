@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-Arrays = dict[str, NDArray[Any]]
+from seedbed.analysis.unroll_files import Arrays
 
 # Flags by rising weight: a step is framed in the colour of the last one that it has.
 FLAGS = {

@@ -1,1 +1,0 @@
-"""One training batch as arrays and a picture: `seedbed inspect unroll`."""
