@@ -227,8 +227,8 @@ def test_the_number_of_learners_is_changed_by_helm(
     # 2 is refused before as well: a number that were taken meanwhile would be kubectl's.
     release.until(lambda: f"topology of {release.name} has 4" in asked(2), "it knows the number")
     answer = command(helm, "upgrade", release.name, str(CHART), "-n", namespace, "--reuse-values",
-                     "--set", "experiment.gossip.count=3", check=False)  # fmt: skip
-    assert "learner.replicas is 4, and experiment.gossip.count is 3" in answer
+                     "--set", "experiment.gossip.replicas=3", check=False)  # fmt: skip
+    assert "learner.replicas is 4, and experiment.gossip.replicas is 3" in answer
     release.upgrade(given(1))
     release.until(lambda: asked(2).endswith("scaled\n"), "the policy has gone")
     release.uninstall()

@@ -105,7 +105,7 @@ def test_shards_are_killed_left_behind_scaled_and_ended(kept: Release) -> None:
     assert all(held(kept, shard) >= sizes[shard] for shard in (0, 1))
 
     answer = command("helm", "upgrade", "kept", str(CHART), "-n", kept.namespace, "--reuse-values",
-                     "--set", "replay.capacity=7000", check=False)  # fmt: skip
+                     "--set", "replay.sequences=7000", check=False)  # fmt: skip
     assert "cannot change in a release: its shards have volumes of 50Mi for 50000" in answer
 
     # The end gives the shards back too; their volumes stay.
