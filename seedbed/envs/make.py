@@ -38,6 +38,8 @@ def make_env(
     Raises:
         SeedbedError: ENVIRONMENT, the environment cannot be made; CONFIG, a setting is wrong.
     """
+    if num_envs < 1:
+        raise SeedbedError(ExitCode.CONFIG, f"num_envs {num_envs}: it takes at least 1")
     try:
         settings = {"id": env_id, "kwargs": kwargs, **({"atari": atari} if atari else {})}
         environment = Environment.model_validate(settings)

@@ -15,6 +15,7 @@ from seedbed.config import Experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.resume import read_stored
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import EnvironmentSpec, TimeStep
 
 if TYPE_CHECKING:
@@ -155,9 +156,14 @@ class Policy:
 
         Returns:
             Statistics of the returns, and `returns` with one number an episode.
+
+        Raises:
+            SeedbedError: CONFIG, no episode is asked for.
         """
         from seedbed.evaluation.episodes import EvaluationSettings, evaluate
 
+        if episodes < 1:
+            raise SeedbedError(ExitCode.CONFIG, f"episodes {episodes}: play at least 1")
         experiment, _ = apply_atari_protocol(self.experiment)
         settings = EvaluationSettings(
             episodes=episodes,
