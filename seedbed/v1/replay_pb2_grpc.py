@@ -60,29 +60,29 @@ class ReplayServicer:
     """Missing associated documentation comment in .proto file."""
 
     def Insert(self, request_iterator, context):
-        """Blocks, in the order in which they were rolled. What has been answered
-        survives the shard's process.
+        """Stores chunks, in the order in which they were collected. Chunks that were
+        answered outlast the shard's process.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Sample(self, request_iterator, context):
-        """Draws, in proportion to priority^exponent.
+        """Draws sequences, in proportion to priority^exponent.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def Prioritize(self, request_iterator, context):
-        """New priorities of sequences that were drawn.
+        """Sets new priorities of sequences that were drawn.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetState(self, request, context):
-        """How the shard is. Answers at once.
+        """Returns the state of the shard, at once.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

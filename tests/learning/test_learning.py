@@ -127,13 +127,13 @@ def t_maze(tmp_path: Path) -> Path:
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("home", ["host", "device", "service"])
-def test_r2d2_remembers_the_sign_of_a_t_maze(home: str, t_maze: Path, tmp_path: Path) -> None:
-    settings = [f"learner.replay.storage={home}"]
+@pytest.mark.parametrize("storage", ["host", "device", "remote"])
+def test_r2d2_remembers_the_sign_of_a_t_maze(storage: str, t_maze: Path, tmp_path: Path) -> None:
+    settings = [f"learner.replay.storage={storage}"]
     with ExitStack() as stack:
-        if home == "device":
+        if storage == "device":
             settings.append("learner.replay.transfer_steps=160")
-        if home == "service":
+        if storage == "remote":
             if BACKEND == "jax":
                 pytest.skip("shards know nothing of the backend")
             both = stack.enter_context(shards(tmp_path, 2, capacity=2000, alpha=0.9))
