@@ -40,6 +40,8 @@ RENAMED = {
     "report": "analyze",
     "debug": "inspect",
 }
+# And options, of whatever command.
+RENAMED_OPTIONS = {"--stay": "--linger", "--environments": "--num-envs"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -57,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     if argv and argv[0] in RENAMED:
         parser.error(f"`seedbed {argv[0]}` of 0.1 is `seedbed {RENAMED[argv[0]]}` now")
+    for word in argv:
+        if word in RENAMED_OPTIONS:
+            parser.error(f"`{word}` of 0.1 is `{RENAMED_OPTIONS[word]}` now")
     if argv and argv[0] in COMMANDS:  # import only what runs: an actor has no TensorFlow
         try:
             module = importlib.import_module(_MODULES.get(argv[0], f"seedbed.cli.{argv[0]}"))

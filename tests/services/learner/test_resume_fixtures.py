@@ -119,7 +119,11 @@ def test_several_learners_go_on(tmp_path: Path) -> None:
 def test_a_policy_plays_as_0_1_0_played_it(tmp_path: Path) -> None:
     shutil.copytree(FIXTURES / "vtrace", tmp_path / "vtrace")
     expected = EXPECTED["vtrace"]
-    arguments = ["evaluate", "vtrace", *expected["evaluate_arguments"]]
+    # The option of 0.1.0 has another name now.
+    given = [
+        word.replace("--environments", "--num-envs") for word in expected["evaluate_arguments"]
+    ]
+    arguments = ["evaluate", "vtrace", *given]
     process = Process(tmp_path / "output", *arguments, cwd=tmp_path)
     assert process.wait(DEADLINE_S) == 0, process.said
     result = process.summary()
