@@ -6,7 +6,6 @@ import json
 import logging
 import os
 import subprocess
-import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from seedbed.config import Experiment
-from seedbed.launch.supervisor import process_environment
+from seedbed.launch.supervisor import process_environment, seedbed_command
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.services.learner.checkpointer import Checkpointer
@@ -80,15 +79,20 @@ class BackgroundEvaluation:
         self._checkpoint = Path(checkpoint).name
         self._run.store.pinned = self._checkpoint
         policy = self._settings.policy
-        command = [
-            sys.executable, "-m", "seedbed.cli.main", "evaluate", str(self._run.path),
-            "--checkpoint", self._checkpoint,
-            "--episodes", str(self._settings.episodes),
+        command = seedbed_command(
+            "evaluate",
+            str(self._run.path),
+            "--checkpoint",
+            self._checkpoint,
+            "--episodes",
+            str(self._settings.episodes),
             *(("--policy", policy) if policy != "agent" else ()),
             # The learner uses the accelerator: some cannot be shared, others would run full.
-            "--set", "learner.device=cpu",
-            "--exit-with-parent", str(os.getpid()),
-        ]  # fmt: skip
+            "--set",
+            "learner.device=cpu",
+            "--exit-with-parent",
+            str(os.getpid()),
+        )
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
         self._run.logs.mkdir(parents=True, exist_ok=True)
         self._log = (self._run.logs / "evaluation.log").open("ab")
