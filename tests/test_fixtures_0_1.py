@@ -12,7 +12,7 @@ import pytest
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import load_experiment, parse_experiment
 from seedbed.config.keys import keys
-from seedbed.config.renamed import RENAMED, RENAMED_VALUES
+from seedbed.config.renamed import RENAMED, renamed_value
 from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -55,10 +55,7 @@ def test_no_setting_of_a_stored_run_changes(name: str) -> None:
     new = leaves(read_stored(text, name, said).model_dump(mode="json"))
     assert said.getvalue() == "", "no key is unknown"
     wanted = {
-        new_path(path): RENAMED_VALUES.get((path, value), value)
-        if isinstance(value, str)
-        else value
-        for path, value in old.items()
+        new_path(path): renamed_value(new_path(path), value) or value for path, value in old.items()
     }
     assert {path: new[path] for path in wanted} == wanted
     assert wanted.keys() <= new.keys()
@@ -75,7 +72,7 @@ def test_a_stored_checkpoint_opens_with_the_same_settings(name: str) -> None:
     assert said.getvalue() == ""
     new = leaves(stored.model_dump(mode="json"))
     for path, value in old.items():
-        assert new[new_path(path)] == RENAMED_VALUES.get((path, str(value)), value), path
+        assert new[new_path(path)] == (renamed_value(new_path(path), value) or value), path
 
 
 def test_an_old_key_in_a_users_file_is_refused_with_its_new_name() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from seedbed.config.renamed import RENAMED_VALUES, renamed_keys, translate
+from seedbed.config.renamed import renamed_keys, renamed_value, translate
 from seedbed.config.schema import Experiment
 from seedbed.config.shipped import experiment_file
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -71,12 +71,12 @@ def parse_experiment(
         translate(tree)
     for override in overrides:
         _override(tree, override)
-    old_keys = list(renamed_keys(tree))
-    if old_keys:
-        values = {path: f", and its value {a} is {b}" for (path, a), b in RENAMED_VALUES.items()}
-        lines = [
-            f"{source}: {old} of 0.1 is {new} now{values.get(old, '')}" for old, new in old_keys
-        ]
+    lines = []
+    for old, new, value in renamed_keys(tree):
+        now = renamed_value(new, value)
+        also = f", and its value {value} is {now}" if now else ""
+        lines.append(f"{source}: {old} of 0.1 is {new} now{also}")
+    if lines:
         raise SeedbedError(ExitCode.CONFIG, "\n".join(lines))
     try:
         return Experiment.model_validate(tree)
@@ -154,4 +154,6 @@ def _explain(item: dict[str, Any]) -> str:
         return f"{path}: missing, and it has no default"
     if isinstance(given, dict):
         return f"{path}: {message}" if path else message
-    return f"{path}: {message}, given {given!r}"
+    now = renamed_value(path, given)
+    also = f": {given} of 0.1 is {now} now" if now else ""
+    return f"{path}: {message}, given {given!r}{also}"

@@ -32,38 +32,42 @@ RENAMED = {
     "learners.window": "gossip.connectivity_window",
     "learners": "gossip",
 }
-# Values that were renamed with their key: (old path, old value) -> new value.
-RENAMED_VALUES = {("learner.replay.home", "service"): "remote"}
+# Values that were renamed: (new path of the key, old value) -> new value.
+RENAMED_VALUES = {("learner.replay.storage", "service"): "remote"}
 
 
-def renamed_keys(tree: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the old and the new path of every renamed key that `tree` has."""
+def renamed_keys(tree: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Yield the old path, the new path and the value of every renamed key that `tree` has."""
     for old, new in RENAMED.items():
-        parent = _section(tree, old)
-        if parent is not None and old.rpartition(".")[2] in parent:
-            yield old, new
+        *sections, leaf = old.split(".")
+        node: Any = tree
+        for name in sections:
+            node = node.get(name) if isinstance(node, dict) else None
+        if isinstance(node, dict) and leaf in node:
+            yield old, new, node[leaf]
+
+
+def renamed_value(path: str, value: Any) -> str:
+    """Return the new name of a value of the key at `path`; empty where the value has no new one."""
+    return RENAMED_VALUES.get((path, str(value)), "")
 
 
 def translate(tree: dict[str, Any]) -> None:
     """Move every renamed key of `tree`, which an older version stored, to its new place."""
-    for old, new in list(renamed_keys(tree)):
-        parent = _section(tree, old)
-        assert parent is not None
-        value = parent.pop(old.rpartition(".")[2])
-        *sections, leaf = new.split(".")
-        target = tree
-        for name in sections:
-            target = target.setdefault(name, {})
+    for old, new, value in list(renamed_keys(tree)):
+        section, leaf = _place(tree, old)
+        del section[leaf]
+        section, leaf = _place(tree, new)
         if isinstance(value, dict):
             # The renamed keys of this section have moved already; move the others to them.
-            target.setdefault(leaf, {}).update(value)
+            section.setdefault(leaf, {}).update(value)
         else:
-            target[leaf] = RENAMED_VALUES.get((old, value), value)
+            section[leaf] = renamed_value(new, value) or value
 
 
-def _section(tree: dict[str, Any], path: str) -> dict[str, Any] | None:
-    """Return the mapping that holds the last key of `path`; None where there is none."""
-    node: Any = tree
-    for name in path.split(".")[:-1]:
-        node = node.get(name) if isinstance(node, dict) else None
-    return node if isinstance(node, dict) else None
+def _place(tree: dict[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    """Return the mapping of the key at `path`, made where it is missing, and the key's name."""
+    *sections, leaf = path.split(".")
+    for name in sections:
+        tree = tree.setdefault(name, {})
+    return tree, leaf

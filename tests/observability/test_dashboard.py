@@ -56,7 +56,7 @@ def kept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Process, li
         (folder / "experiment.yaml").write_text(
             "name: kept\nenvironment: {id: CartPole-v1}\nagent: dqn\nactor: {envs_per_group: 4}\n"
             f"learner: {{network: mlp, frame_stack: 1, unroll_length: 1, batch_size: 8, "
-            f"metrics_port: {port}, replay: {{storage: service, min_size: 50, ratio: 1, "
+            f"metrics_port: {port}, replay: {{storage: remote, min_size: 50, ratio: 1, "
             f"priority_exponent: {ALPHA}, shards: {[shard.address for shard in made]}}}}}\n"
             "logging: {interval_s: 0.5}\n"
         )
