@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from seedbed.runtime.exit_codes import CURES, HELP, ExitCode
+from seedbed.runtime.exit_codes import HELP, ExitCode
 
 _HEAD = """\
 # Exit codes
@@ -35,6 +35,48 @@ stopped or killed (actors of `seedbed actor` try to reach the next one for
 checkpoint that cannot be written once, a damaged newest checkpoint (the one before it is taken,
 with a warning).
 """
+
+
+# What to do, where it takes more than the second half of `HELP`.
+CURES: dict[ExitCode, str] = {
+    ExitCode.OK: "The JSON object on stdout says why it stopped (`stop_reason`).",
+    ExitCode.INTERNAL: "Report it with the traceback in the log.",
+    ExitCode.USAGE: "See `seedbed COMMAND --help`.",
+    ExitCode.CONFIG: "Mend the key that the line names; `docs/configuration.md` has them all.",
+    ExitCode.ENVIRONMENT: "`seedbed check env ID` tries it alone; the traceback is in "
+    "`logs/actor-*.log`.",
+    ExitCode.BACKEND: "`seedbed check machine` says which backends and devices this machine has.",
+    ExitCode.BIND: "End the process that listens there, or choose another `--listen`.",
+    ExitCode.CHECKPOINT_WRITE: "`learner.checkpoint.max_failures` in a row failed. Free or enlarge "
+    "the volume, then run the same command: it resumes from the newest whole checkpoint.",
+    ExitCode.CHECKPOINT_READ: "Name an older one with `--checkpoint`, or begin anew with "
+    "`--restart fresh`, which deletes nothing.",
+    ExitCode.RUN_DIRECTORY: "The line names the process that uses it; choose another `--run-dir`, "
+    "or `--restart fresh`.",
+    ExitCode.RESUME_REFUSED: "Set back what the line names, or begin a new run with `--init-from`.",
+    ExitCode.REPLAY_FILES: "Another process uses it, it holds another buffer, or its volume is too "
+    "small. Name another directory, enlarge the volume, or keep fewer sequences.",
+    ExitCode.LEARNER_UNREACHABLE: "Actors try for `actor.connect_timeout_s`. Is the learner up? "
+    "`seedbed status HOST:PORT` from the same place tells whether the network lets it through.",
+    ExitCode.ACTORS_FAILED: "See `logs/actor-*.log` in the run directory.",
+    ExitCode.REPLAY_UNREACHABLE: "Learners try for `learner.replay.shard_timeout_s`; the line has "
+    "the addresses. Look at the shards' logs and the network policy. A learner that is started "
+    "again goes on with the sequences that the shards hold.",
+    ExitCode.REFUSED_BY_REPLAY: "The line names both sides' spec, priority exponent and protocol "
+    "version. Give each experiment shards, and volumes, of its own.",
+    ExitCode.PEERS_UNREACHABLE: "With all-reduce each update needs the gradients of all learners. "
+    "`seedbed train` and a StatefulSet start the learners again together; where a learner is gone "
+    "for good, set `gossip.replicas` to the number that is left, or `gossip.topology` to `gossip`.",
+    ExitCode.LEARNERS_FAILED: "`seedbed train --learners N` has started them again many times "
+    "within two minutes. The last words of each are in `logs/learner-*.log`.",
+    ExitCode.THREAD_STUCK: "The line says which part, and what it waited for. A slow device may "
+    "need a longer `learner.watchdog_timeout_s`.",
+    ExitCode.THREAD_FAILED: "The line names it; the traceback is in `logs/learner.log`.",
+    ExitCode.DIVERGED: "Lower `learner.optimizer.learning_rate`; the newest checkpoint is from "
+    "before.",
+    ExitCode.INTERRUPTED: "Run the same command again.",
+    ExitCode.TERMINATED: "Run the same command again.",
+}
 
 
 def reference() -> str:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.checkpoints.format import Checkpoint
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
 
 
 def consensus(checkpoints: Sequence[Checkpoint], path: str) -> Checkpoint:
@@ -35,11 +34,10 @@ def consensus(checkpoints: Sequence[Checkpoint], path: str) -> Checkpoint:
             part = checkpoint.arrays.get(name)
             if part is None or part.shape != array.shape:
                 shape = "missing" if part is None else f"of shape {list(part.shape)}"
-                raise SeedbedError(
-                    ExitCode.CHECKPOINT_READ,
+                raise CheckpointReadError(
                     f"{name} is of shape {list(array.shape)} in {first.path} and {shape} in "
                     f"{checkpoint.path}: learners of one run have the same network; name one of "
-                    "their run directories",
+                    "their run directories"
                 )
             parts.append(part)
         arrays[name] = np.mean(np.stack(parts), axis=0, dtype=np.float64).astype(array.dtype)

@@ -10,7 +10,7 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from typing_extensions import override
 
@@ -18,59 +18,41 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import TEMPORARY, atomic_write, sync_directory
 
 
-class Files(Protocol):
-    """Flat directory of files. Failures of reading and writing are OSError."""
+class Files:
+    """Flat directory of files on this machine. Failures of reading and writing are OSError.
 
-    directory: str
-
-    def names(self) -> list[str]:
-        """List the names of the files, sorted; none where there is no such directory."""
-
-    def read(self, name: str) -> bytes:
-        """Return the content of one file."""
-
-    def write(self, name: str, content: bytes) -> None:
-        """Write a file whole, in the place of an older one, or leave everything as it was."""
-
-    def rename(self, name: str, to: str) -> None:
-        """Give a file another name; `to` may begin with a subdirectory."""
-
-    def remove(self, name: str) -> None:
-        """Delete one file; a missing file is no error."""
-
-
-class LocalFiles(Files):
-    """Directory of this machine. A whole file survives kill -9 and, with fsync, a power loss."""
+    A whole file survives kill -9 and, with fsync, a power loss.
+    """
 
     def __init__(self, directory: str) -> None:
         self.directory = directory
 
-    @override
     def names(self) -> list[str]:
+        """List the names of the files; none where there is no such directory."""
         try:
             entries = list(os.scandir(self.directory))
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted(entry.name for entry in entries if entry.is_file())
+        return [entry.name for entry in entries if entry.is_file()]
 
-    @override
     def read(self, name: str) -> bytes:
+        """Return the content of one file."""
         return Path(self.directory, name).read_bytes()
 
-    @override
     def write(self, name: str, content: bytes) -> None:
+        """Write a file whole, in the place of an older one, or leave everything as it was."""
         Path(self.directory).mkdir(parents=True, exist_ok=True)
         atomic_write(Path(self.directory, name), content, fsync=True)
 
-    @override
     def rename(self, name: str, to: str) -> None:
+        """Give a file another name; `to` may begin with a subdirectory."""
         target = Path(self.directory, to)
         target.parent.mkdir(parents=True, exist_ok=True)
         Path(self.directory, name).replace(target)
         sync_directory(Path(self.directory))
 
-    @override
     def remove(self, name: str) -> None:
+        """Delete one file; a missing file is no error."""
         Path(self.directory, name).unlink(missing_ok=True)
 
 
@@ -78,7 +60,7 @@ class RemoteFiles(Files):
     """Directory that fsspec reaches: `gs://bucket/run`, `s3://...`, `memory://...`."""
 
     def __init__(self, directory: str) -> None:
-        self.directory = directory.rstrip("/")
+        super().__init__(directory.rstrip("/"))
         self._filesystem, self._root = _filesystem(self.directory)
 
     @override
@@ -89,9 +71,7 @@ class RemoteFiles(Files):
                 entries = self._filesystem.ls(self._root, detail=True)
             except (FileNotFoundError, NotADirectoryError):
                 return []
-        return sorted(
-            str(entry["name"]).rsplit("/", 1)[-1] for entry in entries if entry["type"] == "file"
-        )
+        return [entry["name"].rsplit("/", 1)[-1] for entry in entries if entry["type"] == "file"]
 
     @override
     def read(self, name: str) -> bytes:
@@ -137,9 +117,9 @@ def open_files(directory: str) -> Files:
     """
     protocol, separator, rest = directory.partition("://")
     if not separator:
-        return LocalFiles(directory)
+        return Files(directory)
     if protocol in ("file", "local"):
-        return LocalFiles(rest)
+        return Files(rest)
     return RemoteFiles(directory)
 
 

@@ -17,11 +17,19 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import EnvironmentSpec
 
 FORMAT = 1
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _NO_DIGEST = "0" * 64
+
+
+class CheckpointReadError(SeedbedError):
+    """Checkpoint that cannot be read; the message says which, and what there is instead."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ExitCode.CHECKPOINT_READ, message)
 
 
 class DamagedCheckpointError(Exception):
@@ -58,11 +66,7 @@ class Checkpoint:
 
 def encode(arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any]) -> bytes:
     """Encode a checkpoint as the bytes of one safetensors file."""
-    texts = {
-        "seedbed_format": str(FORMAT),
-        "meta": json.dumps(meta, ensure_ascii=True),
-        "sha256": _NO_DIGEST,
-    }
+    texts = {"seedbed_format": str(FORMAT), "meta": json.dumps(meta), "sha256": _NO_DIGEST}
     # safetensors takes C order only; np.ascontiguousarray would turn scalars into vectors.
     content = safetensors.numpy.save(
         {name: np.asarray(array, order="C") for name, array in arrays.items()}, texts

@@ -13,29 +13,20 @@ from typing import Any
 from numpy.typing import NDArray
 
 from seedbed.checkpoints.files import open_files
-from seedbed.checkpoints.format import Checkpoint, DamagedCheckpointError, decode, encode
+from seedbed.checkpoints.format import (
+    Checkpoint,
+    CheckpointReadError,
+    DamagedCheckpointError,
+    decode,
+    encode,
+)
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import TEMPORARY
 
-__all__ = [
-    "Checkpoint",
-    "CheckpointStore",
-    "CheckpointWriteError",
-    "DamagedCheckpointError",
-    "SavedCheckpoint",
-]
-
 BEST = "best.safetensors"
-_NAME = re.compile(r"checkpoint-(\d{12,})\.safetensors")
+_NAME = re.compile(r"checkpoint-\d{12,}\.safetensors")
 
 log = logging.getLogger(__name__)
-
-
-class CheckpointWriteError(SeedbedError):
-    """Failure to write a checkpoint. Earlier checkpoints are as they were."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(ExitCode.CHECKPOINT_WRITE, message)
 
 
 @dataclass(frozen=True)
@@ -76,9 +67,8 @@ class CheckpointStore:
         try:
             names = self._files.names()
         except OSError as error:
-            raise SeedbedError(
-                ExitCode.CHECKPOINT_READ,
-                f"cannot list the checkpoints in {self.directory}: {error}",
+            raise CheckpointReadError(
+                f"cannot list the checkpoints in {self.directory}: {error}"
             ) from error
         return sorted((name for name in names if _NAME.fullmatch(name)), key=_updates)
 
@@ -97,7 +87,8 @@ class CheckpointStore:
             updates: Number of the checkpoint.
 
         Raises:
-            CheckpointWriteError: The disk is full or the like; older checkpoints are untouched.
+            SeedbedError: CHECKPOINT_WRITE: the disk is full or the like; older checkpoints are
+                untouched.
         """
         name = f"checkpoint-{updates:012d}.safetensors"
         saved = self._write(name, encode(arrays, meta))
@@ -107,11 +98,8 @@ class CheckpointStore:
                 # The run went back to an older checkpoint: a newer one is kept under another
                 # name, because it would count as newer than the one that was just saved.
                 if other in self._damaged or _updates(other) > updates:
-                    log.warning(
-                        "%s/%s is renamed to .aside: the run goes on without it",
-                        self.directory,
-                        other,
-                    )
+                    path = f"{self.directory}/{other}"
+                    log.warning("%s is renamed to .aside: the run goes on without it", path)
                     self._files.rename(other, f"{other}.aside")
             self._damaged.clear()
             for old in self.names()[: -self.keep]:
@@ -122,11 +110,10 @@ class CheckpointStore:
             log.warning("old checkpoints in %s could not be deleted: %s", self.directory, error)
         return saved
 
-    def save_best(self, checkpoint: Checkpoint | str) -> SavedCheckpoint:
-        """Write `best`: a checkpoint in memory, or the one that `read` finds by a name."""
-        if isinstance(checkpoint, str):
-            checkpoint = self.read(checkpoint)
-        return self._write(BEST, encode(checkpoint.arrays, checkpoint.meta))
+    def save_best(self, name: str) -> None:
+        """Write `best`, a copy of the checkpoint that `read` finds by a name."""
+        best = self.read(name)
+        self._write(BEST, encode(best.arrays, best.meta))
 
     def newest(self) -> Checkpoint | None:
         """Read the newest whole checkpoint; return None where there is none.
@@ -150,23 +137,21 @@ class CheckpointStore:
                     self._damaged.add(name)
                     log.warning("checkpoint %s/%s is skipped: %s", self.directory, name, error)
             if reasons:
-                raise SeedbedError(
-                    ExitCode.CHECKPOINT_READ,
-                    "all checkpoints are damaged:\n" + "\n".join(reasons) + self._way_out(),
+                raise CheckpointReadError(
+                    "all checkpoints are damaged:\n" + "\n".join(reasons) + self._way_out()
                 )
             if not names:
                 return None
-        raise SeedbedError(
-            ExitCode.CHECKPOINT_READ,
+        raise CheckpointReadError(
             f"the checkpoints in {self.directory} vanish while they are read: is another process "
-            "deleting them?",
+            "deleting them?"
         )
 
-    def read(self, name: str | int) -> Checkpoint:
+    def read(self, name: str) -> Checkpoint:
         """Read one checkpoint.
 
         Args:
-            name: `newest`, `best`, a file name, or a number of updates.
+            name: `newest`, `best`, a file name, or a number of updates in digits.
 
         Raises:
             SeedbedError: CHECKPOINT_READ: it is not there (the message lists what is), or it is
@@ -177,21 +162,19 @@ class CheckpointStore:
             if newest is None:
                 raise self._not_found("any checkpoint")
             return newest
-        text = str(name)
-        if text == "best":
+        if name == "best":
             file = BEST
-        elif text.isdecimal():
-            file = f"checkpoint-{int(text):012d}.safetensors"
+        elif name.isdecimal():
+            file = f"checkpoint-{int(name):012d}.safetensors"
         else:
-            file = text.rsplit("/", 1)[-1]
+            file = name.rsplit("/", 1)[-1]
         try:
             return self._read(file)
         except FileNotFoundError as error:
             raise self._not_found(file) from error
         except (DamagedCheckpointError, OSError) as error:
-            raise SeedbedError(
-                ExitCode.CHECKPOINT_READ,
-                f"cannot read the checkpoint {self.directory}/{file}: {error}{self._way_out()}",
+            raise CheckpointReadError(
+                f"cannot read the checkpoint {self.directory}/{file}: {error}{self._way_out()}"
             ) from error
 
     def archive(self) -> str | None:
@@ -233,18 +216,16 @@ class CheckpointStore:
                         self._files.remove(left)
                 self._files.write(name, content)
         except OSError as error:
-            raise CheckpointWriteError(
+            raise SeedbedError(
+                ExitCode.CHECKPOINT_WRITE,
                 f"cannot write the checkpoint {self.directory}/{name} of {len(content)} bytes: "
-                f"{error}; the older ones are untouched; free or enlarge the volume"
+                f"{error}; the older ones are untouched; free or enlarge the volume",
             ) from error
         seconds = time.monotonic() - start
         return SavedCheckpoint(f"{self.directory}/{name}", len(content), seconds)
 
     def _not_found(self, what: str) -> SeedbedError:
-        return SeedbedError(
-            ExitCode.CHECKPOINT_READ,
-            f"{self.directory} does not hold {what}{self._way_out()}",
-        )
+        return CheckpointReadError(f"{self.directory} does not hold {what}{self._way_out()}")
 
     def _way_out(self) -> str:
         there = [_updates(name) for name in self.names()]
@@ -253,6 +234,5 @@ class CheckpointStore:
 
 
 def _updates(name: str) -> int:
-    found = _NAME.fullmatch(name)
-    assert found is not None, name
-    return int(found[1])
+    """Return the updates in a name that matches `_NAME`."""
+    return int(name.removeprefix("checkpoint-").removesuffix(".safetensors"))

@@ -152,7 +152,7 @@ def _overridden(trained: Experiment, experiment: Experiment, overrides: list[str
     if refused:
         raise SeedbedError(
             ExitCode.CONFIG,
-            "; ".join(f"--set {change}: {change.refusal}" for change in refused),
+            "; ".join(f"--set {change.text}: {change.refusal}" for change in refused),
         )
     return changed
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from seedbed.agents.inference_step import InferenceStep
 from seedbed.agents.protocol import Agent
 from seedbed.backends.protocol import Backend
-from seedbed.checkpoints.store import Checkpoint
+from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import Experiment
 from seedbed.export.policy import load_agent
 from seedbed.spec import FIRST, EnvironmentSpec, StepInputs, TimeStep

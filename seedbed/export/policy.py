@@ -20,7 +20,7 @@ from keras import ops
 
 from seedbed.agents.protocol import Agent
 from seedbed.backends.state import checked, named_variables
-from seedbed.checkpoints.store import Checkpoint
+from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import Experiment
 from seedbed.export.readme import readme
 from seedbed.factory import build_agent, build_optimizer

@@ -14,17 +14,17 @@ import logging
 import os
 import sys
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 
 from seedbed.checkpoints.consensus import best, consensus
-from seedbed.checkpoints.store import Checkpoint, CheckpointStore
+from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
+from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
+from seedbed.runs import RunDirectoryError
 from seedbed.runs.layout import checkpoint_directory, learner_directories, socket_path
 from seedbed.runs.lock import LOCK, acquire
 from seedbed.runs.resume import check_resume, read_stored
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import atomic_write
 
 log = logging.getLogger(__name__)
@@ -62,6 +62,9 @@ class RunDirectory:
 
     Attributes:
         path: The directory, absolute.
+        logs: Folder of the log files.
+        experiment_yaml: File of the resolved experiment.
+        socket: Path of the unix socket; listen on `unix:` plus the path.
         store: Checkpoints of this run.
         resume_from: Newest checkpoint, where there is one to go on from. Set it to None when it
             is loaded, to free the memory.
@@ -69,32 +72,15 @@ class RunDirectory:
             to None when it is loaded.
     """
 
-    def __init__(self, path: Path, lock: int) -> None:
+    def __init__(self, path: Path, lock: int, store: CheckpointStore) -> None:
         self.path = path
-        self._lock: int | None = lock
-        self.store = CheckpointStore(str(path / "checkpoints"))
+        self.logs = path / "logs"
+        self.experiment_yaml = path / "experiment.yaml"
+        self.socket = socket_path(path)
+        self.store = store
+        self._lock = lock
         self.resume_from: Checkpoint | None = None
         self.start_from: Checkpoint | None = None
-
-    @property
-    def logs(self) -> Path:
-        """Folder of the log files."""
-        return self.path / "logs"
-
-    @property
-    def tensorboard(self) -> Path:
-        """Folder of the TensorBoard events."""
-        return self.path / "tensorboard"
-
-    @property
-    def experiment_yaml(self) -> Path:
-        """File of the resolved experiment."""
-        return self.path / "experiment.yaml"
-
-    @property
-    def socket(self) -> Path:
-        """Path of the unix socket; listen on `unix:` plus the path."""
-        return socket_path(self.path)
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write summary.json as a whole.
@@ -106,34 +92,27 @@ class RunDirectory:
 
     def read_summary(self) -> dict[str, Any] | None:
         """Return the summary of `write_summary`; None where there is none, or it is damaged."""
-        try:
-            return dict(json.loads((self.path / "summary.json").read_text()))
-        except (OSError, ValueError, TypeError):
-            return None
+        return self._read("summary.json") or None
 
     def last_counters(self) -> dict[str, float]:
         """Read the counters that the last process wrote into status.json; empty without any."""
+        return dict(self._read("status.json").get("counters") or {})
+
+    def _read(self, name: str) -> dict[str, Any]:
+        """Read a JSON object; empty where there is no file, or a damaged one."""
         try:
-            status = json.loads((self.path / "status.json").read_text())
-            return dict(status["counters"])
-        except (OSError, ValueError, KeyError, TypeError):
-            return {}  # no file, or a damaged one: nothing depends on the counters
+            return dict(json.loads((self.path / name).read_text()))
+        except (OSError, ValueError, TypeError):
+            return {}
 
     def close(self) -> None:
         """Release the lock."""
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        os.close(self._lock)
 
     def __enter__(self) -> RunDirectory:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -142,7 +121,6 @@ def open_run_directory(
     experiment: Experiment,
     restart: Restart = "resume",
     init_from: str | None = None,
-    stream: TextIO | None = None,
 ) -> RunDirectory:
     """Lock a run directory for this process, and find the checkpoint that the run begins with.
 
@@ -154,39 +132,36 @@ def open_run_directory(
             deletes the run's own files and begins.
         init_from: Run directory or checkpoint file whose parameters a new run begins with; not
             used by a run that goes on.
-        stream: Where the steps taken are printed; None is stderr.
 
     Raises:
         SeedbedError: RUN_DIRECTORY (in use, or not a run), RESUME_REFUSED, CHECKPOINT_READ.
     """
-    stream = stream or sys.stderr
     path = Path(path).absolute()
     _check_ours(path)
     lock = acquire(path)
     try:
         if restart == "fresh":
-            lock = _archive(path, lock, stream)
-        directory = RunDirectory(path, lock)
-        directory.store = CheckpointStore(
-            checkpoint_directory(path, experiment), experiment.learner.checkpoint.keep
-        )
+            lock = _archive(path, lock)
+        keep = experiment.learner.checkpoint.keep
+        store = CheckpointStore(checkpoint_directory(path, experiment), keep)
+        directory = RunDirectory(path, lock, store)
         if restart == "fresh":
             # Checkpoints in another directory were not moved with the run.
-            if aside := directory.store.archive():
-                print(f"fresh: the checkpoints were moved to {aside}", file=stream)
+            if aside := store.archive():
+                print(f"fresh: the checkpoints were moved to {aside}", file=sys.stderr)
         elif restart == "overwrite":
-            _delete_own(directory, stream)
+            _delete_own(directory)
         else:
-            _find_newest(directory, experiment, stream)
+            _find_newest(directory, experiment)
         if init_from is not None:
             if directory.resume_from is None:
                 directory.start_from = read_checkpoint(init_from)
-                print(f"init: from {directory.start_from.path}", file=stream)
+                print(f"init: from {directory.start_from.path}", file=sys.stderr)
             else:
                 print(
                     f"init: {init_from} is not used, since the run goes on; --restart fresh begins "
                     "anew",
-                    file=stream,
+                    file=sys.stderr,
                 )
         _prepare(directory, experiment)
         return directory
@@ -235,10 +210,9 @@ def _combine_checkpoints(path: str | Path, name: str, learners: list[Path]) -> C
     A learner without a checkpoint is left out, unless all learners are without one.
     """
     if name not in ("newest", "consensus", "best"):
-        raise SeedbedError(
-            ExitCode.CHECKPOINT_READ,
+        raise CheckpointReadError(
             f"{path} has {len(learners)} learners: --checkpoint is newest (the average of all "
-            f"newest ones) or best; for {name!r} name one of them, such as {learners[0]}",
+            f"newest ones) or best; for {name!r} name one of them, such as {learners[0]}"
         )
     stores = {directory: open_store(directory) for directory in learners}
     ready = [directory for directory, store in stores.items() if store.names()] or learners
@@ -257,17 +231,16 @@ def _check_ours(path: Path) -> None:
     if not path.exists():
         return
     if not path.is_dir():
-        raise SeedbedError(ExitCode.RUN_DIRECTORY, f"{path} is a file, not a run directory")
+        raise RunDirectoryError(f"{path} is a file, not a run directory")
     names = {entry.name for entry in path.iterdir()}
     if names - {"lost+found"} and LOCK not in names:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
+        raise RunDirectoryError(
             f"{path} is not empty and no run of Seedbed (it has no {LOCK}, but "
-            f"{sorted(names)[0]!r} and so on): choose another --run-dir",
+            f"{sorted(names)[0]!r} and so on): choose another --run-dir"
         )
 
 
-def _archive(path: Path, lock: int, stream: TextIO) -> int:
+def _archive(path: Path, lock: int) -> int:
     """Rename the whole directory, in one atomic step, and lock a new one in the same place."""
     if {entry.name for entry in path.iterdir()} <= {LOCK, "lost+found"}:
         return lock
@@ -277,24 +250,22 @@ def _archive(path: Path, lock: int, stream: TextIO) -> int:
     try:
         path.rename(aside)
     except OSError as error:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
-            f"{path} cannot be moved to {aside} ({error.strerror}): choose another --run-dir",
+        raise RunDirectoryError(
+            f"{path} cannot be moved to {aside} ({error.strerror}): choose another --run-dir"
         ) from error
-    print(f"fresh: the run before was moved to {aside}", file=stream)
+    print(f"fresh: the run before was moved to {aside}", file=sys.stderr)
     fresh = acquire(path)
     os.close(lock)
     return fresh
 
 
-def _delete_own(directory: RunDirectory, stream: TextIO) -> None:
+def _delete_own(directory: RunDirectory) -> None:
     """Delete the checkpoints and `_OWN_FILES`."""
     for name in ("checkpoints", "logs", "tensorboard"):
         if (directory.path / name).is_symlink():
-            raise SeedbedError(
-                ExitCode.RUN_DIRECTORY,
+            raise RunDirectoryError(
                 f"{directory.path / name} is a symbolic link, and --restart overwrite deletes "
-                "nothing outside of the run directory: say --restart fresh",
+                "nothing outside of the run directory: say --restart fresh"
             )
     deleted = len(directory.store.delete_all())
     for pattern in _OWN_FILES:
@@ -302,31 +273,31 @@ def _delete_own(directory: RunDirectory, stream: TextIO) -> None:
             if not file.is_dir():
                 file.unlink()
                 deleted += 1
-    print(f"overwrite: {deleted} files of the run before were deleted", file=stream)
+    print(f"overwrite: {deleted} files of the run before were deleted", file=sys.stderr)
 
 
-def _find_newest(directory: RunDirectory, experiment: Experiment, stream: TextIO) -> None:
+def _find_newest(directory: RunDirectory, experiment: Experiment) -> None:
     """Set `resume_from` to the newest checkpoint, if the experiment may resume from it."""
     newest = directory.store.newest()
     stored = directory.experiment_yaml
     if newest is None and stored.exists():
         # learner.checkpoint.directory may have changed: go on from the old directory.
-        before = read_stored(stored.read_text(), str(stored), stream)
+        before = read_stored(stored.read_text(), str(stored))
         elsewhere = CheckpointStore(checkpoint_directory(directory.path, before))
         if elsewhere.directory != directory.store.directory:
             newest = elsewhere.newest()
     if newest is None:
         return
-    before = read_stored(str(newest.meta["experiment"]), newest.path, stream)
-    check_resume(before, experiment, newest.path, stream)
-    print(f"resume: from {newest.path} at {newest.updates} updates", file=stream)
+    before = read_stored(str(newest.meta["experiment"]), newest.path)
+    check_resume(before, experiment, newest.path)
+    print(f"resume: from {newest.path} at {newest.updates} updates", file=sys.stderr)
     directory.resume_from = newest
 
 
 def _prepare(directory: RunDirectory, experiment: Experiment) -> None:
     """Make the subdirectories, write the experiment, delete the socket of a killed learner."""
     directory.logs.mkdir(exist_ok=True)
-    directory.tensorboard.mkdir(exist_ok=True)
+    (directory.path / "tensorboard").mkdir(exist_ok=True)
     directory.socket.unlink(missing_ok=True)
     text = dump_experiment(experiment)
     current = directory.experiment_yaml

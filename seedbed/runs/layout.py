@@ -11,7 +11,7 @@ import yaml
 
 from seedbed.config import Experiment
 from seedbed.config.renamed import translate
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runs import RunDirectoryError
 
 _SOCKET_PATH_BYTES = 107  # sun_path has 108, the last is NUL (unix(7))
 
@@ -33,14 +33,10 @@ def learner_directories(path: str | Path) -> list[Path]:
     """
     if "://" in str(path):
         return []
-    found = [
-        child
-        for child in Path(path).glob("learner-*")
-        if child.is_dir() and child.name.removeprefix("learner-").isdigit()
-    ]
+    ranks = {child.name.removeprefix("learner-"): child for child in Path(path).glob("learner-*")}
+    found = {int(rank): ranks[rank] for rank in ranks if rank.isdigit() and ranks[rank].is_dir()}
     count = _count(Path(path))
-    ranks = {int(child.name.removeprefix("learner-")): child for child in found}
-    return [ranks[rank] for rank in sorted(ranks) if count is None or rank < count]
+    return [found[rank] for rank in sorted(found) if count is None or rank < count]
 
 
 def _count(path: Path) -> int | None:
@@ -69,17 +65,15 @@ def socket_path(path: Path) -> Path:
     short = Path(tempfile.gettempdir()) / f"seedbed-{os.getuid()}-{digest}"
     size = len(os.fsencode(short / "learner.sock"))
     if size > _SOCKET_PATH_BYTES:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
+        raise RunDirectoryError(
             f"a unix socket's path has at most {_SOCKET_PATH_BYTES} bytes: {own} has "
-            f"{len(os.fsencode(own))}, and {short} has {size}: choose a shorter --run-dir",
+            f"{len(os.fsencode(own))}, and {short} has {size}: choose a shorter --run-dir"
         )
     short.mkdir(mode=0o700, exist_ok=True)
     status = short.lstat()
     if status.st_uid != os.getuid() or status.st_mode & 0o077 or short.is_symlink():
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
+        raise RunDirectoryError(
             f"{short} is open to other users (owner {status.st_uid}, mode "
-            f"{status.st_mode & 0o777:o}): delete it, or choose a shorter --run-dir",
+            f"{status.st_mode & 0o777:o}): delete it, or choose a shorter --run-dir"
         )
     return short / "learner.sock"

@@ -6,7 +6,7 @@ import os
 import socket
 from pathlib import Path
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runs import RunDirectoryError
 from seedbed.runtime.files import lock_file
 
 LOCK = "seedbed.lock"
@@ -27,28 +27,25 @@ def acquire(path: Path) -> int:
         path.mkdir(parents=True, exist_ok=True)
         (path / LOCK).touch()
     except OSError as error:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY, f"cannot make the run directory {path}: {error.strerror}"
+        raise RunDirectoryError(
+            f"cannot make the run directory {path}: {error.strerror}"
         ) from error
     try:
         lock = lock_file(path / LOCK)
     except BlockingIOError as error:
         holder = (path / LOCK).read_text(errors="replace").strip() or "another process"
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
-            f"the run directory {path} is in use by {holder}: stop it, or choose another --run-dir",
+        raise RunDirectoryError(
+            f"the run directory {path} is in use by {holder}: stop it, or choose another --run-dir"
         ) from error
     except OSError as error:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
-            f"{path} cannot be locked ({error.strerror}): choose a --run-dir on a local disk",
+        raise RunDirectoryError(
+            f"{path} cannot be locked ({error.strerror}): choose a --run-dir on a local disk"
         ) from error
     if not _is_at(lock, path):
         os.close(lock)
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
+        raise RunDirectoryError(
             f"the run directory {path} was moved while it was opened, by a --restart fresh: "
-            "run the same command again",
+            "run the same command again"
         )
     os.ftruncate(lock, 0)
     os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runs import RunDirectoryError
 
 
 def load_progress(run_dir: str | Path) -> dict[str, NDArray[Any]]:
@@ -32,9 +32,7 @@ def load_progress(run_dir: str | Path) -> dict[str, NDArray[Any]]:
     except (OSError, ValueError) as error:
         learners = sorted(item.parent.name for item in Path(run_dir).glob("learner-*/progress.csv"))
         advice = f": name one of {', '.join(learners)}" if learners else ""
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY, f"{path} cannot be read ({error}){advice}"
-        ) from error
+        raise RunDirectoryError(f"{path} cannot be read ({error}){advice}") from error
     # A process that was killed may have left half a row.
     whole = [row for row in rows if len(row) == len(names)]
     return {name: _column([row[i] for row in whole]) for i, name in enumerate(names)}

@@ -7,9 +7,8 @@ that gives the stored arrays their shapes or their meaning cannot change; every 
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any, TextIO
+from typing import NamedTuple
 
 import yaml
 from pydantic import ValidationError
@@ -17,41 +16,32 @@ from pydantic import ValidationError
 from seedbed.config import Experiment
 from seedbed.config.keys import keys
 from seedbed.config.renamed import translate
+from seedbed.runs import RunDirectoryError
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-# Why a fixed setting cannot change, as the schema says beside the field; `_matters` says when it
-# may all the same.
-FIXED = {key.path: key.resume for key in keys() if key.resume}
 
-
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One setting whose value differs.
 
     Attributes:
         key: Path of the setting.
-        old: Value of the stored experiment.
-        new: Value of the new experiment.
+        text: The path, the value of the stored experiment, and that of the new one.
         refusal: Why the change is refused; empty where it is allowed.
     """
 
     key: str
-    old: Any
-    new: Any
+    text: str
     refusal: str
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.old!r} -> {self.new!r}"
 
 
 def compare(old: Experiment, new: Experiment) -> list[Change]:
     """List every setting that differs, in the order of the reference."""
     changes = []
-    for path in (key.path for key in keys()):
-        before, after = attrgetter(path)(old), attrgetter(path)(new)
+    for key in keys():
+        before, after = attrgetter(key.path)(old), attrgetter(key.path)(new)
         if before != after:
-            refusal = FIXED.get(path, "") if _matters(path, old, new) else ""
-            changes.append(Change(path, before, after, refusal))
+            refusal = key.resume if _matters(key.path, old, new) else ""
+            changes.append(Change(key.path, f"{key.path}: {before!r} -> {after!r}", refusal))
     return changes
 
 
@@ -67,49 +57,40 @@ def _matters(key: str, old: Experiment, new: Experiment) -> bool:
     return True
 
 
-def check_resume(
-    old: Experiment, new: Experiment, source: str, stream: TextIO | None = None
-) -> list[Change]:
-    """Report every setting that changed since a checkpoint, and refuse what cannot change.
+def check_resume(old: Experiment, new: Experiment, source: str) -> None:
+    """Report on stderr every setting that changed since a checkpoint; refuse what cannot change.
 
     Args:
         old: Experiment that the checkpoint stores.
         new: Experiment to go on with.
         source: Path of the checkpoint, for messages.
-        stream: Where changes are printed; None is stderr.
-
-    Returns:
-        All changes; each is allowed.
 
     Raises:
         SeedbedError: RESUME_REFUSED, naming every refused key with both values and the way out.
     """
     changes = compare(old, new)
-    refused = [change for change in changes if change.refusal]
+    refused = [f"  {change.text} ({change.refusal})" for change in changes if change.refusal]
     if refused:
-        lines = [f"  {change} ({change.refusal})" for change in refused]
         raise SeedbedError(
             ExitCode.RESUME_REFUSED,
             f"{source} cannot be resumed with these settings changed:\n"
-            + "\n".join(lines)
+            + "\n".join(refused)
             + "\nset them back, or begin a new run: another --run-dir (with --init-from to start "
             "from these parameters where the shapes fit), or --restart fresh",
         )
     for change in changes:
-        print(f"resume: {change} since {source}", file=stream or sys.stderr)
-    return changes
+        print(f"resume: {change.text} since {source}", file=sys.stderr)
 
 
-def read_stored(text: str, source: str, stream: TextIO | None = None) -> Experiment:
+def read_stored(text: str, source: str) -> Experiment:
     """Parse a stored experiment, perhaps of another version of Seedbed.
 
-    A key that the text lacks has its default.
+    A key that the text lacks has its default. A key that this version does not know is left out,
+    and reported on stderr.
 
     Args:
         text: YAML of the experiment.
         source: Path that the text came from, for messages.
-        stream: Where keys unknown to this version, which are left out, are printed; None is
-            stderr.
 
     Raises:
         SeedbedError: RUN_DIRECTORY: the text is not an experiment.
@@ -132,11 +113,10 @@ def read_stored(text: str, source: str, stream: TextIO | None = None) -> Experim
                     print(
                         f"resume: {'.'.join(map(str, [*parents, leaf]))} = {node.pop(leaf)!r} of "
                         f"{source} is unknown to this version and left out",
-                        file=stream or sys.stderr,
+                        file=sys.stderr,
                     )
     except (yaml.YAMLError, ValidationError) as error:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
+        raise RunDirectoryError(
             f"the experiment stored in {source} cannot be read: {error}\nchoose another --run-dir, "
-            "or say --restart fresh",
+            "or say --restart fresh"
         ) from error

@@ -18,25 +18,19 @@ _M_MMAP_MAX = -4
 _M_ARENA_MAX = -8
 
 
-def keep_large_blocks() -> bool:
+def keep_large_blocks() -> None:
     """Let glibc keep freed memory for the next large block. Call this before threads start.
 
-    There is one arena, because only the main arena can grow without `mmap`.
-
-    Returns:
-        False where the C library has no `mallopt` (macOS, musl), which costs only speed.
+    There is one arena, because only the main arena can grow without `mmap`. Where the C library
+    has no `mallopt` (macOS, musl) nothing changes, which costs only speed.
     """
     if not sys.platform.startswith("linux"):
-        return False
+        return
     try:
         mallopt = ctypes.CDLL(None).mallopt
     except (OSError, AttributeError):
-        return False
-    settings = (
-        (_M_ARENA_MAX, 1),
-        (_M_MMAP_MAX, 0),
-        (_M_TRIM_THRESHOLD, 2**31 - 1),
-        (_M_TOP_PAD, 256 << 20),
-    )
-    answers = [mallopt(option, value) for option, value in settings]
-    return all(answer == 1 for answer in answers)
+        return
+    mallopt(_M_ARENA_MAX, 1)
+    mallopt(_M_MMAP_MAX, 0)
+    mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    mallopt(_M_TOP_PAD, 256 << 20)

@@ -7,19 +7,18 @@ import logging
 import math
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from socketserver import ThreadingMixIn
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs
 from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from typing_extensions import override
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-
-if TYPE_CHECKING:
-    from wsgiref.types import StartResponse, WSGIEnvironment
 
 MAX_PROFILE_S = 300.0
 
@@ -71,7 +70,6 @@ class MetricsServer:
         unready: Callable[[], str | None] = lambda: None,
         status: Callable[[], Mapping[str, Any]] | None = None,
         profile: Callable[[float], str] | None = None,
-        host: str = "0.0.0.0",
     ) -> None:
         """Listen.
 
@@ -82,12 +80,10 @@ class MetricsServer:
             unready: Returns at once the reason to send no client here yet, or None.
             status: Returns the object of /status.
             profile: Called with seconds; blocks so long and returns the directory of the profile.
-            host: The address to listen on.
 
         Raises:
             SeedbedError: BIND, when the port is taken or not allowed.
         """
-        self._profile = profile
         self._profiling = threading.Lock()
         # The classic text, because OpenMetrics forbids the sum of negative returns.
         self._routes: dict[str, Callable[[str], Answer]] = {
@@ -100,14 +96,14 @@ class MetricsServer:
         if status is not None:
             self._routes["GET /status"] = lambda _: _json(status())
         if profile is not None:
-            self._routes["POST /profile"] = self._run_profile
+            self._routes["POST /profile"] = partial(self._run_profile, profile)
         try:
-            self._server = make_server(host, port, self._answer, _Server, _Handler)
+            self._server = make_server("0.0.0.0", port, self._answer, _Server, _Handler)
         except OSError as error:
             raise SeedbedError(
                 ExitCode.BIND,
-                f"cannot serve metrics on {host}:{port}: {error.strerror or error}; choose another "
-                "metrics_port, or 0 for none",
+                f"cannot serve metrics on 0.0.0.0:{port}: {error.strerror or error}; choose "
+                "another metrics_port, or 0 for none",
             ) from error
         self.port = self._server.server_port
         self._thread = threading.Thread(
@@ -124,11 +120,9 @@ class MetricsServer:
     def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         name = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
         route = self._routes.get(name)
+        not_found = _text("404 Not Found", f"no {name} here: {', '.join(self._routes)}")
         try:
-            if route is None:
-                answer = _text("404 Not Found", f"no {name} here: {', '.join(self._routes)}")
-            else:
-                answer = route(environ["QUERY_STRING"])
+            answer = route(environ["QUERY_STRING"]) if route else not_found
         except Exception as error:
             log.exception("%s failed", name)
             answer = _text("500 Internal Server Error", f"{type(error).__name__}: {error}")
@@ -136,7 +130,7 @@ class MetricsServer:
         start(answer.status, [("Content-Type", answer.content_type), ("Content-Length", size)])
         return [answer.body]
 
-    def _run_profile(self, query: str) -> Answer:
+    def _run_profile(self, profile: Callable[[float], str], query: str) -> Answer:
         given = parse_qs(query).get("seconds", ["5"])[-1]
         try:
             seconds = float(given)
@@ -150,8 +144,7 @@ class MetricsServer:
         if not self._profiling.acquire(blocking=False):
             return _text("409 Conflict", "a profile is running: try again when it is done")
         try:
-            assert self._profile is not None
-            return _json({"seconds": seconds, "directory": self._profile(seconds)})
+            return _json({"seconds": seconds, "directory": profile(seconds)})
         except Conflict as conflict:
             return _text("409 Conflict", str(conflict))
         finally:

@@ -16,10 +16,8 @@ def usable_cpus(root: Path = Path("/")) -> float:
     for folder in _cgroup_folders(root, "cpu"):
         quota, period = _numbers(folder / "cpu.max", 2)  # v2: "150000 100000" or "max 100000"
         if math.isnan(quota):
-            (quota,), (period,) = (
-                _numbers(folder / "cpu.cfs_quota_us", 1),
-                _numbers(folder / "cpu.cfs_period_us", 1),
-            )
+            (quota,) = _numbers(folder / "cpu.cfs_quota_us", 1)
+            (period,) = _numbers(folder / "cpu.cfs_period_us", 1)
         if quota > 0 and period > 0:
             cores = min(cores, quota / period)
     return cores

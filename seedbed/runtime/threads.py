@@ -47,15 +47,11 @@ class Threads:
         # The message of a SeedbedError explains itself: no traceback.
         expected = isinstance(error, SeedbedError)
         log.error("thread %s failed: %s", name, error, exc_info=None if expected else error)
+        if not isinstance(error, SeedbedError):
+            text = f"thread {name} failed: {type(error).__name__}: {error}"
+            error = SeedbedError(ExitCode.THREAD_FAILED, text)
         with self._lock:
-            if self.failure is None:
-                if isinstance(error, SeedbedError):
-                    self.failure = error
-                else:
-                    self.failure = SeedbedError(
-                        ExitCode.THREAD_FAILED,
-                        f"thread {name} failed: {type(error).__name__}: {error}",
-                    )
+            self.failure = self.failure or error
         self.stopping.set()
 
     def join(self, timeout_s: float) -> list[str]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from seedbed import backends
 from seedbed.backends.protocol import Backend
-from seedbed.checkpoints.store import Checkpoint
+from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
 from seedbed.gossip.exchange import ParameterExchange, ShuttingDown

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from seedbed.checkpoints.consensus import best, consensus
-from seedbed.checkpoints.store import Checkpoint, CheckpointStore
+from seedbed.checkpoints.format import Checkpoint
+from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership, PeerStatus
 from seedbed.launch.learners_view import learners_line, run_summary

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import shutil
 import signal
@@ -47,23 +46,25 @@ def begin(path: Path, updates: int = 0, *overrides: str) -> None:
             save(directory, updates, experiment(*overrides))
 
 
-def test_resume_begins_where_there_is_nothing_and_goes_on_where_there_is(tmp_path: Path) -> None:
+def test_resume_begins_where_there_is_nothing_and_goes_on_where_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "runs" / "cartpole"
     with open_run_directory(path, experiment()) as directory:
         assert directory.resume_from is None
         assert load_experiment(directory.experiment_yaml) == experiment()
         assert directory.logs.is_dir()
-        assert directory.tensorboard.is_dir()
+        assert (path / "tensorboard").is_dir()
         save(directory, 7, experiment())
-    said = io.StringIO()
     changed = experiment("learner.optimizer.learning_rate=0.1")
-    with open_run_directory(path, changed, stream=said) as directory:
+    with open_run_directory(path, changed) as directory:
         assert directory.resume_from is not None
         assert directory.resume_from.updates == 7
         assert load_experiment(directory.experiment_yaml) == changed
         assert load_experiment(path / "experiment.1.yaml") == experiment()
-    assert "learning_rate: 0.00048 -> 0.1" in said.getvalue()
-    assert "at 7 updates" in said.getvalue()
+    said = capsys.readouterr().err
+    assert "learning_rate: 0.00048 -> 0.1" in said
+    assert "at 7 updates" in said
 
 
 def test_a_refused_resume_changes_nothing(tmp_path: Path) -> None:
@@ -75,15 +76,16 @@ def test_a_refused_resume_changes_nothing(tmp_path: Path) -> None:
     open_run_directory(tmp_path / "run", experiment()).close()  # and the lock was given back
 
 
-def test_fresh_moves_the_old_run_aside_whole(tmp_path: Path) -> None:
+def test_fresh_moves_the_old_run_aside_whole(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     path = tmp_path / "run"
     for number in (1, 2):
         begin(path, number)
-        said = io.StringIO()
-        with open_run_directory(path, experiment(), "fresh", stream=said) as directory:
+        with open_run_directory(path, experiment(), "fresh") as directory:
             assert directory.resume_from is None
             assert not (directory.path / "progress.csv").exists()
-        assert f"moved to {path}.{number}" in said.getvalue()
+        assert f"moved to {path}.{number}" in capsys.readouterr().err
         assert read_checkpoint(f"{path}.{number}").updates == number
         assert (tmp_path / f"run.{number}" / "logs" / "learner.log").exists()
         open_run_directory(path, experiment()).close()
@@ -169,7 +171,9 @@ def test_one_learner_at_a_time_and_kill_9_gives_the_lock_back(tmp_path: Path) ->
     open_run_directory(tmp_path / "run", experiment()).close()
 
 
-def test_init_from_counts_only_where_a_run_begins(tmp_path: Path) -> None:
+def test_init_from_counts_only_where_a_run_begins(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     begin(tmp_path / "first", 7)
     with open_run_directory(
         tmp_path / "second", experiment(), init_from=str(tmp_path / "first")
@@ -178,14 +182,13 @@ def test_init_from_counts_only_where_a_run_begins(tmp_path: Path) -> None:
         assert directory.start_from.updates == 7
         assert directory.resume_from is None
         save(directory, 1, experiment())
-    said = io.StringIO()
     with open_run_directory(
-        tmp_path / "second", experiment(), init_from=str(tmp_path / "first"), stream=said
+        tmp_path / "second", experiment(), init_from=str(tmp_path / "first")
     ) as directory:
         assert directory.start_from is None
         assert directory.resume_from is not None
         assert directory.resume_from.updates == 1
-    assert "is not used" in said.getvalue()
+    assert "is not used" in capsys.readouterr().err
     file = next((tmp_path / "first" / "checkpoints").iterdir())
     assert read_checkpoint(file).updates == 7
     with pytest.raises(SeedbedError, match="nowhere"):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from seedbed.runtime.exit_codes import CURES, HELP, ExitCode
-from tools.exit_codes_reference import reference
+from seedbed.runtime.exit_codes import HELP, ExitCode
+from tools.exit_codes_reference import CURES, reference
 
 PAGE = Path(__file__).parents[2] / "docs" / "exit-codes.md"
 

@@ -31,7 +31,7 @@ def telemetry(port: int, clock: Clock, counters: Counters) -> Telemetry:
 
 def test_the_meters_bill_counts_and_between_its_answers_its_price(tmp_path: Path) -> None:
     bill: dict[str, Any] = {"dollars": 40.0, "dollars_per_hour": 1800.0}
-    meter = MetricsServer(0, CollectorRegistry(), status=lambda: bill, host="127.0.0.1")
+    meter = MetricsServer(0, CollectorRegistry(), status=lambda: bill)
     clock, counters = Clock(), Counters()
     ours = telemetry(meter.port, clock, counters)
     clock.now += 10
@@ -47,7 +47,7 @@ def test_the_meters_bill_counts_and_between_its_answers_its_price(tmp_path: Path
 
 
 def test_without_an_answer_the_experiments_prices_count() -> None:
-    silent = MetricsServer(0, CollectorRegistry(), host="127.0.0.1")  # 404 on /status
+    silent = MetricsServer(0, CollectorRegistry())  # 404 on /status
     clock, counters = Clock(), Counters()
     ours = telemetry(silent.port, clock, counters)
     clock.now += 10

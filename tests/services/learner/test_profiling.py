@@ -52,7 +52,7 @@ def profiles(directory: Path) -> list[Path]:
 
 def test_a_post_answers_when_the_profile_is_written(tmp_path: Path, working: None) -> None:
     profiler = Profiler(tmp_path / "profile", threading.Event())
-    server = MetricsServer(0, CollectorRegistry(), profile=profiler.profile, host="127.0.0.1")
+    server = MetricsServer(0, CollectorRegistry(), profile=profiler.profile)
     try:
         url = f"http://127.0.0.1:{server.port}/profile?seconds=0.2"
         with urllib.request.urlopen(url, data=b"", timeout=DEADLINE_S) as reply:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from seedbed.checkpoints.store import Checkpoint
+from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import load_experiment
 from seedbed.runs.directory import read_checkpoint
 
