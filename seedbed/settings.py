@@ -14,6 +14,17 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
+def fixed(default: Any, reason: str, **schema: Any) -> Any:
+    """Declare a setting with which a run resumes only as it was.
+
+    Args:
+        default: Default value of the setting.
+        reason: Why the setting cannot change.
+        schema: More about the setting, for its JSON schema.
+    """
+    return Field(default, json_schema_extra={**schema, "resume": reason})
+
+
 def pattern(names: Iterable[str]) -> str:
     """Return the regular expression of a setting that takes one of `names` or `module:Class`."""
     return rf"^({'|'.join(names)}|[\w.]+:\w+)$"

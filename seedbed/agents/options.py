@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from pydantic import Field
-
-from seedbed.settings import Fraction, NonNegative, Positive, PositiveFloat, Section
+from seedbed.settings import Fraction, NonNegative, Positive, PositiveFloat, Section, fixed
 
 
 class AgentOptions(Section):
@@ -56,9 +54,7 @@ class QLearningOptions(AgentOptions):
     """Updates after which the target network is set to the parameters."""
     max_priority_weight: Fraction = 0.9
     """Weight η: a priority is η max|δ| + (1 - η) mean|δ| of the errors δ of a sequence."""
-    dueling_units: Positive = Field(
-        512, json_schema_extra={"resume": "the parameters' shapes follow from it"}
-    )
+    dueling_units: Positive = fixed(512, "the parameters' shapes follow from it")
     """Units of each of the two hidden layers."""
     epsilon_levels: Positive = 256
     """Levels N of exploration: the environment in slot s explores with ε = 0.4^(1 + 7i / (N - 1)),

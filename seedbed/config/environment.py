@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from seedbed.settings import Positive, Section
+from seedbed.settings import Positive, Section, fixed
 
 
 class Atari(Section):
@@ -16,23 +16,19 @@ class Atari(Section):
     """Implementation. `fast` is the C++ vector environment, which resizes by area and draws 0 to
     noop_max no-ops. `exact` follows Table 9 to the letter (bilinear, 1 to 30 no-ops) and is slower.
     """
-    frame_skip: Positive = Field(
-        4, json_schema_extra={"resume": "steps, frames and the discount's meaning follow from it"}
-    )
+    frame_skip: Positive = fixed(4, "steps, frames and the discount's meaning follow from it")
     """Action repetition: emulator frames a step."""
     noop_max: Annotated[int, Field(ge=0)] = 30
     """Most random no-op frames at the start of an episode."""
     max_frames_per_episode: Positive = 108_000
     """Emulator frames after which an episode is truncated."""
-    full_action_space: bool = Field(
-        True, json_schema_extra={"resume": "it sets the number of actions and what each one does"}
-    )
+    full_action_space: bool = fixed(True, "it sets the number of actions and what each one does")
     """All 18 actions; false takes only the actions that the game uses."""
     sticky_action_probability: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Probability that the emulator repeats the previous action instead."""
-    height: Positive = Field(84, json_schema_extra={"resume": "it sets the network's input shape"})
+    height: Positive = fixed(84, "it sets the network's input shape")
     """Height of a frame, in pixels."""
-    width: Positive = Field(84, json_schema_extra={"resume": "it sets the network's input shape"})
+    width: Positive = fixed(84, "it sets the network's input shape")
     """Width of a frame, in pixels."""
 
 

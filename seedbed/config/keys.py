@@ -18,12 +18,10 @@ class Key:
 
     Attributes:
         path: Dotted path, such as `learner.optimizer.name`.
-        section: Path without the last part, such as `learner.optimizer`.
         field: Type, default, bounds and description.
     """
 
     path: str
-    section: str
     field: FieldInfo
 
     @property
@@ -41,7 +39,7 @@ class Key:
 def keys() -> list[Key]:
     """List every setting: keys of a section before its subsections."""
     return [
-        Key(f"{section}.{name}".lstrip("."), section, field)
+        Key(f"{section}.{name}".lstrip("."), field)
         for section, model in sections()
         for name, field in model.model_fields.items()
         if not is_section(field.annotation)

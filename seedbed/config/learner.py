@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from seedbed.networks import NETWORKS
-from seedbed.settings import NonNegative, Positive, Section, one_of, pattern
+from seedbed.settings import NonNegative, Positive, Section, fixed, one_of, pattern
 
 
 class Inference(Section):
@@ -29,8 +30,8 @@ class Inference(Section):
 class Optimizer(Section):
     """Adam or RMSProp, with a schedule and clipping."""
 
-    name: Literal["adam", "rmsprop"] = Field(
-        "adam", json_schema_extra={"resume": "the optimizer's state belongs to that optimizer"}
+    name: Literal["adam", "rmsprop"] = fixed(
+        "adam", "the optimizer's state belongs to that optimizer"
     )
     """Optimization algorithm."""
     learning_rate: Annotated[float, Field(gt=0)] = 4.8e-4
@@ -47,8 +48,8 @@ class Optimizer(Section):
     """Decay of the second moment (Adam only)."""
     decay: Annotated[float, Field(ge=0, lt=1)] = 0.99
     """Decay rho of the mean square (RMSProp only)."""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = Field(
-        0.0, json_schema_extra={"resume": "RMSProp has velocities only where it is not 0"}
+    momentum: Annotated[float, Field(ge=0, lt=1)] = fixed(
+        0.0, "RMSProp has velocities only where it is not 0"
     )
     """Momentum (RMSProp only)."""
     epsilon: Annotated[float, Field(gt=0)] = 1e-7
@@ -124,16 +125,12 @@ class Replay(Section):
     """Longest time without any shard before the learner gives up, in seconds."""
 
     @model_validator(mode="after")
-    def _capacity_holds_min_size(self) -> Replay:
+    def _settings_fit_each_other(self) -> Replay:
         if self.min_size > self.capacity:
             raise ValueError(
                 f"min_size {self.min_size} is more than capacity {self.capacity}: "
                 "training would never begin"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _settings_fit_storage(self) -> Replay:
         if self.directory and self.storage != "host":
             raise ValueError(
                 f"directory {self.directory!r} is for storage: host, and storage is {self.storage}"
@@ -142,10 +139,6 @@ class Replay(Section):
             raise ValueError(
                 f"shards {self.shards} are for storage: remote, and storage is {self.storage}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _shards_are_addresses(self) -> Replay:
         twice = sorted({shard for shard in self.shards if self.shards.count(shard) > 1})
         if twice:
             raise ValueError(f"shards {twice} are listed twice")
@@ -162,12 +155,8 @@ class Learner(Section):
     """Backend of Keras; `jax` never imports TensorFlow, and is the way to TPUs."""
     device: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
     """Device of the model; anything but `auto` must be there."""
-    network: str = Field(
-        "impala_shallow",
-        json_schema_extra={
-            "pattern": pattern(NETWORKS),
-            "resume": "the parameters belong to that network",
-        },
+    network: Annotated[str, AfterValidator(partial(one_of, NETWORKS))] = fixed(
+        "impala_shallow", "the parameters belong to that network", pattern=pattern(NETWORKS)
     )
     """Network: `impala_shallow`, `impala_deep`, `nature`, `nature_shallow`, `mlp`, or
     `module:Class`.
@@ -177,13 +166,9 @@ class Learner(Section):
         json_schema_extra={"resume": "the parameters' shapes follow from them"},
     )
     """Keyword arguments of the network, such as `width: 2`."""
-    lstm_units: Annotated[int, Field(ge=0)] = Field(
-        0, json_schema_extra={"resume": "the parameters' shapes follow from it"}
-    )
+    lstm_units: Annotated[int, Field(ge=0)] = fixed(0, "the parameters' shapes follow from it")
     """Units of the LSTM core; 0 is a feed-forward agent."""
-    frame_stack: Positive = Field(
-        4, json_schema_extra={"resume": "it sets the network's input shape"}
-    )
+    frame_stack: Positive = fixed(4, "it sets the network's input shape")
     """Newest K observations that the network sees, stacked on the device."""
     unroll_length: Positive = 20
     """Steps T of an unroll."""
@@ -222,25 +207,15 @@ class Learner(Section):
     composition. The same seed then gives the same actions and losses, slowly.
     """
 
-    @field_validator("network")
-    @classmethod
-    def _network_is_known(cls, network: str) -> str:
-        return one_of(NETWORKS, network)
-
     @model_validator(mode="after")
-    def _watchdog_waits_for_shards(self) -> Learner:
-        replay = self.replay
+    def _settings_fit_each_other(self) -> Learner:
+        replay, inference = self.replay, self.inference
         if replay.storage == "remote" and replay.shard_timeout_s >= self.watchdog_timeout_s:
             raise ValueError(
                 f"replay.shard_timeout_s {replay.shard_timeout_s:g} is not below "
                 f"watchdog_timeout_s {self.watchdog_timeout_s:g}: the watchdog would end the "
                 "learner first, and not report that shards are the cause"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _inference_batches_can_fill(self) -> Learner:
-        inference = self.inference
         if inference.batch_envs > inference.max_batch_envs:
             raise ValueError(
                 f"inference.batch_envs {inference.batch_envs} is more than "

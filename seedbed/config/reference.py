@@ -43,7 +43,7 @@ def reference() -> str:
     for section, model in sections():
         about = " ".join((model.__doc__ or "").split())
         lines += [f"## {f'`{section}`' if section else 'Experiment'}", "", about, ""]
-        rows = [_row(key) for key in keys() if key.section == section]
+        rows = [_row(key) for key in keys() if key.path.rpartition(".")[0] == section]
         if rows:
             lines += ["| key | type | default | range | resume | |", "|---|---|---|---|---|---|"]
             lines += [*rows, ""]

@@ -6,9 +6,10 @@ key's path, both numbers and the consequence.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from seedbed.agents import AGENTS
 from seedbed.agents.a2c.options import A2cOptions
@@ -20,7 +21,7 @@ from seedbed.config.environment import Actor, Environment
 from seedbed.config.gossip import Gossip
 from seedbed.config.learner import Learner
 from seedbed.config.run import Cost, Evaluation, Logging, Stop
-from seedbed.settings import Section, one_of, pattern
+from seedbed.settings import Section, fixed, one_of, pattern
 
 
 class Experiment(Section):
@@ -28,11 +29,8 @@ class Experiment(Section):
 
     name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?$")
     """Name of the run directory; on Kubernetes the release names everything else."""
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = Field(
-        1,
-        json_schema_extra={
-            "resume": "the parameters were drawn from it, and results are filed under it"
-        },
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = fixed(
+        1, "the parameters were drawn from it, and results are filed under it"
     )
     """Seed of all random numbers. Environment i of actor j has a seed that follows from this one, i
     and j.
@@ -41,12 +39,10 @@ class Experiment(Section):
     actor: Actor = Field(default_factory=Actor)
     learner: Learner = Field(default_factory=Learner)
     gossip: Gossip = Field(default_factory=Gossip)
-    agent: str = Field(
+    agent: Annotated[str, AfterValidator(partial(one_of, AGENTS))] = fixed(
         "vtrace",
-        json_schema_extra={
-            "pattern": pattern(AGENTS),
-            "resume": "the heads, the loss and what their outputs mean belong to that agent",
-        },
+        "the heads, the loss and what their outputs mean belong to that agent",
+        pattern=pattern(AGENTS),
     )
     """Algorithm: `vtrace`, `a2c`, `r2d2`, `dqn`, or `module:Class`."""
     agent_options: dict[str, Any] = Field(default_factory=dict)
@@ -78,11 +74,6 @@ class Experiment(Section):
             f"actor.processes {actor.processes} x actor.groups {actor.groups} x "
             f"actor.envs_per_group {actor.envs_per_group} are {actor.total_envs} environments"
         )
-
-    @field_validator("agent")
-    @classmethod
-    def _agent_is_known(cls, agent: str) -> str:
-        return one_of(AGENTS, agent)
 
     @model_validator(mode="after")
     def _agent_options_are_read(self) -> Experiment:
@@ -132,8 +123,8 @@ class Experiment(Section):
         return self
 
     @model_validator(mode="after")
-    def _recurrence_fits_agent(self) -> Experiment:
-        learner = self.learner
+    def _learner_fits_agent(self) -> Experiment:
+        learner, options = self.learner, self.builtin_options
         if self.agent == "r2d2" and self.r2d2.burn_in and not learner.lstm_units:
             raise ValueError(
                 f"r2d2.burn_in {self.r2d2.burn_in} warms up a recurrent state, and "
@@ -148,13 +139,14 @@ class Experiment(Section):
             raise ValueError(
                 f"learner.lstm_units {learner.lstm_units}: dqn has no recurrent state, use r2d2"
             )
+        if self._has_replay:
+            self._check_replay()
+        if options is not None and options.synchronous:
+            self.check_synchronous_batches()
         return self
 
-    @model_validator(mode="after")
-    def _replay_fits_agent(self) -> Experiment:
+    def _check_replay(self) -> None:
         learner, replay = self.learner, self.learner.replay
-        if not self._has_replay:
-            return self
         if learner.epochs_per_batch != 1:
             raise ValueError(
                 f"learner.epochs_per_batch {learner.epochs_per_batch}: {self.agent} draws each "
@@ -167,7 +159,6 @@ class Experiment(Section):
                 f"{streams} environments' streams are more than learner.replay.capacity "
                 f"{replay.capacity}: training would never begin"
             )
-        return self
 
     def _chunks_before(self) -> int:
         """Count the chunks before the newest one that a sequence reaches into.
@@ -180,13 +171,6 @@ class Experiment(Section):
         steps = self.learner.unroll_length
         frames = self.learner.frame_stack + burn_in + steps + lookahead
         return -(-frames // steps) - 1
-
-    @model_validator(mode="after")
-    def _batch_fits_synchronous_agent(self) -> Experiment:
-        options = self.builtin_options
-        if options is not None and options.synchronous:
-            self.check_synchronous_batches()
-        return self
 
     def check_synchronous_batches(self) -> None:
         """Check that a synchronous agent can have batches of all environments.

@@ -58,10 +58,8 @@ class Cluster:
 
     def node(self, name: str) -> Any | None:
         """Return a `V1Node`, read once; None where nodes may not be read, which is logged once."""
-        if name in self._nodes:
-            return self._nodes[name]
-        if not self.nodes_readable:
-            return None
+        if name in self._nodes or not self.nodes_readable:
+            return self._nodes.get(name)
         try:
             self._nodes[name] = self._core.read_node(name, _request_timeout=TIMEOUT_S)
         except ApiException as error:
@@ -72,12 +70,9 @@ class Cluster:
                     error.reason,
                 )
                 self.nodes_readable = False
-                return None
-            # 404: the node has gone meanwhile.
-            if error.status != 404:
+            elif error.status != 404:  # 404: the node has gone meanwhile
                 raise
-            return None
-        return self._nodes[name]
+        return self._nodes.get(name)
 
     def state(self) -> dict[str, str]:
         """Read the data of the release's state ConfigMap."""
@@ -89,32 +84,17 @@ class Cluster:
     def save_state(self, state: dict[str, str | None]) -> None:
         """Change keys of the release's state ConfigMap; None removes a key."""
         self._core.patch_namespaced_config_map(
-            f"{self._release}-state",
-            self._namespace,
-            {"data": state},
-            _request_timeout=TIMEOUT_S,
+            f"{self._release}-state", self._namespace, {"data": state}, _request_timeout=TIMEOUT_S
         )
 
-    def actors_to_zero(self) -> None:
-        """Scale the actors' Deployment to zero."""
-        self._apps.patch_namespaced_deployment_scale(
-            f"{self._release}-actor",
-            self._namespace,
-            {"spec": {"replicas": 0}},
-            _request_timeout=TIMEOUT_S,
-        )
-
-    def replay_to_zero(self) -> None:
-        """Scale the replay shards' StatefulSet to zero, where there is one."""
-        if self._replay:
-            self._stateful_set_to_zero("replay")
-
-    def learner_to_zero(self) -> None:
-        """Scale the learners' StatefulSet to zero."""
-        self._stateful_set_to_zero("learner")
-
-    def _stateful_set_to_zero(self, component: str) -> None:
-        self._apps.patch_namespaced_stateful_set_scale(
+    def scale_to_zero(self, component: str) -> None:
+        """Scale `actor`, `learner` or `replay` to zero; a release may have no replay shards."""
+        if component == "replay" and not self._replay:
+            return
+        scale = self._apps.patch_namespaced_stateful_set_scale
+        if component == "actor":
+            scale = self._apps.patch_namespaced_deployment_scale
+        scale(
             f"{self._release}-{component}",
             self._namespace,
             {"spec": {"replicas": 0}},

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from seedbed.runtime.metrics import Metric, StatsCollector, registry_of
 from seedbed.services.cost.ledger import Ledger
@@ -20,6 +20,7 @@ from seedbed.services.cost.prices import PriceList
 from seedbed.services.cost.usage import occupies_node, usage_of
 
 if TYPE_CHECKING:
+    from seedbed.services.cost.cluster import Cluster
     from seedbed.telemetry.status import RunStatus
 
 log = logging.getLogger(__name__)
@@ -31,33 +32,6 @@ BUDGET_GRACE = 1.02
 # How long the end waits, once one learner has finished, for learners that report no end or do not
 # answer, because a pod that was just killed comes back and finds the end.
 STRAGGLER_TIMEOUT_S = 120.0
-
-
-class ClusterApi(Protocol):
-    """The calls of `Cluster`."""
-
-    nodes_readable: bool
-
-    def pods(self) -> list[Any]:
-        """Return the release's `V1Pod`s."""
-
-    def node(self, name: str) -> Any | None:
-        """Return a `V1Node`; None where nodes may not be read."""
-
-    def state(self) -> dict[str, str]:
-        """Read the stored state."""
-
-    def save_state(self, state: dict[str, str | None]) -> None:
-        """Change keys of the stored state; None removes a key."""
-
-    def actors_to_zero(self) -> None:
-        """Scale the actors to zero."""
-
-    def replay_to_zero(self) -> None:
-        """Scale the replay shards to zero."""
-
-    def learner_to_zero(self) -> None:
-        """Scale the learners to zero."""
 
 
 class CostMeter:
@@ -73,9 +47,9 @@ class CostMeter:
 
     def __init__(
         self,
-        cluster: ClusterApi,
+        cluster: Cluster,
         prices: PriceList,
-        learners: Sequence[Callable[[], RunStatus]],
+        learners: Sequence[Callable[[], RunStatus | None]],
         budget: float = 0.0,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -84,8 +58,8 @@ class CostMeter:
         Args:
             cluster: The release's pods and state.
             prices: What their requests cost.
-            learners: Each returns a learner's status (the object of its /status), and raises
-                OSError while the learner does not answer.
+            learners: Each returns a learner's status (the object of its /status), and None while
+                the learner does not answer.
             budget: `stop.dollars`; 0 is none.
             now: Returns Unix time.
         """
@@ -168,7 +142,7 @@ class CostMeter:
 
     def _poll_learners(self) -> list[RunStatus | None]:
         """Return the learners' statuses, None for a learner that does not answer."""
-        statuses = list(self._asking.map(_status_of, self._learners))
+        statuses = list(self._asking.map(lambda ask: ask(), self._learners))
         with self._lock:
             for rank, status in enumerate(statuses):
                 if status is None:
@@ -189,13 +163,13 @@ class CostMeter:
         finished = self._finished_of(ending)
         if ending:
             # Actors first, because the last evaluation needs none.
-            self.cluster.actors_to_zero()
+            self.cluster.scale_to_zero("actor")
             all_finished = finished == len(self._learners)
             if finished == len(ending) and (all_finished or self._waited_for_stragglers()):
                 self._finish(ending[0]["over"] or "")
         elif budget and spent >= BUDGET_GRACE * budget and _has_workers(self.pods):
             # The learner did not: it waits for a node, crashes, or does not reach this meter.
-            self.cluster.actors_to_zero()
+            self.cluster.scale_to_zero("actor")
             self._finish(
                 f"stop.dollars: {spent:.4g} of {budget:g}, ended by the cost meter because the "
                 f"learner {'goes on' if answers else 'does not answer'}"
@@ -228,8 +202,8 @@ class CostMeter:
             self.cluster.save_state({**self.ledger.to_state(now), **end})
             self.finished = reason
         # The learner last, because what fails is tried again while the learner answers.
-        self.cluster.replay_to_zero()
-        self.cluster.learner_to_zero()
+        self.cluster.scale_to_zero("replay")
+        self.cluster.scale_to_zero("learner")
 
     def _save(self, now: float) -> None:
         with self._lock:
@@ -256,20 +230,11 @@ def _has_workers(pods: Mapping[str, int]) -> bool:
     return any(number for component, number in pods.items() if component != "cost")
 
 
-def _status_of(learner: Callable[[], RunStatus]) -> RunStatus | None:
+def read_learner(url: str) -> RunStatus | None:
+    """Read a learner's /status; None while the learner does not answer, or not with JSON."""
     try:
-        return learner()
+        with urllib.request.urlopen(url, timeout=LEARNER_TIMEOUT_S) as answer:
+            status: RunStatus = json.load(answer)
     except (OSError, ValueError):
         return None
-
-
-def read_learner(url: str) -> RunStatus:
-    """Read a learner's /status.
-
-    Raises:
-        OSError: The learner does not answer.
-        ValueError: The answer is no JSON.
-    """
-    with urllib.request.urlopen(url, timeout=LEARNER_TIMEOUT_S) as answer:
-        status: RunStatus = json.load(answer)
     return status

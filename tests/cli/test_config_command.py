@@ -128,7 +128,7 @@ def test_each_description_stands_alone() -> None:
 def test_every_section_documents_itself() -> None:
     for key in keys():
         model = Experiment
-        for part in key.section.split(".") if key.section else []:
+        for part in key.path.split(".")[:-1]:
             model = model.model_fields[part].annotation  # type: ignore[assignment]
         assert model.__doc__
         assert not model.__doc__.startswith("\n")

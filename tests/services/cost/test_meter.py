@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 from prometheus_client import generate_latest
 
 from seedbed.services.cost.ledger import Ledger
-from seedbed.services.cost.meter import STRAGGLER_TIMEOUT_S, CostMeter
+from seedbed.services.cost.meter import STRAGGLER_TIMEOUT_S, CostMeter, read_learner
 from seedbed.services.cost.prices import PriceList, Settings
 from tests.services.cost.test_usage import container, pod
 
@@ -41,16 +42,10 @@ class FakeCluster:
         merged: dict[str, Any] = {**self.kept, **state}
         self.kept = {key: value for key, value in merged.items() if value is not None}
 
-    def actors_to_zero(self) -> None:
-        self.calls.append("actors")
-
-    def replay_to_zero(self) -> None:
-        if self.broken_replay:
+    def scale_to_zero(self, component: str) -> None:
+        if component == "replay" and self.broken_replay:
             raise OSError("a conflict")
-        self.calls.append("replay")
-
-    def learner_to_zero(self) -> None:
-        self.calls.append("learner")
+        self.calls.append(component)
 
 
 class Scene:
@@ -72,11 +67,8 @@ class Scene:
         learners = [partial(self._ask, rank) for rank in range(len(self.statuses))]
         return CostMeter(self.cluster, prices, learners, self.budget, lambda: self.now)
 
-    def _ask(self, rank: int) -> dict[str, Any]:
-        status = self.statuses[rank]
-        if status is None:
-            raise OSError("refused")
-        return status
+    def _ask(self, rank: int) -> dict[str, Any] | None:
+        return self.statuses[rank]
 
     def learner(self, state: str, over: str | None = None, frames: int = 0,
                 dollars: float = 0.0, rank: int = 0) -> None:  # fmt: skip
@@ -130,11 +122,11 @@ def test_actors_leave_first_and_the_learner_when_it_is_done() -> None:
     assert scene.cluster.calls == []
     scene.learner("waiting", over="stop.env_frames: 10 of 10")  # the last evaluation
     scene.meter.reconcile()
-    assert scene.cluster.calls == ["actors"]
+    assert scene.cluster.calls == ["actor"]
     assert "finished" not in scene.cluster.kept
     scene.learner("finished", over="stop.env_frames: 10 of 10")
     scene.meter.reconcile()
-    assert scene.cluster.calls == ["actors", "actors", "replay", "learner"]
+    assert scene.cluster.calls == ["actor", "actor", "replay", "learner"]
     assert scene.cluster.kept["finished"] == "stop.env_frames: 10 of 10"
     assert b'reason="stop.env_frames"} 1.0' in generate_latest(scene.meter.registry)
     # Both have gone, and the meter's own pod is no cost of the experiment: nothing happens any
@@ -163,10 +155,10 @@ def test_shards_are_priced_and_their_end_is_tried_until_it_is_there() -> None:
     scene.learner("finished", over="stop.env_frames: 10 of 10")
     scene.cluster.broken_replay = True
     scene.meter.reconcile()
-    assert scene.cluster.calls == ["actors"], "the learner stays, and says it again"
+    assert scene.cluster.calls == ["actor"], "the learner stays, and says it again"
     scene.cluster.broken_replay = False
     scene.meter.reconcile()
-    assert scene.cluster.calls == ["actors", "actors", "replay", "learner"]
+    assert scene.cluster.calls == ["actor", "actor", "replay", "learner"]
 
 
 def test_a_learner_on_an_old_volume_knows_what_it_has_cost() -> None:
@@ -204,16 +196,16 @@ def test_several_learners_end_when_the_last_one_has() -> None:
     assert scene.meter.ledger.frames == 60, "frames of all of them"
     scene.learner("waiting", over=OVER, rank=1)
     scene.meter.reconcile()
-    assert scene.cluster.calls == ["actors"], "the others will hear of it"
+    assert scene.cluster.calls == ["actor"], "the others will hear of it"
     scene.learner("finished", over=OVER, rank=1)
     scene.learner("waiting", over=OVER, rank=0)
     scene.meter.reconcile()
     scene.hours(10)
-    assert scene.cluster.calls == ["actors"] * 3, "a last evaluation takes as long as it takes"
+    assert scene.cluster.calls == ["actor"] * 3, "a last evaluation takes as long as it takes"
     for rank in (0, 2):
         scene.learner("finished", over=OVER, rank=rank)
     scene.meter.reconcile()
-    assert scene.cluster.calls == ["actors"] * 4 + ["replay", "learner"]
+    assert scene.cluster.calls == ["actor"] * 4 + ["replay", "learner"]
     assert scene.cluster.kept["finished"] == OVER
 
 
@@ -245,7 +237,7 @@ def test_a_learner_that_hears_of_no_end_does_not_hold_it_up_for_ever() -> None:
     scene.meter.reconcile()
     scene.statuses[1] = None
     scene.hours((STRAGGLER_TIMEOUT_S - 1) / 3600)
-    assert scene.cluster.calls == ["actors"] * 2
+    assert scene.cluster.calls == ["actor"] * 2
     scene.learner("waiting", rank=1)
     scene.hours(2 / 3600)
     assert scene.cluster.calls[-1] == "learner"
@@ -282,11 +274,19 @@ def test_a_budget_ends_what_the_learner_does_not(learner: str | None) -> None:
     scene.hours(2.01)
     assert scene.cluster.calls == [], "the learner has a moment to end by itself"
     scene.hours(0.1)
-    assert scene.cluster.calls == ["actors", "replay", "learner"]
+    assert scene.cluster.calls == ["actor", "replay", "learner"]
     ended = scene.cluster.kept["finished"]
     assert "of 2, ended by the cost meter" in ended
     scene.hours(0.1)  # while the pods leave
     assert scene.cluster.kept["finished"] == ended
+
+
+def test_a_learner_that_does_not_answer_has_no_status(tmp_path: Path) -> None:
+    assert read_learner((tmp_path / "status").as_uri()) is None
+    (tmp_path / "status").write_text("{")
+    assert read_learner((tmp_path / "status").as_uri()) is None
+    (tmp_path / "status").write_text('{"state": "training"}')
+    assert read_learner((tmp_path / "status").as_uri()) == {"state": "training"}
 
 
 def test_a_ledger_never_goes_back() -> None:
