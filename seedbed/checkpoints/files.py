@@ -14,7 +14,7 @@ from typing import Any
 
 from typing_extensions import override
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.files import TEMPORARY, atomic_write, sync_directory
 
 
@@ -125,24 +125,19 @@ def open_files(directory: str) -> Files:
 
 def _filesystem(url: str) -> tuple[Any, str]:
     protocol = url.partition("://")[0]
-    try:
-        import fsspec
-        from fsspec.registry import known_implementations
-    except ImportError as error:
-        raise SeedbedError(
-            ExitCode.CONFIG, f"the path {url} needs the package fsspec: pip install fsspec"
-        ) from error
+    import fsspec
+    from fsspec.registry import known_implementations
+
     try:
         filesystem, root = fsspec.core.url_to_fs(url)
     except ImportError as error:
         driver = known_implementations.get(protocol, {}).get("class", "").partition(".")[0]
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             f"the path {url} needs a driver for {protocol}:// that is not installed: "
-            f"pip install {driver or error.name}",
+            f"pip install {driver or error.name}"
         ) from error
     except ValueError as error:
-        raise SeedbedError(ExitCode.CONFIG, f"the path {url} cannot be used: {error}") from error
+        raise ConfigError(f"the path {url} cannot be used: {error}") from error
     return filesystem, str(root).rstrip("/")
 
 

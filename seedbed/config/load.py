@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from seedbed.config.renamed import renamed_keys, renamed_value, translate
 from seedbed.config.schema import Experiment
 from seedbed.config.shipped import experiment_file
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 
 
 def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -30,11 +30,9 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise SeedbedError(ExitCode.CONFIG, f"{path} is not UTF-8 text: {error}") from error
+        raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
     except OSError as error:
-        raise SeedbedError(
-            ExitCode.CONFIG, f"cannot read the experiment {path}: {error.strerror}"
-        ) from error
+        raise ConfigError(f"cannot read the experiment {path}: {error.strerror}") from error
     return parse_experiment(text, overrides, str(path), stored=_is_stored(path))
 
 
@@ -64,9 +62,9 @@ def parse_experiment(
     try:
         tree = _yaml(text)
     except yaml.YAMLError as error:
-        raise SeedbedError(ExitCode.CONFIG, f"{source} is not YAML: {error}") from error
+        raise ConfigError(f"{source} is not YAML: {error}") from error
     if not isinstance(tree, dict):
-        raise SeedbedError(ExitCode.CONFIG, f"{source} must be a mapping of keys to values")
+        raise ConfigError(f"{source} must be a mapping of keys to values")
     if stored:
         translate(tree)
     for override in overrides:
@@ -77,14 +75,12 @@ def parse_experiment(
         also = f", and its value {value} is {now}" if now else ""
         lines.append(f"{source}: {old} of 0.1 is {new} now{also}")
     if lines:
-        raise SeedbedError(ExitCode.CONFIG, "\n".join(lines))
+        raise ConfigError("\n".join(lines))
     try:
         return Experiment.model_validate(tree)
     except ValidationError as error:
         lines = [_explain(dict(item)) for item in error.errors(include_url=False)]
-        raise SeedbedError(
-            ExitCode.CONFIG, "\n".join(f"{source}: {line}" for line in lines)
-        ) from error
+        raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from error
 
 
 def dump_experiment(experiment: Experiment) -> str:
@@ -95,20 +91,18 @@ def dump_experiment(experiment: Experiment) -> str:
 def _override(tree: dict[str, Any], override: str) -> None:
     path, equals, value = override.partition("=")
     if not equals or not path:
-        raise SeedbedError(ExitCode.CONFIG, f"--set {override!r} must have the form a.b=value")
+        raise ConfigError(f"--set {override!r} must have the form a.b=value")
     *parents, leaf = path.split(".")
     node = tree
     for key in parents:
         child = node.setdefault(key, {})
         if not isinstance(child, dict):
-            raise SeedbedError(
-                ExitCode.CONFIG, f"--set {override!r}: {key!r} is a value, not a section"
-            )
+            raise ConfigError(f"--set {override!r}: {key!r} is a value, not a section")
         node = child
     try:
         node[leaf] = _yaml(value)
     except yaml.YAMLError as error:
-        raise SeedbedError(ExitCode.CONFIG, f"--set {override!r}: not YAML: {error}") from error
+        raise ConfigError(f"--set {override!r}: not YAML: {error}") from error
 
 
 class _Loader(yaml.SafeLoader):

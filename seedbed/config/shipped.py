@@ -6,7 +6,7 @@ import importlib.resources
 from difflib import get_close_matches
 from pathlib import Path
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 
 
 def shipped_experiments() -> dict[str, Path]:
@@ -27,9 +27,8 @@ def experiment_file(path: str | Path) -> Path:
     shipped = shipped_experiments()
     if file.name not in shipped:
         near = get_close_matches(file.name, shipped, cutoff=0.4) or sorted(shipped)
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             f"there is no file {file}, and no experiment {file} ships with Seedbed: name a YAML "
-            f"file, or one of {', '.join(near)}",
+            f"file, or one of {', '.join(near)}"
         )
     return shipped[file.name]

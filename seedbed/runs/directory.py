@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -23,11 +24,12 @@ from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs import RunDirectoryError
 from seedbed.runs.layout import checkpoint_directory, learner_directories, socket_path
-from seedbed.runs.lock import LOCK, acquire
 from seedbed.runs.resume import check_resume, read_stored
-from seedbed.runtime.files import atomic_write
+from seedbed.runtime.files import atomic_write, lock_file
 
 log = logging.getLogger(__name__)
+
+_LOCK = "seedbed.lock"
 
 Restart = Literal["resume", "fresh", "overwrite"]
 
@@ -138,7 +140,7 @@ def open_run_directory(
     """
     path = Path(path).absolute()
     _check_ours(path)
-    lock = acquire(path)
+    lock = _acquire(path)
     try:
         if restart == "fresh":
             lock = _archive(path, lock)
@@ -168,6 +170,54 @@ def open_run_directory(
     except BaseException:
         os.close(lock)
         raise
+
+
+def _acquire(path: Path) -> int:
+    """Take the lock of a run directory, and make the directory where it is missing.
+
+    Returns:
+        The file descriptor that holds the lock. The kernel releases the lock when the process
+        ends.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY: another process holds the lock, or the directory cannot be
+            used.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        (path / _LOCK).touch()
+    except OSError as error:
+        raise RunDirectoryError(
+            f"cannot make the run directory {path}: {error.strerror}"
+        ) from error
+    try:
+        lock = lock_file(path / _LOCK)
+    except BlockingIOError as error:
+        holder = (path / _LOCK).read_text(errors="replace").strip() or "another process"
+        raise RunDirectoryError(
+            f"the run directory {path} is in use by {holder}: stop it, or choose another --run-dir"
+        ) from error
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path} cannot be locked ({error.strerror}): choose a --run-dir on a local disk"
+        ) from error
+    if not _is_at(lock, path):
+        os.close(lock)
+        raise RunDirectoryError(
+            f"the run directory {path} was moved while it was opened, by a --restart fresh: "
+            "run the same command again"
+        )
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+    return lock
+
+
+def _is_at(lock: int, path: Path) -> bool:
+    try:
+        there = (path / _LOCK).stat()
+    except FileNotFoundError:
+        return False
+    return os.path.samestat(os.fstat(lock), there)
 
 
 def open_store(path: str | Path) -> CheckpointStore:
@@ -233,16 +283,16 @@ def _check_ours(path: Path) -> None:
     if not path.is_dir():
         raise RunDirectoryError(f"{path} is a file, not a run directory")
     names = {entry.name for entry in path.iterdir()}
-    if names - {"lost+found"} and LOCK not in names:
+    if names - {"lost+found"} and _LOCK not in names:
         raise RunDirectoryError(
-            f"{path} is not empty and no run of Seedbed (it has no {LOCK}, but "
+            f"{path} is not empty and no run of Seedbed (it has no {_LOCK}, but "
             f"{sorted(names)[0]!r} and so on): choose another --run-dir"
         )
 
 
 def _archive(path: Path, lock: int) -> int:
     """Rename the whole directory, in one atomic step, and lock a new one in the same place."""
-    if {entry.name for entry in path.iterdir()} <= {LOCK, "lost+found"}:
+    if {entry.name for entry in path.iterdir()} <= {_LOCK, "lost+found"}:
         return lock
     number = 1
     while (aside := path.with_name(f"{path.name}.{number}")).exists():
@@ -254,7 +304,7 @@ def _archive(path: Path, lock: int) -> int:
             f"{path} cannot be moved to {aside} ({error.strerror}): choose another --run-dir"
         ) from error
     print(f"fresh: the run before was moved to {aside}", file=sys.stderr)
-    fresh = acquire(path)
+    fresh = _acquire(path)
     os.close(lock)
     return fresh
 

@@ -84,3 +84,10 @@ class SeedbedError(Exception):
     def __init__(self, code: ExitCode, message: str) -> None:
         super().__init__(message)
         self.code = code
+
+
+class ConfigError(SeedbedError):
+    """Error in an experiment or a setting; the message names the key, or the file, and a cure."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ExitCode.CONFIG, message)

@@ -8,7 +8,7 @@ from typing import Any
 from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 
 log = logging.getLogger(__name__)
 
@@ -40,8 +40,8 @@ class Cluster:
             try:
                 config.load_kube_config()
             except config.ConfigException as error:
-                raise SeedbedError(
-                    ExitCode.CONFIG, f"neither a pod's service account nor a KUBECONFIG: {error}"
+                raise ConfigError(
+                    f"neither a pod's service account nor a KUBECONFIG: {error}"
                 ) from error
         self._core, self._apps = client.CoreV1Api(), client.AppsV1Api()
         self._release, self._namespace, self._replay = release, namespace, replay

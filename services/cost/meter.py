@@ -160,12 +160,11 @@ class CostMeter:
         answers = [status for status in statuses if status is not None]
         ending = [status for status in answers if status.get("over")]
         spent, budget = self.ledger.dollars, self.budget_dollars
-        finished = self._finished_of(ending)
+        is_over = self._is_over(ending)
         if ending:
             # Actors first, because the last evaluation needs none.
             self.cluster.scale_to_zero("actor")
-            all_finished = finished == len(self._learners)
-            if finished == len(ending) and (all_finished or self._waited_for_stragglers()):
+            if is_over:
                 self._finish(ending[0]["over"] or "")
         elif budget and spent >= BUDGET_GRACE * budget and _has_workers(self.pods):
             # The learner did not: it waits for a node, crashes, or does not reach this meter.
@@ -179,18 +178,21 @@ class CostMeter:
             self.finished = ""
             self.cluster.save_state({"finished": None, "finishedAt": None})
 
-    def _finished_of(self, ending: Sequence[RunStatus]) -> int:
-        """Count the learners that have ended, and note when the first one did."""
-        finished = len([status for status in ending if status["state"] == "finished"])
+    def _is_over(self, ending: Sequence[RunStatus]) -> bool:
+        """Tell whether all learners have ended, or the stragglers had their time since the first.
+
+        A learner that answers and ends is never a straggler.
+        """
+        finished = [status["state"] for status in ending].count("finished")
         if not finished:
             self._first_finished = None
-        elif self._first_finished is None:
+            return False
+        if self._first_finished is None:
             self._first_finished = self._now()
-        return finished
-
-    def _waited_for_stragglers(self) -> bool:
-        first = self._first_finished
-        return first is not None and self._now() - first >= STRAGGLER_TIMEOUT_S
+        waited_s = self._now() - self._first_finished
+        return finished == len(ending) and (
+            finished == len(self._learners) or waited_s >= STRAGGLER_TIMEOUT_S
+        )
 
     def _finish(self, reason: str) -> None:
         # Logged and saved once, before the learner's pod is gone.

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, TypeAlias
 import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.services.cost.usage import Usage
 
 Tier: TypeAlias = Literal["on-demand", "spot"]
@@ -84,9 +84,8 @@ class PriceList:
         """
         shipped = tables()
         if settings.priceTable not in shipped:
-            raise SeedbedError(
-                ExitCode.CONFIG,
-                f"cost.priceTable {settings.priceTable!r} is unknown: one of {sorted(shipped)}",
+            raise ConfigError(
+                f"cost.priceTable {settings.priceTable!r} is unknown: one of {sorted(shipped)}"
             )
         table = shipped[settings.priceTable]
         self.name, self.date = settings.priceTable, table.date
