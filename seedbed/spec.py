@@ -62,12 +62,8 @@ class EnvironmentSpec:
     @classmethod
     def from_json(cls, tree: dict[str, Any]) -> EnvironmentSpec:
         """Build a spec from what `to_json` returned."""
-        return cls(
-            name=tree["name"],
-            observation=ArraySpec(tuple(tree["observation_shape"]), tree["observation_dtype"]),
-            actions=tree["actions"],
-            action_repeat=tree["action_repeat"],
-        )
+        observation = ArraySpec(tuple(tree["observation_shape"]), tree["observation_dtype"])
+        return cls(tree["name"], observation, tree["actions"], tree["action_repeat"])
 
 
 class StepInputs(NamedTuple):
