@@ -12,12 +12,13 @@ import numpy as np
 
 from bench.plan import Plan
 from seedbed.config import parse_experiment
-from seedbed.gossip.membership import Membership, PeerStatus
+from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
+from seedbed.v1.gossip_pb2 import Member
 
 # impala_shallow on Pong (620 thousand parameters), and the small network of CartPole.
 LONGEST_S = 60.0
@@ -85,7 +86,7 @@ def _wire(size: int, messages: int) -> dict[str, float]:
         )
         membership = Membership(rank, 2, 1000.0)
         peers.append(
-            GossipTransport(config, membership, layout, threads[rank], None, PeerStatus, Future)
+            GossipTransport(config, membership, layout, threads[rank], None, Member, Future)
         )
     try:
         for one in peers:
@@ -95,7 +96,6 @@ def _wire(size: int, messages: int) -> dict[str, float]:
         values = np.random.default_rng(0).normal(size=size).astype(np.float32)
         before = relay.bytes
         for number in range(messages):
-            _until(lambda: not client.busy)
             peers[0].broadcast(Message(0, number, values), [1])
             _until(lambda n=number: client.sent == n + 1)
         sent = relay.bytes - before

@@ -5,6 +5,7 @@ The ε-ball of Assran et al. 2019, Figure 2a; Kong et al. 2021 call the distance
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.analysis.contraction_windows import ContractionWindows
-from seedbed.analysis.events import Event, events_file, read_events
-from seedbed.analysis.mixing_products import CONSENSUS, MixingProducts, Terms
+from seedbed.analysis.events import Event, Kind, events_file, read_events
+from seedbed.analysis.mixing_products import MixingProducts
 from seedbed.analysis.mixing_steps import (
     MixingStep,
     causal_order,
@@ -30,6 +31,8 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 Array = NDArray[np.float64]
 # Points of a curve besides the snapshots.
 POINTS = 500
+# Kinds of events that are counted.
+COUNTED: tuple[Kind, ...] = ("start", "adopt", "update", "mix", "graph", "lost")
 
 
 @dataclass(slots=True)
@@ -60,6 +63,7 @@ class Point:
         updates: Updates of all learners so far.
         segment: Number of the segment, from 0; None outside of every segment.
         snapshot: Number C of the snapshot; None between two snapshots.
+        apart: Updates while the snapshots of this number were taken.
         frobenius: ‖X − X̄‖_F and its bounds.
         spread: max_ij ‖x_i − x_j‖_2 and its bounds.
     """
@@ -68,13 +72,13 @@ class Point:
     updates: int
     segment: int | None = None
     snapshot: int | None = None
+    apart: int = 0
     frobenius: Values = field(default_factory=Values)
     spread: Values = field(default_factory=Values)
 
     def values(self, norm: Norm) -> Values:
         """Return the values in a norm."""
-        values: Values = getattr(self, norm)
-        return values
+        return self.frobenius if norm == "frobenius" else self.spread
 
 
 @dataclass(frozen=True)
@@ -156,8 +160,6 @@ def analyse(
     every_s: float,
     staleness: int | None,
     window: int | None,
-    points: int = POINTS,
-    prune_below: float = CONSENSUS,
 ) -> ConsensusAnalysis:
     """Compute the curves of n learners.
 
@@ -167,8 +169,6 @@ def analyse(
         every_s: Seconds between two snapshots.
         staleness: τ in local iterations; None is infinite.
         window: Connectivity window B; None is unknown.
-        points: Number of points besides the snapshots.
-        prune_below: Parameter of `MixingProducts`.
 
     Raises:
         SeedbedError: RUN_DIRECTORY; the logs do not fit each other.
@@ -180,21 +180,18 @@ def analyse(
     )
     n = len(logs)
     steps, rows = mixing_steps(events, n)
-    replay = _Replay(steps, MixingProducts(n, rows, prune_below), n, grams, points)
+    replay = _Replay(steps, rows, n, grams)
     largest = max((norm for norms in replay.norms for norm in norms), default=0.0)
     windows = ContractionWindows(steps, replay.segments, n, rows)
     level = proposition_2(windows, n, largest, staleness, window)
     beta = {norm: replay.envelopes[norm].beta() for norm in NORMS}
     for norm in NORMS:
         _add_propositions(replay, norm, beta[norm], level)
-    counts = {
-        kind: sum(event.kind == kind for event in events)
-        for kind in ("start", "adopt", "update", "mix", "graph", "lost")
-    }
+    counts = Counter(event.kind for event in events)
     return ConsensusAnalysis(
         replay.points,
         _marks(events),
-        counts,
+        {kind: counts[kind] for kind in COUNTED},
         len(replay.segments),
         beta,
         {norm: replay.envelopes[norm].largest for norm in NORMS},
@@ -206,21 +203,15 @@ class _Replay:
     """One pass over all steps, which computes everything except the two propositions."""
 
     def __init__(
-        self,
-        steps: list[MixingStep],
-        products: MixingProducts,
-        learners: int,
-        grams: dict[int, Array],
-        points: int,
+        self, steps: list[MixingStep], rows: int, learners: int, grams: dict[int, Array]
     ) -> None:
-        self._products = products
+        self._products = MixingProducts(learners, rows)
         self._grams = grams
-        self._learners = learners
+        self._learners = range(learners)
         updates = sum(step.event.kind == "update" for step in steps)
-        at_updates = set(np.linspace(0, updates, points + 1).astype(int)[1:].tolist())
+        at_updates = set(np.linspace(0, updates, POINTS + 1).astype(int)[1:].tolist())
         self.envelopes: dict[Norm, Envelope] = {norm: Envelope(updates) for norm in NORMS}
         self.points: list[Point] = []
-        self.apart: list[int] = []  # by point: updates while its snapshots were taken
         self.segments: list[tuple[int, int]] = []  # first step, and the one after the last
         self.norms: list[list[float]] = []  # of the updates of each segment
         self.first: list[int] = []  # first update of each segment
@@ -245,8 +236,7 @@ class _Replay:
     def _point(self, seconds: float) -> None:
         if self._products.known:
             self.points.append(Point(seconds, self._products.updates))
-            self.apart.append(0)
-            self._measure(self._products.terms())
+            self._measure(self._learners)
 
     def _snapshot(self, seconds: float, at: int, step: MixingStep, end: int) -> None:
         number = step.event.iteration
@@ -254,25 +244,26 @@ class _Replay:
         taken = self._shown.setdefault(number, {})
         assert step.copy_to is not None
         taken[step.event.learner] = step.copy_to
-        if len(taken) < self._learners:
+        if len(taken) < len(self._learners):
             return
-        shown = [taken[learner] for learner in range(self._learners)]
+        shown = [taken[learner] for learner in self._learners]
         inner = self._grams[number]
         if not self._products.known and self._products.begin(shown, inner):
             self.segments.append((at, end))
             self.norms.append([])
             self.first.append(self._products.updates)
-        point = Point(seconds, self._products.updates, snapshot=number)
-        identity = np.eye(self._learners)
+        apart = self._products.updates - since
+        point = Point(seconds, self._products.updates, snapshot=number, apart=apart)
+        identity = np.eye(len(self._learners))
         for norm in NORMS:
             point.values(norm).distance = DISTANCES[norm](identity, inner)
         self.points.append(point)
-        self.apart.append(self._products.updates - since)
         if self._products.known:
-            self._measure(self._products.terms(shown))
+            self._measure(shown)
 
-    def _measure(self, terms: Terms) -> None:
-        point = self.points[-1]
+    def _measure(self, rows: Sequence[int]) -> None:
+        """Add the bounds of these rows, one a learner, to the newest point."""
+        point, terms = self.points[-1], self._products.terms(rows)
         point.segment = len(self.segments) - 1
         lags = point.updates - terms.numbers
         for norm in NORMS:
@@ -286,20 +277,19 @@ def _add_propositions(
     replay: _Replay, norm: Norm, beta: float | None, level: Proposition2 | str
 ) -> None:
     """Add both propositions to the rest of the start, which the paper takes as zero."""
-    sums = [None if beta is None else proposition_1(norms, beta) for norms in replay.norms]
-    for point, apart in zip(replay.points, replay.apart, strict=True):
+    sums = [] if beta is None else [proposition_1(norms, beta) for norms in replay.norms]
+    for point in replay.points:
         values = point.values(norm)
         if point.segment is None or values.start is None:
             continue
-        of_segment = sums[point.segment]
-        if of_segment is not None:
+        if sums:
             done = point.updates - replay.first[point.segment]
-            values.proposition_1 = values.start + float(of_segment[done])
+            values.proposition_1 = values.start + sums[point.segment][done]
         if not isinstance(level, str):
             at_once: float = getattr(level, f"level_{norm}")
             # If clocks differ, updates were made while the snapshots were taken. Each of them
             # counts in full.
-            values.proposition_2 = values.start + at_once + apart * level.largest_update
+            values.proposition_2 = values.start + at_once + point.apart * level.largest_update
 
 
 def _marks(events: Sequence[Event]) -> list[Mark]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,39 +61,35 @@ class ContractionWindows:
         The coefficient ½ max_ab Σ_j |Φ_aj − Φ_bj| bounds the part that a window leaves of the
         largest difference between two rows of the state. It is 1 if the mixing does not contract,
         or if no segment has a whole window.
+
+        Args:
+            length: Number w of updates.
         """
         worst = -1.0
-        for steps, alive in self._segments:
-            worst = max(worst, self._segment_coefficient(steps, alive, length))
+        for products, alive in self._products(length):
+            worst = max(worst, self._ergodicity(products, alive))
             if worst >= 1.0:
-                break
-        return 1.0 if worst < 0 else min(1.0, worst)
+                return 1.0
+        return 1.0 if worst < 0 else worst
 
-    def _segment_coefficient(
-        self, steps: list[MixingStep], alive: NDArray[np.bool_], length: int
-    ) -> float:
-        """Return the largest coefficient of the windows in one segment.
+    def _products(self, length: int) -> Iterator[tuple[Array, NDArray[np.bool_]]]:
+        """Yield the products [b, rows, rows] of the windows, and the rows alive [b, rows].
 
         Every window contains one multiple of `length`. Its product is the product before that
         multiple, times the one after it. So each step is processed once forwards and once
         backwards.
         """
-        cuts = [at for at, step in enumerate(steps) if step.event.kind == "update"]
-        worst = -1.0
-        for middle in range(length, len(cuts), length):
-            first = middle - length
-            before = self._backwards(steps[cuts[first] : cuts[middle]])
-            last = min(middle + length, len(cuts)) - 1
-            after = self._forwards(steps[cuts[middle] : cuts[last] + 1])
-            # Windows first .. middle-1 begin there, and end at middle .. middle+length-1.
-            ends = np.arange(middle, last + 1)
-            for start in range(0, len(ends), _BATCH):
-                end = ends[start : start + _BATCH]
-                products = after[end - middle] @ before[end - length - first]
-                worst = max(worst, self._ergodicity(products, alive[end]))
-                if worst >= 1.0:
-                    return worst
-        return worst
+        for steps, alive in self._segments:
+            cuts = [at for at, step in enumerate(steps) if step.event.kind == "update"]
+            for middle in range(length, len(cuts), length):
+                first = middle - length
+                before = self._backwards(steps[cuts[first] : cuts[middle]])
+                last = min(middle + length, len(cuts)) - 1
+                after = self._forwards(steps[cuts[middle] : cuts[last] + 1])
+                # Windows first .. middle-1 begin there, and end at middle .. middle+length-1.
+                for start in range(middle, last + 1, _BATCH):
+                    end = np.arange(start, min(start + _BATCH, last + 1))
+                    yield after[end - middle] @ before[end - length - first], alive[end]
 
     def _backwards(self, steps: list[MixingStep]) -> Array:
         """Return the products [c, rows, rows] from each update's cut to the end."""

@@ -57,7 +57,12 @@ class Event:
 
 
 def events_file(run_dir: Path, learner: int) -> Path:
-    """Return the path of a learner's log."""
+    """Return the path of a learner's log.
+
+    Args:
+        run_dir: Folder of learner-0, learner-1 ...
+        learner: Rank of the learner.
+    """
     return run_dir / f"learner-{learner}" / "gossip" / "events.csv"
 
 
@@ -65,6 +70,10 @@ def read_events(file: Path, learner: int) -> list[Event]:
     """Read a learner's events in the order of its file.
 
     A last line without its end is skipped, because a killed process was writing it.
+
+    Args:
+        file: The log.
+        learner: Rank of the learner.
 
     Raises:
         SeedbedError: RUN_DIRECTORY, with the file and the number of the damaged line.

@@ -15,6 +15,7 @@ factor is never smaller, can exceed 1 after a single mix, and takes n columns an
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +26,7 @@ from seedbed.analysis.snapshots import DISTANCES, NORMS, Norm
 
 Array = NDArray[np.float64]
 
-# A column that differs by less between any two rows has reached all learners alike.
+# A column that differs by less between any two rows has reached all learners alike, and is dropped.
 CONSENSUS = 1e-12
 # Unknown parameters with a smaller weight do not count.
 FORGOTTEN = 1e-9
@@ -59,26 +60,25 @@ class MixingProducts:
     Args:
         learners: Number of learners n.
         rows: Number of rows of the state.
-        prune_below: Columns whose largest difference between two rows is smaller are dropped.
+
+    Attributes:
+        updates: Number of updates, k + 1.
     """
 
-    def __init__(self, learners: int, rows: int, prune_below: float = CONSENSUS) -> None:
+    def __init__(self, learners: int, rows: int) -> None:
         self._n = learners
-        self._prune_below = prune_below
         self._columns = np.zeros((rows, _FIRST_CAPACITY))
         self._norm = np.zeros(_FIRST_CAPACITY)
         # Number of each update; -1 if it is none of this segment.
         self._number = np.zeros(_FIRST_CAPACITY, np.int64)
         self._size = 0
-        self._updates = 0
-        self._owner = np.zeros(rows, np.int64)  # learner of each row
-        self._alive = np.zeros(rows, bool)
+        self.updates = 0
+        self._owner = np.arange(rows)  # learner of each row, if it is alive
+        self._alive = np.arange(rows) < learners
         self._start = np.zeros((rows, learners))  # Φ(k,0), if X(0) is known
         self._gram: Array | None = None
         self._pruned = 0.0  # Σ spread · ‖u‖ of the dropped columns
         for learner in range(learners):
-            self._owner[learner] = learner
-            self._alive[learner] = True
             self._append(learner, np.inf, -1)
 
     @property
@@ -86,19 +86,14 @@ class MixingProducts:
         """Return whether a segment is open, because the start of every learner is known."""
         return self._gram is not None
 
-    @property
-    def updates(self) -> int:
-        """Number of updates, k + 1."""
-        return self._updates
-
     def apply(self, step: MixingStep) -> None:
         """Apply one event."""
         i = step.event.learner
         if step.lost:
             self._lose(i)
         if step.event.kind == "update":
-            self._append(i, step.event.norm, self._updates)
-            self._updates += 1
+            self._append(i, step.event.norm, self.updates)
+            self.updates += 1
         step.apply(self._columns[:, : self._size])
         step.apply(self._start)
         if step.copy_to is not None:
@@ -108,7 +103,7 @@ class MixingProducts:
     def free(self, step: MixingStep) -> None:
         """Free the rows that are not needed after an event, once they were used."""
         self._alive[step.freed] = False
-        if step.event.kind == "update" and self._updates % _PRUNE_EVERY_UPDATES == 0:
+        if step.event.kind == "update" and self.updates % _PRUNE_EVERY_UPDATES == 0:
             self._prune()
 
     def begin(self, shown: list[int], gram: Array) -> bool:
@@ -140,15 +135,14 @@ class MixingProducts:
         self._pruned *= 2  # the difference of two rows of what was pruned
         return True
 
-    def terms(self, rows: list[int] | None = None) -> Terms:
+    def terms(self, rows: Sequence[int]) -> Terms:
         """Return the terms of the bound. Only while `known`.
 
         Args:
-            rows: Rows of a snapshot, by rank; the learners as they are if not given.
+            rows: Rows of a snapshot by rank, or those of the learners as they are.
         """
-        chosen = list(range(self._n)) if rows is None else rows
         assert self._gram is not None
-        table = self._columns[chosen, : self._size]
+        table = self._columns[rows, : self._size]
         columns: dict[Norm, Array] = {
             "frobenius": np.linalg.norm(table - table.mean(axis=0), axis=0),
             "spread": table.max(axis=0) - table.min(axis=0),
@@ -158,7 +152,7 @@ class MixingProducts:
         norms, numbers = self._norm[: self._size], self._number[: self._size]
         own = numbers >= 0
         start = {
-            norm: DISTANCES[norm](self._start[chosen], self._gram)
+            norm: DISTANCES[norm](self._start[rows], self._gram)
             + float(columns[norm][~own] @ norms[~own])
             + pruned[norm]
             for norm in NORMS
@@ -167,11 +161,9 @@ class MixingProducts:
 
     def _append(self, row: int, norm: float, number: int) -> None:
         if self._size == len(self._norm):
-            grown = np.zeros((len(self._columns), 2 * self._size))
-            grown[:, : self._size] = self._columns
-            self._columns = grown
-            self._norm = np.append(self._norm, np.zeros(self._size))
-            self._number = np.append(self._number, np.zeros(self._size, np.int64))
+            self._columns = np.pad(self._columns, ((0, 0), (0, self._size)))
+            self._norm = np.pad(self._norm, (0, self._size))
+            self._number = np.pad(self._number, (0, self._size))
         self._columns[:, self._size] = 0.0
         self._columns[row, self._size] = 1.0
         self._norm[self._size] = norm
@@ -193,14 +185,12 @@ class MixingProducts:
         columns = self._columns[self._alive, : self._size]
         widths = columns.max(axis=0) - columns.min(axis=0)
         norms = self._norm[: self._size]
-        keep = ~((widths < self._prune_below) & np.isfinite(norms))
+        keep = ~((widths < CONSENSUS) & np.isfinite(norms))
         self._pruned += float(widths[~keep] @ norms[~keep])
         self._keep(keep)
 
     def _keep(self, chosen: NDArray[np.bool_]) -> None:
         size = int(chosen.sum())
-        if size == self._size:
-            return
         self._columns[:, :size] = self._columns[:, : self._size][:, chosen]
         self._norm[:size] = self._norm[: self._size][chosen]
         self._number[:size] = self._number[: self._size][chosen]

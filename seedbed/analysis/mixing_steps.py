@@ -41,7 +41,11 @@ class MixingStep:
     lost: bool = False
 
     def apply(self, state: NDArray[np.float64]) -> None:
-        """Multiply the state [rows, ...] by the matrix of this step, in place."""
+        """Multiply the state by the matrix of this step, in place.
+
+        Args:
+            state: The state [rows, ...].
+        """
         i = self.event.learner
         if self.sources:
             state[i] *= self.own
@@ -71,7 +75,7 @@ def with_snapshots(events: Sequence[Event], numbers: Sequence[int], every_s: flo
 
 
 def doubtful_snapshots(events: Sequence[Event]) -> set[int]:
-    """Return the numbers of one learner's snapshots between a `start` and its `adopt`.
+    """Return the numbers of snapshots between a learner's `start` and its `adopt`.
 
     They show parameters that the process loaded, never used, and logged in no other event.
     """
@@ -80,19 +84,20 @@ def doubtful_snapshots(events: Sequence[Event]) -> set[int]:
 
 
 def _until_adoption(events: Sequence[Event]) -> set[int]:
-    """Return the places of one learner's events from a `start` to its `adopt`, without the latter.
+    """Return the places of events from a learner's `start` to its `adopt`, without the latter.
 
     A start that the learner's own update or mix follows first has no adoption.
     """
     places: set[int] = set()
-    start: int | None = None
+    since: dict[int, set[int]] = {}  # learner -> places from its newest start on
     for at, event in enumerate(events):
         if event.kind == "start":
-            start = at
-        elif event.kind == "adopt" and start is not None:
-            places |= set(range(start, at))
-        if event.kind in ("adopt", "update", "mix"):
-            start = None
+            since[event.learner] = set()
+        elif event.kind in ("adopt", "update", "mix"):
+            until = since.pop(event.learner, set())
+            places |= until if event.kind == "adopt" else set()
+        if event.learner in since:
+            since[event.learner].add(at)
     return places
 
 
@@ -108,7 +113,8 @@ def causal_order(logs: Sequence[Sequence[Event]]) -> list[Event]:
     Raises:
         SeedbedError: RUN_DIRECTORY; messages are mixed before they can have been made.
     """
-    made = [{event.iteration for event in log if event.kind == "update"} for log in logs]
+    updates = (event for log in logs for event in log if event.kind == "update")
+    made = {(event.learner, event.iteration) for event in updates}
     logs = [[_or_lost(event, made) for event in log] for log in logs]
     ordered: list[Event] = []
     newest = [-1] * len(logs)  # version of each learner's last update so far
@@ -116,13 +122,12 @@ def causal_order(logs: Sequence[Sequence[Event]]) -> list[Event]:
     total = sum(map(len, logs))
     while len(ordered) < total:
         heads = [log[at] for log, at in zip(logs, position, strict=True) if at < len(log)]
-        first: Event | None = None
-        for event in heads:
-            if (first is None or event.time < first.time) and all(
-                message.version <= newest[message.sender] for message in event.messages
-            ):
-                first = event
-        if first is None:
+        ready = [
+            event
+            for event in heads
+            if all(message.version <= newest[message.sender] for message in event.messages)
+        ]
+        if not ready:
             event, message = heads[0], heads[0].messages[0]
             raise SeedbedError(
                 ExitCode.RUN_DIRECTORY,
@@ -130,6 +135,7 @@ def causal_order(logs: Sequence[Sequence[Event]]) -> list[Event]:
                 f"learner {message.sender}, version {message.version}, which by the logs came "
                 "later: are they all of one run?",
             )
+        first = min(ready, key=lambda event: event.time)
         position[first.learner] += 1
         if first.kind == "update":
             newest[first.learner] = first.iteration
@@ -137,16 +143,15 @@ def causal_order(logs: Sequence[Sequence[Event]]) -> list[Event]:
     return ordered
 
 
-def _or_lost(event: Event, made: Sequence[Collection[int]]) -> Event:
+def _or_lost(event: Event, made: Collection[tuple[int, int]]) -> Event:
     """Replace an event whose message is in no log.
 
     A peer that lost its run directory has begun a new log, with versions that it had not used
     before.
     """
-    for message in event.messages:
-        if message.sender >= len(made) or message.version not in made[message.sender]:
-            return Event(event.learner, event.time, "lost", event.iteration)
-    return event
+    if all((message.sender, message.version) in made for message in event.messages):
+        return event
+    return Event(event.learner, event.time, "lost", event.iteration)
 
 
 def mixing_steps(events: Sequence[Event], learners: int) -> tuple[list[MixingStep], int]:
@@ -166,10 +171,7 @@ def mixing_steps(events: Sequence[Event], learners: int) -> tuple[list[MixingSte
         (message.sender, message.version) for event in events for message in event.messages
     )
     # Starts after which the learner adopts are no loss.
-    adopting: set[int] = set()
-    for learner in range(learners):
-        own = [at for at, event in enumerate(events) if event.learner == learner]
-        adopting |= {own[i] for i in _until_adoption([events[at] for at in own])}
+    adopting = _until_adoption(events)
     rows: dict[tuple[int, int], int] = {}
     snapshots: dict[int, list[int]] = {}
     free: list[int] = []

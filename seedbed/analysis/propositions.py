@@ -22,6 +22,7 @@ the level for the Frobenius distance is larger by this factor.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -71,7 +72,7 @@ class Envelope:
         return min(1.0, float((self._largest[lags] ** (1 / lags)).max()))
 
 
-def proposition_1(norms: Sequence[float], beta: float) -> Array:
+def proposition_1(norms: Sequence[float], beta: float) -> list[float]:
     """Return the bound Σ_s β^{k+1−s} ‖U(s)‖ of Proposition 1.
 
     Args:
@@ -81,10 +82,7 @@ def proposition_1(norms: Sequence[float], beta: float) -> Array:
     Returns:
         The bound before each update and after the last one [m + 1].
     """
-    sums = np.zeros(len(norms) + 1)
-    for at, norm in enumerate(norms):
-        sums[at + 1] = beta * (sums[at] + norm)
-    return sums
+    return list(itertools.accumulate(norms, lambda sum_, norm: beta * (sum_ + norm), initial=0.0))
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,13 @@ _CHUNK = 1 << 18
 
 
 def numbered(run_dir: Path, learners: int, kind: str) -> list[dict[int, Path]]:
-    """Return each learner's files KIND-N.npy by their number N."""
+    """Return each learner's files KIND-N.npy by their number N.
+
+    Args:
+        run_dir: Folder of learner-0, learner-1 ...
+        learners: Number of learners.
+        kind: "snapshot" or "gradient".
+    """
     pattern = re.compile(rf"{kind}-(\d+)\.npy")
     found: list[dict[int, Path]] = []
     for learner in range(learners):

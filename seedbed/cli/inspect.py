@@ -61,8 +61,7 @@ def run(args: argparse.Namespace) -> int:
     learner = experiment.learner
     backends.use(learner.backend, learner.deterministic, learner.device)
     # These import Keras, so after its backend is fixed.
-    from seedbed.analysis.unroll_files import write_unroll
-    from seedbed.analysis.unroll_plot import plot_unroll
+    from seedbed.analysis.unroll_files import plot_unroll, write_unroll
     from seedbed.services.learner.unroll_dump import collect_unroll
 
     dump = collect_unroll(experiment, init_from, args.updates)

@@ -30,9 +30,9 @@ class AllReduceExchange(ParameterExchange):
     """Synchronous sum of all learners' gradients.
 
     Args:
-        settings: Section `gossip` of the experiment.
-        learner: Parts of this learner.
-        transport: Streams from and to the peers.
+        settings: As `ParameterExchange`.
+        learner: As `ParameterExchange`.
+        transport: As `ParameterExchange`.
         log: Log of the gradients; None if none are kept.
     """
 
@@ -43,10 +43,8 @@ class AllReduceExchange(ParameterExchange):
         transport: GossipTransport,
         log: GossipLog | None = None,
     ) -> None:
-        self._settings, self._learner = settings, learner
-        self._trainer, self._counters, self.stats = learner.trainer, learner.counters, learner.stats
-        self._transport, self._membership, self._log = transport, transport.membership, log
-        self._stopping = learner.threads.stopping
+        super().__init__(settings, learner, transport)
+        self._counters, self._log = learner.counters, log
         assert transport.ring is not None
         self._ring = transport.ring
 
@@ -57,31 +55,32 @@ class AllReduceExchange(ParameterExchange):
         """Wait for all learners; adopt the state of the one with the most updates."""
         self._transport.start()
         deadline = time.monotonic() + MEET_S
-        fetched = False
-        while not (at_same_update := self._at_same_update()) or not self._connected():
+        ranks, has_adopted = range(self._membership.count), False
+        while True:
+            heard = self._membership.peers_heard()
+            missing = sorted(set(ranks) - {self._membership.rank, *heard})
+            updates = {status.updates for status in heard.values()}
+            is_equal = not missing and updates == {self._counters.updates}
+            if is_equal and self._ring.connected and self._transport.segment_buffer.streams:
+                break
             self._learner.answer_state_requests()
-            self._wait_for_peers()
+            self.stats.waiting = (
+                f"learners {', '.join(map(str, missing))} to come"
+                if missing
+                else "all learners to be at the same update"
+            )
+            if self._stopping.wait(_POLL_S):
+                raise ShuttingDown
             if time.monotonic() > deadline:
                 raise SeedbedError(
                     ExitCode.PEERS_UNREACHABLE,
-                    f"waited {MEET_S:g} s for {self.stats.waiting} ({self._membership.count} in "
-                    "all)",
+                    f"waited {MEET_S:g} s for {self.stats.waiting} ({len(ranks)} in all)",
                 )
             if rejection := self._transport.rejection():
                 raise SeedbedError(ExitCode.CONFIG, rejection)
-            if at_same_update is False and not fetched:
-                fetched = self._adopt_newest_state()
+            if not (missing or is_equal or has_adopted):
+                has_adopted = self._adopt_newest_state()
         self.stats.waiting = ""
-
-    def _at_same_update(self) -> bool | None:
-        """Return whether all learners have made as many updates; None before all have reported."""
-        heard = self._membership.peers_heard()
-        if len(heard) < self._membership.count - 1:
-            return None
-        return {status.updates for status in heard.values()} == {self._counters.updates}
-
-    def _connected(self) -> bool:
-        return not self._ring.cause and self._transport.segment_buffer.streams > 0
 
     def _adopt_newest_state(self) -> bool:
         """Load the whole state of the peer with the most updates, if it has more than this one."""
@@ -89,27 +88,14 @@ class AllReduceExchange(ParameterExchange):
         newest = max(heard, key=lambda rank: (heard[rank].updates, -rank))
         if heard[newest].updates <= self._counters.updates:
             return False
-        updates, state = self._transport.clients[newest].fetch_state()
-        if updates <= self._counters.updates or not state:
+        fetched = self._transport.clients[newest].fetch(whole_state=True)
+        if fetched.status is None or not fetched.state:
             return False
-        self._trainer.load(state)
-        self._counters.updates = updates
+        if fetched.status.updates <= self._counters.updates:
+            return False
+        self._trainer.load(fetched.state)
+        self._counters.updates = fetched.status.updates
         return True
-
-    def _wait_for_peers(self) -> None:
-        expected = set(range(self._membership.count)) - {self._membership.rank}
-        missing = sorted(expected - self._membership.peers_heard().keys())
-        self.stats.waiting = (
-            f"learners {', '.join(map(str, missing))} to come"
-            if missing
-            else "all learners to be at the same update"
-        )
-        if self._stopping.wait(_POLL_S):
-            raise ShuttingDown
-
-    @override
-    def resync_if_left_behind(self) -> bool:
-        return False  # all-reduce excludes no learner
 
     # --- update ----------------------------------------------------------------------------
 
@@ -166,15 +152,6 @@ class AllReduceExchange(ParameterExchange):
         self.stats.received += 1
         self.stats.received_bytes += len(data)
         return data
-
-    @override
-    def after_update(self) -> None:
-        # The schema of experiments refuses all-reduce with replay on the device.
-        raise NotImplementedError("all-reduce exchanges gradients, before the update")
-
-    @override
-    def close(self) -> None:
-        self._transport.close()
 
 
 def ring_sum(

@@ -1,13 +1,14 @@
-"""Protocol between the training thread and an exchange of parameters or gradients."""
+"""Interface between the training thread and an exchange of parameters or gradients."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 from seedbed.backends.protocol import Backend, TensorDict, Trainer
+from seedbed.config.gossip import Gossip
 from seedbed.gossip.parameters import FlatParams, ParameterLayout
+from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.gossip import GossipStats
@@ -46,8 +47,20 @@ class LocalLearner:
         return self.layout.flatten([self.backend.to_host(array) for array in arrays])
 
 
-class ParameterExchange(Protocol):
-    """Exchange of a learner with its peers. Training thread only, except for `close`."""
+class ParameterExchange:
+    """Exchange of a learner with its peers. Training thread only, except for `close`.
+
+    Args:
+        settings: Section `gossip` of the experiment.
+        learner: Parts of this learner.
+        transport: Streams from and to the peers.
+    """
+
+    def __init__(self, settings: Gossip, learner: LocalLearner, transport: GossipTransport) -> None:
+        self._settings, self._learner, self._transport = settings, learner, transport
+        self._trainer, self._membership = learner.trainer, transport.membership
+        self._stopping = learner.threads.stopping
+        self.stats = learner.stats
 
     def start(self) -> None:
         """Connect to the peers, before the first update.
@@ -56,6 +69,7 @@ class ParameterExchange(Protocol):
             SeedbedError: A peer rejects this learner, or does not answer in time.
             ShuttingDown: The learner stops.
         """
+        raise NotImplementedError
 
     def resync_if_left_behind(self) -> bool:
         """Adopt a peer's parameters if the peers have excluded this learner.
@@ -65,6 +79,7 @@ class ParameterExchange(Protocol):
         Returns:
             Whether the parameters were replaced.
         """
+        return False
 
     def step(self, batch: TensorDict) -> dict[str, Tensor]:
         """Make an update with a batch, and exchange; arguments and result as `Trainer.step`.
@@ -73,9 +88,13 @@ class ParameterExchange(Protocol):
             SeedbedError: DIVERGED, or a peer is lost that the update needs.
             ShuttingDown: The learner stops.
         """
+        raise NotImplementedError
 
     def after_update(self) -> None:
         """Exchange after an update that the trainer has made by itself."""
+        # The schema of experiments refuses all-reduce with replay on the device.
+        raise NotImplementedError("all-reduce exchanges gradients, before the update")
 
     def close(self) -> None:
         """Disconnect from the peers. Any thread."""
+        self._transport.close()

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
 
 from typing_extensions import override
 
@@ -15,11 +17,12 @@ from seedbed.backends.protocol import TensorDict
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import LocalLearner, ParameterExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog
-from seedbed.gossip.publisher import Mixing, Update, UpdatePublisher
+from seedbed.gossip.publisher import Publisher
 from seedbed.gossip.topology import make_topology
+from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.types import Tensor
+from seedbed.types import Params, Tensor
 
 log = logging.getLogger(__name__)
 
@@ -32,20 +35,18 @@ class GossipExchange(ParameterExchange):
     """Asynchronous mixing with the in-peers of a graph.
 
     Args:
-        settings: Section `gossip` of the experiment.
-        learner: Parts of this learner.
-        transport: Streams from and to the peers.
+        settings: As `ParameterExchange`.
+        learner: As `ParameterExchange`.
+        transport: As `ParameterExchange`.
         log: Log of this learner's gossip, whose local iterations are continued.
     """
 
     def __init__(
         self, settings: Gossip, learner: LocalLearner, transport: GossipTransport, log: GossipLog
     ) -> None:
-        self._settings, self._learner = settings, learner
-        self._trainer, self._stats = learner.trainer, learner.stats
-        self._transport, self._membership = transport, transport.membership
+        super().__init__(settings, learner, transport)
         self._log = log
-        self.publisher = UpdatePublisher(learner, transport, log)
+        self.publisher = Publisher(learner.threads)
         self._rank = self._membership.rank
         self._full_topology = self._topology = make_topology(settings)
         self._alive = frozenset(range(settings.replicas))
@@ -74,7 +75,7 @@ class GossipExchange(ParameterExchange):
         # While all learners start, one that is behind waits for the others, because its own
         # parameters would undo what they have learned.
         while not self._adopt() and self._is_behind and time.monotonic() < deadline:
-            if self._learner.threads.stopping.wait(_POLL_S):
+            if self._stopping.wait(_POLL_S):
                 raise ShuttingDown
         self._active_at = time.monotonic()
         self._learner.threads.start("publisher", self.publisher.run)
@@ -85,7 +86,7 @@ class GossipExchange(ParameterExchange):
         in_peers = self._topology.in_peers(self._rank, self.iteration + 1)
         for peer in sorted(self._transport.clients, key=lambda peer: (peer not in in_peers, peer)):
             try:
-                status, highest, message = self._transport.clients[peer].fetch()
+                fetched = self._transport.clients[peer].fetch()
             except ValueError as error:
                 raise SeedbedError(
                     ExitCode.CONFIG, f"learner {peer}'s parameters do not fit: {error}"
@@ -93,10 +94,11 @@ class GossipExchange(ParameterExchange):
             # A peer that does not answer may be ahead. Only a learner without any update waits
             # for it.
             own = self._transport.heartbeat().updates
+            status, message = fetched.status, fetched.message
             self._is_behind |= own == 0 if status is None else status.updates > own
-            if self.iteration == 0 and highest:
+            if self.iteration == 0 and fetched.highest_iteration:
                 # The log is lost, and no version may be used twice.
-                self._membership.iteration = highest + _UNREPORTED_ITERATIONS
+                self._membership.iteration = fetched.highest_iteration + _UNREPORTED_ITERATIONS
                 self._heard_at = dict.fromkeys(self._transport.clients, self.iteration)
             if message is not None:
                 self._log.on_adopt(message, self.iteration)
@@ -146,29 +148,53 @@ class GossipExchange(ParameterExchange):
         # An update that took longer than the deadline is dropped.
         if self.resync_if_left_behind():
             return
-        updated, updated_at = self._trainer.params(), time.time()
+        params, updated_at = self._trainer.params(), time.time()
         started = time.perf_counter()
         self._update_topology()
         self._membership.iteration += 1
         receivers = self._topology.out_peers(self._rank, self.iteration)
-        update = Update(self.iteration, updated, updated_at, receivers, gradients)
+        publish = partial(self._publish, params, self.iteration, updated_at, receivers, gradients)
         self._note_receipts()
         if self._settings.staleness is None:
             # Mix first, because the publisher would take this thread's processor.
-            mixing = self._mix()
-            self.publisher.put(update)
+            log_mixing = self._mix()
+            self.publisher.put(publish)
         else:
             # Broadcast first: with τ = 0 all learners would wait for each other.
-            self.publisher.put(update)
+            self.publisher.put(publish)
             self._wait_for_stale_peers(self._settings.staleness)
-            mixing = self._mix()
-        if mixing is not None:
-            self.publisher.put(mixing)
+            log_mixing = self._mix()
+        if log_mixing is not None:
+            self.publisher.put(log_mixing)
         self._active_at = time.monotonic()
         self._update_stats(time.perf_counter() - started)
 
-    def _mix(self) -> Mixing | None:
-        """Average with the in-peers' messages, if there is one of each (lines 6 and 7)."""
+    def _publish(
+        self,
+        params: Params,
+        iteration: int,
+        time_s: float,
+        receivers: Collection[int],
+        gradients: Sequence[Tensor],
+    ) -> None:
+        """Copy an update to the host, log it and broadcast it. Publisher's thread.
+
+        Parameters on the device never change, so they may wait.
+        """
+        values = self._learner.to_host(params)
+        # Log first: after a restart no version may be used twice, and each one that a peer mixes
+        # must be in a log. It also raises DIVERGED before any peer receives such parameters.
+        self._log.on_update(values, iteration, time_s)
+        self._transport.broadcast(Message(self._rank, iteration, values), receivers)
+        if gradients:
+            self._log.on_gradient(iteration, self._learner.to_host(gradients))
+
+    def _mix(self) -> Callable[[], None] | None:
+        """Average with the in-peers' messages, if there is one of each (lines 6 and 7).
+
+        Returns:
+            Logs the mixing, in the publisher's thread; None without one.
+        """
         in_peers = self._topology.in_peers(self._rank, self.iteration)
         messages = self._transport.receive_buffer.take(in_peers)
         if not messages:
@@ -176,8 +202,11 @@ class GossipExchange(ParameterExchange):
         weights = [in_peers[message.sender] for message in messages]
         values = [message.values for message in messages]
         self._trainer.mix(1 - sum(weights), list(zip(weights, values, strict=True)))
-        self._stats.mixes += 1
-        return Mixing(self.iteration, self._trainer.params(), time.time(), messages, weights)
+        self.stats.mixes += 1
+        params, iteration, time_s = self._trainer.params(), self.iteration, time.time()
+        return lambda: self._log.on_mix(
+            self._learner.to_host(params), iteration, messages, weights, time_s
+        )
 
     # --- staleness -------------------------------------------------------------------------
 
@@ -204,11 +233,11 @@ class GossipExchange(ParameterExchange):
     def _wait_for(self, peer: int) -> None:
         """Wait for a message of `peer`, until it no longer counts as alive or the deadline."""
         began = time.perf_counter()
-        self._stats.waiting = f"a message of learner {peer}, as gossip.staleness asks"
+        self.stats.waiting = f"a message of learner {peer}, as gossip.staleness asks"
         receipts = self._receipts.get(peer, (0, 0))[0]
         try:
             while not self._transport.receive_buffer.wait_for(peer, receipts, _POLL_S):
-                if self._learner.threads.stopping.is_set():
+                if self._stopping.is_set():
                     raise ShuttingDown
                 waited_s = time.perf_counter() - began
                 if peer not in self._membership.alive() or waited_s > self._settings.deadline_s:
@@ -217,8 +246,8 @@ class GossipExchange(ParameterExchange):
                     return
             self._note_receipts()
         finally:
-            self._stats.waiting = ""
-            self._stats.wait_seconds += time.perf_counter() - began
+            self.stats.waiting = ""
+            self.stats.wait_seconds += time.perf_counter() - began
 
     # --- membership ------------------------------------------------------------------------
 
@@ -240,7 +269,7 @@ class GossipExchange(ParameterExchange):
         self._topology = self._full_topology.restricted_to(alive)
         is_disconnected = self._topology.window is None
         self._log.on_graph(self.iteration, sorted(alive), is_disconnected)
-        self._stats.is_disconnected = is_disconnected
+        self.stats.is_disconnected = is_disconnected
         if is_disconnected:
             log.warning(
                 "the graphs among learners %s no longer lead from every one to every other: their "
@@ -250,7 +279,7 @@ class GossipExchange(ParameterExchange):
         self._heard_at.update(dict.fromkeys(alive, self.iteration))
 
     def _update_stats(self, seconds: float) -> None:
-        stats, received = self._stats, self._transport.receive_buffer
+        stats, received = self.stats, self._transport.receive_buffer
         clients = self._transport.clients.values()
         stats.seconds += seconds
         stats.alive = len(self._alive)
@@ -260,7 +289,3 @@ class GossipExchange(ParameterExchange):
         stats.received_bytes = received.received * 4 * self._learner.layout.size
         in_peers = self._topology.in_peers(self._rank, self.iteration)
         stats.staleness = {peer: max(0, self.iteration - self._heard_at[peer]) for peer in in_peers}
-
-    @override
-    def close(self) -> None:
-        self._transport.close()

@@ -52,16 +52,18 @@ class BoundedSnapshots:
                 self.step *= 2
         self._thin()
 
-    def keeps(self, number: int) -> bool:
-        """Return whether a file of that number is to be stored."""
-        return number % self.step == 0
-
     def write(self, number: int, values: FlatParams) -> None:
-        """Store an array [d].
+        """Store an array, if its number is one of those that stay.
+
+        Args:
+            number: Number of the file, from 0.
+            values: The array [d].
 
         Raises:
             OSError: The file cannot be written.
         """
+        if number % self.step:
+            return
         np.save(self._path(number), values)
         if number not in self._numbers:
             self._numbers.append(number)
@@ -123,12 +125,22 @@ class GossipLog:
         self._warned = False
 
     def on_start(self, params: FlatParams, iteration: int) -> None:
-        """Log the start of a process, with the parameters [d] that it loaded."""
+        """Log the start of a process.
+
+        Args:
+            params: Parameters [d] that it loaded.
+            iteration: Local iteration.
+        """
         self._params, self._scratch = params, np.empty_like(params)
         self._row(time.time(), "start", iteration)
 
     def on_adopt(self, message: Message, iteration: int) -> None:
-        """Log that the parameters of a peer replaced this learner's."""
+        """Log that the parameters of a peer replaced this learner's.
+
+        Args:
+            message: The peer's parameters.
+            iteration: Local iteration.
+        """
         self._params = message.values
         self._row(time.time(), "adopt", iteration, mixed=_mixed([message], ["1"]))
 
@@ -194,9 +206,13 @@ class GossipLog:
         self._row(time.time(), "graph", iteration, disconnected, " ".join(map(str, alive)))
 
     def on_gradient(self, iteration: int, gradient: FlatParams) -> None:
-        """Store the gradient [d] of a local iteration."""
-        if self._gradients.keeps(iteration):
-            self._try(lambda: self._gradients.write(iteration, gradient))
+        """Store a gradient, if its iteration is one of those that stay.
+
+        Args:
+            iteration: Local iteration.
+            gradient: Gradient [d].
+        """
+        self._try(lambda: self._gradients.write(iteration, gradient))
 
     def _distance(self, one: FlatParams, other: FlatParams) -> float:
         """Return the 2-norm of the difference, without new memory."""
@@ -211,8 +227,7 @@ class GossipLog:
         index = self._snapshot_index(time_s)
         if index > self._newest_snapshot:
             self._newest_snapshot = index
-            if self._snapshots.keeps(index):
-                self._try(lambda: self._snapshots.write(index, self._params))
+            self._try(lambda: self._snapshots.write(index, self._params))
 
     def _row(
         self, time_s: float, kind: str, iteration: int, norm: str = "", mixed: str = ""

@@ -5,35 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from seedbed.telemetry.counters import Counters
-from seedbed.v1 import gossip_pb2 as wire
+from seedbed.v1.gossip_pb2 import Member
 
 
-@dataclass(frozen=True)
-class PeerStatus:
-    """Content of a heartbeat; `gossip.proto` describes the fields."""
-
-    iteration: int = 0
-    updates: int = 0
-    env_frames: int = 0
-    seconds: float = 0.0
-    dollars: float = 0.0
-    return_sum: float = 0.0
-    return_count: int = 0
-    over: str = ""
-    waiting: bool = False
-
-    @classmethod
-    def from_wire(cls, message: wire.Member) -> PeerStatus:
-        """Convert from the protobuf message."""
-        return cls(**{name: getattr(message, name) for name in cls.__dataclass_fields__})
-
-    def to_wire(self) -> wire.Member:
-        """Convert to the protobuf message."""
-        return wire.Member(**asdict(self))
+def _fields(status: Member) -> dict[str, Any]:
+    """Return the fields of a heartbeat by name; `gossip.proto` describes them."""
+    return {field.name: getattr(status, field.name) for field in status.DESCRIPTOR.fields}
 
 
 class Membership:
@@ -70,13 +50,18 @@ class Membership:
         self._whole_bill = whole_bill
         self._now = now
         self._lock = threading.Lock()
-        self._known: dict[int, PeerStatus] = {}
+        self._known: dict[int, Member] = {}
         self._heard: set[int] = set()
         self._highest: dict[int, int] = {}
         self._progress = dict.fromkeys(range(count), now())
 
-    def update(self, rank: int, status: PeerStatus) -> None:
-        """Store the status of a heartbeat."""
+    def update(self, rank: int, status: Member) -> None:
+        """Store the status of a heartbeat.
+
+        Args:
+            rank: Rank of the learner.
+            status: Content of the heartbeat.
+        """
         with self._lock:
             before = self._known.get(rank)
             # A smaller iteration is progress too: the learner resumed from an older checkpoint.
@@ -87,12 +72,17 @@ class Membership:
             self._highest[rank] = max(self._highest.get(rank, 0), status.iteration)
 
     def on_parameters(self, rank: int, iteration: int) -> None:
-        """Record the progress that the parameters of a peer's local iteration prove."""
+        """Record the progress that a peer's parameters prove.
+
+        Args:
+            rank: Rank of the peer.
+            iteration: Local iteration of the parameters.
+        """
         with self._lock:
-            before = self._known.get(rank, PeerStatus())
+            before = self._known.get(rank, Member())
             if iteration > before.iteration:
                 self._progress[rank] = self._now()
-                self._known[rank] = replace(before, iteration=iteration)
+                self._known[rank] = Member(**{**_fields(before), "iteration": iteration})
             self._highest[rank] = max(self._highest.get(rank, 0), iteration)
 
     def alive(self) -> frozenset[int]:
@@ -108,21 +98,24 @@ class Membership:
 
         A learner that lost its run directory counts from 0 again, so its newest status is not
         the highest.
+
+        Args:
+            rank: Rank of the learner.
         """
         with self._lock:
             return self._highest.get(rank, 0)
 
-    def peers_heard(self) -> dict[int, PeerStatus]:
+    def peers_heard(self) -> dict[int, Member]:
         """Return the newest status of each peer that has sent a heartbeat to this process."""
         with self._lock:
             return {rank: self._known[rank] for rank in self._heard if rank != self.rank}
 
-    def all_known(self) -> dict[int, PeerStatus]:
+    def all_known(self) -> dict[int, Member]:
         """Return the newest status of each learner, those from the checkpoint included."""
         with self._lock:
             return dict(sorted(self._known.items()))
 
-    def _others(self) -> dict[int, PeerStatus]:
+    def _others(self) -> dict[int, Member]:
         return {rank: status for rank, status in self.all_known().items() if rank != self.rank}
 
     def peers_over(self) -> str:
@@ -144,7 +137,11 @@ class Membership:
         return total
 
     def share(self, episodes: int) -> int:
-        """Return this learner's part of `episodes`, divided among the learners alive."""
+        """Return this learner's part of a number of episodes.
+
+        Args:
+            episodes: Episodes of all learners alive together.
+        """
         return -(-episodes // len(self.alive()))
 
     def mean_return(self, own: Callable[[int], float | None], episodes: int) -> float | None:
@@ -168,7 +165,7 @@ class Membership:
 
     def to_json(self) -> dict[str, Any]:
         """Return all statuses for a checkpoint, because a peer may never come back."""
-        return {str(rank): asdict(status) for rank, status in self.all_known().items()}
+        return {str(rank): _fields(status) for rank, status in self.all_known().items()}
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Restore the output of `to_json`.
@@ -179,5 +176,5 @@ class Membership:
         with self._lock:
             for rank, fields in saved.items():
                 if int(rank) < self.count:
-                    self._known[int(rank)] = PeerStatus(**{**fields, "over": ""})
+                    self._known[int(rank)] = Member(**{**fields, "over": ""})
                     self._highest[int(rank)] = self._known[int(rank)].iteration

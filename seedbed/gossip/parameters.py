@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import bisect
+import itertools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -22,9 +25,14 @@ class ParameterLayout:
     shapes: tuple[tuple[int, ...], ...]
 
     @property
+    def stops(self) -> list[int]:
+        """Return the place in the flat buffer after each parameter."""
+        return list(itertools.accumulate(math.prod(shape) for shape in self.shapes))
+
+    @property
     def size(self) -> int:
         """Return d, the length of the flat buffer."""
-        return sum(int(np.prod(shape)) for shape in self.shapes)
+        return self.stops[-1]
 
     def flatten(self, arrays: Sequence[NDArray[Any]]) -> FlatParams:
         """Copy the arrays, one after the other, into a new flat buffer [d]."""
@@ -35,17 +43,16 @@ class ParameterLayout:
 
     def split(self, flat: FlatParams) -> list[FlatParams]:
         """Return views of a flat buffer [d], in the shapes of the parameters."""
-        parts, start = [], 0
-        for shape in self.shapes:
-            stop = start + int(np.prod(shape))
-            parts.append(flat[start:stop].reshape(shape))
-            start = stop
-        return parts
+        parts = np.split(flat, self.stops[:-1])
+        return [part.reshape(shape) for part, shape in zip(parts, self.shapes, strict=True)]
 
     def name_at(self, index: int) -> str:
-        """Return the name of the parameter that holds the flat buffer's element `index`."""
-        stops = np.cumsum([int(np.prod(shape)) for shape in self.shapes])
-        return self.names[int(np.searchsorted(stops, index, side="right"))]
+        """Return the name of the parameter that holds an element.
+
+        Args:
+            index: Place of the element in the flat buffer.
+        """
+        return self.names[bisect.bisect(self.stops, index)]
 
     def to_wire(self) -> list[wire.Parameter]:
         """Return the layout as a hello carries it."""
@@ -53,14 +60,3 @@ class ParameterLayout:
             wire.Parameter(name=name, shape=shape)
             for name, shape in zip(self.names, self.shapes, strict=True)
         ]
-
-    def difference(self, other: Sequence[wire.Parameter]) -> str:
-        """Describe the first difference to a peer's layout; empty if there is none."""
-        for name, shape, theirs in zip(self.names, self.shapes, other, strict=False):
-            if name != theirs.name:
-                return f"parameter {name!r} here is {theirs.name!r} there"
-            if list(shape) != list(theirs.shape):
-                return f"{theirs.name} has shape {list(shape)} here and {list(theirs.shape)} there"
-        if len(self.names) != len(other):
-            return f"{len(self.names)} parameters here and {len(other)} there"
-        return ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,19 +42,32 @@ class Topology:
         return len(self.graphs[0])
 
     def graph(self, iteration: int) -> Matrix:
-        """Return the mixing matrix of a local iteration."""
+        """Return the mixing matrix of a local iteration.
+
+        Args:
+            iteration: Local iteration, from 0.
+        """
         return self.graphs[iteration % len(self.graphs)]
 
     def in_peers(self, rank: int, iteration: int) -> dict[int, float]:
-        """Return the ranks whose messages `rank` mixes, and their weights.
+        """Return the ranks whose messages a learner mixes, and their weights.
 
         The learner's own weight is what they leave of 1.
+
+        Args:
+            rank: Rank of the learner.
+            iteration: Its local iteration.
         """
         row = self.graph(iteration)[rank]
         return {int(j): float(row[j]) for j in np.flatnonzero(row) if j != rank}
 
     def out_peers(self, rank: int, iteration: int) -> list[int]:
-        """Return the ranks that `rank` sends to."""
+        """Return the ranks that a learner sends to.
+
+        Args:
+            rank: Rank of the learner.
+            iteration: Its local iteration.
+        """
         column = self.graph(iteration)[:, rank]
         return [int(i) for i in np.flatnonzero(column) if i != rank]
 
@@ -139,30 +153,30 @@ def _unreached(matrix: Matrix, nodes: Sequence[int]) -> tuple[int, int] | None:
 def _matrix(graph: Graph, count: int, where: str) -> Matrix:
     if isinstance(graph, Weights):
         return _checked(graph, count, where)
-    if graph == "ring":
-        edges = [(i, (i + 1) % count) for i in range(count)]
-    elif graph == "exponential":
-        steps = [2**k for k in range(count.bit_length()) if 2**k < count]
-        edges = [(i, (i + step) % count) for i in range(count) for step in steps]
-    elif graph == "complete":
-        edges = [(i, j) for i in range(count) for j in range(count)]
-    else:
-        edges = [(edge[0], edge[1]) for edge in graph]
-        for source, target in edges:
-            if not (source < count and target < count) or source == target:
-                raise _invalid(
-                    f"{where}: the edge [{source}, {target}] is none between two of the "
-                    f"{count} learners 0 to {count - 1}"
-                )
     adjacency = np.eye(count, dtype=bool)
-    for source, target in edges:
+    if isinstance(graph, str):
+        learners = np.arange(count)
+        powers = [2**k for k in range((count - 1).bit_length())]  # those below count
+        for step in {"ring": [1], "exponential": powers, "complete": range(count)}[graph]:
+            adjacency[(learners + step) % count, learners] = True
+        return _normalized(adjacency)
+    for source, target in graph:
+        if not (source < count and target < count) or source == target:
+            raise _invalid(
+                f"{where}: the edge [{source}, {target}] is none between two of the "
+                f"{count} learners 0 to {count - 1}"
+            )
         adjacency[target, source] = True
-    return _uniform(adjacency)
+    return _normalized(adjacency)
 
 
-def _uniform(adjacency: NDArray[np.bool_]) -> Matrix:
-    """Weigh a learner's own parameters like each message (Algorithm 1, line 7)."""
-    matrix: Matrix = adjacency / adjacency.sum(axis=1, keepdims=True)
+def _normalized(rows: NDArray[Any]) -> Matrix:
+    """Divide each row by its sum.
+
+    A row of an adjacency matrix weighs a learner's own parameters like each message (Algorithm 1,
+    line 7).
+    """
+    matrix: Matrix = rows / rows.sum(axis=1, keepdims=True)
     return matrix
 
 
@@ -186,8 +200,7 @@ def _checked(graph: Weights, count: int, where: str) -> Matrix:
                 f"{where}: row {i} has weight 0 in column {i}: learner {i} would throw away what "
                 "it has learned"
             )
-    normal: Matrix = matrix / matrix.sum(axis=1, keepdims=True)
-    return normal
+    return _normalized(matrix)
 
 
 def _censored(graph: Matrix, absent: Sequence[int]) -> Matrix:
@@ -196,7 +209,7 @@ def _censored(graph: Matrix, absent: Sequence[int]) -> Matrix:
     What would pass through an absent learner goes on at once, in the proportions in which it would
     have come out.
     """
-    uniform = np.allclose(graph, _uniform(graph > 0))
+    uniform = np.allclose(graph, _normalized(graph > 0))
     matrix = graph.copy()
     for node in absent:
         own = matrix[node, node]
@@ -210,7 +223,7 @@ def _censored(graph: Matrix, absent: Sequence[int]) -> Matrix:
         matrix[:, node] = 0
         matrix[node] = 0
         matrix[node, node] = 1
-    return _uniform(matrix > 0) if uniform else matrix
+    return _normalized(matrix > 0) if uniform else matrix
 
 
 def _invalid(reason: str) -> SeedbedError:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import grpc
@@ -30,13 +30,13 @@ _COMMON: list[tuple[str, Any]] = [
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
     ("grpc.http2.max_frame_size", 4 * 1024 * 1024),
+    # A peer that vanished without a FIN (node gone, cable cut) is noticed within 30 s.
+    ("grpc.keepalive_time_ms", 20_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
 ]
 
 _CLIENT: list[tuple[str, Any]] = [
     *_COMMON,
-    # A peer that vanished without a FIN (node gone, cable cut) is noticed within 30 s.
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.keepalive_permit_without_calls", 0),
     ("grpc.http2.max_pings_without_data", 0),
     # Each group has a connection of its own. The flow control and the writer of a shared one would
@@ -50,8 +50,6 @@ _CLIENT: list[tuple[str, Any]] = [
 
 _SERVER: list[tuple[str, Any]] = [
     *_COMMON,
-    ("grpc.keepalive_time_ms", 20_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
     # Accept the clients' 20 s pings; the default of five minutes answers with GOAWAY.
     ("grpc.http2.min_recv_ping_interval_without_data_ms", 10_000),
     ("grpc.http2.max_ping_strikes", 0),
@@ -80,9 +78,9 @@ def aio_channel(address: str, tls: Tls | None = None) -> grpc.aio.Channel:
     return grpc.aio.insecure_channel(address, options=_CLIENT)
 
 
-def aio_server(interceptors: Sequence[grpc.aio.ServerInterceptor] = ()) -> grpc.aio.Server:
+def aio_server() -> grpc.aio.Server:
     """Return an asyncio server. No thread pool bounds its concurrency."""
-    return grpc.aio.server(options=_SERVER, interceptors=list(interceptors))
+    return grpc.aio.server(options=_SERVER)
 
 
 def _answers(path: str) -> bool:
@@ -116,12 +114,7 @@ def bind(server: grpc.aio.Server, address: str, tls: Tls | None = None) -> str:
         else:
             port = server.add_insecure_port(address)
     except RuntimeError as error:
-        port = 0
-        cause = str(error)
-    else:
-        cause = "the port is taken or not allowed"
-    if port == 0:
-        raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: {cause}")
+        raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: {error}") from error
     if address.startswith("unix:"):
         return address
     return f"{address.rsplit(':', 1)[0]}:{port}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import grpc.aio
@@ -45,6 +45,7 @@ class ServerThread:
         self._closing = asyncio.Event()
         # `close` may be called before the loop runs.
         self._closed = False
+        self._tasks: list[asyncio.Task[None]] = []
         self._health = health.aio.HealthServicer()
         self._listening = threading.Event()
         self.address: str | None = None
@@ -81,10 +82,7 @@ class ServerThread:
 
     def set_serving(self) -> None:
         """Make the health service report SERVING from now on. Any thread."""
-        self._soon(self._set_serving)
-
-    def _set_serving(self) -> None:
-        self._setting = asyncio.create_task(self._health.set("", SERVING))
+        self._soon(lambda: self._spawn(self._health.set("", SERVING)))
 
     def close(self) -> None:
         """Stop listening, after peers have received why their streams end. Any thread."""
@@ -97,6 +95,16 @@ class ServerThread:
             # The loop may end meanwhile.
             with contextlib.suppress(RuntimeError):
                 self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run a task beside the server. Its failure is one of this thread. Event loop only."""
+        task = asyncio.create_task(work)
+        self._tasks.append(task)
+        task.add_done_callback(self._on_task_done)
+
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._threads.fail(self._name, error)
 
     def _run(self, serving: bool) -> None:
         try:

@@ -122,15 +122,7 @@ def read_actor_message(data: bytes) -> Step | wire.ActorMessage:
     message = wire.ActorMessage.FromString(data)
     if message.WhichOneof("message") != "step":
         return message
-    other = message.step
-    return Step(
-        other.sequence,
-        other.observation,
-        other.reward,
-        other.flags,
-        other.environment_seconds,
-        other.wait_seconds,
-    )
+    return Step(*(getattr(message.step, name) for name in Step._fields))
 
 
 def write_learner_message(message: Actions | wire.LearnerMessage) -> bytes:
@@ -159,7 +151,11 @@ def read_learner_message(data: bytes) -> Actions | wire.LearnerMessage:
 
 
 def write_varint(value: int) -> bytes:
-    """Encode a number from 0 to 2^64 - 1: seven bits a byte, the lowest bits first."""
+    """Encode a number: seven bits a byte, the lowest bits first.
+
+    Args:
+        value: the number, from 0 to 2^64 - 1.
+    """
     out = bytearray()
     while value > 0x7F:
         out.append(value & 0x7F | 0x80)
@@ -170,6 +166,10 @@ def write_varint(value: int) -> bytes:
 
 def read_varint(data: bytes | memoryview, place: int) -> tuple[int, int]:
     """Decode the number at a place.
+
+    Args:
+        data: the message.
+        place: index of the number's first byte.
 
     Returns:
         The number, and the place after it.

@@ -61,7 +61,14 @@ class NoHello(ValueError):
 
 
 def hello_of(message: Any) -> Any:
-    """Return the field `hello` of a protobuf message, or None if it is not set."""
+    """Return the field `hello` of a message.
+
+    Args:
+        message: a protobuf message.
+
+    Returns:
+        The field, or None if it is not set.
+    """
     return message.hello if message.HasField("hello") else None
 
 
@@ -110,7 +117,8 @@ class OpenStreams:
         on_rejected: Callable[[StreamRejected], None] | None = None,
         invalid: tuple[type[Exception], ...] = (ValueError, DecodeError),
     ) -> None:
-        self._stopping, self._on_rejected, self._invalid = stopping, on_rejected, invalid
+        self._on_rejected, self._invalid = on_rejected, invalid
+        self._stopped = StreamRejected(stopping, grpc.StatusCode.UNAVAILABLE)
         self._ended: dict[asyncio.Task[Any], StreamRejected | None] = {}
         self.closed = False
 
@@ -132,7 +140,7 @@ class OpenStreams:
             if not self.closed:
                 await handle()
                 return
-            rejection = self._stopped()
+            rejection = self._stopped
         except StreamRejected as error:
             rejection = error
         except self._invalid as error:
@@ -161,20 +169,25 @@ class OpenStreams:
         """End every stream, now and later, with UNAVAILABLE: clients connect again."""
         self.closed = True
         for task in list(self._ended):
-            self.end(task, self._stopped())
-
-    def _stopped(self) -> StreamRejected:
-        return StreamRejected(self._stopping, grpc.StatusCode.UNAVAILABLE)
+            self.end(task, self._stopped)
 
 
 async def write(call: Any, message: Any) -> None:
-    """Write on a client's stream. If the stream has ended, the next `read` raises why."""
+    """Write on a client's stream. If the stream has ended, the next `read` raises why.
+
+    Args:
+        call: the stream.
+        message: a message of its type.
+    """
     with contextlib.suppress(asyncio.InvalidStateError):
         await call.write(message)
 
 
 async def read(call: Any) -> Any:
     """Read from a client's stream.
+
+    Args:
+        call: the stream.
 
     Raises:
         grpc.aio.AioRpcError: the peer ended the stream with a status other than OK.

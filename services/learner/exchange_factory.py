@@ -11,7 +11,7 @@ from seedbed.gossip.allreduce import AllReduceExchange
 from seedbed.gossip.exchange import LocalLearner, ParameterExchange
 from seedbed.gossip.gossip_exchange import GossipExchange
 from seedbed.gossip.gossip_log import GossipLog
-from seedbed.gossip.membership import Membership, PeerStatus
+from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.topology import make_topology
 from seedbed.gossip.transport.transport import GossipTransport
@@ -19,6 +19,7 @@ from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry import Telemetry
+from seedbed.v1.gossip_pb2 import Member
 
 if TYPE_CHECKING:
     from seedbed.services.learner.components import LearnerComponents
@@ -104,14 +105,14 @@ def make_exchange(
 
 def make_heartbeat(
     experiment: Experiment, membership: Membership, telemetry: Telemetry
-) -> Callable[[], PeerStatus]:
+) -> Callable[[], Member]:
     """Return the function that reports the status of this learner to its peers."""
     episodes = experiment.stop.mean_return_episodes
     counters, is_gossip = telemetry.counters, experiment.gossip.topology == "gossip"
 
-    def heartbeat() -> PeerStatus:
+    def heartbeat() -> Member:
         returns = telemetry.sessions.recent_returns.values(membership.share(episodes))
-        return PeerStatus(
+        return Member(
             iteration=membership.iteration if is_gossip else counters.updates,
             updates=counters.updates,
             env_frames=counters.env_frames,

@@ -298,13 +298,15 @@ def test_beta_is_the_smallest_that_bounds_every_product() -> None:
     assert proposition_1([2.0, 3.0], 0.5) == pytest.approx([0, 1.0, 0.5 + 1.5])
 
 
-def test_pruned_columns_stay_in_the_bound(tmp_path: Path) -> None:
+def test_pruned_columns_stay_in_the_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gossip = Gossip(ring(3), seed=5, delay=2, apart=1.0, every_s=0.05)
     for _ in range(1500):
         gossip.tick()
-    whole = analysed(gossip, tmp_path, prune_below=0.0)
+    monkeypatch.setattr("seedbed.analysis.mixing_products.CONSENSUS", 0.0)
+    whole = analysed(gossip, tmp_path)
     for below, far in ((1e-12, 1e-9), (1e-2, 10.0)):
-        pruned = analysed(gossip, tmp_path, prune_below=below)
+        monkeypatch.setattr("seedbed.analysis.mixing_products.CONSENSUS", below)
+        pruned = analysed(gossip, tmp_path)
         for a, b in zip(whole.points, pruned.points, strict=True):
             for norm in NORMS:
                 exact, upper = a.values(norm).bound, b.values(norm).bound

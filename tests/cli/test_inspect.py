@@ -10,7 +10,7 @@ import imageio.v2 as imageio
 import numpy as np
 import pytest
 
-from seedbed.analysis.unroll_plot import caption, eventful_envs, shown_steps
+from seedbed.analysis.unroll_files import caption, eventful_envs, shown_steps
 from seedbed.backends.protocol import Backend
 from seedbed.cli.main import main
 from seedbed.runs.directory import open_store

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from seedbed.backends.protocol import Backend, Trainer
 from seedbed.gossip.allreduce import AllReduceExchange, ring_sum
 from seedbed.gossip.exchange import LocalLearner, ShuttingDown
-from seedbed.gossip.membership import Membership, PeerStatus
+from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.buffers import SegmentBuffer
 from seedbed.gossip.transport.transport import GossipTransport
@@ -24,6 +24,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.gossip import GossipStats
+from seedbed.v1.gossip_pb2 import Member
 from tests.support.gossip_learners import experiment
 from tests.support.waiting import wait_for
 
@@ -120,7 +121,7 @@ class Learners:
             layout,
             threads,
             None,
-            lambda: PeerStatus(iteration=counters.updates, updates=counters.updates),
+            lambda: Member(iteration=counters.updates, updates=counters.updates),
             ask,
         )
         learner = LocalLearner(

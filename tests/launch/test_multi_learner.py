@@ -12,7 +12,7 @@ from seedbed.checkpoints.consensus import best, consensus
 from seedbed.checkpoints.format import Checkpoint
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config.run import Stop
-from seedbed.gossip.membership import Membership, PeerStatus
+from seedbed.gossip.membership import Membership
 from seedbed.launch.learners_view import learners_line, run_summary
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.layout import learner_directories, learner_directory
@@ -20,6 +20,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner.stop import condition_of_peer, met_condition
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.progress_line import fit
+from seedbed.v1.gossip_pb2 import Member
 
 
 class Clock:
@@ -44,8 +45,8 @@ def checkpoint(value: float, rank: int = 0, **meta: Any) -> Checkpoint:
 
 def test_frames_and_dollars_are_added_up() -> None:
     members = Membership(0, 3, 10.0)
-    members.update(1, PeerStatus(iteration=1, env_frames=40, dollars=2.0, updates=7, seconds=9.0))
-    members.update(2, PeerStatus(iteration=1, env_frames=2, dollars=0.5, updates=8, seconds=1.0))
+    members.update(1, Member(iteration=1, env_frames=40, dollars=2.0, updates=7, seconds=9.0))
+    members.update(2, Member(iteration=1, env_frames=2, dollars=0.5, updates=8, seconds=1.0))
     own = Counters(env_frames=100, dollars=1.0, updates=3, seconds=4.0)
     total = members.total(own)
     assert (total.env_frames, total.dollars) == (142, 3.5)
@@ -55,7 +56,7 @@ def test_frames_and_dollars_are_added_up() -> None:
 
 def test_one_bill_for_all_is_paid_once() -> None:
     members = Membership(0, 2, 10.0, whole_bill=True)
-    members.update(1, PeerStatus(dollars=2.0))
+    members.update(1, Member(dollars=2.0))
     assert members.total(Counters(dollars=1.5)).dollars == 2.0
 
 
@@ -64,7 +65,7 @@ def test_stop_conditions_count_all_learners() -> None:
     stop = Stop(env_frames=100)
     own = Counters(env_frames=60)
     assert met_condition(stop, members.total(own), lambda _: None) is None
-    members.update(1, PeerStatus(env_frames=40))
+    members.update(1, Member(env_frames=40))
     reached = met_condition(stop, members.total(own), lambda _: None)
     assert reached is not None
     assert reached.text == "stop.env_frames: 100 of 100"
@@ -73,7 +74,7 @@ def test_stop_conditions_count_all_learners() -> None:
 def test_mean_return_is_of_everybodys_share_of_the_episodes() -> None:
     members = Membership(0, 2, 10.0)
     assert members.mean_return(lambda n: 3.0, 10) is None, "five episodes are not ten"
-    members.update(1, PeerStatus(return_sum=40.0, return_count=5))
+    members.update(1, Member(return_sum=40.0, return_count=5))
     asked: list[int] = []
 
     def own(episodes: int) -> float:
@@ -90,19 +91,19 @@ def test_the_dead_have_no_share_of_the_episodes() -> None:
     members = Membership(0, 4, 10.0, now=clock)
     assert members.share(10) == 3
     clock.now = 11.0
-    members.update(2, PeerStatus(iteration=1))
+    members.update(2, Member(iteration=1))
     assert members.share(10) == 5
 
 
 def test_what_a_peer_has_met_ends_all() -> None:
     members = Membership(1, 3, 10.0)
     assert members.peers_over() == ""
-    members.update(1, PeerStatus(over="stop.updates: its own does not count here"))
-    members.update(2, PeerStatus(over="stop.dollars: 3 of 3"))
+    members.update(1, Member(over="stop.updates: its own does not count here"))
+    members.update(2, Member(over="stop.dollars: 3 of 3"))
     assert members.peers_over() == "learner 2: stop.dollars: 3 of 3"
     reached = condition_of_peer(members.peers_over())
     assert reached.key == "dollars"
-    members.update(0, PeerStatus(over="learner 2: stop.dollars: 3 of 3"))
+    members.update(0, Member(over="learner 2: stop.dollars: 3 of 3"))
     assert members.peers_over() == "learner 2: stop.dollars: 3 of 3", (
         "the learner that met it, not the one that reports it"
     )
@@ -113,16 +114,16 @@ def test_alive_is_who_makes_progress() -> None:
     members = Membership(0, 3, 10.0, now=clock)
     clock.now = 9.0
     assert members.alive() == {0, 1, 2}, "they have as long to come"
-    members.update(1, PeerStatus(iteration=1))
+    members.update(1, Member(iteration=1))
     clock.now = 12.0
     assert members.alive() == {0, 1}
-    members.update(1, PeerStatus(iteration=1, env_frames=5))  # beats alone are no progress
-    members.update(2, PeerStatus(iteration=1))
+    members.update(1, Member(iteration=1, env_frames=5))  # beats alone are no progress
+    members.update(2, Member(iteration=1))
     clock.now = 20.0
     assert members.alive() == {0, 2}
-    members.update(1, PeerStatus(iteration=2))
+    members.update(1, Member(iteration=2))
     assert members.alive() == {0, 1, 2}
-    members.update(2, PeerStatus(iteration=0))  # it goes on from an older checkpoint
+    members.update(2, Member(iteration=0))  # it goes on from an older checkpoint
     clock.now = 29.0
     assert members.alive() == {0, 1, 2}
     members.on_parameters(1, 3)
@@ -136,7 +137,7 @@ def test_alive_is_who_makes_progress() -> None:
 
 def test_what_others_had_done_survives_a_restart() -> None:
     before = Membership(0, 2, 10.0)
-    before.update(1, PeerStatus(iteration=4, env_frames=40, over="stop.env_frames: 40 of 40"))
+    before.update(1, Member(iteration=4, env_frames=40, over="stop.env_frames: 40 of 40"))
     after = Membership(0, 2, 10.0)
     after.restore(before.to_json())
     assert after.total(Counters(env_frames=1)).env_frames == 41

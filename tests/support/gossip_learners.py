@@ -16,12 +16,13 @@ from seedbed.config import Experiment, parse_experiment
 from seedbed.gossip.exchange import LocalLearner
 from seedbed.gossip.gossip_exchange import GossipExchange
 from seedbed.gossip.gossip_log import GossipLog
-from seedbed.gossip.membership import Membership, PeerStatus
+from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.gossip import GossipStats
+from seedbed.v1.gossip_pb2 import Member
 from tests.support.waiting import wait_for
 
 LAYOUT = ParameterLayout(("dense/kernel", "dense/bias"), ((3, 2), (2,)))
@@ -117,8 +118,8 @@ class GossipLearner:
         self._go = threading.Semaphore(0)
         self.done = self.told = 0
 
-    def _heartbeat(self) -> PeerStatus:
-        return PeerStatus(
+    def _heartbeat(self) -> Member:
+        return Member(
             iteration=self.membership.iteration,
             updates=self.trainer.updates,
             over=self.over,

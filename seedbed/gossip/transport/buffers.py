@@ -49,7 +49,14 @@ class ReceiveBuffer:
             self._changed.notify_all()
 
     def take(self, senders: Collection[int]) -> list[Message]:
-        """Remove one message of each of `senders`; empty while one of them is missing."""
+        """Remove one message of each sender.
+
+        Args:
+            senders: Ranks of the peers.
+
+        Returns:
+            The messages by rank; none while one of them is missing.
+        """
         with self._changed:
             if not senders or any(sender not in self._newest for sender in senders):
                 return []
@@ -61,7 +68,12 @@ class ReceiveBuffer:
             return dict(self._receipts)
 
     def wait_for(self, sender: int, receipts: int, timeout_s: float) -> bool:
-        """Wait until `sender` has sent more than `receipts` messages, or for `timeout_s`.
+        """Wait until a peer has sent more than `receipts` messages, or for `timeout_s`.
+
+        Args:
+            sender: Rank of the peer.
+            receipts: Number of its messages that came before.
+            timeout_s: Longest wait.
 
         Returns:
             Whether the message came.
@@ -91,13 +103,28 @@ class SegmentBuffer:
             self.streams += 1
 
     def put(self, update: int, hop: int, data: bytes) -> None:
-        """Store the segment of a hop."""
+        """Store the segment of a hop.
+
+        Args:
+            update: Update that the segment belongs to.
+            hop: Number of the hop around the ring, from 0.
+            data: Little-endian float32.
+        """
         with self._changed:
             self._segments[update, hop] = data
             self._changed.notify_all()
 
     def take(self, update: int, hop: int, timeout_s: float) -> bytes | None:
-        """Remove the segment of a hop; None if it does not come within `timeout_s`."""
+        """Remove the segment of a hop.
+
+        Args:
+            update: Update that the segment belongs to.
+            hop: Number of the hop around the ring, from 0.
+            timeout_s: Longest wait.
+
+        Returns:
+            The segment; None if it does not come in time.
+        """
         with self._changed:
             self._changed.wait_for(lambda: (update, hop) in self._segments, timeout_s)
             return self._segments.pop((update, hop), None)

@@ -21,7 +21,12 @@ def _as_bytes(values: FlatParams) -> memoryview:
 
 
 def to_chunks(iteration: int, values: FlatParams) -> Iterator[wire.Chunk]:
-    """Split parameters [d] of a local iteration; the last chunk carries the checksum."""
+    """Split parameters; the last chunk carries the checksum.
+
+    Args:
+        iteration: Local iteration.
+        values: Parameters [d].
+    """
     data = _as_bytes(values)
     for offset in range(0, len(data), CHUNK_BYTES):
         end = min(offset + CHUNK_BYTES, len(data))

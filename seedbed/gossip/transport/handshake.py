@@ -1,15 +1,12 @@
-"""First message of every stream between learners, and the check of a peer's."""
+"""Check of the first message of every stream between learners."""
 
 from __future__ import annotations
 
-import secrets
+from collections.abc import Sequence
 
 import grpc
 
-from seedbed.gossip.membership import Membership
-from seedbed.gossip.parameters import ParameterLayout
 from seedbed.rpc.streams import StreamRejected
-from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.v1 import gossip_pb2 as wire
 
 
@@ -28,27 +25,7 @@ class PeerRejected(StreamRejected):
         self.is_transient = is_transient
 
 
-def make_hello(
-    experiment: str, membership: Membership, layout: ParameterLayout
-) -> wire.GossipHello:
-    """Return the hello of this process.
-
-    Args:
-        experiment: Name of the experiment.
-        membership: Rank of this learner and number of learners.
-        layout: Layout of the parameters.
-    """
-    return wire.GossipHello(
-        protocol_version=GOSSIP_PROTOCOL_VERSION,
-        experiment=experiment,
-        rank=membership.rank,
-        learners=membership.count,
-        parameters=layout.to_wire(),
-        incarnation=secrets.randbits(63),
-    )
-
-
-def check_hello(own: wire.GossipHello, theirs: wire.GossipHello, layout: ParameterLayout) -> None:
+def check_hello(own: wire.GossipHello, theirs: wire.GossipHello) -> None:
     """Check that a peer fits this learner.
 
     Raises:
@@ -72,5 +49,17 @@ def check_hello(own: wire.GossipHello, theirs: wire.GossipHello, layout: Paramet
             "there: give all of them the same gossip.replicas, and each a rank of its own",
             is_transient=True,
         )
-    if difference := layout.difference(theirs.parameters):
+    if difference := _difference(own.parameters, theirs.parameters):
         raise PeerRejected(f"{difference}: learners that gossip have the same network")
+
+
+def _difference(own: Sequence[wire.Parameter], theirs: Sequence[wire.Parameter]) -> str:
+    """Describe the first difference of two layouts; empty if there is none."""
+    for here, there in zip(own, theirs, strict=False):
+        if here.name != there.name:
+            return f"parameter {here.name!r} here is {there.name!r} there"
+        if here.shape != there.shape:
+            return f"{here.name} has shape {list(here.shape)} here and {list(there.shape)} there"
+    if len(own) != len(theirs):
+        return f"{len(own)} parameters here and {len(theirs)} there"
+    return ""

@@ -4,27 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import secrets
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
 from typing import Any
 
+import grpc
 import grpc.aio
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config import Experiment
-from seedbed.gossip.membership import Membership, PeerStatus
+from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
-from seedbed.gossip.transport.buffers import Message
-from seedbed.gossip.transport.handshake import make_hello
-from seedbed.gossip.transport.peer_client import PeerClient
-from seedbed.gossip.transport.ring_client import RingClient
-from seedbed.gossip.transport.servicer import GossipServicer
+from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuffer
+from seedbed.gossip.transport.chunks import ChunkAssembler, state_to_wire, to_chunks
+from seedbed.gossip.transport.clients import PeerClient, RingClient
+from seedbed.gossip.transport.handshake import PeerRejected, check_hello
 from seedbed.rpc.server import ServerThread
+from seedbed.rpc.streams import OpenStreams, expect_hello
 from seedbed.rpc.tls import Tls
+from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.runtime.threads import Threads
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
+
+log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0  # for the peers to read the last heartbeat
 
@@ -34,8 +40,10 @@ def listen_address(address: str) -> str:
     return address if address.startswith("unix:") else f"0.0.0.0:{address.rsplit(':', 1)[1]}"
 
 
-class GossipTransport(ServerThread):
-    """Streams from and to all peers, from `start` to `close`. Methods are thread-safe.
+class GossipTransport(ServerThread, wire_grpc.GossipServicer):
+    """Streams from and to all peers, from `start` to `close`.
+
+    Methods are thread-safe, those of the server aside.
 
     Args:
         experiment: Name and addresses of the learners.
@@ -60,16 +68,25 @@ class GossipTransport(ServerThread):
         layout: ParameterLayout,
         threads: Threads,
         tls: Tls | None,
-        heartbeat: Callable[[], PeerStatus],
+        heartbeat: Callable[[], wire.Member],
         whole_state: Callable[[], Future[dict[str, NDArray[Any]]]],
     ) -> None:
         settings, rank = experiment.gossip, membership.rank
         super().__init__(listen_address(settings.addresses[rank]), threads, tls, "gossip")
         self.membership, self.heartbeat = membership, heartbeat
-        hello = make_hello(experiment.name, membership, layout)
-        self._servicer = GossipServicer(hello, membership, layout, heartbeat, whole_state)
-        self.receive_buffer = self._servicer.receive_buffer
-        self.segment_buffer = self._servicer.segment_buffer
+        self._layout, self._whole_state = layout, whole_state
+        self.receive_buffer, self.segment_buffer = ReceiveBuffer(), SegmentBuffer()
+        self._newest: Message | None = None  # broadcast of this learner
+        self._streams = OpenStreams("the learner stops: try again")
+        self._incarnations: dict[int, int] = {}
+        self._hello = hello = wire.GossipHello(
+            protocol_version=GOSSIP_PROTOCOL_VERSION,
+            experiment=experiment.name,
+            rank=rank,
+            learners=membership.count,
+            parameters=layout.to_wire(),
+            incarnation=secrets.randbits(63),
+        )
         self.clients = {
             peer: PeerClient(peer, address, hello, heartbeat, settings.deadline_s, layout, tls)
             for peer, address in enumerate(settings.addresses)
@@ -78,24 +95,17 @@ class GossipTransport(ServerThread):
         self.ring: RingClient | None = None
         if settings.topology == "allreduce":
             self.ring = RingClient(settings.addresses[(rank + 1) % membership.count], hello, tls)
-        self._tasks: list[asyncio.Task[None]] = []
 
     @override
     def _add(self, server: grpc.aio.Server) -> None:
-        wire_grpc.add_GossipServicer_to_server(self._servicer, server)
+        wire_grpc.add_GossipServicer_to_server(self, server)
 
     @override
     async def _begin(self) -> None:
-        streams = [client.run() for client in self.clients.values()]
+        for client in self.clients.values():
+            self._spawn(client.run())
         if self.ring is not None:
-            streams.append(self.ring.run())
-        self._tasks = [asyncio.create_task(stream) for stream in streams]
-        for task in self._tasks:
-            task.add_done_callback(self._on_task_done)
-
-    def _on_task_done(self, task: asyncio.Task[None]) -> None:
-        if not task.cancelled() and task.exception() is not None:
-            self._threads.fail("gossip", task.exception() or RuntimeError())
+            self._spawn(self.ring.run())
 
     @override
     async def _finish(self) -> None:
@@ -104,7 +114,9 @@ class GossipTransport(ServerThread):
             await asyncio.wait_for(asyncio.gather(*closing, return_exceptions=True), CLOSE_S)
         for task in self._tasks:
             task.cancel()
-        self._servicer.close()
+        self._streams.close()
+
+    # --- to the peers ----------------------------------------------------------------------
 
     def broadcast(self, message: Message, receivers: Collection[int]) -> None:
         """Send parameters to each of `receivers`. Never waits.
@@ -115,13 +127,19 @@ class GossipTransport(ServerThread):
             message: Its values must never change.
             receivers: Ranks of the out-peers.
         """
-        self._servicer.newest = message
-        clients = [self.clients[peer] for peer in receivers]
-        if any(client.connected for client in clients):
-            self._soon(_send_latest, clients, message)
+        self._newest = message
+        for peer in receivers:
+            if self.clients[peer].connected:
+                self._soon(self.clients[peer].send_latest, message)
 
     def send_segment(self, update: int, hop: int, data: bytes) -> None:
-        """Send a segment to the next learner of the ring. Never waits."""
+        """Send a segment to the next learner of the ring. Never waits.
+
+        Args:
+            update: Update that the segment belongs to.
+            hop: Number of the hop around the ring, from 0.
+            data: Little-endian float32.
+        """
         assert self.ring is not None
         self._soon(self.ring.send, wire.ReduceRequest.Segment(update=update, step=hop, data=data))
 
@@ -132,7 +150,76 @@ class GossipTransport(ServerThread):
                 return f"learner {client.rank} at {client.address} refused this one: {reason}"
         return ""
 
+    # --- from the peers, in the event loop ---------------------------------------------------
 
-def _send_latest(clients: list[PeerClient], message: Message) -> None:
-    for client in clients:
-        client.send_latest(message)
+    @override
+    async def Push(self, _: Any, context: Any) -> None:
+        await self._streams.serve(context, lambda: self._push(context))
+
+    @override
+    async def Reduce(self, _: Any, context: Any) -> wire.ReduceReply:
+        await self._streams.serve(context, lambda: self._reduce(context))
+        return wire.ReduceReply()
+
+    async def _check_hello(self, context: Any) -> int:
+        """Read and check the hello, and return the rank of the peer."""
+        hello = await expect_hello(context)
+        check_hello(self._hello, hello)
+        rank: int = hello.rank
+        if self._incarnations.get(rank) != hello.incarnation:
+            self._incarnations[rank] = hello.incarnation
+            log.info("learner %d has connected", rank)
+        return rank
+
+    async def _push(self, context: Any) -> None:
+        rank = await self._check_hello(context)
+        await context.write(wire.PushReply(welcome=wire.PushReply.Welcome()))
+        assembler = ChunkAssembler(self._layout)
+        while (message := await context.read()) is not grpc.aio.EOF:
+            kind = message.WhichOneof("message")
+            if kind == "heartbeat":
+                self.membership.update(rank, message.heartbeat)
+            elif kind == "chunk":
+                values = assembler.add(message.chunk)
+                if values is not None:
+                    iteration = message.chunk.iteration
+                    self.membership.on_parameters(rank, iteration)
+                    self.receive_buffer.put(Message(rank, iteration, values))
+                    received = wire.PushReply.Received(iteration=iteration)
+                    await context.write(wire.PushReply(received=received))
+            else:
+                raise ValueError(f"expected a heartbeat or a chunk, not {kind or 'nothing'}")
+
+    async def _reduce(self, context: Any) -> None:
+        rank = await self._check_hello(context)
+        previous = (self.membership.rank - 1) % self.membership.count
+        if rank != previous:
+            raise ValueError(f"learner {previous} sends to this one, not learner {rank}")
+        self.segment_buffer.on_connect()
+        while (message := await context.read()) is not grpc.aio.EOF:
+            if message.WhichOneof("message") != "segment":
+                raise ValueError("expected a segment")
+            segment = message.segment
+            self.segment_buffer.put(segment.update, segment.step, segment.data)
+
+    @override
+    async def Fetch(self, request: wire.FetchRequest, context: Any) -> None:
+        try:
+            check_hello(self._hello, request.hello)
+        except PeerRejected as rejection:
+            log.warning("refused %s: %s", context.peer(), rejection)
+            final, transient = grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNAVAILABLE
+            await context.abort(transient if rejection.is_transient else final, str(rejection))
+        await context.write(
+            wire.FetchReply(
+                member=self.heartbeat(),
+                highest_iteration=self.membership.highest_iteration(request.hello.rank),
+            )
+        )
+        if request.whole_state:
+            state = await asyncio.wrap_future(self._whole_state())
+            for reply in state_to_wire(state):
+                await context.write(reply)
+        elif self._newest is not None:
+            for chunk in to_chunks(self._newest.iteration, self._newest.values):
+                await context.write(wire.FetchReply(chunk=chunk))

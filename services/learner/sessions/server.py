@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import grpc.aio
 
 from seedbed.rpc.server import ServerThread
@@ -28,7 +26,6 @@ class InferenceServer(ServerThread):
     ) -> None:
         super().__init__(listen, threads, tls)
         self._servicer = servicer
-        self._housekeeping: asyncio.Task[None] | None = None
 
     def end_streams(self, reason: str, over: bool) -> None:
         """End every stream, now and later; see `InferenceServicer.finish`. Any thread."""
@@ -39,10 +36,5 @@ class InferenceServer(ServerThread):
         server.add_generic_rpc_handlers((inference_handlers(self._servicer),))
 
     async def _begin(self) -> None:
-        self._housekeeping = asyncio.create_task(self._servicer.housekeeping())
-        self._housekeeping.add_done_callback(self._housekeeping_ended)
-
-    def _housekeeping_ended(self, task: asyncio.Task[None]) -> None:
         # It runs until the loop ends, because late answers are announced during the end, too.
-        if not task.cancelled() and task.exception() is not None:
-            self._threads.fail("wire", task.exception() or RuntimeError())
+        self._spawn(self._servicer.housekeeping())

@@ -1,4 +1,4 @@
-"""Client of one peer: pushes heartbeats and parameters, and fetches the peer's."""
+"""Clients of the peers: heartbeats, parameters and segments go out, and a fetch brings a peer's."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
 
 import grpc
 import grpc.aio
 from numpy.typing import NDArray
 
-from seedbed.gossip.membership import PeerStatus
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_chunks
@@ -31,28 +31,34 @@ WELCOME_S = 10.0
 # A heartbeat may be late several times within a deadline.
 HEARTBEATS_PER_DEADLINE = 5
 LONGEST_HEARTBEAT_S = 1.0
+# A steady pace, because all learners of the ring wait for each other.
+RING_RETRY_S = 0.5
+RING_CONNECT_S = 5.0
 # Status codes of a peer that does not accept this learner.
 _REJECTIONS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
 
 
-class Fetched(NamedTuple):
+@dataclass
+class Fetched:
     """Reply of a peer to a learner that starts.
 
     Attributes:
         status: Status of the peer; None if it does not answer.
         highest_iteration: Highest local iteration of this learner that the peer has received.
         message: Newest broadcast of the peer; None before its first one.
+        state: Arrays of a checkpoint; empty if they were not asked for, or do not come.
     """
 
-    status: PeerStatus | None = None
+    status: wire.Member | None = None
     highest_iteration: int = 0
     message: Message | None = None
+    state: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
 class PeerClient:
     """Push stream to one peer, opened again whenever it ends, and the calls of Fetch.
 
-    Event loop only, except for `fetch`, `fetch_state` and reading the attributes.
+    Event loop only, except for `fetch` and reading the attributes.
 
     Args:
         rank: Rank of the peer.
@@ -75,7 +81,7 @@ class PeerClient:
         rank: int,
         address: str,
         hello: wire.GossipHello,
-        heartbeat: Callable[[], PeerStatus],
+        heartbeat: Callable[[], wire.Member],
         deadline_s: float,
         layout: ParameterLayout,
         tls: Tls | None,
@@ -94,18 +100,13 @@ class PeerClient:
         self._disconnected = asyncio.Event()
         self._wake_writer = asyncio.Event()
 
-    @property
-    def busy(self) -> bool:
-        """Return whether a message is in flight."""
-        return self._in_flight is not None
-
     # --- push ------------------------------------------------------------------------------
 
     def send_latest(self, message: Message) -> None:
         """Send a message once the last one is acknowledged; a newer one replaces it until then."""
         if not self.connected:
             return
-        if self.busy:
+        if self._in_flight is not None:
             self._next = message
         else:
             self._in_flight = message
@@ -116,9 +117,9 @@ class PeerClient:
         assert self._in_flight is not None
         self.sent += 1
         self.sent_bytes += self._in_flight.values.nbytes
-        self._in_flight, following, self._next = None, self._next, None
-        if following is not None:
-            self.send_latest(following)
+        self._in_flight, self._next = self._next, None
+        if self._in_flight is not None:
+            self._wake_writer.set()
 
     async def run(self) -> None:
         """Connect, again and again, until cancelled."""
@@ -139,24 +140,22 @@ class PeerClient:
                 log.info("learner %d at %s: %s", self.rank, self.address, cause)
 
     async def _connect(self) -> None:
-        channel = channels.aio_channel(self.address, self._tls)
-        try:
+        async with channels.aio_channel(self.address, self._tls) as channel:
             call: Any = wire_grpc.GossipStub(channel).Push()
             await write(call, wire.PushRequest(hello=self._hello))
             async with asyncio.timeout(WELCOME_S):
                 await read(call)
             self.connected, self.rejection = True, ""
             self._disconnected.clear()
-            self._writer = asyncio.create_task(self._write(call))
-            while True:
-                reply = await read(call)
-                if reply.WhichOneof("message") == "received":
-                    self.on_ack()
-        finally:
-            if self._writer is not None:
-                self._writer.cancel()
-            self._disconnected.set()
-            await channel.close()
+            writer = self._writer = asyncio.create_task(self._write(call))
+            try:
+                while True:
+                    reply = await read(call)
+                    if reply.WhichOneof("message") == "received":
+                        self.on_ack()
+            finally:
+                writer.cancel()
+                self._disconnected.set()
 
     async def close_gracefully(self) -> None:
         """Send a last heartbeat, and wait until the peer has read it and ends the stream."""
@@ -168,7 +167,7 @@ class PeerClient:
     async def _write(self, call: Any) -> None:
         """Write heartbeats when they are due, and messages as they come."""
         while True:
-            await write(call, wire.PushRequest(heartbeat=self._heartbeat().to_wire()))
+            await write(call, wire.PushRequest(heartbeat=self._heartbeat()))
             if self._closing:
                 with contextlib.suppress(asyncio.InvalidStateError):
                     await call.done_writing()
@@ -187,43 +186,30 @@ class PeerClient:
 
     # --- fetch -----------------------------------------------------------------------------
 
-    def fetch(self) -> Fetched:
+    def fetch(self, whole_state: bool = False) -> Fetched:
         """Fetch the peer's status and newest parameters. Any thread but the event loop's.
+
+        What the peer has sent before it became unreachable counts.
+
+        Args:
+            whole_state: Whether to fetch the arrays of a checkpoint instead of the parameters.
 
         Raises:
             SeedbedError: CONFIG; the peer rejects this learner.
             ValueError: The parameters do not fit this learner's.
         """
-        assembler, fetched = ChunkAssembler(self._layout), Fetched()
-        for reply in self._fetch(whole_state=False):
-            if reply.HasField("member"):
-                fetched = Fetched(PeerStatus.from_wire(reply.member), reply.highest_iteration)
-            values = assembler.add(reply.chunk) if reply.HasField("chunk") else None
-            if values is not None:
-                return fetched._replace(message=Message(self.rank, reply.chunk.iteration, values))
-        return fetched
-
-    def fetch_state(self) -> tuple[int, dict[str, NDArray[Any]]]:
-        """Fetch the peer's count of updates and the arrays of a checkpoint.
-
-        Any thread but the event loop's. The arrays are empty if the peer does not answer.
-
-        Raises:
-            SeedbedError: CONFIG; the peer rejects this learner.
-        """
-        updates, parts = 0, list[wire.FetchReply.Array]()
-        for reply in self._fetch(whole_state=True):
-            if reply.HasField("member"):
-                updates = reply.member.updates
-            parts += reply.arrays
-        return updates, state_from_wire(parts)
-
-    def _fetch(self, whole_state: bool) -> Iterator[wire.FetchReply]:
-        """Yield the replies, and end early if the peer is not reachable any more."""
+        fetched, arrays = Fetched(), list[wire.FetchReply.Array]()
+        assembler = ChunkAssembler(self._layout)
+        request = wire.FetchRequest(whole_state=whole_state, hello=self._hello)
         with channels.channel(self.address, self._tls) as channel:
-            request = wire.FetchRequest(whole_state=whole_state, hello=self._hello)
             try:
-                yield from wire_grpc.GossipStub(channel).Fetch(request, timeout=self._deadline_s)
+                for reply in wire_grpc.GossipStub(channel).Fetch(request, timeout=self._deadline_s):
+                    if reply.HasField("member"):
+                        fetched = Fetched(reply.member, reply.highest_iteration)
+                    values = assembler.add(reply.chunk) if reply.HasField("chunk") else None
+                    if values is not None:
+                        fetched.message = Message(self.rank, reply.chunk.iteration, values)
+                    arrays += reply.arrays
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
                     raise SeedbedError(
@@ -231,3 +217,57 @@ class PeerClient:
                         f"learner {self.rank} at {self.address} refused this one: "
                         f"{error.details()}",
                     ) from error
+        fetched.state = state_from_wire(arrays)
+        return fetched
+
+
+class RingClient:
+    """Reduce stream to the next learner, opened again whenever it ends.
+
+    Segments are written in order. A segment that a failed connection loses is not sent again.
+    Event loop only, except for reading the attributes.
+
+    Args:
+        address: Address of the next learner.
+        hello: Hello of this learner.
+        tls: Certificates, if the next learner demands them.
+
+    Attributes:
+        sent_bytes: Bytes of the segments written.
+        connected: Whether the stream is open.
+    """
+
+    def __init__(self, address: str, hello: wire.GossipHello, tls: Tls | None) -> None:
+        self._address, self._hello, self._tls = address, hello, tls
+        self._segments: asyncio.Queue[wire.ReduceRequest.Segment] = asyncio.Queue()
+        self.sent_bytes = 0
+        self.connected = False
+
+    def send(self, segment: wire.ReduceRequest.Segment) -> None:
+        """Send a segment after those before it."""
+        self._segments.put_nowait(segment)
+
+    async def run(self) -> None:
+        """Connect, again and again, until cancelled."""
+        async for _ in Attempts(RING_RETRY_S, RING_RETRY_S, jitter=False):
+            with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError):
+                async with channels.aio_channel(self._address, self._tls) as channel:
+                    await asyncio.wait_for(channel.channel_ready(), RING_CONNECT_S)
+                    await self._serve(wire_grpc.GossipStub(channel).Reduce())
+            self.connected = False
+
+    async def _serve(self, call: Any) -> None:
+        """Send segments until the stream ends."""
+        await write(call, wire.ReduceRequest(hello=self._hello))
+        self.connected = True
+        writer = asyncio.create_task(self._write(call))
+        try:
+            await call
+        finally:
+            writer.cancel()
+
+    async def _write(self, call: Any) -> None:
+        while True:
+            segment = await self._segments.get()
+            await write(call, wire.ReduceRequest(segment=segment))
+            self.sent_bytes += len(segment.data)
