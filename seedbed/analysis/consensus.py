@@ -221,7 +221,7 @@ class _Replay:
         seconds = 0.0
         for at, step in enumerate(steps):
             if step.event.kind == "update" and self._products.updates in at_updates:
-                self._point(seconds)
+                self._add_point(Point(seconds, self._products.updates), self._learners)
             seconds = max(seconds, step.event.time - began)
             if step.lost and self._products.known:
                 self.segments[-1] = (self.segments[-1][0], at)
@@ -231,12 +231,7 @@ class _Replay:
             if step.event.kind == "snapshot":
                 self._snapshot(seconds, at, step, len(steps))
             self._products.free(step)
-        self._point(seconds)
-
-    def _point(self, seconds: float) -> None:
-        if self._products.known:
-            self.points.append(Point(seconds, self._products.updates))
-            self._measure(self._learners)
+        self._add_point(Point(seconds, self._products.updates), self._learners)
 
     def _snapshot(self, seconds: float, at: int, step: MixingStep, end: int) -> None:
         number = step.event.iteration
@@ -257,13 +252,15 @@ class _Replay:
         identity = np.eye(len(self._learners))
         for norm in NORMS:
             point.values(norm).distance = DISTANCES[norm](identity, inner)
-        self.points.append(point)
-        if self._products.known:
-            self._measure(shown)
+        self._add_point(point, shown)
 
-    def _measure(self, rows: Sequence[int]) -> None:
-        """Add the bounds of these rows, one a learner, to the newest point."""
-        point, terms = self.points[-1], self._products.terms(rows)
+    def _add_point(self, point: Point, rows: Sequence[int]) -> None:
+        """Add a point, with the bounds of these rows, one a learner, if they are known."""
+        if self._products.known or point.snapshot is not None:
+            self.points.append(point)
+        if not self._products.known:
+            return
+        terms = self._products.terms(rows)
         point.segment = len(self.segments) - 1
         lags = point.updates - terms.numbers
         for norm in NORMS:

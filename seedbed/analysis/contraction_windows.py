@@ -123,10 +123,8 @@ class ContractionWindows:
         """Return the largest coefficient of products [b, rows, rows] with rows alive [b, rows]."""
         # Row 0 is always alive, and equal rows do not differ.
         used = np.where(alive[:, :, None], products, products[:, :1])
-        a, b = np.triu_indices(self._rows, 1)
         worst = 0.0
-        for first, second in zip(np.array_split(a, 8), np.array_split(b, 8), strict=True):
-            if len(first):
-                apart = np.abs(used[:, first] - used[:, second]).sum(axis=2)
-                worst = max(worst, float(apart.max()) / 2)
+        for row in range(1, self._rows):
+            apart = np.abs(used[:, :row] - used[:, row, None]).sum(axis=2)
+            worst = max(worst, float(apart.max()) / 2)
         return worst if worst < 1 - 1e-9 else 1.0

@@ -7,6 +7,7 @@ is the identity except for one or two rows, so only those are stored.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -175,16 +176,12 @@ def mixing_steps(events: Sequence[Event], learners: int) -> tuple[list[MixingSte
     rows: dict[tuple[int, int], int] = {}
     snapshots: dict[int, list[int]] = {}
     free: list[int] = []
-    size = learners
+    fresh = itertools.count(learners)
     started: set[int] = set()
     steps: list[MixingStep] = []
 
     def new_row() -> int:
-        nonlocal size
-        if free:
-            return free.pop()
-        size += 1
-        return size - 1
+        return free.pop() if free else next(fresh)
 
     for at, event in enumerate(events):
         step = MixingStep(event, lost=event.kind == "lost")
@@ -211,4 +208,4 @@ def mixing_steps(events: Sequence[Event], learners: int) -> tuple[list[MixingSte
             step.own = 0.0 if event.kind == "adopt" else max(0.0, 1.0 - total)
         free += step.freed
         steps.append(step)
-    return steps, size
+    return steps, next(fresh)

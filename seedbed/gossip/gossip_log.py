@@ -43,12 +43,12 @@ class BoundedSnapshots:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder, self._name = folder, name
-        found = [int(path.stem.rsplit("-", 1)[1]) for path in folder.glob(f"{name}-*.npy")]
-        self._numbers = sorted(found)
+        files = folder.glob(f"{name}-*.npy")
+        self._numbers = {int(path.stem.rsplit("-", 1)[1]) for path in files}
         self.step = 1
         # So many files may have been thinned before: then all numbers are multiples of a step.
-        if len(found) >= MAX_FILES // 2:
-            while not any(number % (2 * self.step) for number in found):
+        if len(self._numbers) >= MAX_FILES // 2:
+            while not any(number % (2 * self.step) for number in self._numbers):
                 self.step *= 2
         self._thin()
 
@@ -65,8 +65,7 @@ class BoundedSnapshots:
         if number % self.step:
             return
         np.save(self._path(number), values)
-        if number not in self._numbers:
-            self._numbers.append(number)
+        self._numbers.add(number)
         self._thin()
 
     def _thin(self) -> None:
@@ -266,13 +265,9 @@ def _archive(folder: Path, kind: str) -> None:
 
 def _last_iteration(path: Path) -> int:
     """Return the highest local iteration of the file; cut off a row that a kill left unfinished."""
-    try:
-        with path.open("r+") as file:
-            rows = file.read().split("\n")
-            if rows[-1]:
-                file.seek(0)
-                file.truncate()
-                file.write("\n".join(rows[:-1]) + "\n")
-    except FileNotFoundError:
+    if not path.exists():
         return 0
-    return max((int(row.split(",")[2]) for row in rows[1:-1] if row), default=0)
+    *rows, unfinished = path.read_text().split("\n")
+    if unfinished:
+        path.write_text("\n".join(rows) + "\n")
+    return max((int(row.split(",")[2]) for row in rows[1:] if row), default=0)

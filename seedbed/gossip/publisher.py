@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import queue
 from collections.abc import Callable
 
@@ -25,11 +26,9 @@ class Publisher:
     def put(self, call: Callable[[], None]) -> None:
         """Hand over a call. Waits while `MAX_EVENTS` are queued."""
         while not self._stopping.is_set():
-            try:
+            with contextlib.suppress(queue.Full):
                 self._calls.put(call, timeout=POLL_S)
                 return
-            except queue.Full:
-                continue
 
     def flush(self) -> None:
         """Wait until every call is made."""

@@ -36,11 +36,6 @@ class Topology:
     graphs: tuple[Matrix, ...]
     window: int | None
 
-    @property
-    def learners(self) -> int:
-        """Return n, learners that are not alive included."""
-        return len(self.graphs[0])
-
     def graph(self, iteration: int) -> Matrix:
         """Return the mixing matrix of a local iteration.
 
@@ -83,7 +78,7 @@ class Topology:
         A learner that sent to an absent one sends to the absent one's out-peers instead. A ring
         stays a ring, and the weights of a matrix with uniform rows stay uniform.
         """
-        absent = sorted(set(range(self.learners)) - alive)
+        absent = sorted(set(range(len(self.graphs[0]))) - alive)
         graphs = tuple(_censored(graph, absent) for graph in self.graphs)
         return Topology(graphs, smallest_window(graphs, sorted(alive)))
 

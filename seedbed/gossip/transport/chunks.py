@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -101,11 +102,9 @@ def state_to_wire(arrays: Mapping[str, NDArray[Any]]) -> Iterator[wire.FetchRepl
 
 def state_from_wire(parts: Iterable[wire.FetchReply.Array]) -> dict[str, NDArray[Any]]:
     """Join the output of `state_to_wire`."""
-    data, first = dict[str, list[bytes]](), dict[str, wire.FetchReply.Array]()
-    for part in parts:
-        data.setdefault(part.name, []).append(part.data)
-        first.setdefault(part.name, part)
-    return {
-        name: np.frombuffer(b"".join(data[name]), part.dtype).reshape(tuple(part.shape))
-        for name, part in first.items()
-    }
+    state: dict[str, NDArray[Any]] = {}
+    for name, of_array in itertools.groupby(parts, lambda part: part.name):
+        pieces = list(of_array)
+        data = b"".join(piece.data for piece in pieces)
+        state[name] = np.frombuffer(data, pieces[0].dtype).reshape(tuple(pieces[0].shape))
+    return state
