@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
-from functools import partial
+from collections.abc import Callable
 
 from typing_extensions import override
 
@@ -22,7 +21,7 @@ from seedbed.gossip.topology import make_topology
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.types import Params, Tensor
+from seedbed.types import Tensor
 
 log = logging.getLogger(__name__)
 
@@ -144,7 +143,10 @@ class GossipExchange(ParameterExchange):
         self._exchange([])
 
     def _exchange(self, gradients: list[Tensor]) -> None:
-        """Broadcast, wait if τ demands it, and mix (Algorithm 1, lines 5 to 8)."""
+        """Broadcast, wait if τ demands it, and mix (Algorithm 1, lines 5 to 8).
+
+        The publisher's thread copies the parameters to the host. On the device they never change.
+        """
         # An update that took longer than the deadline is dropped.
         if self.resync_if_left_behind():
             return
@@ -152,8 +154,18 @@ class GossipExchange(ParameterExchange):
         started = time.perf_counter()
         self._update_topology()
         self._membership.iteration += 1
-        receivers = self._topology.out_peers(self._rank, self.iteration)
-        publish = partial(self._publish, params, self.iteration, updated_at, receivers, gradients)
+        iteration = self.iteration
+        receivers = self._topology.out_peers(self._rank, iteration)
+
+        def publish() -> None:
+            values = self._learner.to_host(params)
+            # Log first: after a restart no version may be used twice, and each one that a peer
+            # mixes must be in a log. This also raises DIVERGED before any peer receives it.
+            self._log.on_update(values, iteration, updated_at)
+            self._transport.broadcast(Message(self._rank, iteration, values), receivers)
+            if gradients:
+                self._log.on_gradient(iteration, self._learner.to_host(gradients))
+
         self._note_receipts()
         if self._settings.staleness is None:
             # Mix first, because the publisher would take this thread's processor.
@@ -168,26 +180,6 @@ class GossipExchange(ParameterExchange):
             self.publisher.put(log_mixing)
         self._active_at = time.monotonic()
         self._update_stats(time.perf_counter() - started)
-
-    def _publish(
-        self,
-        params: Params,
-        iteration: int,
-        time_s: float,
-        receivers: Collection[int],
-        gradients: Sequence[Tensor],
-    ) -> None:
-        """Copy an update to the host, log it and broadcast it. Publisher's thread.
-
-        Parameters on the device never change, so they may wait.
-        """
-        values = self._learner.to_host(params)
-        # Log first: after a restart no version may be used twice, and each one that a peer mixes
-        # must be in a log. It also raises DIVERGED before any peer receives such parameters.
-        self._log.on_update(values, iteration, time_s)
-        self._transport.broadcast(Message(self._rank, iteration, values), receivers)
-        if gradients:
-            self._log.on_gradient(iteration, self._learner.to_host(gradients))
 
     def _mix(self) -> Callable[[], None] | None:
         """Average with the in-peers' messages, if there is one of each (lines 6 and 7).
