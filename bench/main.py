@@ -1,4 +1,9 @@
-"""`seedbed bench`: measure where the time goes, on this machine."""
+"""Measure the actors, the wire, training end to end, memory, replay and gossip.
+
+Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
+JSON object to stdout. Run it on a machine that does nothing else: half an hour. `stability` takes
+an hour more and is measured only by its name.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +30,6 @@ from bench.replay.part import replay
 from bench.report import markdown, table
 from bench.system import system_efficiency
 from bench.wire import wire_efficiency
-from seedbed.cli.arguments import Subparsers
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 log = logging.getLogger(__name__)
@@ -43,16 +47,8 @@ BY_NAME_ONLY = ("gossip", "stability")  # 20 minutes, an hour
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
-        "bench",
-        help="measure where the time goes",
-        description="Measure the actors, the wire, training end to end, memory, replay and "
-        "gossip. Every ratio compares two things that were measured in turn in this run. A table "
-        "goes to stderr, one JSON object to stdout. Run it on a machine that does nothing else: "
-        "half an hour. `stability` takes an hour more and is measured only by its name.",
-    )
     parser.add_argument(
         "parts", nargs="*", metavar="PART",
         help=f"what to measure: {', '.join(PARTS)} (default: all)",

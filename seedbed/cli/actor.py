@@ -1,4 +1,8 @@
-"""`seedbed actor`: one actor as a process of its own. Imports nothing of the learner."""
+"""Run one actor, which steps environments for a learner.
+
+Of several learners, each group of environments connects to the least loaded one with free slots.
+Without --index the seeds come from the host's name, so that pods differ.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,6 @@ import hashlib
 import socket
 
 from seedbed.cli.arguments import (
-    Subparsers,
     add_experiment,
     add_parent,
     add_tls,
@@ -21,28 +24,17 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import exit_on_sigterm
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Add the command's parser."""
-    parser = subparsers.add_parser("actor", help="run one actor alone")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `actor EXPERIMENT`."""
     add_experiment(parser)
-    parser.add_argument(
-        "--learner",
-        required=True,
-        metavar="ADDRESS[,ADDRESS...]",
-        help="host:port or unix:PATH of the learner; of several learners, each group connects to "
-        "the least loaded one with free slots",
-    )
+    add = parser.add_argument
+    add("--learner", required=True, metavar="ADDRESS[,ADDRESS...]", help="host:port or unix:PATH")
+    add("--index", type=int, help="index in the run, for the seeds (default: from the host's name)")
     add_tls(parser)
-    parser.add_argument(
-        "--index",
-        type=int,
-        help="index of the actor in the run, for its seeds (default: from the host's name, so "
-        "that pods differ)",
-    )
     add_parent(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Run until the experiment is over or SIGTERM.
 
     Raises:
@@ -52,8 +44,7 @@ def run(args: argparse.Namespace) -> int:
 
     exit_on_sigterm()
     keep_large_blocks()
-    if not exit_with_parent(args):
-        return ExitCode.OK
+    exit_with_parent(args)
     index = args.index
     if index is None:
         digest = hashlib.sha256(socket.gethostname().encode()).digest()
@@ -62,4 +53,3 @@ def run(args: argparse.Namespace) -> int:
         raise SeedbedError(ExitCode.USAGE, f"--index {index} is out of range 0 to {ACTORS - 1}")
     experiment = load_experiment(args.experiment, args.set)
     Actor(experiment, args.learner, index, tls_of(args)).run()
-    return 0

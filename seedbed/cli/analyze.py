@@ -1,4 +1,9 @@
-"""`seedbed analyze`: consensus distance of a run's learners, and its bounds."""
+"""Compute the distances between the learners of a run, true and bounded.
+
+The bounds are Propositions 1 and 2 of Assran et al. 2019 (Figure 2), from the logs of the gossip.
+Writes consensus.csv and consensus.png, and gradients.png if gradients were kept; a summary goes to
+stderr, one JSON object to stdout.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +23,6 @@ from numpy.typing import NDArray
 from seedbed.analysis.consensus import ConsensusAnalysis, analyse_run
 from seedbed.analysis.plots import TITLES, draw_consensus, draw_gradients
 from seedbed.analysis.snapshots import NORMS, Norm, cosine_similarity, numbered
-from seedbed.cli.arguments import Subparsers
 from seedbed.config import Experiment
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.topology import make_topology
@@ -30,28 +34,14 @@ _FLOAT32 = 1e-6
 _VALUES = ("distance", "start", "bound", "proposition_1", "proposition_2")
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
-        "analyze",
-        help="compute and draw how far a run's learners were from each other",
-        description="Compute the distances of the learners of a run, true and bounded (Assran et "
-        "al. 2019, Propositions 1 and 2, Figure 2), from the logs of their gossip. Writes "
-        "consensus.csv and consensus.png, and gradients.png if gradients were kept; a summary goes "
-        "to stderr, one JSON object to stdout.",
-    )
-    parser.add_argument(
-        "run_dir",
-        type=Path,
-        metavar="RUN_DIR",
-        help="run directory of several learners, which holds learner-0, learner-1 ...",
-    )
-    parser.add_argument(
-        "--out", type=Path, metavar="DIR", help="folder of the output (default: RUN_DIR/analysis)"
-    )
+    add = parser.add_argument
+    add("run_dir", type=Path, metavar="RUN_DIR", help="directory of learner-0, learner-1 and so on")
+    add("--out", type=Path, metavar="DIR", help="folder of the output (default: RUN_DIR/analysis)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Analyse a run and write the files.
 
     Raises:
@@ -85,7 +75,6 @@ def run(args: argparse.Namespace) -> int:
     for line in _report(result, analysis):
         print(f"analyze: {line}", file=sys.stderr)
     print(json.dumps(result))
-    return ExitCode.OK
 
 
 def _read_experiment(run_dir: Path) -> Experiment:

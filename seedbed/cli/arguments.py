@@ -5,21 +5,16 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-from typing import TypeAlias
 
 from seedbed.rpc.tls import Tls
+from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.signals import signal_on_parent_exit
-
-Subparsers: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 
 def add_tls(parser: argparse.ArgumentParser) -> None:
     """Add `--tls`, the folder of certificates."""
-    parser.add_argument(
-        "--tls",
-        metavar="DIR",
-        help="mTLS with the tls.crt, tls.key and ca.crt in this folder, on both ends",
-    )
+    text = "mTLS with the tls.crt, tls.key and ca.crt in this folder, on both ends"
+    parser.add_argument("--tls", metavar="DIR", help=text)
 
 
 def tls_of(args: argparse.Namespace) -> Tls | None:
@@ -31,19 +26,14 @@ def tls_of(args: argparse.Namespace) -> Tls | None:
     return Tls(args.tls) if args.tls else None
 
 
-def add_parent(parser: argparse.ArgumentParser, hidden: bool = False) -> None:
+def add_parent(parser: argparse.ArgumentParser) -> None:
     """Add `--exit-with-parent`, for processes that Seedbed starts."""
     text = "end when the parent process PID ends, even by kill -9"
-    parser.add_argument(
-        "--exit-with-parent",
-        type=int,
-        metavar="PID",
-        help=argparse.SUPPRESS if hidden else text,
-    )
+    parser.add_argument("--exit-with-parent", type=int, metavar="PID", help=text)
 
 
-def exit_with_parent(args: argparse.Namespace, number: signal.Signals = signal.SIGTERM) -> bool:
-    """Do as `--exit-with-parent` says.
+def exit_with_parent(args: argparse.Namespace, number: signal.Signals = signal.SIGTERM) -> None:
+    """Do as `--exit-with-parent` says; exit now where the parent has ended already.
 
     The process asks the kernel itself: a parent with gRPC's threads must not fork, as it would for
     a `preexec_fn`.
@@ -51,28 +41,30 @@ def exit_with_parent(args: argparse.Namespace, number: signal.Signals = signal.S
     Args:
         args: With the PID of the parent, or None.
         number: Signal that the process gets when the parent ends.
-
-    Returns:
-        False where the parent has ended already.
     """
-    if args.exit_with_parent is None:
-        return True
-    signal_on_parent_exit(number)
-    there: bool = os.getppid() == args.exit_with_parent
-    return there
+    if args.exit_with_parent is not None:
+        signal_on_parent_exit(number)
+        if os.getppid() != args.exit_with_parent:
+            raise SystemExit(ExitCode.OK)
 
 
-def add_experiment(parser: argparse.ArgumentParser) -> None:
-    """Add the experiment and `--set`."""
+def add_experiment(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:
+    """Add the experiment and `--set`.
+
+    Args:
+        parser: The command's parser.
+        nargs: `"?"` where the command does without an experiment, too.
+    """
     parser.add_argument(
         "experiment",
         metavar="EXPERIMENT.yaml",
+        nargs=nargs,
         help="a YAML file, or the name of a shipped experiment such as cartpole-vtrace",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="a.b=c",
-        help="override a key of the experiment (repeatable; the value is YAML)",
-    )
+    add_set(parser)
+
+
+def add_set(parser: argparse.ArgumentParser) -> None:
+    """Add `--set`."""
+    text = "override a key of the experiment (repeatable; the value is YAML)"
+    parser.add_argument("--set", action="append", default=[], metavar="a.b=c", help=text)

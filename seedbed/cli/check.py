@@ -1,25 +1,27 @@
-"""`seedbed check`: check a machine, an environment or a learner before a run depends on it."""
+"""Check a machine, an environment or a learner before a run depends on it."""
 
 from __future__ import annotations
 
 import argparse
 
 from seedbed.cli import check_env, check_learner, check_machine
-from seedbed.cli.arguments import Subparsers
+from seedbed.runtime.exit_codes import ExitCode
+
+_CHECKS = {"machine": check_machine, "env": check_env, "learner": check_learner}
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Add the parsers of `check machine`, `check env` and `check learner`."""
-    parser = subparsers.add_parser("check", help="check a machine, an environment or a learner")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `check machine`, `check env` and `check learner`."""
     parts = parser.add_subparsers(dest="part", required=True, metavar="machine|env|learner")
-    for module in (check_machine, check_env, check_learner):
-        module.add_parser(parts)
+    for name, module in _CHECKS.items():
+        text = str(module.__doc__)
+        module.add_arguments(parts.add_parser(name, help=text.split("\n")[0], description=text))
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> ExitCode | None:
     """Run the named check, and return its exit code.
 
     Raises:
         SeedbedError: as the check does.
     """
-    return int(args.check(args))
+    return _CHECKS[args.part].run(args)

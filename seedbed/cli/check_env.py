@@ -1,4 +1,7 @@
-"""`seedbed check env`: check that an environment fits, and measure it."""
+"""Check that an environment fits, measure it, and give advice.
+
+Settings go with --set, such as environment.kwargs='{level: 3}'.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ import dataclasses
 import json
 import sys
 
-from seedbed.cli.arguments import Subparsers
+from seedbed.cli.arguments import add_set
 from seedbed.config import parse_experiment
 from seedbed.envs.check import Report, check_environment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -15,26 +18,17 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "failed": "FAILED "}
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Add the parser of `check env`."""
-    parser = subparsers.add_parser("env", help="check and measure an environment, and give advice")
-    parser.set_defaults(check=run)
-    parser.add_argument("id", metavar="ID", help="atari:Pong, a Gymnasium id, or module:factory")
-    parser.add_argument(
-        "--num-envs", type=int, default=32, help="environments that step together (32)"
-    )
-    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of a measurement (5)")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="a.b=c",
-        help="setting of the experiment, such as environment.kwargs='{level: 3}' (repeatable)",
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON on stdout")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `check env ID`."""
+    add = parser.add_argument
+    add("id", metavar="ID", help="atari:Pong, a Gymnasium id, or module:factory")
+    add("--num-envs", type=int, default=32, help="environments that step together (32)")
+    add("--seconds", type=float, default=5.0, help="seconds of a measurement (5)")
+    add_set(parser)
+    add("--json", action="store_true", help="print the report as JSON on stdout")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> ExitCode:
     """Print the report to stderr, and as JSON to stdout if `--json` is given.
 
     Returns:

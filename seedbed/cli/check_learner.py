@@ -1,4 +1,8 @@
-"""`seedbed check learner`: connect to a learner as an actor does, and ask for one action."""
+"""Ask a learner for one action, connected with one environment as an actor is.
+
+The action takes the whole way through gRPC, batcher and model, where the first one may compile.
+Prints one JSON object on stdout.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,7 @@ from collections.abc import Iterator
 import grpc
 import numpy as np
 
-from seedbed.cli.arguments import Subparsers, add_experiment, add_tls, tls_of
+from seedbed.cli.arguments import add_experiment, add_tls, tls_of
 from seedbed.config import load_experiment
 from seedbed.envs import make_vector_env
 from seedbed.rpc import channels
@@ -23,31 +27,16 @@ from seedbed.v1 import inference_pb2 as wire
 SEED = 1
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Add the parser of `check learner`."""
-    parser = subparsers.add_parser(
-        "learner",
-        help="ask a learner for one action",
-        description="Connect to a learner with one environment, as an actor does, and ask for one "
-        "action, which takes the whole way through gRPC, batcher and model. Prints one JSON object "
-        "on stdout.",
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `check learner EXPERIMENT`."""
     add_experiment(parser)
-    parser.add_argument(
-        "--learner", required=True, metavar="ADDRESS", help="host:port or unix:PATH"
-    )
-    parser.add_argument(
-        "--timeout-s",
-        type=float,
-        default=300.0,
-        metavar="S",
-        help="longest wait for the action (default %(default)g: the first one may compile)",
-    )
+    add = parser.add_argument
+    add("--learner", required=True, metavar="ADDRESS", help="host:port or unix:PATH")
+    add("--timeout-s", type=float, default=300.0, metavar="S", help="longest wait (%(default)g s)")
     add_tls(parser)
-    parser.set_defaults(check=run)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Ask once.
 
     Raises:

@@ -1,4 +1,4 @@
-"""`seedbed check machine`: whether this machine can run an experiment, and what to do if not."""
+"""Check whether this machine can run an experiment, or any, and say what to do if not."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from seedbed.cli import machine_checks, part_checks
-from seedbed.cli.arguments import Subparsers
+from seedbed.cli.arguments import add_experiment
 from seedbed.cli.finding import Finding
 from seedbed.config import Experiment, load_experiment
 from seedbed.runtime.exit_codes import ExitCode
@@ -20,31 +20,16 @@ _WORD = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 Check = Callable[[], list[Finding]]
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `check machine [EXPERIMENT]`."""
-    parser = subparsers.add_parser("machine", help="check this machine")
-    parser.set_defaults(check=run)
-    parser.add_argument(
-        "experiment",
-        metavar="EXPERIMENT.yaml",
-        nargs="?",
-        help="experiment whose needs are checked (default: none)",
-    )
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="a.b=c", help="override a key (repeatable)"
-    )
-    parser.add_argument("--run-dir", default="runs", help="run directory to be (default: runs)")
-    parser.add_argument(
-        "--port",
-        type=int,
-        action="append",
-        default=[],
-        help="TCP port that must be free (repeatable)",
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object instead")
+    add_experiment(parser, nargs="?")
+    add = parser.add_argument
+    add("--run-dir", default="runs", help="run directory to be (default: runs)")
+    add("--port", type=int, action="append", default=[], help="TCP port to be free (repeatable)")
+    add("--json", action="store_true", help="print one JSON object instead")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> ExitCode:
     """Print the findings to stdout; return the exit code of the first failure, else 0.
 
     Raises:

@@ -1,24 +1,20 @@
-"""`seedbed config`: the schema, the reference, and an experiment with all defaults."""
+"""Print the schema, the reference, or an experiment with all defaults."""
 
 from __future__ import annotations
 
 import argparse
 import json
 
-from seedbed.cli.arguments import Subparsers, add_experiment
+from seedbed.cli.arguments import add_experiment
 from seedbed.config import Experiment, load_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.config.reference import reference
-from seedbed.runtime.exit_codes import ExitCode
 
 _DRAFT = "https://json-schema.org/draft/2020-12/schema"  # what Pydantic writes
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Add `config schema`, `config show` and `config reference`."""
-    parser = subparsers.add_parser(
-        "config", help="show the schema, or an experiment with all defaults"
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `config schema`, `config show` and `config reference`."""
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     actions.add_parser("schema", help="print the JSON Schema of an experiment")
     actions.add_parser("reference", help="print docs/configuration.md")
@@ -26,7 +22,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_experiment(show)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Print to stdout.
 
     Raises:
@@ -39,4 +35,3 @@ def run(args: argparse.Namespace) -> int:
         print(reference(), end="")
     else:
         print(dump_experiment(load_experiment(args.experiment, args.set)), end="")
-    return ExitCode.OK

@@ -1,4 +1,8 @@
-"""`seedbed cost`: the cost meter of a release on Kubernetes."""
+"""Price the requests of a release's pods by a dated table, and serve /metrics and /status.
+
+Actors, learner and replay shards are scaled to zero when the learners say that the experiment is
+over, or when the budget is spent.
+"""
 
 from __future__ import annotations
 
@@ -10,34 +14,24 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from seedbed.cli.arguments import Subparsers
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command."""
-    parser = subparsers.add_parser(
-        "cost",
-        help="price a release on Kubernetes, and end it when it is over",
-        description="Price the requests of a release's pods by a dated table, serve /metrics and "
-        "/status, and scale actors, learner and replay shards to zero when the learners say that "
-        "the experiment is over, or the budget is spent.",
-    )
-    parser.add_argument("--release", required=True, help="the Helm release")
-    parser.add_argument("--namespace", required=True, help="its namespace")
-    parser.add_argument("--learner", required=True, metavar="URL", action="append",
-                        help="the learner's /status; once for each of several")  # fmt: skip
-    parser.add_argument("--settings", required=True, type=Path, metavar="FILE.yaml",
-                        help="the chart's cost values that price")  # fmt: skip
-    parser.add_argument("--budget", type=float, default=0.0, metavar="DOLLARS",
-                        help="stop.dollars of the experiment (default: none)")  # fmt: skip
-    parser.add_argument("--replay", action="store_true", help="the release has replay shards")
-    parser.add_argument("--port", type=int, default=9092, help="of HTTP (default %(default)s)")
+    add = parser.add_argument
+    add("--release", required=True, help="the Helm release")
+    add("--namespace", required=True, help="its namespace")
+    add("--learner", required=True, metavar="URL", action="append", help="/status of each learner")
+    add("--settings", required=True, type=Path, metavar="FILE.yaml", help="the chart's cost values")
+    add("--budget", type=float, default=0.0, metavar="DOLLARS", help="stop.dollars (default: none)")
+    add("--replay", action="store_true", help="the release has replay shards")
+    add("--port", type=int, default=9092, help="port of HTTP (default %(default)s)")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Run the meter until SIGTERM."""
     exit_on_sigterm()
     from seedbed.services.cost.cluster import Cluster
@@ -57,4 +51,3 @@ def run(args: argparse.Namespace) -> int:
     on_stop_signals(lambda _: stopping.set())
     meter.run(stopping)
     http.close()
-    return 0

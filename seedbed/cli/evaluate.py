@@ -1,4 +1,10 @@
-"""`seedbed evaluate`: play a trained policy and print its returns."""
+"""Play a trained policy, without learning, and print its returns.
+
+Atari is played by the protocol of the paper's Table 9, whatever the training did: up to 30 random
+no-ops, at most 108,000 frames an episode, no sticky actions; --set overrides the protocol, too.
+Training used other seeds of environments. An episode that --max-steps cuts is counted as cut. A
+summary goes to stderr, one JSON object to stdout.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seedbed import backends
-from seedbed.cli.arguments import Subparsers, add_parent, exit_with_parent
+from seedbed.cli.arguments import add_parent, add_set, exit_with_parent
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
@@ -25,79 +31,33 @@ if TYPE_CHECKING:
 _PROGRESS_S = 5.0
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `evaluate RUN_DIR`."""
-    parser = subparsers.add_parser(
-        "evaluate",
-        help="play a trained policy and print its returns",
-        description="Play a trained policy, without learning. Atari is played by the protocol of "
-        "the paper's Table 9, whatever the training did: up to 30 random no-ops, at most 108,000 "
-        "frames an episode, no sticky actions. A summary goes to stderr, one JSON object to "
-        "stdout.",
-    )
-    parser.add_argument(
-        "run_dir", metavar="RUN_DIR", help="run directory, or directory of its checkpoints"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("run_dir", metavar="RUN_DIR", help="run directory, or directory of its checkpoints")
+    add(
         "--checkpoint",
         default="newest",
         metavar="newest|best|N|FILE",
-        help="checkpoint: N is a number of updates, FILE ends in .safetensors (default: newest)",
+        help="N is a number of updates, FILE ends in .safetensors (default: newest)",
     )
-    parser.add_argument(
-        "--episodes",
-        type=_positive,
-        default=200,
-        metavar="N",
-        help="episodes that are played (default: 200)",
-    )
-    parser.add_argument(
-        "--policy",
-        choices=("sample", "greedy"),
-        help="how actions are chosen (default: evaluation.policy)",
-    )
-    parser.add_argument(
-        "--num-envs",
-        type=_positive,
-        metavar="E",
-        help="environments that step in lock-step (default: evaluation.num_envs)",
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        metavar="S",
-        help="seed of environments and actions (default: the experiment's); training used other "
-        "seeds of environments",
-    )
-    parser.add_argument(
-        "--max-steps",
-        type=_positive,
-        default=100_000,
-        metavar="M",
-        help="steps after which an episode is cut, and counted as cut (default: 100000)",
-    )
-    parser.add_argument(
-        "--video", type=Path, metavar="FILE.mp4", help="record one more episode as a video"
-    )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="a.b=c",
-        help="override a key of the experiment, or of the protocol (repeatable)",
-    )
-    add_parent(parser, hidden=True)
+    add("--episodes", type=_positive, default=200, help="episodes that are played (default: 200)")
+    add("--policy", choices=("sample", "greedy"), help="default: evaluation.policy")
+    add("--num-envs", type=_positive, help="environments (default: evaluation.num_envs)")
+    add("--seed", type=int, help="seed of environments and actions (default: the experiment's)")
+    add("--max-steps", type=_positive, default=100_000, help="steps that cut an episode (100000)")
+    add("--video", type=Path, metavar="FILE.mp4", help="record one more episode as a video")
+    add_set(parser)
+    add_parent(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Evaluate; the summary goes to stderr, one JSON object to stdout.
 
     Raises:
         SeedbedError: no such checkpoint, or the environment cannot be played here.
     """
-    # Only the parent would read the result.
-    if not exit_with_parent(args, signal.SIGKILL):
-        return ExitCode.OK
+    exit_with_parent(args, signal.SIGKILL)  # only the parent would read the result
     in_other_folder = args.checkpoint.endswith(".safetensors") and "/" in args.checkpoint
     checkpoint = (
         read_checkpoint(args.checkpoint)
@@ -140,7 +100,6 @@ def run(args: argparse.Namespace) -> int:
     finally:  # a video that fails must not lose the episodes
         _report_summary(result)
         print(json.dumps(result))
-    return ExitCode.OK
 
 
 def _overridden(trained: Experiment, experiment: Experiment, overrides: list[str]) -> Experiment:

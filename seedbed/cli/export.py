@@ -1,4 +1,4 @@
-"""`seedbed export`: a trained policy as a file that plain Keras loads."""
+"""Write a trained policy as a file that plain Keras loads."""
 
 from __future__ import annotations
 
@@ -6,26 +6,19 @@ import argparse
 import sys
 
 from seedbed import backends
-from seedbed.cli.arguments import Subparsers
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.resume import read_stored
-from seedbed.runtime.exit_codes import ExitCode
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `export RUN_DIR DIR`."""
-    parser = subparsers.add_parser("export", help="write a policy that plain Keras loads")
-    parser.add_argument("run_dir", metavar="RUN_DIR", help="run directory, or a .safetensors file")
-    parser.add_argument("directory", metavar="DIR", help="new or empty directory of the files")
-    parser.add_argument(
-        "--checkpoint",
-        default="newest",
-        metavar="newest|best|N",
-        help="checkpoint: N is a number of updates (default: newest)",
-    )
+    add = parser.add_argument
+    add("run_dir", metavar="RUN_DIR", help="run directory, or a .safetensors file")
+    add("directory", metavar="DIR", help="new or empty directory of the files")
+    add("--checkpoint", default="newest", metavar="newest|best|N", help="N is a number of updates")
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Write the policy; the path of `policy.keras` goes to stdout.
 
     Raises:
@@ -41,4 +34,3 @@ def run(args: argparse.Namespace) -> int:
     for name in exported.imports:
         print(f"import {name} before loading the policy: Keras lacks this layer", file=sys.stderr)
     print(exported.model)
-    return ExitCode.OK

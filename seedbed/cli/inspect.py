@@ -1,4 +1,7 @@
-"""`seedbed inspect unroll`: one training batch as arrays and a picture."""
+"""Write what a learner trains on, as arrays and a picture.
+
+An experiment begins with new parameters, a run with those of its newest checkpoint.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,15 @@ import sys
 from pathlib import Path
 
 from seedbed import backends
-from seedbed.cli.arguments import Subparsers
+from seedbed.cli.arguments import add_set
 from seedbed.config import Experiment, load_experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.resume import read_stored
-from seedbed.runtime.exit_codes import ExitCode
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `inspect unroll`."""
-    parser = subparsers.add_parser("inspect", help="write what a learner trains on, as arrays")
     actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
     dump = actions.add_parser(
         "unroll",
@@ -26,32 +27,15 @@ def add_parser(subparsers: Subparsers) -> None:
         "unroll.npz (arrays), README.txt (their meanings) and unroll.png (a few environments over "
         "time).",
     )
-    dump.add_argument(
-        "source",
-        metavar="EXPERIMENT|RUN_DIR",
-        help="a YAML file (new parameters), or a run directory (its newest checkpoint)",
-    )
-    dump.add_argument("directory", metavar="DIR", type=Path, help="directory of the files")
-    dump.add_argument(
-        "--updates",
-        type=int,
-        default=0,
-        metavar="N",
-        help="updates before the batch is taken (default: 0)",
-    )
-    dump.add_argument(
-        "--columns",
-        type=int,
-        default=3,
-        metavar="E",
-        help="environments that are drawn (default: 3)",
-    )
-    dump.add_argument(
-        "--set", action="append", default=[], metavar="a.b=c", help="override a key (repeatable)"
-    )
+    add = dump.add_argument
+    add("source", metavar="EXPERIMENT|RUN_DIR", help="YAML file, or run with a checkpoint")
+    add("directory", metavar="DIR", type=Path, help="directory of the files")
+    add("--updates", type=int, default=0, metavar="N", help="updates before the batch (default: 0)")
+    add("--columns", type=int, default=3, metavar="E", help="environments drawn (default: 3)")
+    add_set(dump)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Write the files; their directory goes to stdout.
 
     Raises:
@@ -72,7 +56,6 @@ def run(args: argparse.Namespace) -> int:
     except ImportError as error:
         print(f"inspect: no unroll.png ({error}): pip install seedbed[plots]", file=sys.stderr)
     print(args.directory)
-    return ExitCode.OK
 
 
 def _source(source: str, overrides: list[str]) -> tuple[Experiment, str | None]:

@@ -1,4 +1,9 @@
-"""`seedbed learner`: the learner as a service of its own."""
+"""Run the learner of an experiment, which actors connect to.
+
+With --linger it goes on when the experiment has finished, because Kubernetes restarts a container
+that exits: it tells actors, and serves metrics and status. One of several learners listens for its
+peers at the port of gossip.addresses[R].
+"""
 
 from __future__ import annotations
 
@@ -6,41 +11,29 @@ import argparse
 import json
 import sys
 
-from seedbed.cli.arguments import Subparsers, add_experiment, add_tls, tls_of
+from seedbed.cli.arguments import add_experiment, add_tls, tls_of
 from seedbed.cli.train import add_run_directory, open_run
 from seedbed.config import load_experiment
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `learner EXPERIMENT`."""
-    parser = subparsers.add_parser("learner", help="run the learner alone")
     add_experiment(parser)
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "--listen",
         default="0.0.0.0:8470",
         metavar="ADDRESS",
         help="address for actors, host:port or unix:PATH (default: %(default)s)",
     )
-    parser.add_argument(
-        "--linger",
-        action="store_true",
-        help="keep running after the experiment has finished: tell actors, serve metrics and "
-        "status, exit on SIGTERM (Kubernetes restarts a container that exits)",
-    )
-    parser.add_argument(
-        "--rank",
-        type=int,
-        default=0,
-        metavar="R",
-        help="rank of this learner among gossip.replicas, from 0; it listens for peers at the port "
-        "of gossip.addresses[R]",
-    )
+    add("--linger", action="store_true", help="serve on after the experiment's end, until SIGTERM")
+    add("--rank", type=int, default=0, metavar="R", help="rank among gossip.replicas, from 0")
     add_tls(parser)
     add_run_directory(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Serve until a stop condition or SIGTERM."""
     exit_on_sigterm()
     experiment = load_experiment(args.experiment, args.set)
@@ -59,4 +52,3 @@ def run(args: argparse.Namespace) -> int:
         print(json.dumps(summary), flush=True)
         if args.linger:
             learner.serve_until_stopped()
-    return 0

@@ -14,8 +14,8 @@ from pathlib import Path
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.signals import Terminated
 
-# Modules and their lines of `seedbed --help`. Each has add_parser(subparsers) and
-# run(args) -> int.
+# Modules and their lines of `seedbed --help`. Each has add_arguments(parser) and run(args), which
+# returns an exit code, or None where all went well. Its docstring is the text of its `--help`.
 COMMANDS = {
     "train": "train an experiment on this machine: one learner and its actors",
     "learner": "run the learner alone, as in a container",
@@ -73,23 +73,22 @@ def main(argv: Sequence[str] | None = None) -> int:
                 "seedbed bench is in the source tree and not in the package: run "
                 "`python -m seedbed.cli.main bench` in a checkout of Seedbed",
             )
-        module.add_parser(subparsers)
+        parser_of_command = subparsers.add_parser(argv[0], description=module.__doc__)
+        module.add_arguments(parser_of_command)
     else:
-        module = None
         for name, text in COMMANDS.items():
             subparsers.add_parser(name, help=text)
-    args = parser.parse_args(argv)
+        parser.parse_args(argv)  # ends the process
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         # Find `module:name` parts of the user.
         sys.path.insert(0, str(Path.cwd()))
-    assert module is not None  # argparse has ended the process otherwise
     logging.basicConfig(
         level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
     )
     try:
-        code = int(module.run(args))
+        code = module.run(parser.parse_args(argv))
         sys.stdout.flush()
-        return code
+        return int(code or ExitCode.OK)
     except SeedbedError as error:
         return _fail(error.code, str(error))
     except BrokenPipeError:

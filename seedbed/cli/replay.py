@@ -1,4 +1,8 @@
-"""Subcommand `seedbed replay`: one replay shard."""
+"""Run one replay shard, which stores sequences for learners with `storage: remote`.
+
+The first learner sets the sizes of a sequence. Sequences in a directory on a volume outlast a
+restart; sequences in memory are lost.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import logging
 import sys
 from pathlib import Path
 
-from seedbed.cli.arguments import Subparsers, add_tls, tls_of
+from seedbed.cli.arguments import add_tls, tls_of
 from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import start_metrics_server
@@ -20,44 +24,26 @@ log = logging.getLogger(__name__)
 STOP_S = 30.0
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Add the subcommand `replay`."""
-    parser = subparsers.add_parser(
-        "replay",
-        help="run one replay shard",
-        description="Run one replay shard, which stores sequences for learners with "
-        "`learner.replay.storage: remote`. The first learner sets the sizes of a sequence. "
-        "Sequences in a directory outlast a restart.",
-    )
-    parser.add_argument(
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `replay`."""
+    add = parser.add_argument
+    add(
         "--listen",
         default="0.0.0.0:8480",
         metavar="ADDRESS",
         help="host:port or unix:PATH that learners connect to (default %(default)s)",
     )
-    parser.add_argument(
-        "--directory",
-        type=Path,
-        metavar="DIR",
-        help="folder of the sequences, on a volume (default: memory, lost at a restart)",
-    )
-    parser.add_argument(
-        "--sequences", type=int, required=True, metavar="N", help="capacity of the shard"
-    )
-    parser.add_argument(
+    add("--directory", type=Path, metavar="DIR", help="folder of the sequences (default: memory)")
+    add("--sequences", type=int, required=True, metavar="N", help="capacity of the shard")
+    add(
         "--priority-exponent",
         type=float,
         default=0.9,
         metavar="X",
         help="learner.replay.priority_exponent of the experiment (default %(default)s)",
     )
-    parser.add_argument(
-        "--memory-gib",
-        type=float,
-        metavar="GIB",
-        help="memory that the shard may use (default: the limit of the container)",
-    )
-    parser.add_argument(
+    add("--memory-gib", type=float, metavar="GIB", help="memory to use (default: the container's)")
+    add(
         "--metrics-port",
         type=int,
         default=9093,
@@ -67,7 +53,7 @@ def add_parser(subparsers: Subparsers) -> None:
     add_tls(parser)
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Run the shard until SIGTERM."""
     exit_on_sigterm()
     keep_large_blocks()
@@ -103,4 +89,3 @@ def run(args: argparse.Namespace) -> int:
         raise threads.failure
     if stuck:
         log.warning("did not end within %g s: %s", STOP_S, ", ".join(stuck))
-    return 0

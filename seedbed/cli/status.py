@@ -1,4 +1,4 @@
-"""`seedbed status`: the state of a run, where its time goes, what it costs and waits for."""
+"""Show the state of a run, where its time goes, what it costs and what it waits for."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 
 import grpc
 
-from seedbed.cli.arguments import Subparsers
 from seedbed.cli.status_page import status_page
 from seedbed.rpc import channels
 from seedbed.runs.layout import learner_directories
@@ -23,11 +22,8 @@ from seedbed.v1 import inference_pb2, inference_pb2_grpc
 DEADLINE_S = 5.0
 
 
-def add_parser(subparsers: Subparsers) -> None:
-    """Add `status RUN_DIR|HOST:PORT|unix:PATH`."""
-    parser = subparsers.add_parser(
-        "status", help="show the state of a run, where its time goes and what it costs"
-    )
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `status RUN_DIR|HOST:PORT|unix:PATH`."""
     parser.add_argument(
         "target",
         metavar="RUN_DIR|HOST:PORT|unix:PATH",

@@ -1,4 +1,8 @@
-"""`seedbed train`: a learner and its actors on this machine, over a unix domain socket."""
+"""Train an experiment on this machine: one learner and actor.processes actors.
+
+The same command run again resumes. Progress goes to stderr, one JSON object to stdout. Several
+learners have actor.processes actors each, and exchange parameters or gradients by gossip.topology.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,7 @@ import json
 import logging
 from pathlib import Path
 
-from seedbed.cli.arguments import Subparsers, add_experiment, add_parent, exit_with_parent
+from seedbed.cli.arguments import add_experiment, add_parent, exit_with_parent
 from seedbed.config import Experiment, load_experiment
 from seedbed.launch.actors import LocalActors
 from seedbed.runs.directory import RunDirectory, open_run_directory
@@ -17,45 +21,30 @@ from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 log = logging.getLogger(__name__)
 
 
-def add_parser(subparsers: Subparsers) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `train EXPERIMENT`."""
-    parser = subparsers.add_parser(
-        "train",
-        help="train an experiment on this machine",
-        description="Train an experiment: one learner and actor.processes actors. The same "
-        "command run again resumes. Progress goes to stderr, one JSON object to stdout.",
-    )
     add_experiment(parser)
     add_run_directory(parser)
     parser.add_argument(
-        "--learners",
-        type=int,
-        metavar="N",
-        help="number of learners, each with actor.processes actors; they exchange parameters or "
-        "gradients by gossip.topology (default: gossip.replicas)",
+        "--learners", type=int, metavar="N", help="number of learners (default: gossip.replicas)"
     )
     # The rank of one of several learners, which the first process starts.
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
-    add_parent(parser, hidden=True)
+    add_parent(parser)
 
 
 def add_run_directory(parser: argparse.ArgumentParser) -> None:
     """Add `--run-dir`, `--restart` and `--init-from`."""
-    parser.add_argument(
-        "--run-dir", metavar="DIR", help="run directory (default: runs/NAME of the experiment)"
-    )
-    parser.add_argument(
+    add = parser.add_argument
+    add("--run-dir", metavar="DIR", help="run directory (default: runs/NAME of the experiment)")
+    add(
         "--restart",
         choices=("resume", "fresh", "overwrite"),
         default="resume",
         help="resume the run in DIR (default), move it to DIR.1 (fresh), or delete its files "
         "(overwrite)",
     )
-    parser.add_argument(
-        "--init-from",
-        metavar="RUN_DIR",
-        help="begin with the parameters of another run, or of a .safetensors checkpoint",
-    )
+    add("--init-from", metavar="RUN_DIR", help="run, or .safetensors file, to take parameters from")
 
 
 def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
@@ -68,11 +57,10 @@ def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
     return run
 
 
-def run(args: argparse.Namespace) -> int:
+def run(args: argparse.Namespace) -> None:
     """Train until a stop condition or a signal."""
     exit_on_sigterm()
-    if not exit_with_parent(args):
-        return ExitCode.OK
+    exit_with_parent(args)
     replicas = [] if args.learners is None else [f"gossip.replicas={args.learners}"]
     experiment = load_experiment(args.experiment, [*args.set, *replicas])
     with open_run(args, experiment) as directory:
@@ -87,7 +75,6 @@ def run(args: argparse.Namespace) -> int:
         else:
             summary = _train(experiment, directory, args.rank)
     print(json.dumps(summary))
-    return 0
 
 
 def _learner_arguments(args: argparse.Namespace) -> list[str]:

@@ -133,10 +133,10 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
         monkeypatch.setattr(main, "PARTS", parts)
         monkeypatch.setattr(main, "table", lambda _: "")
         parser = argparse.ArgumentParser()
-        main.add_parser(parser.add_subparsers())
+        main.add_arguments(parser)
         file = tmp_path / "out.json"
         with pytest.raises(ends, match=said):
-            main.run(parser.parse_args(["bench", "--quick", "--json", str(file)]))
+            main.run(parser.parse_args(["--quick", "--json", str(file)]))
         results: dict[str, Any] = json.loads(file.read_text())
         return results
 

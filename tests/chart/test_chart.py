@@ -10,7 +10,7 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from seedbed.cli.replay import add_parser
+from seedbed.cli.replay import add_arguments
 from seedbed.config import load_experiment, parse_experiment
 from seedbed.config.learner import Replay
 from seedbed.services.cost.prices import tables
@@ -247,7 +247,7 @@ def test_shards_and_what_the_learner_knows_of_them() -> None:
 
 def test_the_arguments_of_a_shard_are_those_of_its_command() -> None:
     parser = argparse.ArgumentParser()
-    add_parser(parser.add_subparsers())
+    add_arguments(parser.add_subparsers().add_parser("replay"))
     for values in (SHARDS, merged(SHARDS, {"tls": {"enabled": True}})):
         (container,) = render(values, "kept").pods()["kept-replay"]["spec"]["containers"]
         args = parser.parse_args([*container["command"][1:], *container["args"]])

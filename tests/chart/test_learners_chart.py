@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import yaml
 
-from seedbed.cli.actor import add_parser as add_actor
-from seedbed.cli.cost import add_parser as add_cost
+from seedbed.cli import actor as actor_command
+from seedbed.cli import cost as cost_command
 from seedbed.config import parse_experiment
 from tests.support.chart import CHART, Rendered, merged, refused, render
 
@@ -81,8 +81,8 @@ def test_everybody_knows_all_learners() -> None:
     rendered = render(THREE)
     parser = argparse.ArgumentParser()
     commands = parser.add_subparsers()
-    add_actor(commands)
-    add_cost(commands)
+    actor_command.add_arguments(commands.add_parser("actor"))
+    cost_command.add_arguments(commands.add_parser("cost"))
     (actor,) = rendered.pods()["pong-actor"]["spec"]["containers"]
     assert parser.parse_args(["actor", *actor["args"]]).learner == ",".join(names(8470))
     (cost,) = rendered.pods()["pong-cost"]["spec"]["containers"]

@@ -23,8 +23,8 @@ from tests.support.telemetry_runs import Clock, make, some_events
 
 def seedbed(*words: str) -> int:
     parser = argparse.ArgumentParser()
-    status.add_parser(parser.add_subparsers(required=True))
-    args = parser.parse_args(["status", *words])
+    status.add_arguments(parser)
+    args = parser.parse_args(words)
     code: int = status.run(args)
     return code
 
