@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 
 from seedbed.cli import machine_checks, part_checks
 from seedbed.cli.arguments import add_experiment
-from seedbed.cli.finding import Finding
+from seedbed.cli.machine_checks import Finding
 from seedbed.config import Experiment, load_experiment
 from seedbed.runtime.exit_codes import ExitCode
 
 _WORD = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
-Check = Callable[[], list[Finding]]
+Check = Callable[[], Iterable[Finding]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -37,17 +36,22 @@ def run(args: argparse.Namespace) -> ExitCode:
     """
     experiment = load_experiment(args.experiment, args.set) if args.experiment else None
     findings = examine(experiment, Path(args.run_dir), args.port)
-    failed = [finding for finding in findings if finding.level == "fail"]
+    failed = [finding for _, finding in findings if finding.level == "fail"]
     if args.json:
-        rows = [asdict(finding) | {"code": int(finding.code)} for finding in findings]
+        rows = [{"check": check} | finding._asdict() for check, finding in findings]
         print(json.dumps({"ok": not failed, "findings": rows}, indent=1, ensure_ascii=False))
     else:
         print("\n".join(lines(findings)))
     return failed[0].code if failed else ExitCode.OK
 
 
-def examine(experiment: Experiment | None, run_dir: Path, ports: Sequence[int]) -> list[Finding]:
-    """Return the findings of every check, in reading order; the checks run in parallel."""
+def examine(
+    experiment: Experiment | None, run_dir: Path, ports: Sequence[int]
+) -> list[tuple[str, Finding]]:
+    """Return the findings of every check by its name, in reading order.
+
+    The checks run in parallel.
+    """
     checks: dict[str, Check] = {
         "python": machine_checks.python,
         "cores": partial(machine_checks.cores, experiment),
@@ -62,34 +66,27 @@ def examine(experiment: Experiment | None, run_dir: Path, ports: Sequence[int]) 
         "environment": partial(part_checks.environments, experiment),
     }
     with ThreadPoolExecutor(len(checks)) as pool:
-        running = {name: pool.submit(_guarded, name, check) for name, check in checks.items()}
-        return [finding for future in running.values() for finding in future.result()]
+        results = zip(checks, pool.map(_guarded, checks.values()), strict=True)
+        return [(name, finding) for name, findings in results for finding in findings]
 
 
-def _guarded(name: str, check: Check) -> list[Finding]:
+def _guarded(check: Check) -> list[Finding]:
     try:
-        return check()
+        return list(check())
     except Exception as error:  # the other checks count all the same
-        return [
-            Finding(
-                name,
-                "fail",
-                f"this check itself failed: {type(error).__name__}: {error}",
-                "please report it",
-                ExitCode.INTERNAL,
-            )
-        ]
+        message = f"this check itself failed: {type(error).__name__}: {error}"
+        return [Finding("fail", message, "please report it", ExitCode.INTERNAL)]
 
 
-def lines(findings: Sequence[Finding]) -> list[str]:
+def lines(findings: Sequence[tuple[str, Finding]]) -> list[str]:
     """Return the lines of the report: each finding, and the advice below it."""
-    width = max(len(finding.check) for finding in findings)
+    width = max(len(check) for check, _ in findings)
     out = []
-    for finding in findings:
-        out.append(f"{_WORD[finding.level]}  {finding.check:<{width}}  {finding.message}")
+    for check, finding in findings:
+        out.append(f"{_WORD[finding.level]}  {check:<{width}}  {finding.message}")
         if finding.advice:
             out.append(f"{'':{width + 8}}-> {finding.advice}")
-    counts = {level: sum(f.level == level for f in findings) for level in ("fail", "warn")}
-    verdict = "this machine can run it" if not counts["fail"] else "this machine cannot run it yet"
-    out.append(f"{verdict}: {counts['fail']} FAIL, {counts['warn']} warn")
+    levels = [finding.level for _, finding in findings]
+    verdict = "this machine cannot run it yet" if "fail" in levels else "this machine can run it"
+    out.append(f"{verdict}: {levels.count('fail')} FAIL, {levels.count('warn')} warn")
     return out

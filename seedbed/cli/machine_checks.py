@@ -10,10 +10,10 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Literal, NamedTuple
 
-from seedbed.cli.finding import Finding
 from seedbed.config import Experiment
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
@@ -25,100 +25,104 @@ _CLOCK_S = 0.2
 _RELEASED = 1_780_000_000
 
 
-def python(version: tuple[int, int] = sys.version_info[:2]) -> list[Finding]:
+class Finding(NamedTuple):
+    """One line of the report.
+
+    Attributes:
+        level: `fail` where a run will not start; `warn` where it will, but not well.
+        message: the fact and its meaning.
+        advice: what to do; empty where all is well.
+        code: the exit code of a run that would fail.
+    """
+
+    level: Literal["ok", "warn", "fail"]
+    message: str
+    advice: str = ""
+    code: ExitCode = ExitCode.OK
+
+
+def python(version: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]:
     """Check for Python 3.11, which the lock files are made for."""
     fact = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     if version == (3, 11):
-        return [Finding("python", "ok", fact)]
-    advice = "make the virtual environment with python3.11"
-    return [Finding("python", "fail", f"{fact}; Seedbed needs 3.11", advice, ExitCode.BACKEND)]
+        yield Finding("ok", fact)
+    else:
+        advice = "make the virtual environment with python3.11"
+        yield Finding("fail", f"{fact}; Seedbed needs 3.11", advice, ExitCode.BACKEND)
 
 
-def cores(experiment: Experiment | None) -> list[Finding]:
+def cores(experiment: Experiment | None) -> Iterator[Finding]:
     """Compare usable cores with visible ones, and with the threads of the experiment."""
     usable = usable_cpus()
     shown = len(os.sched_getaffinity(0))
-    findings = []
     if usable < shown:
-        findings.append(
-            Finding(
-                "cores",
-                "warn",
-                f"{usable:g} cores usable, {shown} visible: a CPU limit (cgroup) is set, and "
-                f"TensorFlow and JAX size their thread pools for {shown}",
-                f"raise the CPU limit, or run under `taskset -c 0-{max(0, int(usable) - 1)}`",
-            )
+        yield Finding(
+            "warn",
+            f"{usable:g} cores usable, {shown} visible: a CPU limit (cgroup) is set, and "
+            f"TensorFlow and JAX size their thread pools for {shown}",
+            f"raise the CPU limit, or run under `taskset -c 0-{max(0, int(usable) - 1)}`",
         )
     else:
-        findings.append(Finding("cores", "ok", f"{usable:g} cores usable"))
+        yield Finding("ok", f"{usable:g} cores usable")
     if experiment is not None:
         actor = experiment.actor
         busy = actor.processes * actor.threads
         if busy > usable:
-            findings.append(
-                Finding(
-                    "cores",
-                    "warn",
-                    f"actor.processes {actor.processes} x actor.threads {actor.threads} = {busy} "
-                    f"threads step environments on {usable:g} cores, which the learner needs too",
-                    "lower actor.processes or actor.threads",
-                )
+            yield Finding(
+                "warn",
+                f"actor.processes {actor.processes} x actor.threads {actor.threads} = {busy} "
+                f"threads step environments on {usable:g} cores, which the learner needs too",
+                "lower actor.processes or actor.threads",
             )
-    return findings
 
 
-def memory(usable: int | None = None) -> list[Finding]:
+def memory(usable: int | None = None) -> Iterator[Finding]:
     """Check memory within the container's limit. A small learner and an actor need 2 GiB."""
     usable = usable_memory_bytes() if usable is None else usable
     fact = f"{usable / _GIB:.1f} GiB of memory usable"
     if usable >= 2 * _GIB:
-        return [Finding("memory", "ok", fact)]
-    advice = "raise the memory limit to 2 GiB or more"
-    return [
-        Finding("memory", "warn", f"{fact}: a learner may be killed for lack of memory", advice)
-    ]
+        yield Finding("ok", fact)
+    else:
+        message = f"{fact}: a learner may be killed for lack of memory"
+        yield Finding("warn", message, "raise the memory limit to 2 GiB or more")
 
 
-def disk(run_dir: Path) -> list[Finding]:
+def disk(run_dir: Path) -> Iterator[Finding]:
     """Check space and the right to write where run directories are."""
-    folder = run_dir.absolute()
-    while not folder.exists():
-        folder = folder.parent
+    folder = next(path for path in (run_dir.absolute() / "_").parents if path.exists())
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".seedbed-check-"):
             pass
     except OSError as error:
         message = f"{folder} cannot be written to: {error.strerror}"
         advice = "choose another --run-dir, or mount a volume there"
-        return [Finding("disk", "fail", message, advice, ExitCode.RUN_DIRECTORY)]
+        yield Finding("fail", message, advice, ExitCode.RUN_DIRECTORY)
+        return
     free = shutil.disk_usage(folder).free
     fact = f"{free / _GIB:.1f} GiB free at {folder}"
     advice = "free or enlarge the volume, or choose another --run-dir"
     if free < 0.1 * _GIB:
         message = f"{fact}: checkpoints and logs will not fit"
-        return [Finding("disk", "fail", message, advice, ExitCode.CHECKPOINT_WRITE)]
-    if free < _GIB:
-        return [Finding("disk", "warn", f"{fact}: little for a long run", advice)]
-    return [Finding("disk", "ok", fact)]
+        yield Finding("fail", message, advice, ExitCode.CHECKPOINT_WRITE)
+    elif free < _GIB:
+        yield Finding("warn", f"{fact}: little for a long run", advice)
+    else:
+        yield Finding("ok", fact)
 
 
-def shared_memory(path: Path = Path("/dev/shm")) -> list[Finding]:
+def shared_memory(path: Path = Path("/dev/shm")) -> Iterator[Finding]:
     """Check shared memory, which environments with processes of their own often use."""
     size = shutil.disk_usage(path).total / _GIB if path.is_dir() else 0.0
     fact = f"{size:.2f} GiB in {path}"
     if size >= 0.0625:
-        return [Finding("shm", "ok", fact)]
-    return [
-        Finding(
-            "shm",
-            "warn",
-            f"{fact}: environments that start processes of their own may fail",
-            "Docker: --shm-size=1g; Kubernetes: an emptyDir with medium Memory at /dev/shm",
-        )
-    ]
+        yield Finding("ok", fact)
+    else:
+        message = f"{fact}: environments that start processes of their own may fail"
+        advice = "Docker: --shm-size=1g; Kubernetes: an emptyDir with medium Memory at /dev/shm"
+        yield Finding("warn", message, advice)
 
 
-def open_files(experiment: Experiment | None, soft: int | None = None) -> list[Finding]:
+def open_files(experiment: Experiment | None, soft: int | None = None) -> Iterator[Finding]:
     """Check the limit of descriptors: one a stream, and a few hundred for the libraries."""
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if soft is None else soft
     streams = 0
@@ -127,18 +131,13 @@ def open_files(experiment: Experiment | None, soft: int | None = None) -> list[F
     needed = 512 + streams
     fact = f"{limit} open files allowed"
     if limit == resource.RLIM_INFINITY or limit >= needed:
-        return [Finding("files", "ok", fact)]
-    return [
-        Finding(
-            "files",
-            "warn",
-            f"{fact}, {needed} may be needed ({streams} streams and 512 for the rest)",
-            f"ulimit -n {needed}",
-        )
-    ]
+        yield Finding("ok", fact)
+    else:
+        message = f"{fact}, {needed} may be needed ({streams} streams and 512 for the rest)"
+        yield Finding("warn", message, f"ulimit -n {needed}")
 
 
-def clock() -> list[Finding]:
+def clock() -> Iterator[Finding]:
     """Check that the wall clock runs as fast as the monotonic one, at a possible date."""
     mono, wall = time.monotonic(), time.time()
     time.sleep(_CLOCK_S)
@@ -149,14 +148,14 @@ def clock() -> list[Finding]:
     if now < _RELEASED:
         message = f"the clock shows {fact}, before this version existed: dates in logs will "
         message += "be wrong, and certificates of buckets will be refused"
-        return [Finding("clock", "warn", message, advice)]
-    if drift > 0.05:
-        message = f"the clock jumped by {drift:.2f} s within {_CLOCK_S} s"
-        return [Finding("clock", "warn", message, advice)]
-    return [Finding("clock", "ok", f"{fact}, wall and monotonic clocks agree")]
+        yield Finding("warn", message, advice)
+    elif drift > 0.05:
+        yield Finding("warn", f"the clock jumped by {drift:.2f} s within {_CLOCK_S} s", advice)
+    else:
+        yield Finding("ok", f"{fact}, wall and monotonic clocks agree")
 
 
-def ports(experiment: Experiment | None, asked: Sequence[int]) -> list[Finding]:
+def ports(experiment: Experiment | None, asked: Sequence[int]) -> Iterator[Finding]:
     """Check the ports of the experiment and of --port."""
     wanted = [(port, "--port") for port in asked]
     if experiment is not None:
@@ -165,18 +164,15 @@ def ports(experiment: Experiment | None, asked: Sequence[int]) -> list[Finding]:
         if learner and learner == actor:
             message = f"learner.metrics_port and actor.metrics_port are both {learner}"
             advice = "change one of them, or run them on different machines"
-            return [Finding("ports", "warn", message, advice)]
-    findings = []
+            yield Finding("warn", message, advice)
+            return
     for port, source in wanted:
         if not port:
             continue
         try:
             with socket.create_server(("", port)):
-                pass
+                yield Finding("ok", f"port {port} ({source}) is free")
         except OSError as error:
             message = f"port {port} ({source}) cannot be listened on: {error.strerror}"
             advice = f"stop what uses it (`ss -ltnp sport = {port}`), or choose another"
-            findings.append(Finding("ports", "fail", message, advice, ExitCode.BIND))
-        else:
-            findings.append(Finding("ports", "ok", f"port {port} ({source}) is free"))
-    return findings
+            yield Finding("fail", message, advice, ExitCode.BIND)

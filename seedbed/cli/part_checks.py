@@ -13,14 +13,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, Literal
 
 import grpc.aio
 
-from seedbed.cli.finding import Finding
+from seedbed.cli.machine_checks import Finding
 from seedbed.config import Experiment
+from seedbed.config.environment import Environment
 from seedbed.rpc import channels
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.v1 import inference_pb2, inference_pb2_grpc
@@ -62,71 +63,61 @@ _ENVIRONMENT = (
 )
 
 
-def backends(experiment: Experiment | None) -> list[Finding]:
+def backends(experiment: Experiment | None) -> Iterator[Finding]:
     """Check versions and devices of both; the experiment's backend must have its device."""
     wanted = experiment.learner.backend if experiment is not None else None
+    wanted_device = experiment.learner.device if experiment is not None else "auto"
     with ThreadPoolExecutor(2) as pool:
         tried = dict(zip(_BACKENDS, pool.map(_try_backend, _BACKENDS), strict=True))
-    findings = []
     for name, (result, error) in tried.items():
         if result is not None:
             version, keras_version, devices = result
             message = f"{name} {version} with Keras {keras_version}, on {', '.join(devices)}"
-            device = experiment.learner.device if experiment is not None else "auto"
-            if name == wanted and device != "auto" and device not in devices:
-                message += f"; learner.device is {device!r}"
+            if name == wanted and wanted_device not in ("auto", *devices):
+                message += f"; learner.device is {wanted_device!r}"
                 advice = "set learner.device to auto, or install the driver and the right wheel"
-                findings.append(Finding("backend", "fail", message, advice, ExitCode.BACKEND))
+                yield Finding("fail", message, advice, ExitCode.BACKEND)
             else:
-                findings.append(Finding("backend", "ok", message))
+                yield Finding("ok", message)
         elif name == wanted:
             advice = f"pip install 'seedbed[{name}]', or set learner.backend"
             message = f"{name} (learner.backend) does not start: {error}"
-            findings.append(Finding("backend", "fail", message, advice, ExitCode.BACKEND))
+            yield Finding("fail", message, advice, ExitCode.BACKEND)
         elif "No module named" in error:
-            findings.append(Finding("backend", "ok", f"{name} is not installed"))
+            yield Finding("ok", f"{name} is not installed")
         else:
             advice = f"reinstall it; only experiments with learner.backend={name} need it"
-            message = f"{name} does not start: {error}"
-            findings.append(Finding("backend", "warn", message, advice))
+            yield Finding("warn", f"{name} does not start: {error}", advice)
     if wanted is None and not any(result for result, _ in tried.values()):
-        advice = "pip install 'seedbed[tensorflow]'"
-        findings.append(
-            Finding("backend", "warn", "no backend: only actors can run on this machine", advice)
-        )
-    return findings
+        message = "no backend: only actors can run on this machine"
+        yield Finding("warn", message, "pip install 'seedbed[tensorflow]'")
 
 
-def _try_backend(name: str) -> tuple[list[Any] | None, str]:
-    return _json_of(_BACKENDS[name], [], {"KERAS_BACKEND": name, "TF_CPP_MIN_LOG_LEVEL": "3"})
+def _try_backend(name: str) -> tuple[Any | None, str]:
+    return _json_of(_BACKENDS[name], KERAS_BACKEND=name, TF_CPP_MIN_LOG_LEVEL="3")
 
 
-def environments(experiment: Experiment | None) -> list[Finding]:
+def environments(experiment: Experiment | None) -> Iterator[Finding]:
     """Reset and step the experiment's environment, else one of each usual kind."""
+    level: Literal["warn", "fail"] = "warn"
+    settings = [Environment(id=name) for name in ("atari:Pong", "CartPole-v1")]
     if experiment is not None:
-        trees = [experiment.environment.model_dump_json()]
-    else:
-        trees = [json.dumps({"id": name}) for name in ("atari:Pong", "CartPole-v1")]
-    findings = []
+        level, settings = "fail", [experiment.environment]
+    trees = [environment.model_dump_json() for environment in settings]
     with ThreadPoolExecutor(len(trees)) as pool:
-        results = list(pool.map(lambda tree: _json_of(_ENVIRONMENT, [tree], {}), trees))
-    for tree, (result, error) in zip(trees, results, strict=True):
-        name = json.loads(tree)["id"]
+        results = list(pool.map(lambda tree: _json_of(_ENVIRONMENT, tree), trees))
+    for environment, (result, error) in zip(settings, results, strict=True):
         if result is not None:
             observation, actions = result
-            message = f"{name} steps: observations {observation}, {actions} actions"
-            findings.append(Finding("environment", "ok", message))
+            message = f"{environment.id} steps: observations {observation}, {actions} actions"
+            yield Finding("ok", message)
         else:
-            message = f"{name} does not step: {error}"
+            message = f"{environment.id} does not step: {error}"
             advice = "run `seedbed check env` on it; Atari needs pip install 'seedbed[actor]'"
-            level: Any = "fail" if experiment is not None else "warn"
-            findings.append(Finding("environment", level, message, advice, ExitCode.ENVIRONMENT))
-    return findings
+            yield Finding(level, message, advice, ExitCode.ENVIRONMENT)
 
 
-def _json_of(
-    code: str, arguments: list[str], environment: Mapping[str, str]
-) -> tuple[Any | None, str]:
+def _json_of(code: str, *arguments: str, **environment: str) -> tuple[Any | None, str]:
     """Run code in a process of its own; return its last line as JSON, else None and the cause."""
     try:
         done = subprocess.run(
@@ -146,22 +137,18 @@ def _json_of(
     return json.loads(last[0]), ""
 
 
-def grpc_loopback() -> list[Finding]:
+def grpc_loopback() -> Iterator[Finding]:
     """Call the learner's service over a unix socket and over TCP, as an actor does."""
-    findings = []
     with tempfile.TemporaryDirectory(prefix="seedbed-") as directory:
         for kind, address in (("unix", f"unix:{directory}/s"), ("tcp", "127.0.0.1:0")):
             try:
                 milliseconds = asyncio.run(_round_trip(address))
+                yield Finding("ok", f"a round trip over {kind} takes {milliseconds:.2f} ms")
             except Exception as error:
                 details = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
                 message = f"no round trip over {kind}: {details}"
                 advice = "a firewall or a sandbox may block loopback; see the network policy"
-                findings.append(Finding("grpc", "fail", message, advice, ExitCode.BIND))
-            else:
-                message = f"a round trip over {kind} takes {milliseconds:.2f} ms"
-                findings.append(Finding("grpc", "ok", message))
-    return findings
+                yield Finding("fail", message, advice, ExitCode.BIND)
 
 
 class _StatusServicer(inference_pb2_grpc.InferenceServicer):

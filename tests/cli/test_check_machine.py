@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from seedbed.cli import check_machine, machine_checks, part_checks
-from seedbed.cli.finding import Finding
+from seedbed.cli.machine_checks import Finding
 from seedbed.config import Experiment, parse_experiment
 from seedbed.runtime.exit_codes import ExitCode
 
@@ -80,7 +80,7 @@ def test_a_broken_backend_counts_where_it_is_wanted(
     assert (jax.level, jax.code) == ("fail", ExitCode.BACKEND)
     assert "libtpu.so" in jax.message
     assert tensorflow.level == "ok"  # not installed, and not wanted
-    findings = part_checks.backends(None)
+    findings = list(part_checks.backends(None))
     assert [finding.level for finding in findings] == ["ok", "warn", "warn"]
     assert "only actors" in findings[-1].message
 
@@ -105,11 +105,11 @@ def test_a_device_that_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 def test_what_hangs_or_crashes_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     crash = "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)"
-    assert part_checks._json_of(crash, [], {}) == (None, "its process was killed by signal 11")
-    assert part_checks._json_of("raise OSError('no disk')", [], {}) == (None, "OSError: no disk")
+    assert part_checks._json_of(crash) == (None, "its process was killed by signal 11")
+    assert part_checks._json_of("raise OSError('no disk')") == (None, "OSError: no disk")
     monkeypatch.setattr(part_checks, "_PROCESS_S", 0.2)
     hangs = "import threading; threading.Event().wait(60)"
-    assert part_checks._json_of(hangs, [], {}) == (None, "no answer within 0.2 s")
+    assert part_checks._json_of(hangs) == (None, "no answer within 0.2 s")
 
 
 def test_grpc_goes_round_over_both() -> None:
@@ -117,10 +117,10 @@ def test_grpc_goes_round_over_both() -> None:
 
 
 def test_cores_name_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    findings = machine_checks.cores(
+    *_, busy = machine_checks.cores(
         experiment("actor.processes=300", "actor.envs_per_group=1", "actor.threads=4")
     )
-    assert "= 1200 threads" in findings[-1].message
+    assert "= 1200 threads" in busy.message
     monkeypatch.setattr(machine_checks, "usable_cpus", lambda: 0.5)
     (limited,) = machine_checks.cores(None)
     assert limited.level == "warn"
@@ -128,15 +128,15 @@ def test_cores_name_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_memory_disk_files_and_python(tmp_path: Path) -> None:
-    assert machine_checks.memory(GIB)[0].level == "warn"
-    assert machine_checks.memory(2 * GIB)[0].level == "ok"
-    assert machine_checks.open_files(None, 512)[0].level == "ok"
+    assert next(machine_checks.memory(GIB)).level == "warn"
+    assert next(machine_checks.memory(2 * GIB)).level == "ok"
+    assert next(machine_checks.open_files(None, 512)).level == "ok"
     few = experiment("actor.envs_per_group=2")  # 1024 streams at most
-    assert "ulimit -n 1536" in machine_checks.open_files(few, 1024)[0].advice
-    assert machine_checks.shared_memory(tmp_path / "nosuch")[0].level == "warn"
-    assert machine_checks.python((3, 12))[0].level == "fail"
-    assert machine_checks.clock()[0].check == "clock"
-    readonly = machine_checks.disk(Path("/proc/self/nosuch/runs"))[0]
+    assert "ulimit -n 1536" in next(machine_checks.open_files(few, 1024)).advice
+    assert next(machine_checks.shared_memory(tmp_path / "nosuch")).level == "warn"
+    assert next(machine_checks.python((3, 12))).level == "fail"
+    assert "clock" in next(machine_checks.clock()).message
+    readonly = next(machine_checks.disk(Path("/proc/self/nosuch/runs")))
     assert (readonly.level, readonly.code) == ("fail", ExitCode.RUN_DIRECTORY)
 
 
@@ -147,7 +147,7 @@ def test_a_small_disk(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip("no tmpfs can be mounted here")
     try:
-        finding = machine_checks.disk(tmp_path)[0]
+        finding = next(machine_checks.disk(tmp_path))
     finally:
         subprocess.run(["umount", str(tmp_path)], check=True)
     assert (finding.level, finding.code) == ("fail", ExitCode.CHECKPOINT_WRITE)
@@ -156,9 +156,9 @@ def test_a_small_disk(tmp_path: Path) -> None:
 def test_the_report_says_what_to_do_and_the_verdict() -> None:
     text = check_machine.lines(
         [
-            Finding("disk", "ok", "9 GiB free"),
-            Finding("memory", "warn", "little", "raise it"),
-            Finding("ports", "fail", "taken", "choose another", ExitCode.BIND),
+            ("disk", Finding("ok", "9 GiB free")),
+            ("memory", Finding("warn", "little", "raise it")),
+            ("ports", Finding("fail", "taken", "choose another", ExitCode.BIND)),
         ]
     )
     assert text == [
@@ -175,6 +175,6 @@ def test_a_check_that_cannot_be_done_does_not_hide_the_others() -> None:
     def broken() -> list[Finding]:
         raise RuntimeError("a defect")
 
-    (finding,) = check_machine._guarded("disk", broken)
+    (finding,) = check_machine._guarded(broken)
     assert (finding.level, finding.code) == ("fail", ExitCode.INTERNAL)
     assert "a defect" in finding.message
