@@ -10,42 +10,24 @@ import threading
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
+
+from typing_extensions import override
 
 from seedbed.config import Experiment
 from seedbed.gossip.topology import make_topology
-from seedbed.launch.learners_view import learners_line, read_statuses, run_summary
-from seedbed.launch.supervisor import (
-    Command,
-    RestartPolicy,
-    Supervisor,
-    process_environment,
-    seedbed_command,
-)
+from seedbed.launch.learners_view import learners_line, read_json, run_summary
+from seedbed.launch.supervisor import Supervisor, start_evaluation, start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import learner_directory, socket_path
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.telemetry.progress_line import ProgressLine
+from seedbed.telemetry.status import STATUS_FILE
 
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
-_FAILURES, _WINDOW_S = 5, 120.0
-_STOP_TIMEOUT_S = 90.0  # for a last checkpoint
-# A restart cannot help after these.
-_FATAL = (
-    ExitCode.CONFIG,
-    ExitCode.USAGE,
-    ExitCode.ENVIRONMENT,
-    ExitCode.BACKEND,
-    ExitCode.BIND,
-    ExitCode.RUN_DIRECTORY,
-    ExitCode.CHECKPOINT_READ,
-    ExitCode.RESUME_REFUSED,
-    ExitCode.DIVERGED,
-    ExitCode.CHECKPOINT_WRITE,
-)
 
 
 def train_multi_learner(
@@ -62,111 +44,126 @@ def train_multi_learner(
         SeedbedError: a learner failed in a way that a restart cannot mend, or too often.
     """
     make_topology(experiment.gossip)  # refuses a wrong topology before anything starts
-    learners = LocalLearners(experiment, directory.path, arguments)
+    learners = LocalLearners(experiment, directory, arguments)
     stopping = threading.Event()
     on_stop_signals(lambda _: stopping.set())
     line = ProgressLine(sys.stderr)
     learners.start()
     due = time.monotonic()
     try:
-        while not learners.supervisor.all_completed and not stopping.wait(_POLL_S):
-            learners.supervisor.poll()
+        while not learners.all_completed and not stopping.wait(_POLL_S):
+            learners.poll()
             if time.monotonic() >= due:
                 due = time.monotonic() + experiment.logging.interval_s
-                statuses = read_statuses(learners.directories)
-                line.show(learners_line(statuses, learners.supervisor.running))
+                line.show(learners_line(learners.statuses(), learners.running))
     finally:
         line.close()
-        learners.supervisor.terminate_all()
-    summaries = [learners.summary(rank) for rank in range(len(learners.directories))]
+        learners.stop()
+    summaries = learners.summaries()
     first = next((summary for summary in summaries if summary is not None), None)
     finished = not stopping.is_set() and first and "dollars" not in first["stop_reason"]
     evaluation = None
     if finished and experiment.evaluation.at_end:
-        evaluation = _evaluate(experiment, directory.path)
-    summary = run_summary(read_statuses(learners.directories), summaries, evaluation)
+        evaluation = _evaluate(experiment, directory)
+    summary = run_summary(learners.statuses(), summaries, evaluation)
     if finished:
         directory.write_summary(summary)
     return summary
 
 
-class LocalLearners:
+class LocalLearners(Supervisor):
     """The learners of a run. One that is killed is restarted, and the others do not stop for it.
 
     Args:
         experiment: the resolved experiment.
-        path: run directory of the run.
+        directory: the run directory.
         arguments: more arguments of `seedbed train` for each learner.
     """
 
-    def __init__(self, experiment: Experiment, path: Path, arguments: Sequence[str]) -> None:
-        self._experiment, self._path, self._arguments = experiment, path, arguments
+    name = "learner"
+    window_s = 120.0
+    too_many = ExitCode.LEARNERS_FAILED
+    fatal = (
+        ExitCode.CONFIG,
+        ExitCode.USAGE,
+        ExitCode.ENVIRONMENT,
+        ExitCode.BACKEND,
+        ExitCode.BIND,
+        ExitCode.RUN_DIRECTORY,
+        ExitCode.CHECKPOINT_READ,
+        ExitCode.RESUME_REFUSED,
+        ExitCode.DIVERGED,
+        ExitCode.CHECKPOINT_WRITE,
+    )
+    stop_timeout_s = 90.0  # for a last checkpoint
+
+    def __init__(
+        self, experiment: Experiment, directory: RunDirectory, arguments: Sequence[str]
+    ) -> None:
         count = experiment.gossip.replicas
-        self.directories = [learner_directory(path, rank) for rank in range(count)]
-        self._policy = RestartPolicy(
-            "learner", _FAILURES * count, _WINDOW_S, ExitCode.LEARNERS_FAILED, _FATAL
-        )
-        self.supervisor = Supervisor(
-            "learner", count, self._command, self._on_exit, _STOP_TIMEOUT_S
-        )
+        super().__init__(count, directory.logs)
+        self._experiment, self._run, self._arguments = experiment, directory, arguments
+        self._directories = [learner_directory(directory.path, rank) for rank in range(count)]
         # With all-reduce all learners have the same parameters, so all of them have diverged.
         self._may_diverge = set(range(count)) if experiment.gossip.topology == "gossip" else set()
 
+    @override
     def start(self) -> None:
-        """Start every learner."""
-        (self._path / "logs").mkdir(exist_ok=True)
-        self.supervisor.start_all()
+        super().start()
         # A restart resumes.
         self._arguments = [word for word in self._arguments if word != "--restart=overwrite"]
 
-    def summary(self, rank: int) -> dict[str, Any] | None:
-        """Return the summary that a learner printed at its end; None where there is none."""
-        try:
-            return dict(json.loads(self._output(rank).read_text()))
-        except (OSError, ValueError):
-            return None
+    def statuses(self) -> list[Any]:
+        """Return the status.json of each learner, None where there is none yet."""
+        return [read_json(directory / STATUS_FILE) for directory in self._directories]
 
-    def _log(self, rank: int) -> Path:
-        return self._path / "logs" / f"learner-{rank}.log"
+    def summaries(self) -> list[Any]:
+        """Return the summary that each learner printed at its end; None where there is none."""
+        return [read_json(self._output(rank)) for rank in range(len(self._directories))]
 
     def _output(self, rank: int) -> Path:
-        return self._path / "logs" / f"learner-{rank}.json"
+        return self.log_file(rank).with_suffix(".json")
 
-    def _on_exit(self, rank: int, code: int) -> bool:
+    @override
+    def on_exit(self, index: int, code: int) -> bool:
         """Return whether to restart a learner: not when it has met a stop condition."""
-        log_file = self._log(rank)
-        if code == ExitCode.OK and not self._was_terminated_externally(rank):
-            return False
-        if code == ExitCode.DIVERGED and rank in self._may_diverge:
-            self._may_diverge.remove(rank)
+        summary = read_json(self._output(index))
+        if (
+            code == ExitCode.OK
+            and summary
+            and not str(summary["stop_reason"]).startswith("signal ")
+        ):
+            return False  # else a signal that was sent to this learner alone has ended it
+        if code == ExitCode.DIVERGED and index in self._may_diverge:
+            self._may_diverge.remove(index)
             log.warning(
                 "learner %d has diverged, and no peer has got its parameters: started again, this "
                 "once, with a peer's, where one has any; see %s",
-                rank,
-                log_file,
+                index,
+                self.log_file(index),
             )
             return True
-        return self._policy.on_exit(rank, code, f"see {log_file}")
+        return super().on_exit(index, code)
 
-    def _was_terminated_externally(self, rank: int) -> bool:
-        """Return whether a signal that was sent to this learner alone has ended it."""
-        summary = self.summary(rank)
-        return summary is None or str(summary["stop_reason"]).startswith("signal ")
-
-    def _command(self, rank: int) -> Command:
-        arguments = ["train", str(self._path / "experiment.yaml"), "--rank", str(rank)]
-        arguments += ["--run-dir", str(self.directories[rank]), *self._arguments]
-        for key, value in self._settings(rank).items():
+    @override
+    def start_process(self, index: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        arguments = ["train", str(self._run.experiment_yaml), "--rank", str(index)]
+        arguments += ["--run-dir", str(self._directories[index]), *self._arguments]
+        for key, value in self._settings(index).items():
             arguments += ["--set", f"{key}={value}"]
         # All learners share one accelerator. JAX takes three quarters of its memory by default;
         # TensorFlow's processes take what they need.
-        defaults = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / len(self.directories):.3f}"}
-        return Command(arguments, self._log(rank), self._output(rank), defaults, own_group=True)
+        defaults = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / len(self._directories):.3f}"}
+        with self._output(index).open("wb") as output:
+            # A terminal's signals are for the first process, which has its learners stop.
+            return start_seedbed(
+                *arguments, defaults=defaults, stdout=output, stderr=errors, process_group=0
+            )
 
     def _settings(self, rank: int) -> dict[str, Any]:
         """Return the settings in which learner `rank` differs from the experiment."""
         experiment = self._experiment
-        sockets = [socket_path(path).with_name("gossip.sock") for path in self.directories]
+        sockets = [socket_path(path).with_name("gossip.sock") for path in self._directories]
         settings: dict[str, Any] = {
             "gossip.addresses": json.dumps([f"unix:{socket}" for socket in sockets]),
             # The run's own last evaluation plays the average, or the best, of all learners.
@@ -187,19 +184,17 @@ class LocalLearners:
         return settings
 
 
-def _evaluate(experiment: Experiment, path: Path) -> dict[str, Any] | None:
+def _evaluate(experiment: Experiment, run: RunDirectory) -> dict[str, Any] | None:
     """Evaluate the parameters that `gossip.evaluation` names; None where that fails."""
     which = "best" if experiment.gossip.evaluation == "best" else "newest"
-    policy = experiment.evaluation.policy
-    command = seedbed_command("evaluate", str(path), "--checkpoint", which)
-    command += ["--episodes", str(experiment.evaluation.episodes)]
-    command += ["--policy", policy] if policy != "agent" else []
-    errors = path / "logs" / "evaluation.log"
+    errors = run.logs / "evaluation.log"
     with errors.open("ab") as file:
-        done = subprocess.run(
-            command, stdout=subprocess.PIPE, stderr=file, check=False, env=process_environment()
+        process = start_evaluation(
+            run.path, which, experiment.evaluation, stdout=subprocess.PIPE, stderr=file
         )
-    if done.returncode:
-        log.error("the last evaluation failed with exit code %d: see %s", done.returncode, errors)
+        text, _ = process.communicate()
+    if process.returncode:
+        message = "the last evaluation failed with exit code %d: see %s"
+        log.error(message, process.returncode, errors)
         return None
-    return dict(json.loads(done.stdout))
+    return dict(json.loads(text))

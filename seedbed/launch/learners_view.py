@@ -11,18 +11,15 @@ from typing import Any
 
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.progress_line import Part, duration, money, number, si_number
-from seedbed.telemetry.status import STATUS_FILE, RunStatus
+from seedbed.telemetry.status import RunStatus
 
 
-def read_statuses(directories: Sequence[Path]) -> list[RunStatus | None]:
-    """Return the status.json of each learner, None where there is none yet."""
-    statuses: list[RunStatus | None] = []
-    for directory in directories:
-        try:
-            statuses.append(json.loads((directory / STATUS_FILE).read_text()))
-        except (OSError, ValueError):
-            statuses.append(None)
-    return statuses
+def read_json(path: Path) -> Any:
+    """Return what a JSON file holds; None where there is none, or no whole one."""
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
 
 
 def learners_line(statuses: Sequence[RunStatus | None], running: int) -> list[Part]:

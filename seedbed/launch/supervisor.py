@@ -1,4 +1,4 @@
-"""Processes that `seedbed train` starts on this machine: actors and learners."""
+"""Processes that `seedbed train` starts on this machine: actors, learners, evaluations."""
 
 from __future__ import annotations
 
@@ -8,125 +8,93 @@ import signal
 import subprocess
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
-from contextlib import ExitStack
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import IO, Any
 
+from seedbed.config.run import Evaluation
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 
 log = logging.getLogger(__name__)
 
+_FAILURES = 5  # of each process
+_NONE: Mapping[str, str] = MappingProxyType({})
 
-def process_environment() -> dict[str, str]:
-    """Return the variables for `env` of every `Popen`.
 
-    Without `env` the child reads the C library's `environ`. Another thread may be growing it,
-    because a backend sets variables while it loads, and then the start fails with EFAULT.
+def start_seedbed(
+    *arguments: str, defaults: Mapping[str, str] = _NONE, **options: Any
+) -> subprocess.Popen[Any]:
+    """Start `seedbed` in this interpreter; it ends with the thread that starts it.
+
+    Args:
+        arguments: subcommand first.
+        defaults: environment variables, where the environment does not set them.
+        options: of `Popen`.
     """
-    return os.environ.copy()
+    command = [sys.executable, "-m", "seedbed.cli.main", *arguments]
+    return subprocess.Popen(
+        [*command, "--exit-with-parent", str(os.getpid())],
+        stdin=subprocess.DEVNULL,
+        # Without `env` the child reads the C library's `environ`. Another thread may be growing
+        # it, because a backend sets variables while it loads, and then the start fails with EFAULT.
+        env={**defaults, **os.environ},
+        **options,
+    )
 
 
-def seedbed_command(*arguments: str) -> list[str]:
-    """Return the command line of `seedbed`, in this interpreter."""
-    return [sys.executable, "-m", "seedbed.cli.main", *arguments]
+def start_evaluation(
+    path: Path, checkpoint: str, settings: Evaluation, *more: str, **options: Any
+) -> subprocess.Popen[Any]:
+    """Start `seedbed evaluate`, as the settings say.
+
+    Args:
+        path: a run directory.
+        checkpoint: as for `--checkpoint`.
+        settings: number of episodes, and the policy.
+        more: more arguments.
+        options: of `Popen`.
+    """
+    policy = () if settings.policy == "agent" else ("--policy", settings.policy)
+    arguments = ["--checkpoint", checkpoint, "--episodes", str(settings.episodes), *policy, *more]
+    return start_seedbed("evaluate", str(path), *arguments, **options)
 
 
-class Command(NamedTuple):
-    """Command line and environment of one process.
+class Supervisor(ABC):
+    """Keeps processes of one kind running. Use it from one thread at a time.
+
+    Args:
+        count: number of processes.
+        logs: folder of the log files.
 
     Attributes:
-        arguments: arguments of `seedbed`, subcommand first.
-        log: the file to which stderr is appended.
-        output: the file that stdout replaces. None: stdout goes to `log`.
-        defaults: environment variables, where the environment does not set them.
-        own_group: keep a terminal's signals from the process.
-    """
-
-    arguments: Sequence[str]
-    log: Path
-    output: Path | None = None
-    defaults: Mapping[str, str] = MappingProxyType({})
-    own_group: bool = False
-
-
-class RestartPolicy:
-    """Restarts every process that has ended, up to a rate of failures.
-
-    Args:
         name: what the processes are, such as `actor`.
-        most: failures of all processes within `window_s` seconds that end the run.
-        window_s: length of that window.
-        exit_code: exit code of a run that ends for too many failures.
+        window_s: seconds within which so many failures, of all processes, end the run.
+        too_many: exit code of a run that ends for too many failures.
         fatal: exit codes after which a restart cannot help.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        most: int,
-        window_s: float,
-        exit_code: ExitCode,
-        fatal: Collection[int],
-    ) -> None:
-        self._name, self._most, self._window_s = name, most, window_s
-        self._exit_code, self._fatal = exit_code, fatal
-        self._failures: deque[float] = deque()
-
-    def on_exit(self, index: int, code: int, where: str) -> bool:
-        """Return True, because process `index` is to be restarted after it ended with `code`.
-
-        Args:
-            index: number of the process.
-            code: return code of the process.
-            where: where the process has logged its end, for the message.
-
-        Raises:
-            SeedbedError: with `code` itself where it is fatal, with `exit_code` after too many
-                failures.
-        """
-        ended = f"{self._name} {index} ended with {describe_exit(code)}"
-        now = time.monotonic()
-        self._failures.append(now)
-        while now - self._failures[0] > self._window_s:
-            self._failures.popleft()
-        if code in self._fatal:
-            raise SeedbedError(ExitCode(code), f"{ended}; {where}")
-        if len(self._failures) >= self._most:
-            raise SeedbedError(
-                self._exit_code,
-                f"{ended}, failure {len(self._failures)} of {self._name}s within "
-                f"{self._window_s:g} s; {where}",
-            )
-        log.warning("%s; started again; %s", ended, where)
-        return True
-
-
-class Supervisor:
-    """Keeps `count` processes running. Use it from one thread at a time.
-
-    Args:
-        name: what the processes are, such as `actor`.
-        count: number of processes.
-        command_of: returns the command of process `index`, 0 to `count` - 1.
-        on_exit: returns whether to restart process `index`, which ended with a return code.
         stop_timeout_s: seconds between SIGTERM and SIGKILL.
     """
 
-    def __init__(
-        self,
-        name: str,
-        count: int,
-        command_of: Callable[[int], Command],
-        on_exit: Callable[[int, int], bool],
-        stop_timeout_s: float,
-    ) -> None:
-        self._name, self._count, self._command_of = name, count, command_of
-        self._on_exit, self._stop_timeout_s = on_exit, stop_timeout_s
+    name: str
+    window_s: float
+    too_many: ExitCode
+    fatal: Collection[int]
+    stop_timeout_s: float
+
+    def __init__(self, count: int, logs: Path) -> None:
+        self._count, self._logs = count, logs
         self._processes: dict[int, subprocess.Popen[bytes]] = {}
         self._completed: set[int] = set()
+        self._failures: list[float] = []
+
+    @abstractmethod
+    def start_process(self, index: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start process `index`, 0 to `count` - 1, with stderr in the file `errors`."""
+
+    def log_file(self, index: int) -> Path:
+        """Return the file to which stderr is appended."""
+        return self._logs / f"{self.name}-{index}.log"
 
     @property
     def running(self) -> int:
@@ -138,24 +106,14 @@ class Supervisor:
         """True when every process has ended and none is to be restarted."""
         return len(self._completed) == self._count
 
-    def start_all(self) -> None:
+    def start(self) -> None:
         """Start every process."""
         for index in range(self._count):
             self._start(index)
 
     def _start(self, index: int) -> None:
-        command = self._command_of(index)
-        with ExitStack() as files:
-            errors = files.enter_context(command.log.open("ab"))
-            output = files.enter_context(command.output.open("wb")) if command.output else errors
-            self._processes[index] = subprocess.Popen(
-                seedbed_command(*command.arguments, "--exit-with-parent", str(os.getpid())),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=errors,
-                env={**command.defaults, **process_environment()},
-                process_group=0 if command.own_group else None,
-            )
+        with self.log_file(index).open("ab") as errors:
+            self._processes[index] = self.start_process(index, errors)
 
     def poll(self) -> None:
         """Restart the processes that have ended, as `on_exit` decides. Never waits.
@@ -167,27 +125,52 @@ class Supervisor:
             code = process.poll()
             if code is None or index in self._completed:
                 continue
-            if self._on_exit(index, code):
+            if self.on_exit(index, code):
                 self._start(index)
             else:
                 self._completed.add(index)
 
-    def terminate_all(self) -> None:
+    def on_exit(self, index: int, code: int) -> bool:
+        """Return whether to restart a process that has ended: always, up to a rate of failures.
+
+        Args:
+            index: number of the process.
+            code: return code of the process.
+
+        Raises:
+            SeedbedError: with `code` itself where it is fatal, with `too_many` after too many
+                failures.
+        """
+        ended = f"{self.name} {index} ended with {describe_exit(code)}"
+        where = self.last_words(index)
+        now = time.monotonic()
+        self._failures = [at for at in (*self._failures, now) if now - at <= self.window_s]
+        if code in self.fatal:
+            raise SeedbedError(ExitCode(code), f"{ended}; {where}")
+        if len(self._failures) >= _FAILURES * self._count:
+            raise SeedbedError(
+                self.too_many,
+                f"{ended}, failure {len(self._failures)} of {self.name}s within "
+                f"{self.window_s:g} s; {where}",
+            )
+        log.warning("%s; started again; %s", ended, where)
+        return True
+
+    def last_words(self, index: int) -> str:
+        """Return where process `index` has logged its end, for messages."""
+        return f"see {self.log_file(index)}"
+
+    def stop(self) -> None:
         """Send SIGTERM to every process, and SIGKILL to those that do not end in time."""
         for process in self._processes.values():
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        deadline = time.monotonic() + self._stop_timeout_s
+            process.terminate()
+        deadline = time.monotonic() + self.stop_timeout_s
         for index, process in self._processes.items():
             try:
                 process.wait(max(0.1, deadline - time.monotonic()))
             except subprocess.TimeoutExpired:
-                log.warning(
-                    "%s %d did not end within %g s of SIGTERM: killed",
-                    self._name,
-                    index,
-                    self._stop_timeout_s,
-                )
+                text = "%s %d did not end within %g s of SIGTERM: killed"
+                log.warning(text, self.name, index, self.stop_timeout_s)
                 process.kill()
                 process.wait()
 
@@ -196,10 +179,9 @@ def describe_exit(code: int) -> str:
     """Describe a return code of `subprocess` in words."""
     if code < 0:
         return f"signal {signal.Signals(-code).name}"
-    try:
-        return f"exit code {code} ({ExitCode(code).name}: {HELP[ExitCode(code)]})"
-    except ValueError:
+    if code not in set(ExitCode):
         return f"exit code {code}"
+    return f"exit code {code} ({ExitCode(code).name}: {HELP[ExitCode(code)]})"
 
 
 def last_cause(log: str) -> str:

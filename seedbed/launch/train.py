@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -14,12 +13,7 @@ from typing import Any, NotRequired, TypedDict, cast
 
 from seedbed.config.load import dump_experiment, load_experiment, parse_experiment
 from seedbed.config.schema import Experiment
-from seedbed.launch.supervisor import (
-    describe_exit,
-    last_cause,
-    process_environment,
-    seedbed_command,
-)
+from seedbed.launch.supervisor import describe_exit, last_cause, start_seedbed
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 _LAST_LINES = 50
@@ -73,21 +67,18 @@ def train(
     with tempfile.TemporaryDirectory(prefix="seedbed-") as scratch:
         file = Path(scratch) / f"{resolved.name}.yaml"
         file.write_text(dump_experiment(resolved))
-        command = seedbed_command("train", str(file), "--exit-with-parent", str(os.getpid()))
-        command += ["--run-dir", str(run_dir)] if run_dir else []
-        return cast(RunSummary, json.loads(_run(command, Path(scratch) / "summary.json")))
+        arguments = ["train", str(file), *(["--run-dir", str(run_dir)] if run_dir else [])]
+        return cast(RunSummary, json.loads(_run(arguments, Path(scratch) / "summary.json")))
 
 
-def _run(command: Sequence[str], output: Path) -> str:
-    """Run a command with its stderr on `sys.stderr`; return its stdout."""
+def _run(arguments: Sequence[str], output: Path) -> str:
+    """Run `seedbed` with its stderr on `sys.stderr`; return its stdout."""
     lines: deque[str] = deque(maxlen=_LAST_LINES)
     with output.open("wb") as stdout:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
+        process = start_seedbed(
+            *arguments,
             stdout=stdout,
             stderr=subprocess.PIPE,
-            env=process_environment(),
             encoding="utf-8",
             errors="replace",
             process_group=0,  # Ctrl-C is this process's, which passes it on once

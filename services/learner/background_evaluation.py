@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from seedbed.config import Experiment
-from seedbed.launch.supervisor import process_environment, seedbed_command
+from seedbed.launch.supervisor import start_evaluation
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.services.learner.checkpointer import Checkpointer
@@ -78,30 +78,18 @@ class BackgroundEvaluation:
     def _start(self, checkpoint: str) -> None:
         self._checkpoint = Path(checkpoint).name
         self._run.store.pinned = self._checkpoint
-        policy = self._settings.policy
-        command = seedbed_command(
-            "evaluate",
-            str(self._run.path),
-            "--checkpoint",
-            self._checkpoint,
-            "--episodes",
-            str(self._settings.episodes),
-            *(("--policy", policy) if policy != "agent" else ()),
-            # The learner uses the accelerator: some cannot be shared, others would run full.
-            "--set",
-            "learner.device=cpu",
-            "--exit-with-parent",
-            str(os.getpid()),
-        )
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
         self._run.logs.mkdir(parents=True, exist_ok=True)
         self._log = (self._run.logs / "evaluation.log").open("ab")
-        self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
+        # The learner uses the accelerator: some cannot be shared, others would run full.
+        options = ("--set", "learner.device=cpu")
+        self._process = start_evaluation(
+            self._run.path,
+            self._checkpoint,
+            self._settings,
+            *options,
             stdout=self._output,
             stderr=self._log,
-            env=process_environment(),
         )
         # The evaluation takes the CPU time that training leaves.
         own = os.getpriority(os.PRIO_PROCESS, 0)
