@@ -105,25 +105,23 @@ def _write(
 ) -> list[Path]:
     """Write the table and the plots, and return the paths."""
     files = []
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-        if analysis is not None:
-            files.append(out / "consensus.csv")
-            _write_table(analysis, files[0])
-    except OSError as error:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY, f"cannot write to {out} ({error}): name another --out"
-        ) from error
     gossip = experiment.gossip
     title = f"{experiment.name}: {gossip.replicas} learners, {experiment.environment.id}"
     try:
+        out.mkdir(parents=True, exist_ok=True)
         if analysis is not None:
+            _write_table(analysis, out / "consensus.csv")
+            files.append(out / "consensus.csv")
             draw_consensus(analysis, title, out / "consensus.png")
             files.append(out / "consensus.png")
         if similarity is not None:
             title += f", {gossip.topology}\nmean cosine similarity of two learners' gradients"
             draw_gradients(similarity, _edges(gossip), title, out / "gradients.png")
             files.append(out / "gradients.png")
+    except OSError as error:
+        raise SeedbedError(
+            ExitCode.RUN_DIRECTORY, f"cannot write to {out} ({error}): name another --out"
+        ) from error
     except ImportError as error:
         print(f"analyze: no plots ({error}): pip install seedbed[plots]", file=sys.stderr)
     return files

@@ -58,28 +58,27 @@ def _print(line: str) -> None:
 
 def _show(report: Report) -> None:
     width = max(len(check.name) for check in report.checks)
-    lines = [""]
-    lines += [f"{_MARKS[c.result]}  {c.name:{width}}  {c.detail}" for c in report.checks]
+    _print("")
+    for check in report.checks:
+        _print(f"{_MARKS[check.result]}  {check.name:{width}}  {check.detail}")
     if speed := report.speed:
-        lines += [
-            "",
-            f"speed    {speed['steps_per_second']:,.0f} steps/s on one thread, "
+        _print(
+            f"\nspeed    {speed['steps_per_second']:,.0f} steps/s on one thread, "
             f"{speed['cpu_seconds_per_step'] * 1e6:,.0f} µs of CPU a step, "
-            f"{speed['cpus_used']:.2f} CPUs busy",
-        ]
+            f"{speed['cpus_used']:.2f} CPUs busy"
+        )
         if "steps_per_second_2_threads" in speed:
-            lines += [f"         {speed['steps_per_second_2_threads']:,.0f} steps/s on two threads"]
-        lines += [
+            _print(f"         {speed['steps_per_second_2_threads']:,.0f} steps/s on two threads")
+        _print(
             f"message  {speed['message_bytes']:,.0f} bytes a step of the group, "
             f"{speed['megabytes_per_second']:.3g} MB/s at this speed"
-        ]
+        )
     if advice := report.advice:
-        lines += [
-            "",
-            f"advice   actor: {{groups: {advice.groups}, envs_per_group: {advice.environments}, "
-            f"threads: {advice.threads}}}",
+        _print(
+            f"\nadvice   actor: {{groups: {advice.groups}, envs_per_group: {advice.environments}, "
+            f"threads: {advice.threads}}}\n"
             f"         {advice.cpus} CPU and {advice.memory_mib} MiB an actor, for about "
-            f"{advice.steps_per_second:,.0f} steps/s while the learner keeps up",
-            *(f"         - {reason}" for reason in advice.reasons),
-        ]
-    _print("\n".join(lines))
+            f"{advice.steps_per_second:,.0f} steps/s while the learner keeps up"
+        )
+        for reason in advice.reasons:
+            _print(f"         - {reason}")

@@ -66,15 +66,15 @@ def run(args: argparse.Namespace) -> None:
     finally:
         env.close()
     seconds = round(time.perf_counter() - started, 3)
+    action = over = None
     if answers and kind_of(answers[0]) == "finished":
-        reason = answers[0].finished.reason
-        print(f"check: the experiment is over: {reason}", file=sys.stderr)
-        print(json.dumps({"action": None, "over": reason, "seconds": seconds}))
-        return 0
-    action = _action(answers, env.spec.actions, args.learner)
-    print(f"check: action {action} after {seconds:g} s, the connection included", file=sys.stderr)
-    print(json.dumps({"action": action, "over": None, "seconds": seconds}))
-    return 0
+        over = answers[0].finished.reason
+        text = f"the experiment is over: {over}"
+    else:
+        action = _action(answers, env.spec.actions, args.learner)
+        text = f"action {action} after {seconds:g} s, the connection included"
+    print(f"check: {text}", file=sys.stderr)
+    print(json.dumps({"action": action, "over": over, "seconds": seconds}))
 
 
 def _conversation(env: VectorEnv) -> Iterator[Step | wire.ActorMessage]:

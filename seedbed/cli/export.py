@@ -29,8 +29,8 @@ def run(args: argparse.Namespace) -> None:
     backends.use(experiment.learner.backend)
     from seedbed.export.policy import export_policy
 
-    exported = export_policy(checkpoint, args.directory)
+    model, imports = export_policy(checkpoint, args.directory)
     print(f"exported {checkpoint.path} at {checkpoint.updates} updates", file=sys.stderr)
-    for name in exported.imports:
+    for name in imports:
         print(f"import {name} before loading the policy: Keras lacks this layer", file=sys.stderr)
-    print(exported.model)
+    print(model)

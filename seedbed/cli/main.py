@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import importlib
+import importlib.util
 import logging
 import os
 import sys
@@ -31,7 +31,6 @@ COMMANDS = {
     "config": "print the schema, the reference, or a resolved experiment",
     "inspect": "write one training batch as arrays and pictures",
 }
-_MODULES = {"bench": "bench.main"}
 # Commands of 0.1, with their names of today.
 RENAMED = {
     "doctor": "check machine",
@@ -63,16 +62,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         if word in RENAMED_OPTIONS:
             parser.error(f"`{word}` of 0.1 is `{RENAMED_OPTIONS[word]}` now")
     if argv and argv[0] in COMMANDS:  # import only what runs: an actor has no TensorFlow
-        try:
-            module = importlib.import_module(_MODULES.get(argv[0], f"seedbed.cli.{argv[0]}"))
-        except ModuleNotFoundError as error:
-            if error.name != "bench":
-                raise
+        if argv[0] == "bench" and importlib.util.find_spec("bench") is None:
             return _fail(
                 ExitCode.USAGE,
                 "seedbed bench is in the source tree and not in the package: run "
                 "`python -m seedbed.cli.main bench` in a checkout of Seedbed",
             )
+        name = "bench.main" if argv[0] == "bench" else f"seedbed.cli.{argv[0]}"
+        module = importlib.import_module(name)
         parser_of_command = subparsers.add_parser(argv[0], description=module.__doc__)
         module.add_arguments(parser_of_command)
     else:

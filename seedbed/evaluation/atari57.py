@@ -20,6 +20,10 @@ class Score(NamedTuple):
     random: float
     human: float
 
+    def normalise(self, mean_return: float) -> float:
+        """Return where a raw mean return lies between random play (0.0) and a human (1.0)."""
+        return (mean_return - self.random) / (self.human - self.random)
+
 
 @cache
 def scores() -> dict[str, Score]:
@@ -31,27 +35,14 @@ def scores() -> dict[str, Score]:
     }
 
 
-def find(game: str) -> str | None:
-    """Return the table's name of `Pong`, `pong` or `atari:Pong`; None outside of the 57."""
+def find(game: str) -> Score | None:
+    """Return the scores of `Pong`, `pong` or `atari:Pong`; None outside of the 57."""
     return _by_plain_name().get(_plain(game.removeprefix("atari:")))
 
 
-def human_normalised(game: str, score: float) -> float:
-    """Return where a raw mean return lies between random play (0.0) and a human (1.0).
-
-    Raises:
-        KeyError: the game is not one of the 57.
-    """
-    name = find(game)
-    if name is None:
-        raise KeyError(f"{game!r} is not one of the 57 games of the Atari benchmark")
-    random, human = scores()[name]
-    return (score - random) / (human - random)
-
-
 @cache
-def _by_plain_name() -> dict[str, str]:
-    return {_plain(name): name for name in scores()}
+def _by_plain_name() -> dict[str, Score]:
+    return {_plain(name): score for name, score in scores().items()}
 
 
 def _plain(name: str) -> str:

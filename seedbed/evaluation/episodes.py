@@ -232,10 +232,10 @@ def human_normalised(environment: Environment, episodes: list[Episode]) -> float
     None outside of the 57 games, where an episode was cut, and where the Atari protocol was not
     followed, because the scores of both come from that protocol.
     """
-    game = atari57.find(environment.id)
-    if game is None or not follows_atari_protocol(environment) or any(e.cut for e in episodes):
+    score = atari57.find(environment.id)
+    if score is None or not follows_atari_protocol(environment) or any(e.cut for e in episodes):
         return None
-    return atari57.human_normalised(game, float(np.mean([e.total for e in episodes])))
+    return score.normalise(float(np.mean([e.total for e in episodes])))
 
 
 def return_statistics(episodes: list[Episode]) -> ReturnStatistics:

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.config import Experiment
+from seedbed.config import Experiment, parse_experiment
+from seedbed.config.load import dump_experiment
 from seedbed.envs.atari_exact import ExactAtariVectorEnv
 from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 from seedbed.evaluation.episodes import (
@@ -107,14 +108,11 @@ def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _rendered(experiment: Experiment) -> Experiment:
     """Return the experiment with environments that have a screen."""
-    environment = experiment.environment
-    if environment.id.startswith("atari:"):
-        atari = environment.atari.model_copy(update={"preprocessing": "exact"})
-        environment = environment.model_copy(update={"atari": atari})
+    if experiment.environment.id.startswith("atari:"):
+        override = "environment.atari.preprocessing=exact"
     else:
-        kwargs = {**environment.kwargs, "render_mode": "rgb_array"}
-        environment = environment.model_copy(update={"kwargs": kwargs})
-    return experiment.model_copy(update={"environment": environment})
+        override = "environment.kwargs.render_mode=rgb_array"
+    return parse_experiment(dump_experiment(experiment), [override], "--video")
 
 
 def _screen(env: object, experiment: Experiment) -> tuple[Screen, float]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,22 +32,6 @@ from seedbed.spec import EnvironmentSpec
 from seedbed.types import Tensor
 
 
-@dataclass(frozen=True)
-class Exported:
-    """Files and signature of an exported policy.
-
-    Attributes:
-        model: path of `policy.keras`.
-        imports: `module:Class` that must be imported before loading it; empty for our networks.
-        inputs, outputs: name to "dtype[shape]", the leading N aside.
-    """
-
-    model: Path
-    imports: list[str]
-    inputs: dict[str, str]
-    outputs: dict[str, str]
-
-
 def load_agent(checkpoint: Checkpoint) -> tuple[Experiment, Agent]:
     """Build the agent of a checkpoint with its trained weights. `backends.use` comes first.
 
@@ -66,8 +49,12 @@ def load_agent(checkpoint: Checkpoint) -> tuple[Experiment, Agent]:
     return experiment, agent
 
 
-def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
+def export_policy(checkpoint: Checkpoint, directory: str | Path) -> tuple[Path, list[str]]:
     """Write `policy.keras`, `policy.json` and `README.md`. `backends.use` comes first.
+
+    Returns:
+        Path of `policy.keras`, and each `module:Class` that must be imported before loading it:
+        none for our networks.
 
     Raises:
         SeedbedError: the agent or its network cannot be exported, and why.
@@ -92,18 +79,25 @@ def export_policy(checkpoint: Checkpoint, directory: str | Path) -> Exported:
             f"learner.network {experiment.learner.network!r} cannot be exported: {error}; a layer "
             "with weights of its own needs get_config()",
         ) from error
-    exported = Exported(
-        path,
-        sorted({f"{type(layer).__module__}:{type(layer).__name__}" for layer in _foreign(model)}),
-        {tensor.name: _row(tensor) for tensor in model.inputs},
-        {name: _row(tensor) for name, tensor in model.output.items()},
-    )
-    about = _about(exported, checkpoint, experiment)
+    foreign = [operation for operation in model.operations if not _is_keras(operation)]
+    imports = sorted({f"{type(layer).__module__}:{type(layer).__name__}" for layer in foreign})
+    # Name to "dtype[shape]", the leading N aside.
+    inputs = {tensor.name: _row(tensor) for tensor in model.inputs}
+    outputs = {name: _row(tensor) for name, tensor in model.output.items()}
+    about = {
+        "inputs": inputs,
+        "outputs": outputs,
+        "imports": imports,
+        "spec": checkpoint.meta["spec"],
+        "frame_stack": experiment.learner.frame_stack,
+        "counters": checkpoint.meta.get("counters", {}),
+        "checkpoint": checkpoint.path,
+        "experiment": experiment.model_dump(mode="json"),
+        "keras": keras.__version__,
+    }
     (directory / "policy.json").write_text(json.dumps(about, indent=2) + "\n")
-    (directory / "README.md").write_text(
-        readme(exported.inputs, exported.outputs, exported.imports, experiment, spec)
-    )
-    return exported
+    (directory / "README.md").write_text(readme(inputs, outputs, imports, experiment, spec))
+    return path, imports
 
 
 def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> keras.Model:
@@ -243,23 +237,5 @@ def _is_keras(layer: object) -> bool:
     return type(layer).__module__.partition(".")[0] == "keras"
 
 
-def _foreign(model: keras.Model) -> list[Any]:
-    return [operation for operation in model.operations if not _is_keras(operation)]
-
-
 def _row(tensor: Any) -> str:
     return f"{tensor.dtype}{list(tensor.shape[1:])}"
-
-
-def _about(exported: Exported, checkpoint: Checkpoint, experiment: Experiment) -> dict[str, object]:
-    return {
-        "inputs": exported.inputs,
-        "outputs": exported.outputs,
-        "imports": exported.imports,
-        "spec": checkpoint.meta["spec"],
-        "frame_stack": experiment.learner.frame_stack,
-        "counters": checkpoint.meta.get("counters", {}),
-        "checkpoint": checkpoint.path,
-        "experiment": experiment.model_dump(mode="json"),
-        "keras": keras.__version__,
-    }

@@ -44,10 +44,7 @@ def readme(
         "actions": spec.actions,
     }
     lines = [f"# A policy for {spec.name}", "", f"From the experiment `{experiment.name}`.", ""]
-    for title, rows, about in (
-        ("Inputs", inputs, _INPUTS),
-        ("Outputs", outputs, _OUTPUTS),
-    ):
+    for title, rows, about in (("Inputs", inputs, _INPUTS), ("Outputs", outputs, _OUTPUTS)):
         lines += [f"| {title.lower()} | of one environment | |", "|---|---|---|"]
         lines += [f"| `{n}` | {row} | {about[n].format(**words)} |" for n, row in rows.items()]
         lines.append("")

@@ -128,11 +128,8 @@ class LocalLearners(Supervisor):
     def on_exit(self, index: int, code: int) -> bool:
         """Return whether to restart a learner: not when it has met a stop condition."""
         summary = read_json(self._output(index))
-        if (
-            code == ExitCode.OK
-            and summary
-            and not str(summary["stop_reason"]).startswith("signal ")
-        ):
+        reason = str(summary["stop_reason"]) if summary else "signal "
+        if code == ExitCode.OK and not reason.startswith("signal "):
             return False  # else a signal that was sent to this learner alone has ended it
         if code == ExitCode.DIVERGED and index in self._may_diverge:
             self._may_diverge.remove(index)

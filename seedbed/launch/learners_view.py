@@ -90,14 +90,6 @@ def run_summary(
         for summary in summaries
         if summary["mean_return"] is not None
     ]
-    gossip = [
-        {
-            name.removeprefix("gossip_"): value
-            for name, value in (status["numbers"] if status else {}).items()
-            if name.startswith("gossip_")
-        }
-        for status in statuses
-    ]
     return {
         **total,
         "seconds": seconds,
@@ -107,7 +99,13 @@ def run_summary(
         "stop_reason": next(iter(s["stop_reason"] for s in summaries), None),
         "evaluation": evaluation,
         "learners": [
-            None if summary is None else {**summary, "gossip": numbers}
-            for summary, numbers in zip(printed, gossip, strict=True)
+            None if summary is None else {**summary, "gossip": _gossip_numbers(status)}
+            for summary, status in zip(printed, statuses, strict=True)
         ],
     }
+
+
+def _gossip_numbers(status: RunStatus | None) -> dict[str, Any]:
+    numbers = status["numbers"] if status else {}
+    prefix = "gossip_"
+    return {n.removeprefix(prefix): x for n, x in numbers.items() if n.startswith(prefix)}
