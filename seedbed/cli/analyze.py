@@ -147,6 +147,7 @@ def _summary(analysis: ConsensusAnalysis, gossip: Gossip) -> dict[str, Any]:
         "snapshots": sum(point.snapshot is not None for point in analysis.points),
         "marks": [asdict(mark) for mark in analysis.marks],
     }
+    bounded = analysis.segments > 0
     for norm in NORMS:
         values = [point.values(norm) for point in analysis.points]
         both = [(v.distance, v.bound) for v in values if v.distance is not None]
@@ -158,10 +159,8 @@ def _summary(analysis: ConsensusAnalysis, gossip: Gossip) -> dict[str, Any]:
             f"distance_{norm}_largest": max(true for true, _ in both),
             f"bound_{norm}_last": both[-1][1],
             f"bound_to_distance_{norm}_median": float(np.median(ratios)) if ratios else None,
-            f"violations_{norm}": violations if analysis.segments else None,
-            f"largest_product_{norm}": analysis.largest_product[norm]
-            if analysis.segments
-            else None,
+            f"violations_{norm}": violations if bounded else None,
+            f"largest_product_{norm}": analysis.largest_product[norm] if bounded else None,
             f"beta_{norm}": analysis.beta[norm],
         }
     level = analysis.proposition_2

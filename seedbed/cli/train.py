@@ -67,7 +67,10 @@ def run(args: argparse.Namespace) -> None:
         if experiment.gossip.replicas > 1 and args.rank is None:
             from seedbed.launch.learners import train_multi_learner
 
-            summary = train_multi_learner(experiment, directory, _learner_arguments(args))
+            # The run was moved with all its learners: no `--restart fresh` for each.
+            passed = ["--restart=overwrite"] if args.restart == "overwrite" else []
+            passed += [f"--init-from={args.init_from}"] if args.init_from else []
+            summary = train_multi_learner(experiment, directory, passed)
         elif experiment.learner.deterministic:
             from seedbed.services.learner.single_threaded import run_deterministic
 
@@ -75,17 +78,6 @@ def run(args: argparse.Namespace) -> None:
         else:
             summary = _train(experiment, directory, args.rank)
     print(json.dumps(summary))
-
-
-def _learner_arguments(args: argparse.Namespace) -> list[str]:
-    """Return the arguments that each of several learners gets as well.
-
-    `--restart fresh` is none of them, because the run was moved with all its learners.
-    """
-    passed = ["--restart=overwrite"] if args.restart == "overwrite" else []
-    if args.init_from:
-        passed.append(f"--init-from={args.init_from}")
-    return passed
 
 
 def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) -> dict[str, object]:

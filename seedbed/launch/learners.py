@@ -107,12 +107,6 @@ class LocalLearners(Supervisor):
         # With all-reduce all learners have the same parameters, so all of them have diverged.
         self._may_diverge = set(range(count)) if experiment.gossip.topology == "gossip" else set()
 
-    @override
-    def start(self) -> None:
-        super().start()
-        # A restart resumes.
-        self._arguments = [word for word in self._arguments if word != "--restart=overwrite"]
-
     def statuses(self) -> list[Any]:
         """Return the status.json of each learner, None where there is none yet."""
         return [read_json(directory / STATUS_FILE) for directory in self._directories]
@@ -146,6 +140,8 @@ class LocalLearners(Supervisor):
     def start_process(self, index: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         arguments = ["train", str(self._run.experiment_yaml), "--rank", str(index)]
         arguments += ["--run-dir", str(self._directories[index]), *self._arguments]
+        if index in self._processes:  # a learner that is started again resumes
+            arguments += ["--restart=resume"]
         for key, value in self._settings(index).items():
             arguments += ["--set", f"{key}={value}"]
         # All learners share one accelerator. JAX takes three quarters of its memory by default;
