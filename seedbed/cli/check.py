@@ -24,4 +24,5 @@ def run(args: argparse.Namespace) -> ExitCode | None:
     Raises:
         SeedbedError: as the check does.
     """
-    return _CHECKS[args.part].run(args)
+    code: ExitCode | None = _CHECKS[args.part].run(args)
+    return code
