@@ -241,7 +241,7 @@ def test_every_process_is_given_its_environment_and_none_is_forked() -> None:
         if isinstance(node, ast.Call)
         and ast.unparse(node.func) in {"subprocess.Popen", "subprocess.run"}
     ]
-    assert len(calls) >= 5
+    assert len(calls) >= 2
     wrong = [
         f"{path}:{node.lineno}"
         for path, node, options in calls
