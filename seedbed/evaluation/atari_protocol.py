@@ -7,7 +7,6 @@ from typing import Any
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.environment import Environment
 from seedbed.config.load import dump_experiment
-from seedbed.runs.resume import compare
 
 # What an evaluation may choose. The rest is as trained, because the policy depends on it.
 PROTOCOL = {"noop_max": 30, "max_frames_per_episode": 108_000, "sticky_action_probability": 0.0}
@@ -19,10 +18,13 @@ def apply_atari_protocol(experiment: Experiment) -> tuple[Experiment, list[str]]
     """Return the experiment with the protocol's settings, and a line for each change."""
     if not experiment.environment.id.startswith("atari:"):
         return experiment, []
-    overrides = [f"environment.atari.{key}={value}" for key, value in PROTOCOL.items()]
-    played = parse_experiment(dump_experiment(experiment), overrides, "the Atari protocol")
-    changes = compare(experiment, played)
-    return played, [f"{each.key} is {each.new}, though {each.old} in training" for each in changes]
+    atari = experiment.environment.atari
+    changed = {key: value for key, value in PROTOCOL.items() if getattr(atari, key) != value}
+    overrides = [f"environment.atari.{key}={value}" for key, value in changed.items()]
+    return parse_experiment(dump_experiment(experiment), overrides, "the Atari protocol"), [
+        f"environment.atari.{key} is {value}, though {getattr(atari, key)} in training"
+        for key, value in changed.items()
+    ]
 
 
 def deviations(environment: Environment) -> list[str]:
