@@ -137,7 +137,7 @@ def measure(
 ) -> dict[str, Any]:
     """Measure sequences a second in and out, each in turn with a bare stream of the same bytes."""
     spec = atari(frame_stack)
-    one = sum(array.row_bytes for array in sample_arrays(spec).values())
+    one = sum(array.row_bytes for array in sample_arrays(spec, 1).values())
     a_message = sequences_a_message(spec)
     sent = max(1, MESSAGE_BYTES // chunk_bytes(spec))
     random = np.random.default_rng(0)

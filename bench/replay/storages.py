@@ -21,7 +21,6 @@ from bench.replay.content import atari, chunk_of
 from seedbed import backends
 from seedbed.backends.protocol import Backend
 from seedbed.replay.buffer import SequenceBuffer
-from seedbed.replay.client.replay_buffer import HostReplay
 from seedbed.replay.sequence import SequenceChunk
 from seedbed.runtime.allocator import keep_large_blocks
 
@@ -105,7 +104,7 @@ def measure(replay: Any, sample: Callable[[], NDArray[np.int64]], capacity: int,
 
 def host(capacity: int, runs: int, window_s: float) -> dict[str, Any]:
     """Measure replay in the learner's RAM."""
-    replay = HostReplay(SequenceBuffer(atari(), capacity, EXPONENT), 0)
+    replay = SequenceBuffer(atari(), capacity, EXPONENT)
     random = np.random.default_rng(1)
     return measure(
         replay,
@@ -124,8 +123,8 @@ def device(backend: Backend, capacity: int, runs: int, window_s: float) -> dict[
     random = np.random.default_rng(1)
 
     def sample() -> NDArray[np.int64]:
-        items = replay.draw_items(random.random((BATCH, 2), np.float32))
-        keys: NDArray[np.int64] = replay.ring.key[backend.to_host(items)]
+        batch = replay.draw_batch(random.random((BATCH, 2), np.float32))
+        keys: NDArray[np.int64] = replay.ring.key[backend.to_host(batch["items"])]
         return keys
 
     return {

@@ -189,8 +189,8 @@ def _adder(backend: Backend, replay: Any, chunk: SequenceChunk) -> Callable[[], 
         nonlocal count
         replay.add(replace(chunk, chunk_index=count))
         count += 1
-        if count > 1 and hasattr(replay, "draw_items"):
-            backend.to_host(replay.draw_items(np.zeros((1, 2), np.float32)))
+        if count > 1 and hasattr(replay, "draw_batch"):
+            backend.to_host(replay.draw_batch(np.zeros((1, 2), np.float32))["items"])
 
     return add
 

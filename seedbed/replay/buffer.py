@@ -6,14 +6,23 @@ NumPy only. The state is a dict of arrays in memory, or in files that `mapped_fi
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
+from seedbed.replay.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.ring import Ring
-from seedbed.replay.sequence import TIMED, UNTIMED, Sample, SequenceChunk, SequenceSpec, chunk_shape
+from seedbed.replay.sequence import (
+    TIMED,
+    UNTIMED,
+    Sample,
+    SequenceChunk,
+    SequenceSpec,
+    chunk_arrays,
+)
 from seedbed.replay.sum_tree import SumTree
 from seedbed.spec import ArraySpec
 
@@ -50,22 +59,25 @@ def buffer_bytes(spec: SequenceSpec, capacity: int) -> int:
 
 
 def check_chunk(spec: SequenceSpec, chunk: SequenceChunk) -> None:
-    """Check that a chunk fits a replay of `spec`.
+    """Check that a chunk fits a replay.
+
+    Args:
+        spec: Sizes of the replay's sequences.
+        chunk: The chunk.
 
     Raises:
         ValueError: An array's shape or dtype differs, or a priority is negative, NaN or infinite.
     """
-    e = chunk.environments
-    arrays = spec.arrays()
+    arrays = chunk_arrays(spec, chunk.environments)
     for name in (*TIMED, *UNTIMED):
-        given, array = getattr(chunk, name), arrays[name]
-        shape = chunk_shape(name, array, e)
-        if (given.shape, str(given.dtype)) != (shape, array.dtype):
+        array = getattr(chunk, name)
+        given = ArraySpec(array.shape, str(array.dtype))
+        if given != arrays[name]:
             raise ValueError(
-                f"{name} of a chunk is {given.dtype}{list(given.shape)}, and this replay holds "
-                f"{array.dtype}{list(shape)}: sequences of {spec.burn_in} + {spec.steps} steps"
+                f"{name} of a chunk is {given}, and this replay holds {arrays[name]}: sequences "
+                f"of {spec.burn_in} + {spec.steps} steps"
             )
-    _check_finite(chunk.priority, np.arange(e), "sequence")
+    _check_finite(chunk.priority, np.arange(chunk.environments), "sequence")
 
 
 def check_priorities(
@@ -87,27 +99,6 @@ def check_priorities(
     return keys, priority
 
 
-def check_state(
-    state: Mapping[str, NDArray[Any]], expected: Mapping[str, tuple[tuple[int, ...], str]]
-) -> None:
-    """Check that a snapshot fits the replay that restores it.
-
-    Args:
-        state: Arrays by name.
-        expected: Shape and dtype of each array of the replay, by name.
-
-    Raises:
-        ValueError: An array is missing, or has another shape or dtype.
-    """
-    for name, (shape, dtype) in expected.items():
-        given = state.get(name)
-        if given is None or (given.shape, str(given.dtype)) != (shape, dtype):
-            found = None if given is None else f"{given.dtype}{list(given.shape)}"
-            raise ValueError(
-                f"{name} of the state is {found}, and of this replay {dtype}{list(shape)}"
-            )
-
-
 def _check_finite(priority: NDArray[np.float32], names: NDArray[np.int64], what: str) -> None:
     wrong = ~(np.isfinite(priority) & (priority >= 0))
     if wrong.any():
@@ -117,7 +108,7 @@ def _check_finite(priority: NDArray[np.float32], names: NDArray[np.int64], what:
         )
 
 
-class SequenceBuffer:
+class SequenceBuffer(ReplayBuffer):
     """Sequences with priorities, first in first out. Not thread-safe.
 
     Args:
@@ -129,7 +120,7 @@ class SequenceBuffer:
             taken over. None: new memory.
 
     Raises:
-        ValueError: The capacity is below 1, or the exponent is negative or NaN.
+        ValueError: The capacity is below 1.
     """
 
     def __init__(
@@ -139,15 +130,10 @@ class SequenceBuffer:
         exponent: float,
         arrays: dict[str, NDArray[Any]] | None = None,
     ) -> None:
-        if not exponent >= 0:
-            raise ValueError(f"exponent {exponent} must not be negative")
         self.spec = spec
         self.capacity = capacity
         self.exponent = exponent
-        # Priorities that came for sequences already replaced.
-        self.stale_updates = 0
-        # Sequences, since this object was made.
-        self.inserted = 0
+        self.bytes = buffer_bytes(spec, capacity)  # when full
         self._tree = SumTree(capacity)
         self.ring = Ring(capacity, spec.predecessors)
         if arrays is None:
@@ -170,15 +156,9 @@ class SequenceBuffer:
         """Σ p^α of the sequences that can be sampled."""
         return self._tree.total
 
-    def add(self, chunk: SequenceChunk) -> int:
-        """Insert a chunk in place of the oldest sequences.
-
-        Returns:
-            How many of its sequences can be sampled.
-
-        Raises:
-            ValueError: An array's shape or a priority is wrong; nothing has changed.
-        """
+    @override
+    def add(self, chunk: SequenceChunk) -> None:
+        # In place of the oldest sequences.
         check_chunk(self.spec, chunk)
         scaled = self._scaled(chunk.priority)
         added = self.ring.add(chunk.stream_id, chunk.chunk_index, chunk.environments)
@@ -202,8 +182,6 @@ class SequenceBuffer:
         # Make the items valid, and the sampleable ones of them drawable.
         self._commit(items, added.keys)
         self._tree.set(items, np.where(added.sampleable, scaled, 0.0))
-        self.inserted += chunk.environments
-        return int(np.count_nonzero(added.sampleable))
 
     def _commit(self, items: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
         """Write the keys, after everything else. `FileBuffer` writes checksums before them."""
@@ -217,6 +195,12 @@ class SequenceBuffer:
             raise ValueError(f"priority {priority.max()} to the power of {self.exponent} overflows")
         return scaled
 
+    @override
+    def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
+        future: Future[Sample] = Future()
+        future.set_result(self.sample(uniform))
+        return future
+
     def sample(self, uniform: NDArray[np.float64]) -> Sample:
         """Draw B sequences in proportion to their scaled priorities.
 
@@ -227,18 +211,18 @@ class SequenceBuffer:
             ValueError: No sequence can be sampled.
         """
         items = self.draw(uniform)
-        arrays = self._arrays
-        timed = {name: arrays[name][items].swapaxes(0, 1) for name in ("flags", "reward", "action")}
+        fields = self.fields(items)
+        timed = {name: fields[name].swapaxes(0, 1) for name in ("flags", "reward", "action")}
         return Sample(
-            keys=self.ring.key[items],
-            probability=self.scaled_priorities(items) / self.total_priority,
+            keys=fields["key"],
+            probability=fields["scaled_priority"] / self.total_priority,
             arrays={
                 "observation": self._frames(items),
                 **{name: np.ascontiguousarray(array) for name, array in timed.items()},
-                **{name: arrays[name][items] for name in UNTIMED},
+                **{name: fields[name] for name in UNTIMED},
             },
-            version=arrays["version"][items],
-            age_s=self._age_s(items),
+            version=fields["version"],
+            age_s=fields["age"],
         )
 
     def draw(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
@@ -257,17 +241,20 @@ class SequenceBuffer:
             )
         return self._tree.draw(uniform)
 
-    def scaled_priorities(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return p^α [B] of items [B]."""
-        return self._tree.weights(items)
-
     def fields(self, items: NDArray[np.int64]) -> dict[str, NDArray[Any]]:
-        """Return the sequences [B, ...] of items [B] without frames, and their key and age."""
-        fields = {
-            name: self._arrays[name][items]
-            for name in ("version", "reward", "action", "previous_action", "state", "flags")
+        """Return the arrays [B, ...] of `codec.sample_arrays`, without the frames.
+
+        Args:
+            items: [B].
+        """
+        arrays = self._arrays
+        return {
+            "key": self.ring.key[items],
+            "scaled_priority": self._tree.weights(items),
+            "age": np.maximum(time.time() - arrays["time"][items], 0.0),
+            **{name: arrays[name][items] for name in ("version", "flags", "reward", "action")},
+            **{name: arrays[name][items] for name in UNTIMED},
         }
-        return {"key": self.ring.key[items], "age": self._age_s(items), **fields}
 
     def frame_views(self, items: NDArray[np.int64]) -> list[NDArray[Any]]:
         """Return the frames of sampleable sequences, as contiguous views of what is stored.
@@ -289,9 +276,6 @@ class SequenceBuffer:
             for item, count in zip(reversed(sequence), reversed(counts), strict=True)
         ]
 
-    def _age_s(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
-        return np.maximum(time.time() - self._arrays["time"][items], 0.0)
-
     def _frames(self, items: NDArray[np.int64]) -> NDArray[Any]:
         """Return the frames [F, B, *shape] of sampleable sequences."""
         spec, stored = self.spec, self._arrays["frames"]
@@ -309,47 +293,18 @@ class SequenceBuffer:
             stop -= count
         return frames
 
-    def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> int:
-        """Set new priorities. Skips and counts the sequences that were already replaced.
-
-        Args:
-            keys: [B].
-            priority: [B], finite and not negative.
-
-        Returns:
-            How many were skipped.
-
-        Raises:
-            ValueError: A priority is negative, NaN or infinite; nothing has changed.
-        """
+    @override
+    def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
         keys, priority = check_priorities(keys, priority)
-        valid = self.ring.contains(keys)
-        valid &= self.ring.is_sampleable[self.ring.item(keys)]
-        items, priority = self.ring.item(keys[valid]), priority[valid]
-        self._arrays["priority"][items] = priority
+        valid = self.ring.accept_updates(keys)
+        items = self.ring.item(keys[valid])
+        self._arrays["priority"][items] = priority[valid]
+        # Of a key that occurs twice, the last priority counts.
         self._tree.set(items, self._scaled(self._arrays["priority"][items]))
-        stale = int(len(keys) - len(items))
-        self.stale_updates += stale
-        return stale
 
-    def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of the whole state, for `restore`."""
-        return {name: array.copy() for name, array in self._arrays.items()}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Restore a snapshot. Streams begin anew.
-
-        Args:
-            state: Output of `snapshot`.
-
-        Raises:
-            ValueError: The snapshot is of another buffer; nothing has changed.
-        """
-        expected = {name: (array.shape, str(array.dtype)) for name, array in self._arrays.items()}
-        check_state(state, expected)
-        for name, array in self._arrays.items():
-            array[:] = state[name]
-        self._rebuild_index()
+    @override
+    def stats(self) -> ReplayStats:
+        return self.ring.stats(self.bytes)
 
     def _rebuild_index(self) -> None:
         """Rebuild the ring and the sum tree from the arrays."""

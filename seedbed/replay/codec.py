@@ -8,17 +8,16 @@ copy it at all.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields
 from typing import Any, TypeVar
 
 import numpy as np
 from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
-from seedbed.replay.sequence import TIMED, UNTIMED, SequenceChunk, SequenceSpec, chunk_shape
+from seedbed.replay.sequence import TIMED, UNTIMED, SequenceChunk, SequenceSpec, chunk_arrays
 from seedbed.rpc.step_codec import read_varint, write_varint
 from seedbed.spec import ArraySpec
-from seedbed.v1 import inference_pb2
 from seedbed.v1 import replay_pb2 as wire
 
 # Field number of `payload`.
@@ -28,19 +27,15 @@ PAYLOAD = 15
 MESSAGE_BYTES = 4 * 1024 * 1024
 
 _LENGTH_DELIMITED = 2
-# Fields of `SequenceSpec` with the same name in the message.
-_SIZES = tuple(field.name for field in fields(SequenceSpec) if field.name != "observation")
 _M = TypeVar("_M", bound=Message)
-# bytes, or a contiguous array
-Buffer = Any
 
 
-def pack(message: Message, payload: Iterable[Buffer]) -> bytes:
+def pack(message: Message, payload: Iterable[Any]) -> bytes:
     """Serialize a message with a payload, which is its last field.
 
     Args:
         message: All fields but the payload.
-        payload: Pieces of the payload.
+        payload: Pieces of the payload: bytes, or contiguous arrays.
     """
     pieces = [piece for piece in payload if len(piece)]
     size = sum(memoryview(piece).nbytes for piece in pieces)
@@ -88,9 +83,7 @@ def _after_field(view: memoryview, wire_type: int, place: int) -> int:
 
 def spec_message(spec: SequenceSpec) -> wire.SequenceSpec:
     """Convert a spec to its message."""
-    frame, sizes = spec.observation, {name: getattr(spec, name) for name in _SIZES}
-    observation = inference_pb2.ArraySpec(shape=frame.shape, dtype=frame.dtype)
-    return wire.SequenceSpec(observation=observation, **sizes)
+    return wire.SequenceSpec(**asdict(spec))
 
 
 def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
@@ -110,20 +103,8 @@ def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
         raise ValueError(
             f"{message.steps} steps with frame stack {message.frame_stack}: both must be at least 1"
         )
-    return SequenceSpec(
-        ArraySpec(shape, dtype), **{name: getattr(message, name) for name in _SIZES}
-    )
-
-
-def chunk_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
-    """Return the arrays of one environment of a chunk, in the order of `InsertRequest.payload`.
-
-    Args:
-        spec: Sizes of a sequence.
-    """
-    arrays = spec.arrays()
-    names = (*TIMED, *UNTIMED)
-    return {**{name: arrays[name] for name in names}, "priority": ArraySpec((), "float32")}
+    _, *sizes = (field.name for field in fields(SequenceSpec))
+    return SequenceSpec(ArraySpec(shape, dtype), **{name: getattr(message, name) for name in sizes})
 
 
 def chunk_bytes(spec: SequenceSpec) -> int:
@@ -132,16 +113,13 @@ def chunk_bytes(spec: SequenceSpec) -> int:
     Args:
         spec: Sizes of a sequence.
     """
-    return sum(array.row_bytes for array in chunk_arrays(spec).values())
+    return sum(array.row_bytes for array in chunk_arrays(spec, 1).values())
 
 
-def insert_request(
-    spec: SequenceSpec, chunk: SequenceChunk, envs: slice, stream_id: int, sequence: int
-) -> bytes:
+def insert_request(chunk: SequenceChunk, envs: slice, stream_id: int, sequence: int) -> bytes:
     """Serialize some environments of a chunk, as a stream of their own.
 
     Args:
-        spec: Sizes of a sequence.
         chunk: The whole chunk.
         envs: Indices of the environments.
         stream_id: Stream of these environments.
@@ -155,15 +133,10 @@ def insert_request(
         version=chunk.version,
     )
     # The frames of one time step are contiguous: one copy, out of the chunk and into the message.
-    pieces: list[Buffer] = list(chunk.frames[:, envs])
-    if pieces and not pieces[0].flags.c_contiguous:
-        pieces = [np.ascontiguousarray(chunk.frames[:, envs])]
-    for name in chunk_arrays(spec):
-        if name == "frames":
-            continue
-        array = getattr(chunk, name)
-        pieces.append(np.ascontiguousarray(array[:, envs] if name in TIMED else array[envs]))
-    return pack(message, pieces)
+    arrays = [*chunk.frames[:, envs]]
+    arrays += [getattr(chunk, name)[:, envs] for name in TIMED[1:]]
+    arrays += [getattr(chunk, name)[envs] for name in (*UNTIMED, "priority")]
+    return pack(message, map(np.ascontiguousarray, arrays))
 
 
 def chunk_of(spec: SequenceSpec, message: wire.InsertRequest, payload: memoryview) -> SequenceChunk:
@@ -182,28 +155,25 @@ def chunk_of(spec: SequenceSpec, message: wire.InsertRequest, payload: memoryvie
         raise ValueError(
             f"{e} environments, stream {message.stream_id}, chunk {message.chunk_index}"
         )
-    specs = chunk_arrays(spec)
-    shapes = {name: chunk_shape(name, array, e) for name, array in specs.items()}
-    arrays = _split(payload, specs, shapes, f"a chunk of {e} environments")
+    arrays = _split(payload, chunk_arrays(spec, e), f"a chunk of {e} environments")
     return SequenceChunk(message.stream_id, message.chunk_index, **arrays, version=message.version)
 
 
-def sample_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
-    """Return the arrays of one sequence, in the order of `SampleReply.payload`.
+def sample_arrays(spec: SequenceSpec, count: int) -> dict[str, ArraySpec]:
+    """Return the arrays [n, ...] of sequences, in the order of `SampleReply.payload`.
 
     Args:
         spec: Sizes of a sequence.
+        count: n.
     """
-    arrays, key, number = spec.arrays(), ArraySpec((), "int64"), ArraySpec((), "float64")
-    return {
-        "key": key,
-        "scaled_priority": number,
-        "version": number,
-        "age": number,
-        **{name: arrays[name] for name in ("reward", "action", *UNTIMED)},
-        "flags": arrays["flags"],
+    number = ArraySpec((), "float64")
+    arrays = {
+        "key": ArraySpec((), "int64"),
+        **dict.fromkeys(("scaled_priority", "version", "age"), number),
+        **{name: spec.arrays()[name] for name in ("reward", "action", *UNTIMED, "flags")},
         "frames": ArraySpec((spec.frames, *spec.observation.shape), spec.observation.dtype),
     }
+    return {name: ArraySpec((count, *one.shape), one.dtype) for name, one in arrays.items()}
 
 
 def sequences_a_message(spec: SequenceSpec) -> int:
@@ -212,7 +182,7 @@ def sequences_a_message(spec: SequenceSpec) -> int:
     Args:
         spec: Sizes of a sequence.
     """
-    one = sum(array.row_bytes for array in sample_arrays(spec).values())
+    one = sum(array.row_bytes for array in sample_arrays(spec, 1).values())
     return max(1, MESSAGE_BYTES // one)
 
 
@@ -227,11 +197,11 @@ def sample_reply(
     Args:
         spec: Sizes of a sequence.
         message: The reply without its payload.
-        fields: All arrays [n, ...] of `sample_arrays` but the frames.
+        fields: All arrays [n, ...] of `sample_arrays` but the frames, contiguous.
         frames: Contiguous pieces of the frames [n, F, *shape].
     """
-    small = [np.ascontiguousarray(fields[name]) for name in sample_arrays(spec) if name != "frames"]
-    return pack(message, [*small, *frames])
+    *names, _ = sample_arrays(spec, 1)
+    return pack(message, [*(fields[name] for name in names), *frames])
 
 
 def sequences_of(
@@ -247,25 +217,18 @@ def sequences_of(
     Raises:
         ValueError: The payload has the wrong size.
     """
-    n, arrays = message.sequences, sample_arrays(spec)
-    shapes = {name: (n, *array.shape) for name, array in arrays.items()}
-    return _split(payload, arrays, shapes, f"a reply of {n} sequences")
+    n = message.sequences
+    return _split(payload, sample_arrays(spec, n), f"a reply of {n} sequences")
 
 
-def _split(
-    payload: memoryview,
-    specs: dict[str, ArraySpec],
-    shapes: dict[str, tuple[int, ...]],
-    what: str,
-) -> dict[str, NDArray[Any]]:
-    """Cut a payload into arrays of these shapes, without a copy."""
-    counts = {name: int(np.prod(shape, dtype=np.int64)) for name, shape in shapes.items()}
-    sizes = {name: count * np.dtype(specs[name].dtype).itemsize for name, count in counts.items()}
-    if sum(sizes.values()) != len(payload):
-        raise ValueError(f"{what} has {sum(sizes.values())} bytes, and {len(payload)} came")
-    arrays, place = {}, 0
-    for name, shape in shapes.items():
-        piece = payload[place : place + sizes[name]]
-        arrays[name] = np.frombuffer(piece, specs[name].dtype, counts[name]).reshape(shape)
-        place += sizes[name]
-    return arrays
+def _split(payload: memoryview, arrays: dict[str, ArraySpec], what: str) -> dict[str, NDArray[Any]]:
+    """Cut a payload into arrays, without a copy."""
+    size = sum(array.row_bytes for array in arrays.values())
+    if size != len(payload):
+        raise ValueError(f"{what} has {size} bytes, and {len(payload)} came")
+    found, place = {}, 0
+    for name, array in arrays.items():
+        piece = payload[place : place + array.row_bytes]
+        found[name] = np.frombuffer(piece, array.dtype).reshape(array.shape)
+        place += array.row_bytes
+    return found

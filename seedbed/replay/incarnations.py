@@ -1,51 +1,46 @@
-"""Incarnations of a shard, and which keys of earlier ones still name the same sequences."""
+"""Incarnations of a shard, and which keys of earlier ones still name the same sequences.
+
+An incarnation continues the keys where the files of the previous one end. After `kill -9` the
+files end where the previous incarnation ended. After a crash of the machine the files may end
+earlier: keys that were assigned, and have reached a learner, are assigned to other sequences. A
+key of an earlier incarnation is therefore valid only below the first key of every later one.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
 class Incarnation(NamedTuple):
     """One start of a shard."""
 
-    incarnation: int  # drawn at random at the start; below 2^63
+    number: int  # drawn at random at the start; below 2^63
     first_key: int  # the first key that this incarnation assigned
 
 
-class IncarnationHistory:
-    """Incarnations of a shard, the present one last.
-
-    An incarnation continues the keys where the files of the previous one end. After `kill -9` the
-    files end where the previous incarnation ended. After a crash of the machine the files may end
-    earlier: keys that were assigned, and have reached a learner, are assigned to other sequences.
-    A key of an earlier incarnation is therefore valid only below the first key of every later one.
+def new_incarnation(first_key: int) -> Incarnation:
+    """Return the incarnation that begins now.
 
     Args:
-        earlier: Incarnations before this one, the oldest first.
-        first_key: First key that this incarnation assigns.
+        first_key: First key that it assigns.
     """
+    return Incarnation(secrets.randbits(63), first_key)
 
-    def __init__(self, earlier: Iterable[Incarnation], first_key: int) -> None:
-        self.incarnations = [*earlier, Incarnation(secrets.randbits(63), first_key)]
 
-    @property
-    def now(self) -> int:
-        """The present incarnation."""
-        return self.incarnations[-1].incarnation
+def key_limit(incarnations: Sequence[Incarnation], number: int) -> int | None:
+    """Return the bound below which keys of an incarnation are valid.
 
-    def limit(self, incarnation: int) -> int | None:
-        """Return the bound below which keys of an incarnation are valid.
+    Args:
+        incarnations: Incarnations of a shard, the oldest first.
+        number: Number of the incarnation that assigned the keys.
 
-        Args:
-            incarnation: Number of the incarnation that assigned the keys.
-
-        Returns:
-            None: all keys are valid. 0: the incarnation is not known.
-        """
-        for place, one in enumerate(self.incarnations):
-            if one.incarnation == incarnation:
-                later = self.incarnations[place + 1 :]
-                return min((after.first_key for after in later), default=None)
-        return 0
+    Returns:
+        None: all keys are valid. 0: the incarnation is not known.
+    """
+    for place, one in enumerate(incarnations):
+        if one.number == number:
+            later = incarnations[place + 1 :]
+            return min((after.first_key for after in later), default=None)
+    return 0

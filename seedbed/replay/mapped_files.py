@@ -17,18 +17,18 @@ import mmap
 import os
 import shutil
 import zlib
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.replay.buffer import SequenceBuffer, stored_arrays
-from seedbed.replay.incarnations import Incarnation, IncarnationHistory
+from seedbed.replay.incarnations import Incarnation, new_incarnation
 from seedbed.replay.sequence import SequenceSpec, describe_spec, format_bytes
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import atomic_write, lock_file
@@ -64,12 +64,13 @@ def files_bytes(spec: SequenceSpec, capacity: int) -> int:
     return capacity * sum(array.row_bytes for array in file_arrays(spec).values())
 
 
-class Description(NamedTuple):
-    """Contents of `replay.json`."""
+@dataclass(frozen=True)
+class Description:
+    """Contents of `replay.json`, but for its format."""
 
     spec: SequenceSpec
     capacity: int
-    incarnations: list[Incarnation]
+    lives: list[Incarnation]  # of the shard, the oldest first
     complete: bool  # False: the process was killed while it made the files
 
 
@@ -78,7 +79,7 @@ class FileBuffer(SequenceBuffer):
 
     Attributes:
         corrupt: Sequences that were found corrupt, and dropped, when the files were opened.
-        incarnations: This start of the shard, and the earlier ones.
+        incarnations: The earlier starts of the shard, and this one.
 
     Args:
         directory: Folder of the files.
@@ -88,7 +89,7 @@ class FileBuffer(SequenceBuffer):
     """
 
     def __init__(self, directory: Path, lock: int, found: Description, exponent: float) -> None:
-        self._maps: list[mmap.mmap] = []
+        self._maps: list[np.memmap[Any, Any]] = []
         self._lock_file: int | None = lock
         self._checksum: NDArray[np.uint32]
         arrays = {
@@ -103,28 +104,21 @@ class FileBuffer(SequenceBuffer):
         self.corrupt += stored - self.ring.size  # too old to be stored
         if self.corrupt:
             log.warning("%s: %d corrupt sequences are dropped", directory, self.corrupt)
-        self.incarnations = IncarnationHistory(
-            found.incarnations[1 - INCARNATIONS :], self.ring.next_key
-        )
-        _write_description(directory, found._replace(incarnations=self.incarnations.incarnations))
+        self.bytes = files_bytes(found.spec, found.capacity)
+        earlier = found.lives[1 - INCARNATIONS :]
+        self.incarnations = [*earlier, new_incarnation(self.ring.next_key)]
+        _write_description(directory, replace(found, lives=self.incarnations))
 
     def _map(self, path: Path, capacity: int, array: ArraySpec) -> NDArray[Any]:
         """Return the array of a file; an array without bytes has no file and lies in memory."""
         if not array.row_bytes:
             return np.zeros((capacity, *array.shape), array.dtype)
-        size = capacity * array.row_bytes
-        try:
-            with path.open("r+b") as file:
-                if os.fstat(file.fileno()).st_size != size:
-                    raise _refusal(
-                        f"{path} has {os.fstat(file.fileno()).st_size} bytes instead of {size}: "
-                        "name another directory, or delete this one",
-                    )
-                mapped = mmap.mmap(file.fileno(), size)
-        except OSError as error:
-            raise _refusal(f"cannot use {path}: {error.strerror or error}") from error
+        size, wanted = path.stat().st_size, capacity * array.row_bytes
+        if size != wanted:
+            raise _refusal(f"{path} has {size} bytes instead of {wanted}: {_WAY_OUT}")
+        mapped = np.memmap(path, array.dtype, "r+", shape=(capacity, *array.shape))
         self._maps.append(mapped)
-        return np.frombuffer(mapped, array.dtype).reshape(capacity, *array.shape)
+        return np.asarray(mapped)  # indexing a memmap is slower
 
     def _drop_corrupt(self, arrays: dict[str, NDArray[Any]]) -> int:
         """Empty the items whose checksum is wrong; return how many."""
@@ -156,19 +150,9 @@ class FileBuffer(SequenceBuffer):
 
     @override
     def _commit(self, items: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
-        self._write_checksums(items, keys)
-        super()._commit(items, keys)
-
-    def _write_checksums(self, items: NDArray[np.int64], keys: NDArray[np.int64]) -> None:
         for item, key in zip(items.tolist(), keys.tolist(), strict=True):
             self._checksum[item] = self._crc(self._arrays, item, key)
-
-    @override
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        # A process killed during this leaves corrupt items, which the next start drops.
-        super().restore(state)
-        items = np.flatnonzero(self.ring.key >= 0)
-        self._write_checksums(items, self.ring.key[items])
+        super()._commit(items, keys)
 
     def prefault(self, items: NDArray[np.int64]) -> None:
         """Read the frames of items [N] and of their predecessors into memory.
@@ -183,14 +167,11 @@ class FileBuffer(SequenceBuffer):
         for keys in self.ring.predecessor_keys(self.ring.key[items]):
             frames[self.ring.item(keys), :: mmap.PAGESIZE].max(initial=0)
 
-    def flush(self) -> None:
-        """Write everything to the disk, so that it survives a crash of the machine too."""
+    @override
+    def close(self) -> None:
+        # Written to the disk, so that everything survives a crash of the machine too.
         for mapped in self._maps:
             mapped.flush()
-
-    def close(self) -> None:
-        """Flush, and unlock the directory."""
-        self.flush()
         if self._lock_file is not None:
             os.close(self._lock_file)
             self._lock_file = None
@@ -208,10 +189,7 @@ def open_buffer(directory: Path, spec: SequenceSpec, capacity: int, exponent: fl
     Raises:
         SeedbedError: REPLAY_FILES: another process uses the directory, the directory holds another
             buffer, or the volume is too small. No existing file has changed.
-        ValueError: The capacity is below 1, or the exponent is negative.
     """
-    if capacity < 1:
-        raise ValueError(f"capacity {capacity} must be at least 1")
     lock = _lock(directory)
     try:
         found = read_description(directory)
@@ -226,6 +204,10 @@ def open_buffer(directory: Path, spec: SequenceSpec, capacity: int, exponent: fl
             found = Description(spec, capacity, [], True)
             _create(directory, found)
         buffer = FileBuffer(directory, lock, found, exponent)
+    except OSError as error:
+        os.close(lock)
+        used = error.filename or directory
+        raise _refusal(f"cannot use {used}: {error.strerror or error}") from error
     except BaseException:
         os.close(lock)
         raise
@@ -250,12 +232,9 @@ def read_description(directory: Path) -> Description | None:
             raise _refusal(
                 f"{path} is of format {tree['format']}, and this Seedbed reads {FORMAT}: {_WAY_OUT}"
             )
-        return Description(
-            SequenceSpec.from_json(tree["spec"]),
-            int(tree["capacity"]),
-            [Incarnation(int(one[0]), int(one[1])) for one in tree["lives"]],
-            bool(tree["complete"]),
-        )
+        lives = [Incarnation(int(one[0]), int(one[1])) for one in tree["lives"]]
+        spec = SequenceSpec.from_json(tree["spec"])
+        return Description(spec, int(tree["capacity"]), lives, bool(tree["complete"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
@@ -266,17 +245,8 @@ def read_description(directory: Path) -> Description | None:
 
 def _write_description(directory: Path, description: Description) -> None:
     """Write `replay.json`, whole or not at all."""
-    tree = {
-        "format": FORMAT,
-        "spec": description.spec.to_json(),
-        "capacity": description.capacity,
-        "lives": [list(one) for one in description.incarnations],
-        "complete": description.complete,
-    }
-    try:
-        atomic_write(directory / _JSON, json.dumps(tree), fsync=True)
-    except OSError as error:
-        raise _refusal(f"cannot write {directory / _JSON}: {error.strerror}") from error
+    tree = {"format": FORMAT, **asdict(description)}
+    atomic_write(directory / _JSON, json.dumps(tree), fsync=True)
 
 
 def _lock(directory: Path) -> int:
@@ -315,7 +285,7 @@ def _create(directory: Path, wanted: Description) -> None:
         _path(directory, name).unlink(missing_ok=True)
     if files_bytes(wanted.spec, wanted.capacity) > shutil.disk_usage(directory).free:
         raise _no_space(directory, wanted, "it does not fit")
-    _write_description(directory, wanted._replace(complete=False))
+    _write_description(directory, replace(wanted, complete=False))
     try:
         for name, array in arrays.items():
             with _path(directory, name).open("xb") as file:

@@ -6,11 +6,12 @@ key of a sequence that was already replaced is recognized.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+
+from seedbed.replay.replay_buffer import ReplayStats
 
 Keys = NDArray[np.int64]
 
@@ -23,8 +24,7 @@ class Added(NamedTuple):
     invalidated: Keys  # items whose sequences cannot be sampled any more
 
 
-@dataclass
-class _Stream:
+class _Stream(NamedTuple):
     chunk_index: int  # of its newest chunk
     keys: Keys  # [E], of its newest sequences
 
@@ -41,6 +41,10 @@ class Ring:
         self.capacity = capacity
         self.predecessors = predecessors
         self.next_key = 0
+        # Sequences, since this object was made.
+        self.inserted = 0
+        # Priorities that came for sequences already replaced.
+        self.stale_updates = 0
         # -1: the item is empty.
         self.key: Keys = np.full(capacity, -1, np.int64)
         # Key of the same environment's sequence in the chunk before; -1: none.
@@ -65,6 +69,27 @@ class Ring:
         """Return which of keys [N] are still stored; -1 never is."""
         stored: NDArray[np.bool_] = (keys >= 0) & (self.key[self.item(keys)] == keys)
         return stored
+
+    def accept_updates(self, keys: Keys) -> NDArray[np.bool_]:
+        """Return which of keys [N] can be sampled; count the others as stale updates."""
+        valid = self.contains(keys) & self.is_sampleable[self.item(keys)]
+        self.stale_updates += int(np.count_nonzero(~valid))
+        return valid
+
+    def stats(self, size_bytes: int) -> ReplayStats:
+        """Return the statistics of the replay whose index this is.
+
+        Args:
+            size_bytes: Bytes that the full replay takes.
+        """
+        return ReplayStats(
+            capacity=self.capacity,
+            size=self.size,
+            sampleable=self.sampleable,
+            bytes=size_bytes,
+            inserted=self.inserted,
+            stale_updates=self.stale_updates,
+        )
 
     def add(self, stream_id: int, chunk_index: int, count: int) -> Added:
         """Make room for a chunk, and index its sequences.
@@ -92,6 +117,7 @@ class Ring:
         items = self.item(keys)
         invalidated = self._evict(items)
         self.next_key += count
+        self.inserted += count
         self.key[items] = keys
         self.previous[items] = np.where(self.contains(previous), previous, -1)
         sampleable = self._mark_sampleable(keys)
@@ -139,7 +165,7 @@ class Ring:
         }
 
     def restore(self, key: Keys, previous: Keys) -> None:
-        """Restore the keys of another ring. Its streams have ended.
+        """Take over the keys of another ring, into a new one. Its streams have ended.
 
         Impossible keys (in a foreign item, or too old to be stored) are left out.
 
@@ -152,7 +178,4 @@ class Ring:
         valid = (key >= 0) & (self.item(key) == items) & (key >= self.next_key - self.capacity)
         self.key[:] = np.where(valid, key, -1)
         self.previous[:] = np.where(valid & self.contains(previous), previous, -1)
-        self.is_sampleable[:], self.sampleable = False, 0
-        self._dependent_key[:] = -1
-        self._streams.clear()
         self._mark_sampleable(self.key[valid])

@@ -9,7 +9,7 @@ step are stored with every sequence that contains it.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -75,16 +75,12 @@ class SequenceSpec:
             "time": ArraySpec((), "float64"),
         }
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the spec as a JSON object, for files and messages."""
-        return asdict(self)
-
     @staticmethod
     def from_json(tree: dict[str, Any]) -> SequenceSpec:
-        """Build a spec from the output of `to_json`, in which JSON has made lists of tuples.
+        """Build a spec from its JSON object, in which JSON has made lists of tuples.
 
         Args:
-            tree: Output of `to_json`.
+            tree: The fields, as `dataclasses.asdict` returns them.
         """
         frame = tree["observation"]
         return SequenceSpec(
@@ -92,17 +88,18 @@ class SequenceSpec:
         )
 
 
-def chunk_shape(name: str, array: ArraySpec, environments: int) -> tuple[int, ...]:
-    """Return the shape of an array in a chunk.
+def chunk_arrays(spec: SequenceSpec, environments: int) -> dict[str, ArraySpec]:
+    """Return the arrays of a chunk, in the order of `InsertRequest.payload`.
 
     Args:
-        name: Name of the array.
-        array: The array of one sequence.
+        spec: Sizes of a sequence.
         environments: E.
     """
-    if name in TIMED:
-        return (array.shape[0], environments, *array.shape[1:])
-    return (environments, *array.shape)
+    e, arrays = environments, spec.arrays()
+    shapes = {name: (arrays[name].shape[0], e, *arrays[name].shape[1:]) for name in TIMED}
+    shapes |= {name: (e, *arrays[name].shape) for name in UNTIMED}
+    found = {name: ArraySpec(shape, arrays[name].dtype) for name, shape in shapes.items()}
+    return {**found, "priority": ArraySpec((e,), "float32")}
 
 
 @dataclass(eq=False)

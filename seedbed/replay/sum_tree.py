@@ -25,7 +25,6 @@ class SumTree:
         """
         if capacity < 1:
             raise ValueError(f"capacity {capacity} must be at least 1")
-        self.capacity = capacity
         self._depth = (capacity - 1).bit_length()
         self._leaves = 1 << self._depth
         self._sums: NDArray[np.float64] = np.zeros(2 * self._leaves, np.float64)
@@ -36,29 +35,20 @@ class SumTree:
         return float(self._sums[1])
 
     def weights(self, items: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return the weights [N] float64 of items [N]."""
-        return self._sums[self._leaves + self._checked(items)]
+        """Return the weights [N] float64 of items.
+
+        Args:
+            items: [N], below the capacity.
+        """
+        return self._sums[self._leaves + items]
 
     def set(self, items: NDArray[np.int64], weights: NDArray[np.float64]) -> None:
         """Set weights. Where an item is named twice, the last weight counts.
 
         Args:
-            items: [N].
+            items: [N], below the capacity.
             weights: [N], finite and not negative.
-
-        Raises:
-            ValueError: A weight is negative, NaN or infinite; nothing has changed.
-            IndexError: An item is out of range; nothing has changed.
         """
-        items, weights = self._checked(items), np.asarray(weights, np.float64)
-        wrong = ~(np.isfinite(weights) & (weights >= 0))
-        if wrong.any():
-            place = int(np.flatnonzero(wrong)[0])
-            raise ValueError(
-                f"weight {weights[place]} of item {items[place]} must be finite and not negative"
-            )
-        if not items.size:
-            return
         self._sums[self._leaves + items] = weights
         nodes = np.unique(self._leaves + items)
         for _ in range(self._depth):
@@ -86,12 +76,3 @@ class SumTree:
             rest = np.where(right, rest - left, rest)
             nodes = 2 * nodes + right
         return nodes - self._leaves
-
-    def _checked(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
-        items = np.asarray(items, np.int64)
-        if items.size and not (items.min() >= 0 and items.max() < self.capacity):
-            raise IndexError(
-                f"items {items.min()} to {items.max()} of a tree with items 0 to "
-                f"{self.capacity - 1}"
-            )
-        return items

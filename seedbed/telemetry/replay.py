@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.replay.client.replay_buffer import ReplayStats
+from seedbed.replay.replay_buffer import ReplayStats
 from seedbed.runtime.metrics import Histogram, Metric, counter, gauge, histogram
 from seedbed.telemetry.windows import RecentValues
 

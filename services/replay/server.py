@@ -1,28 +1,196 @@
-"""gRPC server of a replay shard."""
+"""gRPC server of a replay shard: one coroutine a stream, all in one event loop.
+
+Handlers receive and send bytes, because `seedbed.replay.codec` reads and writes messages by hand.
+"""
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import grpc
 import grpc.aio
+import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
+from seedbed.replay.codec import sequences_a_message, spec_of, unpack
 from seedbed.rpc.server import ServerThread
+from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello, hello_of
 from seedbed.rpc.tls import Tls
+from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
+from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.threads import Threads
-from seedbed.services.replay.servicer import ReplayServicer
-from seedbed.services.replay.shard import Shard
+from seedbed.services.replay.shard import Shard, SpecMismatch
+from seedbed.v1 import replay_pb2 as wire
+
+log = logging.getLogger(__name__)
+
+SERVICE = "seedbed.v1.Replay"
+# Most numbers, and so sequences, of one request.
+MAX_SAMPLES = 65536
 
 
 class ReplayServer(ServerThread):
-    """Server of one shard. `close` stores the inserts under way; see `ServerThread`."""
+    """Server of one shard. `close` stores the inserts under way; see `ServerThread`.
+
+    Args:
+        shard: Stores and samples the sequences.
+        listen: `host:port` or `unix:PATH`.
+        threads: Threads of the process, which fail with this server.
+        tls: Learners need a certificate of this authority.
+    """
 
     def __init__(self, shard: Shard, listen: str, threads: Threads, tls: Tls | None = None) -> None:
         super().__init__(listen, threads, tls)
-        self._servicer = ReplayServicer(shard)
+        self._shard = shard
+        self._streams = OpenStreams("the shard stops: try again", self._on_rejected)
 
     @override
     def _add(self, server: grpc.aio.Server) -> None:
-        server.add_generic_rpc_handlers((self._servicer.handler(),))
+        handlers: dict[str, Any] = {
+            name: grpc.stream_stream_rpc_method_handler(self._method(name, *parts))
+            for name, parts in {
+                "Insert": (wire.InsertRequest, self._insert, wire.InsertReply),
+                "Sample": (wire.SampleRequest, self._sample, wire.SampleReply),
+                "Prioritize": (wire.PrioritizeRequest, self._prioritize, wire.PrioritizeReply),
+            }.items()
+        }
+        handlers["GetState"] = grpc.unary_unary_rpc_method_handler(
+            self._state,
+            request_deserializer=wire.GetStateRequest.FromString,
+            response_serializer=wire.ShardState.SerializeToString,
+        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
 
     @override
     async def _finish(self) -> None:
-        self._servicer.close()
+        self._shard.serving = False
+        self._streams.close()
+
+    def _on_rejected(self, _: StreamRejected) -> None:
+        self._shard.refused += 1
+
+    async def _state(self, _: Any, __: Any) -> wire.ShardState:
+        return await self._shard.call(self._shard.state)
+
+    def _method(
+        self, name: str, request: Any, serve: Callable[[Any], Awaitable[None]], reply: Any
+    ) -> Callable[[Any, Any], Awaitable[None]]:
+        """Return the handler of a stream: handshake, then `serve`."""
+
+        async def handle(context: Any) -> None:
+            try:
+                learner = await self._handshake(context, request, reply)
+                log.info("%s: %s begins", learner, name)
+                self._shard.learners += name == "Insert"
+                try:
+                    await serve(context)
+                finally:
+                    log.info("%s: %s ended", learner, name)
+                    self._shard.learners -= name == "Insert"
+            except SeedbedError as error:
+                code = grpc.StatusCode.FAILED_PRECONDITION
+                raise StreamRejected(f"this shard: {error}", code) from error
+
+        async def method(_: Any, context: Any) -> None:
+            await self._streams.serve(context, lambda: handle(context), name)
+
+        return method
+
+    async def _handshake(self, context: Any, request: Any, reply: Any) -> str:
+        """Answer the Hello with Welcome; return the learner's name."""
+        hello = await expect_hello(context, lambda data: hello_of(unpack(request, data)[0]))
+        version = min(hello.protocol_version, REPLAY_PROTOCOL_VERSION)
+        if version < max(hello.oldest_protocol_version, OLDEST_REPLAY_PROTOCOL_VERSION):
+            raise SpecMismatch(
+                f"this shard speaks replay protocol {OLDEST_REPLAY_PROTOCOL_VERSION} to "
+                f"{REPLAY_PROTOCOL_VERSION}, and the learner {hello.oldest_protocol_version} to "
+                f"{hello.protocol_version}: run the same release"
+            )
+        shard = self._shard
+        await shard.call(shard.accept, spec_of(hello.spec), hello.priority_exponent)
+        state = await shard.call(shard.state)
+        welcome = wire.ReplayWelcome(protocol_version=version, state=state)
+        await context.write(reply(welcome=welcome).SerializeToString())
+        return str(hello.learner)
+
+    async def _insert(self, context: Any) -> None:
+        """Store chunks. While one chunk is stored the next one is read, and no more."""
+        storing: asyncio.Task[None] | None = None
+        try:
+            while True:
+                data = await context.read()
+                arrived = time.perf_counter()
+                if storing is not None:
+                    await storing
+                if data is grpc.aio.EOF:
+                    return
+                storing = asyncio.create_task(self._store(context, data, arrived))
+                del data
+        finally:
+            if storing is not None and not storing.done():
+                with suppress(asyncio.CancelledError):
+                    await asyncio.shield(storing)
+
+    async def _store(self, context: Any, data: bytes, arrived: float) -> None:
+        message, payload = unpack(wire.InsertRequest, data)
+        await context.write(await self._shard.call(self._shard.insert, message, payload, arrived))
+
+    async def _sample(self, context: Any) -> None:
+        """Answer requests in order. While one message is written the next one is gathered."""
+        ready: asyncio.Queue[bytes | None] = asyncio.Queue(1)
+        drawing = asyncio.create_task(self._draw(context, ready))
+        try:
+            while (message := await ready.get()) is not None:
+                await context.write(message)
+                del message
+            await drawing
+        finally:
+            drawing.cancel()
+
+    async def _draw(self, context: Any, ready: asyncio.Queue[bytes | None]) -> None:
+        """Put the answers into `ready`, and None at the end."""
+        shard = self._shard
+        try:
+            while (data := await context.read()) is not grpc.aio.EOF:
+                message = unpack(wire.SampleRequest, data)[0]
+                uniform = _uniform(message)
+                step = sequences_a_message(shard.buffer.spec)
+                for first in range(0, len(uniform), step):
+                    part = uniform[first : first + step]
+                    answer, drawn = await shard.call(shard.sample, message.request, first, part)
+                    await ready.put(answer)
+                    del answer
+                    if not drawn:
+                        break
+        except asyncio.CancelledError:
+            raise  # `_sample` has ended, and does not read `ready` any more
+        except BaseException:
+            await ready.put(None)
+            raise
+        await ready.put(None)
+
+    async def _prioritize(self, context: Any) -> None:
+        """Set priorities, message by message."""
+        while (data := await context.read()) is not grpc.aio.EOF:
+            message = unpack(wire.PrioritizeRequest, data)[0]
+            await context.write(await self._shard.call(self._shard.prioritize, message))
+
+
+def _uniform(message: wire.SampleRequest) -> NDArray[np.float64]:
+    """Return the numbers of a request.
+
+    Raises:
+        ValueError: There is none, there are too many, or one is outside of [0, 1).
+    """
+    if len(message.uniform) % 8 or not 0 < len(message.uniform) <= 8 * MAX_SAMPLES:
+        raise ValueError(f"1 to {MAX_SAMPLES} numbers of 8 bytes are expected")
+    uniform = np.frombuffer(message.uniform, np.float64)
+    if not ((uniform >= 0) & (uniform < 1)).all():
+        raise ValueError("numbers from [0, 1) are expected")
+    return uniform

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -14,12 +15,12 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.replay.buffer import SequenceBuffer, buffer_bytes
+from seedbed.replay.buffer import SequenceBuffer
 from seedbed.replay.codec import chunk_of, sample_reply
-from seedbed.replay.incarnations import IncarnationHistory
-from seedbed.replay.mapped_files import FileBuffer, files_bytes, open_buffer, read_description
+from seedbed.replay.incarnations import key_limit, new_incarnation
+from seedbed.replay.local_buffer import make_local_buffer
+from seedbed.replay.mapped_files import FileBuffer, read_description
 from seedbed.replay.sequence import SequenceSpec, describe_spec
-from seedbed.replay.sizes import check_memory, estimate
 from seedbed.rpc.streams import StreamRejected
 from seedbed.runtime.metrics import Histogram, Metric, StatsCollector, registry_of
 from seedbed.services.replay.metrics import AGE_BOUNDS_S, METRICS
@@ -65,8 +66,8 @@ class Shard:
         self._directory, self._memory = directory, memory
         self._thread = ThreadPoolExecutor(1, "buffer")
         self._buffer: SequenceBuffer | None = None
-        self._incarnations = IncarnationHistory((), 0)
-        self._bytes = 0
+        # The earlier ones of the files, and this one.
+        self._incarnations = [new_incarnation(0)]
         self.serving = True
         self.learners = 0
         self.refused = 0
@@ -120,15 +121,11 @@ class Shard:
             )
 
     def _make(self, spec: SequenceSpec) -> None:
-        check_memory(spec, self.capacity, self._directory, self._memory)
-        log.info("this shard holds %s", estimate(spec, self.capacity, self._directory))
-        if self._directory is None:
-            self._buffer = SequenceBuffer(spec, self.capacity, self.exponent)
-            self._bytes = buffer_bytes(spec, self.capacity)
-        else:
-            files = open_buffer(self._directory, spec, self.capacity, self.exponent)
-            self._buffer, self._incarnations = files, files.incarnations
-            self._bytes = files_bytes(spec, self.capacity)
+        self._buffer = make_local_buffer(
+            "this shard holds", spec, self.capacity, self.exponent, self._directory, self._memory
+        )
+        if isinstance(self._buffer, FileBuffer):
+            self._incarnations = self._buffer.incarnations
 
     @property
     def buffer(self) -> SequenceBuffer:
@@ -176,7 +173,7 @@ class Shard:
         items = buffer.draw(uniform)
         if isinstance(buffer, FileBuffer):
             buffer.prefault(items)
-        fields = {**buffer.fields(items), "scaled_priority": buffer.scaled_priorities(items)}
+        fields = buffer.fields(items)
         reply.sequences = len(items)
         self._sampled += len(items)
         self.age_s.observe_many(fields["age"])
@@ -193,49 +190,53 @@ class Shard:
             raise ValueError("keys of 8 bytes and priorities of 4 are expected")
         keys = np.frombuffer(message.key, np.int64)
         priority = np.frombuffer(message.priority, np.float32)
-        limit = self._incarnations.limit(message.incarnation)
+        limit = key_limit(self._incarnations, message.incarnation)
         if limit is not None:
             # Keys of an earlier incarnation may name other sequences now.
             keys = np.where(keys < limit, keys, -1)
-        stale = self.buffer.update_priorities(keys, priority)
+        buffer, ring = self.buffer, self.buffer.ring
+        stale_before = ring.stale_updates
+        buffer.update_priorities(keys, priority)
         reply = wire.PrioritizeReply(
-            sequence=message.sequence, stale=stale, total_priority=self.buffer.total_priority
+            sequence=message.sequence,
+            stale=ring.stale_updates - stale_before,
+            total_priority=buffer.total_priority,
         )
         return bytes(reply.SerializeToString())
 
     def state(self) -> wire.ShardState:
         """Return the state of the shard."""
         state = wire.ShardState(
-            incarnation=self._incarnations.now,
+            incarnation=self._incarnations[-1].number,
             capacity=self.capacity,
-            bytes=self._bytes,
             sampled=self._sampled,
             serving=self.serving,
         )
         buffer = self._buffer
         if buffer is not None:
-            state.size, state.sampleable = buffer.ring.size, buffer.sampleable
-            state.total_priority, state.inserted = buffer.total_priority, buffer.inserted
-            state.stale_updates = buffer.stale_updates
+            stats = buffer.stats()
+            state.size, state.sampleable, state.bytes = stats.size, stats.sampleable, stats.bytes
+            state.inserted, state.stale_updates = stats.inserted, stats.stale_updates
+            state.total_priority = buffer.total_priority
             state.corrupt = buffer.corrupt if isinstance(buffer, FileBuffer) else 0
         return state
 
     def status(self) -> dict[str, Any]:
         """Return the state as JSON for the page /status. Any thread."""
         state = self.state()
-        names = {field.name: field.name for field in state.DESCRIPTOR.fields}
         # The keys of the page outlast the fields of the message.
-        names |= {"total_priority": "mass", "corrupt": "damaged"}
+        keys = {"total_priority": "mass", "corrupt": "damaged"}
+        names = [field.name for field in state.DESCRIPTOR.fields]
         return {
-            **{names[field]: getattr(state, field) for field in names},
+            **{keys.get(name, name): getattr(state, name) for name in names},
             "incarnation": f"{state.incarnation:x}",
             "exponent": self.exponent,
             "learners": self.learners,
-            "spec": None if self._buffer is None else self._buffer.spec.to_json(),
+            "spec": None if self._buffer is None else asdict(self._buffer.spec),
         }
 
     def close(self) -> None:
         """Finish the work under way, and write everything to the disk."""
         self._thread.shutdown(wait=True, cancel_futures=True)
-        if isinstance(self._buffer, FileBuffer):
+        if self._buffer is not None:
             self._buffer.close()

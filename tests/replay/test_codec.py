@@ -43,7 +43,7 @@ def test_bytes_that_are_no_message(data: bytes) -> None:
 @pytest.mark.parametrize("which", [slice(0, 5), slice(1, 3), slice(4, 5)])
 def test_columns_of_a_block(which: slice) -> None:
     whole = chunk(SPEC, 3, 2, 5)
-    message, payload = unpack(wire.InsertRequest, insert_request(SPEC, whole, which, 99, 4))
+    message, payload = unpack(wire.InsertRequest, insert_request(whole, which, 99, 4))
     found = chunk_of(SPEC, message, payload)
     assert (found.stream_id, found.chunk_index, found.version) == (99, 2, whole.version)
     for name in ("frames", "flags", "reward", "action"):

@@ -62,19 +62,6 @@ def test_contents_and_priorities_are_back(tmp_path: Path) -> None:
     third.close()
 
 
-def test_a_restored_snapshot_survives_too(tmp_path: Path) -> None:
-    buffer = filled(tmp_path / "one")
-    state = buffer.snapshot()
-    other = open_buffer(tmp_path / "two", SPEC, 32, 0.7)
-    other.restore(state)
-    other.close()
-    again = open_buffer(tmp_path / "two", SPEC, 32, 0.7)
-    assert (again.corrupt, again.sampleable) == (0, buffer.sampleable)
-    check_whole(SPEC, again.sample(ALL))
-    again.close()
-    buffer.close()
-
-
 def test_kill_9_at_any_moment_leaves_whole_sequences(tmp_path: Path) -> None:
     random = np.random.default_rng(3)
     capacity = 6 * replay_writer.ENVIRONMENTS + 5  # so that chunks cross the ring's end

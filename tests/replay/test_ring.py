@@ -105,6 +105,7 @@ def test_restore_takes_sampleable_sequences_and_no_impossible_keys() -> None:
     key = ring.key.copy()
     key[[2, 5]] = key[[5, 2]]  # in foreign items
     key[7] -= 13  # too old to be stored
+    other = Ring(13, predecessors=2)
     other.restore(key, ring.previous.copy())
     assert (other.key[[2, 5, 7]] == -1).all()
     assert set(other.key[other.is_sampleable]) < set(ring.key[ring.is_sampleable])

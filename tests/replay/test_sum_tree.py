@@ -100,20 +100,7 @@ def test_the_end_of_the_interval_is_never_an_empty_item() -> None:
     assert tree.draw(np.array([np.nextafter(1.0, 0.0), 1.0])).tolist() == [2, 2]
 
 
-@pytest.mark.parametrize("weight", [-1.0, np.nan, np.inf])
-def test_weights_that_cannot_be_are_refused_and_change_nothing(weight: float) -> None:
-    tree = tree_of([1, 2, 3])
-    with pytest.raises(ValueError, match=r"of item 1 must be finite and not negative"):
-        tree.set(np.array([0, 1]), np.array([9.0, weight]))
-    assert tree.weights(np.arange(3)).tolist() == [1, 2, 3]
-    assert tree.total == 6
-
-
-def test_what_is_not_there_is_refused() -> None:
-    tree = tree_of([1, 2, 3])
-    for item in (-1, 3):  # the tree's array has room for a fourth
-        with pytest.raises(IndexError, match=r"items 0 to 2"):
-            tree.set(np.array([item]), np.array([1.0]))
+def test_what_cannot_be_drawn_is_refused() -> None:
     with pytest.raises(ValueError, match=r"sum of all weights is 0"):
         SumTree(4).draw(np.array([0.5]))
     with pytest.raises(ValueError, match=r"at least 1"):

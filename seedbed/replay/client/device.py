@@ -8,27 +8,26 @@ device once, `transfer_steps` steps at a time.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
 import numpy as np
 from keras import ops
 from numpy.typing import NDArray
-from typing_extensions import override
 
 from seedbed.backends.protocol import Backend, Tables, TensorDict
-from seedbed.replay.buffer import check_chunk, check_priorities, check_state
+from seedbed.replay.buffer import check_chunk, check_priorities
 from seedbed.replay.client import device_tables
-from seedbed.replay.client.replay_buffer import ReplayBuffer, ReplayStats
+from seedbed.replay.replay_buffer import ReplayStats
 from seedbed.replay.ring import Ring
-from seedbed.replay.sequence import TIMED, UNTIMED, Sample, SequenceChunk, SequenceSpec
+from seedbed.replay.sequence import TIMED, UNTIMED, SequenceChunk, SequenceSpec
 from seedbed.types import Tensor
 
 
-class DeviceReplay(ReplayBuffer):
+class DeviceReplay:
     """Replay in the memory of the device, and its part of a fused training step.
+
+    One thread calls it.
 
     Args:
         backend: Backend of the device.
@@ -41,8 +40,8 @@ class DeviceReplay(ReplayBuffer):
     Attributes:
         tables: The tables of `device_tables.table_specs`.
         ring: Which item holds which sequence.
-        inserted: Sequences that were copied to the device.
-        stale_updates: Priorities that came for sequences already replaced.
+        draw_batch: Draws a batch and leaves it on the device: [B, 2] numbers in [0, 1) to the
+            output of `device_tables.sample`.
     """
 
     def __init__(
@@ -56,9 +55,7 @@ class DeviceReplay(ReplayBuffer):
     ) -> None:
         self.spec = spec
         self.capacity = capacity
-        self.inserted = self.stale_updates = 0
-        self._table_specs = device_tables.table_specs(spec, capacity)
-        self.tables = backend.tables(self._table_specs)
+        self.tables = backend.tables(device_tables.table_specs(spec, capacity))
         self.ring = Ring(capacity, spec.predecessors)
         self._backend = backend
         self._seed = seed
@@ -70,12 +67,15 @@ class DeviceReplay(ReplayBuffer):
         self._update_function = partial(device_tables.update, exponent=exponent)
         self._sample_function = partial(device_tables.sample, spec=spec, capacity=capacity)
         self._add = self.tables.compile(partial(device_tables.add, spec=spec, exponent=exponent))
-        self._sample = self.tables.compile(self._sample_function)
+        self.draw_batch = self.tables.compile(self._sample_function)
         self._update = self.tables.compile(self._update_function)
 
-    @override
     def add(self, chunk: SequenceChunk) -> None:
-        # Staged on the host until there are `transfer_steps` steps.
+        """Stage a chunk on the host, until there are `transfer_steps` steps to copy.
+
+        Raises:
+            ValueError: The chunk does not fit; nothing has changed.
+        """
         check_chunk(self.spec, chunk)
         if chunk.environments > self.capacity // 2:
             raise ValueError(
@@ -119,40 +119,6 @@ class DeviceReplay(ReplayBuffer):
             _pad(ring.is_sampleable[items], size, np.float32),
             _pad(invalidated, size, np.int32, self.capacity),
         )
-        self.inserted += len(items)
-
-    @override
-    def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
-        # Copies the batch to the host, for tests and inspection.
-        if not self.ring.sampleable:
-            raise ValueError(
-                f"nothing can be drawn: {self.ring.size} of {self.capacity} items are in use, and "
-                f"{self._staged_sequences} more are waiting for learner.replay.transfer_steps"
-            )
-        # The upper 24 bits choose the group, those below the item in the group.
-        upper = np.floor(uniform * 2**24)
-        pair = np.stack([upper / 2**24, uniform * 2**24 - upper], -1).astype(np.float32)
-        batch = self._sample(np.minimum(pair, np.float32(1 - 2**-24)))
-        host = {name: np.array(self._backend.to_host(value)) for name, value in batch.items()}
-        future: Future[Sample] = Future()
-        future.set_result(
-            Sample(
-                keys=self.ring.key[host["items"]],
-                probability=host["probability"].astype(np.float64),
-                arrays={name: host[name] for name in ("observation", *TIMED[1:], *UNTIMED)},
-                version=host["version"].astype(np.float64),
-                age_s=self.age_s(host["time"]),
-            )
-        )
-        return future
-
-    def draw_items(self, uniform: NDArray[np.float32]) -> Tensor:
-        """Draw a batch and leave it on the device; return its items [B] there.
-
-        Args:
-            uniform: [B, 2] numbers in [0, 1).
-        """
-        return self._sample(uniform)["items"]
 
     def age_s(self, inserted: NDArray[np.float32]) -> NDArray[np.float64]:
         """Return the age [B] of sequences in seconds.
@@ -163,46 +129,25 @@ class DeviceReplay(ReplayBuffer):
         age: NDArray[np.float64] = np.maximum(time.time() - self._began - inserted, 0.0)
         return age.astype(np.float64)
 
-    @override
     def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
-        keys, priority = check_priorities(keys, priority)
-        items = self.ring.item(keys)
-        valid = self.ring.contains(keys) & self.ring.is_sampleable[items]
-        self.stale_updates += int(np.count_nonzero(~valid))
-        # Late priorities go to the spare item, whose scaled priority stays 0.
-        items = np.where(valid, items, self.capacity).astype(np.int32)
-        self._update(items, priority, valid.astype(np.float32))
-
-    @override
-    def stats(self) -> ReplayStats:
-        return ReplayStats(
-            capacity=self.capacity,
-            size=self.ring.size,
-            sampleable=self.ring.sampleable,
-            bytes=device_tables.device_bytes(self.spec, self.capacity),
-            inserted=self.inserted,
-            stale_updates=self.stale_updates,
-        )
-
-    def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of everything that is on the device, for `restore`."""
-        keys = {"key": self.ring.key.copy(), "previous_key": self.ring.previous.copy()}
-        return {**self.tables.read(), **keys}
-
-    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Restore a snapshot. Streams begin anew, and staged chunks are dropped.
+        """Set new priorities. Sequences that were replaced meanwhile are counted.
 
         Args:
-            state: Output of `snapshot`.
+            keys: [B].
+            priority: [B], finite and not negative.
 
         Raises:
-            ValueError: The snapshot is of another replay; nothing has changed.
+            ValueError: A priority is negative, NaN or infinite; nothing has changed.
         """
-        specs = self._table_specs.items()
-        check_state(state, {name: ((rows, *one.shape), one.dtype) for name, (rows, one) in specs})
-        self._staged, self._staged_sequences = [], 0
-        self.ring.restore(state["key"], state["previous_key"])
-        self.tables.write(state)
+        keys, priority = check_priorities(keys, priority)
+        valid = self.ring.accept_updates(keys)
+        # Late priorities go to the spare item, whose scaled priority stays 0.
+        items = np.where(valid, self.ring.item(keys), self.capacity).astype(np.int32)
+        self._update(items, priority, valid.astype(np.float32))
+
+    def stats(self) -> ReplayStats:
+        """Return the statistics. Cheap."""
+        return self.ring.stats(device_tables.device_bytes(self.spec, self.capacity))
 
     # --- parts of a fused training step ------------------------------------------------------
 

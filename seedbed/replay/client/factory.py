@@ -1,60 +1,43 @@
-"""Construction of the replay buffer that `learner.replay` describes."""
+"""Construction of the replay that `learner.replay` describes."""
 
 from __future__ import annotations
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from seedbed.backends.protocol import Backend
 from seedbed.config.learner import Replay
-from seedbed.replay.buffer import SequenceBuffer
-from seedbed.replay.client.replay_buffer import HostReplay, ReplayBuffer
 from seedbed.replay.client.sharded import ShardedReplay
-from seedbed.replay.mapped_files import files_bytes, open_buffer
+from seedbed.replay.local_buffer import make_local_buffer
+from seedbed.replay.replay_buffer import ReplayBuffer
 from seedbed.replay.sequence import SequenceSpec, format_bytes
-from seedbed.replay.sizes import check_memory, estimate, memory_bytes
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+if TYPE_CHECKING:  # imports Keras
+    from seedbed.replay.client.device import DeviceReplay
 
 log = logging.getLogger(__name__)
 
 
-def make_replay_buffer(
-    settings: Replay, spec: SequenceSpec, backend: Backend, *, seed: int = 0, tls: Tls | None = None
-) -> ReplayBuffer:
+def make_replay_buffer(settings: Replay, spec: SequenceSpec, tls: Tls | None) -> ReplayBuffer:
     """Build a replay buffer: empty, or with the contents of its files or shards.
 
     Args:
-        settings: The section `learner.replay`.
+        settings: The section `learner.replay`, with `storage: host` or `remote`.
         spec: Sizes of a sequence.
-        backend: Backend of the device, for `storage: device`.
-        seed: Seed of the samples of a fused step, for `storage: device`.
         tls: Shards need a certificate of this authority, for `storage: remote`.
 
     Raises:
         SeedbedError: CONFIG: the replay does not fit, or no shard is named. REPLAY_FILES: the
             files cannot be used.
     """
-    if settings.storage == "device":
-        return _on_device(settings, spec, backend, seed)
-    return (
-        _on_shards(settings, spec, tls) if settings.storage == "remote" else _host(settings, spec)
-    )
-
-
-def _host(settings: Replay, spec: SequenceSpec) -> ReplayBuffer:
-    directory = Path(settings.directory) if settings.directory else None
-    capacity, exponent = settings.capacity, settings.priority_exponent
-    log.info("replay in the learner: %s", estimate(spec, capacity, directory))
-    check_memory(spec, capacity, directory)
-    if directory is None:
-        size = memory_bytes(spec, capacity, directory)
-        return HostReplay(SequenceBuffer(spec, capacity, exponent), size)
-    buffer = open_buffer(directory, spec, capacity, exponent)
-    return HostReplay(buffer, files_bytes(spec, capacity))
-
-
-def _on_shards(settings: Replay, spec: SequenceSpec, tls: Tls | None) -> ReplayBuffer:
+    exponent = settings.priority_exponent
+    if settings.storage == "host":
+        folder = Path(settings.directory) if settings.directory else None
+        subject = "replay in the learner:"
+        return make_local_buffer(subject, spec, settings.capacity, exponent, folder)
     if not settings.shards:
         raise SeedbedError(
             ExitCode.CONFIG,
@@ -62,12 +45,24 @@ def _on_shards(settings: Replay, spec: SequenceSpec, tls: Tls | None) -> ReplayB
             "with `seedbed replay`, and list their addresses",
         )
     log.info("replay on %d shards: %s", len(settings.shards), ", ".join(settings.shards))
-    exponent, timeout_s = settings.priority_exponent, settings.shard_timeout_s
+    timeout_s = settings.shard_timeout_s
     return ShardedReplay(spec, settings.shards, exponent, tls=tls, timeout_s=timeout_s)
 
 
-def _on_device(settings: Replay, spec: SequenceSpec, backend: Backend, seed: int) -> ReplayBuffer:
-    # Imports Keras.
+def make_device_replay(
+    settings: Replay, spec: SequenceSpec, backend: Backend, seed: int
+) -> DeviceReplay:
+    """Build an empty replay on the device.
+
+    Args:
+        settings: The section `learner.replay`, with `storage: device`.
+        spec: Sizes of a sequence.
+        backend: Backend of the device.
+        seed: Seed of the samples.
+
+    Raises:
+        SeedbedError: CONFIG: the replay does not fit.
+    """
     from seedbed.replay.client.device import DeviceReplay
     from seedbed.replay.client.device_tables import device_bytes
 

@@ -7,7 +7,7 @@ import secrets
 import time
 from dataclasses import dataclass, field
 
-from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes
+from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, insert_request
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 
 
@@ -19,13 +19,21 @@ class PendingInsert:
     envs: slice
     stream_id: int  # of these environments
     preferred_shard: int
-    bytes: int
+    size_bytes: int
     since: float = field(default_factory=time.monotonic)
 
     @property
     def sequences(self) -> int:
         """Return the number of sequences of the insert."""
         return int(self.envs.stop - self.envs.start)
+
+    def message(self, number: int) -> bytes:
+        """Serialize the insert.
+
+        Args:
+            number: Sequence number of the message in its gRPC stream.
+        """
+        return insert_request(self.chunk, self.envs, self.stream_id, number)
 
 
 class ChunkSplitter:
@@ -62,7 +70,7 @@ class ChunkSplitter:
                         slice(first, stop),
                         stream_id=self._hash(chunk.stream_id, first, envs),
                         preferred_shard=(offset + part) % shards,
-                        bytes=self._env_bytes * (stop - first),
+                        size_bytes=self._env_bytes * (stop - first),
                     )
                 )
         return inserts

@@ -7,13 +7,14 @@ import weakref
 from collections import deque
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.replay.sequence import UNTIMED, Sample, SequenceSpec
+from seedbed.v1 import replay_pb2 as wire
 
 
 def split_by_priority(
@@ -100,17 +101,25 @@ class SampleRequest:
             age_s=np.empty(b, np.float64),
         )
 
-    def fill(self, part: ShardRequest, arrays: dict[str, NDArray[Any]], total: float) -> bool:
+    def fill(self, part: ShardRequest, arrays: dict[str, NDArray[Any]], total: float) -> None:
         """Copy the sequences of a part into the batch; complete the future with the last part.
 
         Args:
             part: Where the sequences belong.
             arrays: [n, ...], by the names of `codec.sample_arrays`.
             total: Total priority of the shard when it sampled.
-
-        Returns:
-            Whether the batch is complete.
         """
+        try:
+            self._copy(part, arrays, total)
+        except Exception as error:
+            self.fail(RuntimeError(f"a batch was not put together: {error}"))
+        self._missing -= len(part.places)
+        if not self._missing:
+            # The future may have failed meanwhile, in another thread, or been cancelled.
+            with suppress(InvalidStateError):
+                self.future.set_result(self._sample)
+
+    def _copy(self, part: ShardRequest, arrays: dict[str, NDArray[Any]], total: float) -> None:
         sample, places = self._sample, part.places
         for source, place in enumerate(places.tolist()):
             sample.arrays["observation"][:, place] = arrays["frames"][source]
@@ -121,12 +130,6 @@ class SampleRequest:
         sample.keys[places] = arrays["key"]
         sample.probability[places] = part.shard_probability * arrays["scaled_priority"] / total
         sample.version[places], sample.age_s[places] = arrays["version"], arrays["age"]
-        self._missing -= len(places)
-        if not self._missing:
-            # The future may have failed meanwhile, in another thread, or been cancelled.
-            with suppress(InvalidStateError):
-                self.future.set_result(sample)
-        return not self._missing
 
     def fail(self, error: Exception) -> None:
         """Complete the future with an error, unless it is complete already."""
@@ -150,10 +153,15 @@ class ShardRequest:
         Args:
             count: Sequences of the first request.
         """
-        first, rest = slice(None, count), slice(count, None)
-        return self._part(first), self._part(rest)
+        places, uniform = self.places, self.uniform
+        first = replace(self, places=places[:count], uniform=uniform[:count])
+        return first, replace(self, places=places[count:], uniform=uniform[count:])
 
-    def _part(self, which: slice) -> ShardRequest:
-        return ShardRequest(
-            self.sample, self.places[which], self.uniform[which], self.shard_probability
-        )
+    def message(self, number: int) -> bytes:
+        """Serialize the request.
+
+        Args:
+            number: How many messages the gRPC stream has had.
+        """
+        request = wire.SampleRequest(request=number + 1, uniform=self.uniform.tobytes())
+        return request.SerializeToString()

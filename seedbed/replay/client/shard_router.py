@@ -6,16 +6,16 @@ import asyncio
 import logging
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import Any
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
 
+import grpc.aio
 import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.replay.client.pending_insert import PendingInsert
 from seedbed.replay.client.sample_request import SampleRequest, ShardRequest, split_by_priority
-from seedbed.replay.client.shard_client import PriorityUpdate, ShardClient, ShardRefused
+from seedbed.replay.client.shard_client import ShardClient, ShardRefused
 from seedbed.replay.client.shard_keys import ShardKeys
 from seedbed.rpc.reconnect import Attempts
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -31,7 +31,6 @@ class InsertWindow:
 
     Attributes:
         in_flight: Bytes of inserts that are not stored yet.
-        blocked_s: Seconds that `acquire` has waited.
     """
 
     def __init__(self, limit_bytes: int) -> None:
@@ -41,7 +40,6 @@ class InsertWindow:
         # Bytes of the newest chunk.
         self._chunk_bytes = 0
         self.in_flight = 0
-        self.blocked_s = 0.0
 
     def has_room(self) -> bool:
         """Return whether one more chunk like the newest fits."""
@@ -59,11 +57,8 @@ class InsertWindow:
             return self.has_room() or self._closed
 
         with self._changed:
-            if not ready():
-                since = time.monotonic()
-                # Ends in time: a shard that owes an answer is left out, and no shard is a failure.
-                self._changed.wait_for(ready)
-                self.blocked_s += time.monotonic() - since
+            # Ends in time: a shard that owes an answer is left out, and no shard is a failure.
+            self._changed.wait_for(ready)
             if not self._closed:
                 self.in_flight += size
 
@@ -100,9 +95,6 @@ class ShardRouter:
         failure: Why the replay has failed; None while it works.
         inserted: Sequences that are stored.
         unknown_updates: Priorities with keys that no shard has assigned.
-        resent: Sequences that were sent again because a shard failed.
-        redrawn: Sequences that were requested again because a shard failed or was empty.
-        lost: Sequences that were given up, because the replay failed or was closed.
         no_shard_since: Since when the learner has found no shard up; None while one is.
     """
 
@@ -113,7 +105,6 @@ class ShardRouter:
         self._window, self._timeout_s, self._predecessors = window, timeout_s, predecessors
         self.failure: SeedbedError | None = None
         self.inserted = self.unknown_updates = 0
-        self.resent = self.redrawn = self.lost = 0
         self.no_shard_since: float | None = None
         self._keys = ShardKeys()
         # Copies sequences into batches, while the event loop receives the next ones.
@@ -123,29 +114,9 @@ class ShardRouter:
         self._pending_requests: list[ShardRequest] = []
         self._samples: set[SampleRequest] = set()
 
-    async def run(self, stop: asyncio.Event) -> None:
-        """Serve all shards until stopped.
-
-        Args:
-            stop: Ends this when it is set.
-        """
-        tasks: set[asyncio.Task[Any]] = {
-            asyncio.create_task(self._serve_shard(client)) for client in self.clients
-        }
-        tasks.add(asyncio.create_task(self._check_deadlines()))
-        stopping = asyncio.create_task(stop.wait())
-        try:
-            while not stopping.done():
-                waited = {*tasks, stopping}
-                done, _ = await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-                for task in done & tasks:
-                    tasks.remove(task)
-                    # Raises a defect; a refusal has set `failure`.
-                    task.result()
-        finally:
-            for running in (*tasks, stopping):
-                running.cancel()
-            await asyncio.gather(*tasks, stopping, return_exceptions=True)
+    async def run(self) -> None:
+        """Serve all shards until cancelled. Raises a defect; a refusal sets `failure`."""
+        await asyncio.gather(self._check_deadlines(), *map(self._serve_shard, self.clients))
 
     def close(self) -> None:
         """End the thread that copies sequences into batches."""
@@ -158,23 +129,14 @@ class ShardRouter:
             SeedbedError: The replay has failed.
         """
         while self._window.in_flight or self._samples or any(one.busy for one in self.clients):
-            await self._tick()
-        # Two answers, because the first one may be to a question from before.
-        polls = [client.polls + 2 for client in self.clients]
-        while any(one.up and one.polls < n for one, n in zip(self.clients, polls, strict=True)):
-            for client in self.clients:
-                client.poll_now()
-            await self._tick()
-
-    async def _tick(self) -> None:
-        if self.failure is not None:
-            raise self.failure
-        await asyncio.sleep(0.002)
-
-    @property
-    def lost_updates(self) -> int:
-        """Priorities that were not delivered, because their shard was away or too slow."""
-        return sum(client.lost_updates for client in self.clients)
+            if self.failure is not None:
+                raise self.failure
+            await asyncio.sleep(0.002)
+        for client in self.clients:
+            if client.up:
+                # The client notices a connection that has ended by itself.
+                with suppress(grpc.aio.AioRpcError, ConnectionError):
+                    await client.update_state()
 
     # --- shards ------------------------------------------------------------------------------
 
@@ -182,11 +144,7 @@ class ShardRouter:
         """Keep one shard connected, take its results, and reroute its unfinished work."""
         async for _ in Attempts():
             try:
-                async with client.connection():
-                    self._route_unrouted()
-                    await client.run(self._take_stored(client), self._take_samples(client))
-            except ConnectionError:
-                pass  # `client.cause` says why
+                await client.run(self._route_unrouted, self._take_stored, self._take_samples)
             except ShardRefused as refusal:
                 self._reroute(client)
                 self.fail(refusal)
@@ -198,44 +156,32 @@ class ShardRouter:
         while True:
             insert = await client.next_stored()
             self.inserted += insert.sequences
-            self._window.release(insert.bytes)
+            self._window.release(insert.size_bytes)
             if self._pending_requests:
                 self._retry_pending()
 
     async def _take_samples(self, client: ShardClient) -> None:
-        loop = asyncio.get_running_loop()
+        filling: Future[None] | None = None
         while True:
             part, arrays, total_priority = await client.next_sample()
-            if arrays is None:
-                self.redrawn += len(part.places)
+            if not arrays:
                 self._route_request(part)
                 continue
             incarnation = client.state.incarnation
             arrays["key"] = self._keys.join(client.index, incarnation, arrays["key"])
-            # In a thread, while the next message comes in. Shielded, because a connection that
-            # ends cancels this, and no other shard is asked for these sequences any more.
-            fill = part.sample.fill
-            filling = loop.run_in_executor(self._joiner, fill, part, arrays, total_priority)
-            filling.add_done_callback(partial(self._on_fill, part.sample))
-            await asyncio.shield(filling)
-
-    def _on_fill(self, sample: SampleRequest, done: asyncio.Future[bool]) -> None:
-        """Forget a batch that is complete or has failed."""
-        if done.cancelled():
-            return  # the replay closes
-        error = done.exception()
-        if error is not None:
-            sample.fail(RuntimeError(f"a batch was not put together: {error}"))
-        if error is not None or done.result():
-            self._samples.discard(sample)
+            # In a thread, while the next message comes in. A connection that ends does not cancel
+            # this: no other shard is asked for these sequences any more.
+            before = filling
+            filling = self._joiner.submit(part.sample.fill, part, arrays, total_priority)
+            del part, arrays
+            if before is not None:
+                await asyncio.shield(asyncio.wrap_future(before))
 
     def _reroute(self, client: ShardClient) -> None:
         """Give the unfinished work of a shard that is not connected to the others."""
         inserts, requests = client.take_unfinished()
-        self.resent += sum(insert.sequences for insert in inserts)
         for insert in inserts:
             self.insert(insert)
-        self.redrawn += sum(len(request.places) for request in requests)
         for request in requests:
             self._route_request(request)
 
@@ -267,6 +213,7 @@ class ShardRouter:
             sample.fail(self.failure)
             return
         self._samples.add(sample)
+        sample.future.add_done_callback(lambda _: self._samples.discard(sample))
         self._route_request(ShardRequest(sample, np.arange(len(sample.uniform)), sample.uniform))
 
     def _route_request(self, request: ShardRequest) -> None:
@@ -300,7 +247,6 @@ class ShardRouter:
                 f"{self._predecessors} chunks before it"
             )
             for request in pending:
-                self._samples.discard(request.sample)
                 request.sample.fail(error)
 
     def update(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
@@ -313,7 +259,7 @@ class ShardRouter:
         self.unknown_updates += len(keys)
         for shard, incarnation, which, own in self._keys.split(keys):
             self.unknown_updates -= len(own)
-            self.clients[shard].update(PriorityUpdate(incarnation, own, priority[which]))
+            self.clients[shard].update(incarnation, own, priority[which])
 
     async def _check_deadlines(self) -> None:
         """Fail once something has waited for a shard for too long."""
@@ -342,10 +288,8 @@ class ShardRouter:
         self._window.close()
         for sample in list(self._samples):
             sample.fail(self.failure)
-        self._samples.clear()
         self._pending_requests.clear()
         lost = sum(insert.sequences for insert in self._unrouted_inserts)
         self._unrouted_inserts.clear()
         if lost:
-            self.lost += lost
             log.error("%d sequences were given to the replay and are stored nowhere", lost)

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -16,11 +17,11 @@ from typing_extensions import override
 
 from seedbed.replay.buffer import check_chunk, check_priorities
 from seedbed.replay.client.pending_insert import ChunkSplitter
-from seedbed.replay.client.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.client.sample_request import FramePool, SampleRequest
 from seedbed.replay.client.shard_client import ShardClient
 from seedbed.replay.client.shard_router import InsertWindow, ShardRouter
 from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes
+from seedbed.replay.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.tls import Tls
@@ -105,7 +106,6 @@ class ShardedReplay(ReplayBuffer):
         self.window = InsertWindow(window_bytes)
         self.router = ShardRouter(self.clients, self.window, timeout_s, spec.predecessors)
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop = asyncio.Event()
         self._started = threading.Event()
         self._thread = threading.Thread(target=self._run, name="replay-shards", daemon=True)
         self._thread.start()
@@ -125,7 +125,7 @@ class ShardedReplay(ReplayBuffer):
     def add(self, chunk: SequenceChunk) -> None:
         check_chunk(self.spec, chunk)
         inserts = self._splitter.split(chunk)
-        self.window.acquire(sum(insert.bytes for insert in inserts))
+        self.window.acquire(sum(insert.size_bytes for insert in inserts))
         self._check_failure()
         for insert in inserts:
             self._call(self.router.insert, insert)
@@ -141,7 +141,7 @@ class ShardedReplay(ReplayBuffer):
 
     @override
     def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
-        # Does not wait; priorities that cannot be delivered are counted.
+        # Does not wait; priorities that cannot be delivered are lost.
         keys, priority = check_priorities(keys, priority)
         self._check_failure()
         self._call(self.router.update, keys.copy(), priority.copy())
@@ -192,7 +192,7 @@ class ShardedReplay(ReplayBuffer):
         except (TimeoutError, SeedbedError) as error:
             log.warning("replay shards: closed early: %s", error)
         if self._loop is not None:
-            self._call(self._stop.set)
+            self._call(self._serving.cancel)
         self._thread.join(_CLOSE_S)
 
     def _check_failure(self) -> None:
@@ -224,9 +224,11 @@ class ShardedReplay(ReplayBuffer):
 
     async def _main(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._serving = asyncio.create_task(self.router.run())
         self._started.set()
         try:
-            await self.router.run(self._stop)
+            with suppress(asyncio.CancelledError):
+                await self._serving
         finally:
             await asyncio.sleep(_LAST_EVENTS_S)
             self.router.fail(SeedbedError(ExitCode.INTERNAL, "the replay is closed"))

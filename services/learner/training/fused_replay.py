@@ -16,7 +16,7 @@ from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config.learner import Replay
 from seedbed.gossip.exchange import ParameterExchange
 from seedbed.replay.client.device import DeviceReplay
-from seedbed.replay.rate_limiter import make_rate_limiter
+from seedbed.replay.rate_limiter import RateLimiter
 from seedbed.replay.sequence import SequenceChunk
 from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.training.replay_source import check_fills
@@ -51,7 +51,7 @@ class FusedReplay(BatchSource):
         self.stats = stats
         self._batch_size = batch_size
         self._backend = backend
-        self._limiter = make_rate_limiter(settings, batch_size, buffer.spec)
+        self._limiter = RateLimiter(settings, batch_size * buffer.spec.steps)
         self._arrived: deque[SequenceChunk] = deque()
         self._changed = threading.Condition()
         self._recorded_at = time.perf_counter()
@@ -100,7 +100,7 @@ class FusedReplay(BatchSource):
         for chunk in arrived:
             self.buffer.add(chunk)
         if not self._limiter.is_warm:
-            check_fills(self.buffer.stats(), self._limiter.minimum)
+            check_fills(self.buffer.stats(), self._limiter.min_size)
         with self._changed:
             self._limiter.on_insert(0, self.buffer.ring.sampleable)
             self._record_stats()

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config.schema import Experiment
-from seedbed.replay.client.factory import make_replay_buffer
+from seedbed.replay.client.factory import make_device_replay, make_replay_buffer
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.tls import Tls
 from seedbed.services.learner.training.replay_source import ReplaySource
@@ -38,12 +38,11 @@ def make_replay_source(
         SeedbedError: CONFIG: the replay does not fit. REPLAY_FILES: its files cannot be used.
     """
     learner, settings = experiment.learner, experiment.learner.replay
-    replay = make_replay_buffer(settings, spec, backend, seed=experiment.seed, tls=tls)
+    seed, size = experiment.seed, learner.batch_size
     if settings.storage != "device":
-        seed, size = experiment.seed, learner.batch_size
-        return ReplaySource(replay, settings, size, seed, trainer, backend, stats)
-    from seedbed.replay.client.device import DeviceReplay
+        buffer = make_replay_buffer(settings, spec, tls)
+        return ReplaySource(buffer, settings, size, seed, trainer, backend, stats)
     from seedbed.services.learner.training.fused_replay import FusedReplay
 
-    assert isinstance(replay, DeviceReplay)
-    return FusedReplay(replay, trainer, backend, settings, learner.batch_size, stats)
+    replay = make_device_replay(settings, spec, backend, seed)
+    return FusedReplay(replay, trainer, backend, settings, size, stats)

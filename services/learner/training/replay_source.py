@@ -17,8 +17,8 @@ from typing_extensions import override
 from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config.learner import Replay
 from seedbed.gossip.exchange import ParameterExchange
-from seedbed.replay.client.replay_buffer import ReplayBuffer, ReplayStats
-from seedbed.replay.rate_limiter import make_rate_limiter
+from seedbed.replay.rate_limiter import RateLimiter
+from seedbed.replay.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.sequence import Sample, SequenceChunk
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import POLL_S
@@ -59,7 +59,7 @@ class ReplaySource(PrefetchedSource):
         self.stats = stats
         self._batch_size = batch_size
         self._prefetch_batches = settings.prefetch_batches
-        self._limiter = make_rate_limiter(settings, batch_size, buffer.spec)
+        self._limiter = RateLimiter(settings, batch_size * buffer.spec.steps)
         self._random = np.random.default_rng(seed)
         self._samples: deque[Future[Sample]] = deque()
         self._priorities: deque[tuple[NDArray[np.int64], NDArray[np.float32]]] = deque()
@@ -94,7 +94,7 @@ class ReplaySource(PrefetchedSource):
         if self._limiter.is_warm:
             return 0
         state = self.buffer.stats()
-        check_fills(state, self._limiter.minimum)
+        check_fills(state, self._limiter.min_size)
         return state.sampleable
 
     @override

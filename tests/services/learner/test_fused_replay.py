@@ -13,6 +13,7 @@ from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from seedbed.telemetry.replay import ReplaySourceStats
+from tests.support.device_replay import device_sample
 from tests.support.replay_streams import Stream
 
 pytestmark = pytest.mark.backends
@@ -61,7 +62,7 @@ def test_fused_is_fed(backend: Backend) -> None:
         ).astype(np.float64)
         # As `request` takes them: the upper 24 bits, then those below.
         joined = np.floor(uniform[:, 0] * 2**24) / 2**24 + uniform[:, 1] / 2**24
-        sample = other.request_sample(joined).result()
+        sample = device_sample(other, joined)
         batch = training_batch(sample, 5, 3)
         expected = fed.trainer.step(backend.to_device(batch.arrays))
         priority = backend.to_host(expected.pop("priority"))
@@ -73,16 +74,16 @@ def test_fused_is_fed(backend: Backend) -> None:
                 err_msg=f"{name} of step {step}",
             )  # fmt: skip
         np.testing.assert_allclose(
-            home.snapshot()["scaled_priority"], other.snapshot()["scaled_priority"], rtol=1e-4
+            home.tables.read()["scaled_priority"], other.tables.read()["scaled_priority"], rtol=1e-4
         )
         np.testing.assert_allclose(
-            home.snapshot()["group_total"], other.snapshot()["group_total"], rtol=1e-4
+            home.tables.read()["group_total"], other.tables.read()["group_total"], rtol=1e-4
         )
     for ours, theirs in zip(fused.trainer.params(), fed.trainer.params(), strict=True):
         np.testing.assert_allclose(backend.to_host(ours), backend.to_host(theirs), atol=1e-5)
     assert not np.allclose(
-        home.snapshot()["scaled_priority"],
-        built_on(backend).source.buffer.snapshot()["scaled_priority"],
+        home.tables.read()["scaled_priority"],
+        built_on(backend).source.buffer.tables.read()["scaled_priority"],
     )
 
 
@@ -90,11 +91,10 @@ def test_a_replay_that_never_fills_is_refused() -> None:
     """More environments came than the settings knew of: nothing of a stream is ever whole."""
     from seedbed.config.learner import Replay
     from seedbed.replay.buffer import SequenceBuffer
-    from seedbed.replay.client.replay_buffer import HostReplay
     from seedbed.services.learner.training.replay_source import ReplaySource
 
     spec = SequenceSpec(ArraySpec((2,), "float32"), steps=1)
-    home = HostReplay(SequenceBuffer(spec, 8, 0.9), 0)
+    home = SequenceBuffer(spec, 8, 0.9)
     settings = Replay(capacity=8, min_size=4)
     experience = ReplaySource(home, settings, 2, 1, None, None, ReplaySourceStats())
     stream = Stream(spec, 1, 6)

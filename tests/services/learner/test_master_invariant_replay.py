@@ -19,6 +19,7 @@ from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from tests.services.learner.test_master_invariant import check_story, collect
+from tests.support.device_replay import device_sample
 from tests.support.pattern_env import NAME
 from tests.support.recording_agent import name_of
 from tests.support.shard_process import shards
@@ -90,7 +91,7 @@ def test_on_the_device_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     def drawn(source: FusedReplay, timeout_s: float) -> TrainingBatch | None:
         if next_batch(source, timeout_s) is None:
             return None
-        sample = source.buffer.request_sample(rng.random(6)).result()
+        sample = device_sample(source.buffer, rng.random(6))
         source._limiter.on_train()
         return training_batch(sample, STEPS, BURN_IN)
 

@@ -1,16 +1,13 @@
-"""Replay buffer as the learner sees it, and its storage in the learner's RAM."""
+"""Replay buffer as the learner sees it, wherever the sequences are stored."""
 
 from __future__ import annotations
 
 from concurrent.futures import Future
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from typing_extensions import override
 
-from seedbed.replay.buffer import SequenceBuffer
-from seedbed.replay.mapped_files import FileBuffer
 from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 
 
@@ -71,7 +68,7 @@ class ReplayBuffer(Protocol):
             priority: [B], finite and not negative.
 
         Raises:
-            ValueError: A priority is negative, NaN or infinite.
+            ValueError: A priority is negative, NaN or infinite; nothing has changed.
         """
 
     def stats(self) -> ReplayStats:
@@ -80,60 +77,3 @@ class ReplayBuffer(Protocol):
     def close(self) -> None:
         """Close threads, files and connections."""
         return
-
-
-class HostReplay(ReplayBuffer):
-    """Replay in the learner's RAM, or in files that the learner maps.
-
-    Args:
-        buffer: The sequences.
-        size_bytes: Bytes that the full buffer takes, for the statistics.
-    """
-
-    def __init__(self, buffer: SequenceBuffer, size_bytes: int) -> None:
-        self.spec = buffer.spec
-        self.buffer = buffer
-        self._bytes = size_bytes
-
-    @override
-    def add(self, chunk: SequenceChunk) -> None:
-        self.buffer.add(chunk)
-
-    @override
-    def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
-        future: Future[Sample] = Future()
-        future.set_result(self.buffer.sample(uniform))
-        return future
-
-    @override
-    def update_priorities(self, keys: NDArray[np.int64], priority: NDArray[np.float32]) -> None:
-        self.buffer.update_priorities(keys, priority)
-
-    @override
-    def stats(self) -> ReplayStats:
-        buffer = self.buffer
-        return ReplayStats(
-            capacity=buffer.capacity,
-            size=buffer.ring.size,
-            sampleable=buffer.sampleable,
-            bytes=self._bytes,
-            inserted=buffer.inserted,
-            stale_updates=buffer.stale_updates,
-        )
-
-    def snapshot(self) -> dict[str, NDArray[Any]]:
-        """Return a copy of the whole state, for `restore`."""
-        return self.buffer.snapshot()
-
-    def restore(self, state: dict[str, NDArray[Any]]) -> None:
-        """Restore a snapshot.
-
-        Args:
-            state: Output of `snapshot`.
-        """
-        self.buffer.restore(state)
-
-    @override
-    def close(self) -> None:
-        if isinstance(self.buffer, FileBuffer):
-            self.buffer.close()
