@@ -40,7 +40,7 @@ POLL_INTERVAL_S = 1.0
 # Batches of priorities that wait for a shard.
 MAX_UPDATES = 256
 _PREFIX = "/seedbed.v1.Replay/"
-Reader = Callable[["ShardClient"], Coroutine[Any, Any, None]]
+_Reader = Callable[["ShardClient"], Coroutine[Any, Any, None]]
 
 
 class ShardRefused(SeedbedError):
