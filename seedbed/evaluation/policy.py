@@ -15,7 +15,7 @@ from seedbed.config import Experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.resume import read_stored
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import EnvironmentSpec, TimeStep
 
 if TYPE_CHECKING:
@@ -163,7 +163,7 @@ class Policy:
         from seedbed.evaluation.episodes import EvaluationSettings, evaluate
 
         if episodes < 1:
-            raise SeedbedError(ExitCode.CONFIG, f"episodes {episodes}: play at least 1")
+            raise ConfigError(f"episodes {episodes}: play at least 1")
         experiment, _ = apply_atari_protocol(self.experiment)
         settings = EvaluationSettings(
             episodes=episodes,

@@ -9,7 +9,7 @@ import keras
 from keras import ops
 
 from seedbed.networks.initializers import GlorotUniform
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import ArraySpec
 from seedbed.types import Tensor
 
@@ -124,16 +124,14 @@ class ImageTorso(keras.layers.Layer):
         """
         name = type(self).__name__
         if len(frame.shape) not in (2, 3):
-            raise SeedbedError(
-                ExitCode.CONFIG,
+            raise ConfigError(
                 f"learner.network {name} wants images [height, width(, channels)], but the "
-                f"environment gives {frame}: use `mlp` or a network of your own",
+                f"environment gives {frame}: use `mlp` or a network of your own"
             )
         if min(frame.shape[:2]) < self.smallest:
-            raise SeedbedError(
-                ExitCode.CONFIG,
+            raise ConfigError(
                 f"learner.network {name} wants images of at least {self.smallest} x "
-                f"{self.smallest}, but the environment gives {frame}: use a smaller network",
+                f"{self.smallest}, but the environment gives {frame}: use a smaller network"
             )
         if isinstance(self.first, FirstConvolution):
             self.first.observe(frame)

@@ -12,7 +12,7 @@ from typing import Any
 
 import grpc
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError, SeedbedError
 
 FILES = ("tls.key", "tls.crt", "ca.crt")
 
@@ -40,11 +40,9 @@ class Tls:
             try:
                 contents.append(path.read_bytes())
             except OSError as error:
-                raise SeedbedError(
-                    ExitCode.CONFIG, f"--tls: cannot read {path}: {error.strerror}"
-                ) from error
+                raise ConfigError(f"--tls: cannot read {path}: {error.strerror}") from error
             if b"-----BEGIN " not in contents[-1]:
-                raise SeedbedError(ExitCode.CONFIG, f"--tls: {path} is no PEM file")
+                raise ConfigError(f"--tls: {path} is no PEM file")
         return tuple(contents)
 
     def of_client(self) -> grpc.ChannelCredentials:

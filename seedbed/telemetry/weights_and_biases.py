@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.config.schema import Experiment
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 
 RUN_ID_FILE = "wandb-run-id"
 
@@ -32,10 +32,9 @@ class WandbRun:
         try:
             wandb = importlib.import_module("wandb")
         except ImportError as error:
-            raise SeedbedError(
-                ExitCode.CONFIG,
+            raise ConfigError(
                 f"logging.wandb.enabled is true and wandb cannot be imported ({error}): install "
-                "the extra with `pip install seedbed[wandb]`, or set it to false",
+                "the extra with `pip install seedbed[wandb]`, or set it to false"
             ) from error
         settings = experiment.logging.wandb
         self._run: Any = wandb.init(
