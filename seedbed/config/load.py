@@ -59,10 +59,7 @@ def parse_experiment(
     Raises:
         SeedbedError: CONFIG, as `load_experiment`.
     """
-    try:
-        tree = _yaml(text)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"{source} is not YAML: {error}") from error
+    tree = _yaml(text, f"{source} is")
     if not isinstance(tree, dict):
         raise ConfigError(f"{source} must be a mapping of keys to values")
     if stored:
@@ -99,10 +96,7 @@ def _override(tree: dict[str, Any], override: str) -> None:
         if not isinstance(child, dict):
             raise ConfigError(f"--set {override!r}: {key!r} is a value, not a section")
         node = child
-    try:
-        node[leaf] = _yaml(value)
-    except yaml.YAMLError as error:
-        raise ConfigError(f"--set {override!r}: not YAML: {error}") from error
+    node[leaf] = _yaml(value, f"--set {override!r}:")
 
 
 class _Loader(yaml.SafeLoader):
@@ -134,8 +128,12 @@ _Loader.add_implicit_resolver(
 )
 
 
-def _yaml(text: str) -> Any:
-    return yaml.load(text, _Loader)  # a SafeLoader: plain data only
+def _yaml(text: str, source: str) -> Any:
+    """Parse YAML; `source` is the beginning of an error."""
+    try:
+        return yaml.load(text, _Loader)  # a SafeLoader: plain data only
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{source} not YAML: {error}") from error
 
 
 def _explain(item: dict[str, Any]) -> str:

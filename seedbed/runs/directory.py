@@ -22,9 +22,9 @@ from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
-from seedbed.runs import RunDirectoryError
 from seedbed.runs.layout import checkpoint_directory, learner_directories, socket_path
 from seedbed.runs.resume import check_resume, read_stored
+from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import atomic_write, lock_file
 
 log = logging.getLogger(__name__)

@@ -11,7 +11,7 @@ import yaml
 
 from seedbed.config import Experiment
 from seedbed.config.renamed import translate
-from seedbed.runs import RunDirectoryError
+from seedbed.runtime.exit_codes import RunDirectoryError
 
 _SOCKET_PATH_BYTES = 107  # sun_path has 108, the last is NUL (unix(7))
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.runs import RunDirectoryError
+from seedbed.runtime.exit_codes import RunDirectoryError
 
 
 def load_progress(run_dir: str | Path) -> dict[str, NDArray[Any]]:

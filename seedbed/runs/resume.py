@@ -16,8 +16,7 @@ from pydantic import ValidationError
 from seedbed.config import Experiment
 from seedbed.config.keys import keys
 from seedbed.config.renamed import translate
-from seedbed.runs import RunDirectoryError
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 
 
 class Change(NamedTuple):

@@ -91,3 +91,10 @@ class ConfigError(SeedbedError):
 
     def __init__(self, message: str) -> None:
         super().__init__(ExitCode.CONFIG, message)
+
+
+class RunDirectoryError(SeedbedError):
+    """Run directory that cannot be used; the message says why, and what to do."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(ExitCode.RUN_DIRECTORY, message)
