@@ -57,5 +57,9 @@ def sections(
 
 
 def is_section(annotation: Any) -> TypeGuard[type[BaseModel]]:
-    """Tell whether the type of a field is a section."""
+    """Tell whether the type of a field is a section.
+
+    Args:
+        annotation: Any type, as `FieldInfo.annotation` holds it.
+    """
     return isinstance(annotation, type) and issubclass(annotation, BaseModel)

@@ -189,7 +189,7 @@ class Learner(Section):
     """
     inference: Inference = Field(default_factory=Inference)
     replay: Replay = Field(default_factory=Replay)
-    """For agents that train from replay."""
+    """Replay buffer, of agents that train from replay."""
     optimizer: Optimizer = Field(default_factory=Optimizer)
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
     idle_timeout_s: Annotated[float, Field(gt=0)] = 60.0

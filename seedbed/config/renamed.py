@@ -48,7 +48,12 @@ def renamed_keys(tree: dict[str, Any]) -> Iterator[tuple[str, str, Any]]:
 
 
 def renamed_value(path: str, value: Any) -> str:
-    """Return the new name of a value of the key at `path`; empty where the value has no new one."""
+    """Return the new name of a value; empty where the value has no new one.
+
+    Args:
+        path: Present path of the key.
+        value: Value of the key, of any YAML type.
+    """
     return RENAMED_VALUES.get((path, str(value)), "")
 
 

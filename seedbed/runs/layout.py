@@ -22,7 +22,12 @@ def checkpoint_directory(path: str | Path, experiment: Experiment) -> str:
 
 
 def learner_directory(path: str | Path, rank: int) -> Path:
-    """Return the run directory of one learner of the run at `path`."""
+    """Return the run directory of one learner.
+
+    Args:
+        path: Run directory of all learners.
+        rank: Number of the learner, from 0.
+    """
     return Path(path) / f"learner-{rank}"
 
 

@@ -154,7 +154,13 @@ class MetricsServer:
 def start_metrics_server(
     port: int, registry: CollectorRegistry, **parts: Any
 ) -> MetricsServer | None:
-    """Return a `MetricsServer` with these parts, or None when `port` is 0."""
+    """Return a `MetricsServer`, or None when `port` is 0.
+
+    Args:
+        port: TCP port to listen on.
+        registry: The metrics to serve.
+        parts: More arguments of `MetricsServer`.
+    """
     return MetricsServer(port, registry, **parts) if port else None
 
 

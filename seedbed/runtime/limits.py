@@ -58,6 +58,10 @@ def process_start_ticks(pid: int, root: Path = Path("/")) -> int | None:
     """Return when a process started, in clock ticks after boot; None where there is no process.
 
     The number and the start together identify one process, because numbers are used again.
+
+    Args:
+        pid: Number of the process.
+        root: Root of the file system.
     """
     text = _read(root / f"proc/{pid}/stat")
     after_name = text.rpartition(")")[2].split()  # the name may hold spaces and brackets

@@ -30,16 +30,29 @@ class Ledger:
         self.charge(now, self.rate)
 
     def charge(self, now: float, rate: float) -> None:
-        """Charge the time since the last call at the rate that held then; `rate` holds from now."""
+        """Charge the time since the last call at the rate that held then.
+
+        Args:
+            now: Unix time, in seconds.
+            rate: US dollars an hour from now on.
+        """
         self.dollars += max(0.0, now - self._at) / 3600 * self.rate
         self._at, self.rate = now, rate
 
     def is_due(self, now: float) -> bool:
-        """Return whether the ledger should be saved now."""
+        """Return whether the ledger should be saved.
+
+        Args:
+            now: Unix time, in seconds.
+        """
         return now - self._saved_at >= SAVE_INTERVAL_S
 
     def to_state(self, now: float) -> dict[str, str | None]:
-        """Return the keys that the release's ConfigMap stores."""
+        """Return the keys that the release's ConfigMap stores.
+
+        Args:
+            now: Unix time, in seconds, that counts as the time of the save.
+        """
         self._saved_at = now
         return {
             "dollars": f"{self.dollars:.6f}",

@@ -42,7 +42,11 @@ class Usage:
 
 
 def occupies_node(pod: Any) -> bool:
-    """Return whether a `V1Pod` is on a node: from its binding until its containers have ended."""
+    """Return whether a pod is on a node: from its binding until its containers have ended.
+
+    Args:
+        pod: A `V1Pod`.
+    """
     return bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
 
 
