@@ -24,7 +24,7 @@ from seedbed.analysis.mixing_steps import (
     mixing_steps,
     with_snapshots,
 )
-from seedbed.analysis.propositions import Envelope, Proposition2, proposition_1, proposition_2
+from seedbed.analysis.propositions import Proposition2, proposition_1, proposition_2
 from seedbed.analysis.snapshots import DISTANCES, NORMS, Norm, common, gram, numbered
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -205,12 +205,12 @@ class _Replay:
     def __init__(
         self, steps: list[MixingStep], rows: int, learners: int, grams: dict[int, Array]
     ) -> None:
-        self._products = MixingProducts(learners, rows)
         self._grams = grams
         self._learners = range(learners)
         updates = sum(step.event.kind == "update" for step in steps)
         at_updates = set(np.linspace(0, updates, POINTS + 1).astype(int)[1:].tolist())
-        self.envelopes: dict[Norm, Envelope] = {norm: Envelope(updates) for norm in NORMS}
+        self._products = MixingProducts(learners, rows, updates)
+        self.envelopes = self._products.envelopes
         self.points: list[Point] = []
         self.segments: list[tuple[int, int]] = []  # first step, and the one after the last
         self.norms: list[list[float]] = []  # of the updates of each segment
@@ -260,14 +260,10 @@ class _Replay:
             self.points.append(point)
         if not self._products.known:
             return
-        terms = self._products.terms(rows)
         point.segment = len(self.segments) - 1
-        lags = point.updates - terms.numbers
-        for norm in NORMS:
-            values, columns = point.values(norm), terms.columns[norm]
-            values.start = terms.start[norm]
-            values.bound = values.start + float(columns @ terms.norms)
-            self.envelopes[norm].add(lags, columns)
+        for norm, bounds in self._products.bounds(rows).items():
+            values = point.values(norm)
+            values.start, values.bound = bounds
 
 
 def _add_propositions(

@@ -16,12 +16,12 @@ factor is never smaller, can exceed 1 after a single mix, and takes n columns an
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.analysis.mixing_steps import MixingStep
+from seedbed.analysis.propositions import Envelope
 from seedbed.analysis.snapshots import DISTANCES, NORMS, Norm
 
 Array = NDArray[np.float64]
@@ -34,23 +34,6 @@ _PRUNE_EVERY_UPDATES = 256
 _FIRST_CAPACITY = 1024
 
 
-@dataclass(frozen=True)
-class Terms:
-    """Terms of the bound at a moment, in both norms; distances have the parameters' unit.
-
-    Attributes:
-        start: Rest of the segment's start, and of pruned columns, by norm.
-        columns: Norms [m] of the columns of the segment's updates, by norm.
-        norms: ‖u‖_2 [m] of these updates.
-        numbers: Numbers [m] of these updates among all updates, from 0.
-    """
-
-    start: dict[Norm, float]
-    columns: dict[Norm, Array]
-    norms: Array
-    numbers: NDArray[np.int64]
-
-
 class MixingProducts:
     """Columns of Φ(k,s), updated from event to event.
 
@@ -60,13 +43,16 @@ class MixingProducts:
     Args:
         learners: Number of learners n.
         rows: Number of rows of the state.
+        run_updates: Number of updates of the run.
 
     Attributes:
-        updates: Number of updates, k + 1.
+        updates: Number of updates so far, k + 1.
+        envelopes: Largest norms of the columns that any bound had, by norm.
     """
 
-    def __init__(self, learners: int, rows: int) -> None:
+    def __init__(self, learners: int, rows: int, run_updates: int) -> None:
         self._n = learners
+        self.envelopes: dict[Norm, Envelope] = {norm: Envelope(run_updates) for norm in NORMS}
         self._columns = np.zeros((rows, _FIRST_CAPACITY))
         self._norm = np.zeros(_FIRST_CAPACITY)
         # Number of each update; -1 if it is none of this segment.
@@ -135,8 +121,10 @@ class MixingProducts:
         self._pruned *= 2  # the difference of two rows of what was pruned
         return True
 
-    def terms(self, rows: Sequence[int]) -> Terms:
-        """Return the terms of the bound. Only while `known`.
+    def bounds(self, rows: Sequence[int]) -> dict[Norm, tuple[float, float]]:
+        """Return the rest of the segment's start and the exact bound, in each norm.
+
+        The rest of the start includes pruned columns. Only while `known`.
 
         Args:
             rows: Rows of a snapshot by rank, or those of the learners as they are.
@@ -151,13 +139,14 @@ class MixingProducts:
         pruned = {"frobenius": self._pruned * float(np.sqrt(self._n)) / 2, "spread": self._pruned}
         norms, numbers = self._norm[: self._size], self._number[: self._size]
         own = numbers >= 0
-        start = {
-            norm: DISTANCES[norm](self._start[rows], self._gram)
-            + float(columns[norm][~own] @ norms[~own])
-            + pruned[norm]
-            for norm in NORMS
-        }
-        return Terms(start, {norm: columns[norm][own] for norm in NORMS}, norms[own], numbers[own])
+        found: dict[Norm, tuple[float, float]] = {}
+        for norm in NORMS:
+            start = DISTANCES[norm](self._start[rows], self._gram)
+            start += float(columns[norm][~own] @ norms[~own])
+            start += pruned[norm]
+            found[norm] = start, start + float(columns[norm][own] @ norms[own])
+            self.envelopes[norm].add(self.updates - numbers[own], columns[norm][own])
+        return found
 
     def _append(self, row: int, norm: float, number: int) -> None:
         if self._size == len(self._norm):
