@@ -315,9 +315,7 @@ def names_in(code: CodeType) -> set[str]:
 
 def attributes_of(metric: Metric, exporter: Any, attributes: set[str]) -> set[str]:
     """The attributes of an exporter that a metric reads, also through its methods."""
-    if isinstance(metric.read, str):
-        return {metric.read.rpartition(".")[2]}
-    todo, seen = names_in(metric.read.__code__), set()
+    todo, seen = {metric.read.partition(".")[0]}, set[str]()
     while todo:
         name = todo.pop()
         seen.add(name)

@@ -14,14 +14,11 @@ Definition = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 ENTRY = re.compile(r"seedbed[\w.]+:\w+")
 USERS = ("bench", "tools")  # besides the product
 
-# Methods that a library calls.
-CALLED_BY_LIBRARIES = {"StatsCollector.collect": "prometheus_client"}
-
 
 def names_used(node: ast.AST) -> Counter[str]:
     """Count the names and attributes that are read below a node; an import is no use.
 
-    A string `module:name` of a registry is one.
+    A string `module:name` of a registry is one, and what a metric reads.
     """
     used = Counter[str]()
     for part in ast.walk(node):
@@ -30,6 +27,11 @@ def names_used(node: ast.AST) -> Counter[str]:
                 used[name] += 1
             case ast.Constant(value=str(text)) if ENTRY.fullmatch(text):
                 used[text.partition(":")[2]] += 1
+            case ast.Call(
+                func=ast.Name(id="counter" | "gauge" | "histogram"),
+                args=[_, ast.Constant(value=str(read)), *_],
+            ):
+                used.update(read.split("."))
     return used
 
 
@@ -70,7 +72,6 @@ def unused_names() -> list[str]:
         for path in product
         for name, node in definitions(tree(path))
         if not any(part.startswith("_") for part in name.split("."))
-        and name not in CALLED_BY_LIBRARIES
         and (last := name.rpartition(".")[2]) not in documented
         and used[last] <= names_used(node)[last]
     ]

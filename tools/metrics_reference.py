@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from seedbed.config import parse_experiment
 from seedbed.runtime.metrics import Metric
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.cost.metrics import METRICS as COST
 from seedbed.services.replay.metrics import METRICS as REPLAY
+from seedbed.telemetry import Counters, Telemetry
 from seedbed.telemetry.bottleneck import PARTS
-from seedbed.telemetry.telemetry import LEARNER_METRICS
 
 _HEAD = """\
 # Metrics reference
@@ -58,11 +59,13 @@ traceback is logged once and training goes on. At most 200 different names are k
 
 def metrics_reference() -> str:
     """The Markdown of `docs/metrics.md`."""
+    experiment = parse_experiment("name: a\nenvironment: {id: x}")
+    learner = Telemetry(experiment, None, Counters()).registry.metrics
     names = ", ".join(f"`{part}`" for part in PARTS)
     parts = (
         _HEAD,
         f"The parts of `seedbed_bottleneck` are {names}.\n",
-        _table("Learner", LEARNER_METRICS),
+        _table("Learner", [metric for metric, _ in learner]),
         _table("Actor", ActorMetrics.METRICS),
         _table("Replay shard", REPLAY),
         _table("Cost meter", COST),

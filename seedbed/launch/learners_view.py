@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.telemetry.counters import Counters
-from seedbed.telemetry.progress_line import Part, duration, money, number, si_number
+from seedbed.telemetry.formats import duration, money, number, si_number
+from seedbed.telemetry.progress_line import Part
 from seedbed.telemetry.status import RunStatus
 
 

@@ -1,8 +1,8 @@
 """Prometheus metrics that are declared once, beside the object that counts them.
 
-A stats object counts in plain attributes and lists in `METRICS` what it exports: name, help, and
-where the value is. A `StatsCollector` reads the values at each scrape. The same declarations make
-`docs/metrics.md`.
+A stats object counts in plain attributes and lists in `METRICS` what it exports: name, and the
+attribute that has the value. What the class's docstring says of the attribute is the metric's help.
+A `StatsRegistry` reads the values at each scrape. The same declarations make `docs/metrics.md`.
 
 The counts are no `prometheus_client` objects because their writes are on the path of every step:
 `Counter.inc` takes 14 times as long as `+=`, and `Histogram.observe` twice as long as the one here,
@@ -12,10 +12,13 @@ which also counts a whole array in one call.
 from __future__ import annotations
 
 import bisect
+import inspect
+import math
+import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from operator import attrgetter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, ClassVar, Literal, Protocol
 
 import numpy as np
@@ -23,11 +26,14 @@ from numpy.typing import ArrayLike
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric as Family
+from typing_extensions import override
 
 LATENCY_BOUNDS_S = (
     *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
     *(0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
+# An entry of a section `Attributes:`, with the lines that continue it.
+_ATTRIBUTE = re.compile(r"^ {4}([\w.]+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
 
 class Histogram:
@@ -69,10 +75,14 @@ class Histogram:
         with self._lock:
             return list(self._counts), self._sum
 
+    def total(self) -> tuple[int, float]:
+        """Return how many values were counted, and their sum."""
+        counts, total = self.read()
+        return sum(counts), total
+
 
 # A mapping is by the label's value, or by a tuple of values where a metric has several labels.
 Value = float | Mapping[Any, float] | Histogram
-Read = str | Callable[[Any], Value]
 
 
 @dataclass(frozen=True)
@@ -81,37 +91,49 @@ class Metric:
 
     Attributes:
         name: Full name, with its unit and, for counters, `_total`.
-        help: A sentence that stands alone; for gauges also what NaN means, where it can occur.
-        read: The attribute of the stats object that has the value, or a function of the object.
+        read: The attribute of the stats object that has the value, such as "buffer.size". None is
+            exported as NaN by a gauge, as 0 by a counter.
         labels: Names of the labels.
+        known: Label values that are exported from the start, with 0.
+        help: A sentence that stands alone; for gauges also what NaN means, where it can occur.
     """
 
     kind: Literal["counter", "gauge", "histogram"]
     name: str
-    help: str
-    read: Read
+    read: str
     labels: tuple[str, ...] = ()
+    known: tuple[str, ...] = ()
+    help: str = ""
 
     def value(self, stats: object) -> Value:
         """Read the present value from a stats object."""
-        read = attrgetter(self.read) if isinstance(self.read, str) else self.read
-        value: Value = read(stats)
-        return value
+        value: Any = stats
+        for attribute in self.read.split("."):
+            value = None if value is None else getattr(value, attribute)
+        if isinstance(value, Mapping):
+            # A copy, because the owner goes on counting.
+            return {**dict.fromkeys(self.known, 0.0), **value}
+        if value is None:
+            return 0.0 if self.kind == "counter" else math.nan
+        read: Value = value
+        return read
 
 
-def counter(name: str, help: str, read: Read, *labels: str) -> Metric:
-    """Declare a counter."""
-    return Metric("counter", name, help, read, labels)
+counter = partial(Metric, "counter")
+gauge = partial(Metric, "gauge")
+histogram = partial(Metric, "histogram")
 
 
-def gauge(name: str, help: str, read: Read, *labels: str) -> Metric:
-    """Declare a gauge."""
-    return Metric("gauge", name, help, read, labels)
+def documented(docstring: str | None, *metrics: Metric) -> tuple[Metric, ...]:
+    """Return metrics with their help: what a docstring says of the attributes that they read.
 
-
-def histogram(name: str, help: str, read: str) -> Metric:
-    """Declare a histogram; `read` names an attribute of type `Histogram`."""
-    return Metric("histogram", name, help, read)
+    Args:
+        docstring: Docstring with a section `Attributes:`, as a rule `__doc__` of the class.
+        *metrics: Metrics without help.
+    """
+    _, _, section = inspect.cleandoc(docstring or "").partition("Attributes:\n")
+    texts = {name: " ".join(text.split()) for name, text in _ATTRIBUTE.findall(section)}
+    return tuple(replace(metric, help=texts.get(metric.read, "")) for metric in metrics)
 
 
 class Stats(Protocol):
@@ -120,34 +142,25 @@ class Stats(Protocol):
     METRICS: ClassVar[tuple[Metric, ...]]
 
 
-class StatsCollector:
-    """Exports the metrics of stats objects."""
+class StatsRegistry(CollectorRegistry):
+    """The Prometheus registry of stats objects.
+
+    Attributes:
+        metrics: Every metric, with the object that it reads.
+    """
 
     def __init__(self, *stats: Stats) -> None:
-        self._stats = stats
+        super().__init__()
+        self.metrics = [(metric, item) for item in stats for metric in item.METRICS]
 
     def values(self) -> dict[str, Value]:
         """Return the present value of every metric, by name."""
-        return {metric.name: metric.value(stats) for stats, metric in self._metrics()}
+        return {metric.name: metric.value(stats) for metric, stats in self.metrics}
 
+    @override
     def collect(self) -> Iterator[Family]:
-        """Yield the families of one scrape, as prometheus_client asks."""
-        for stats, metric in self._metrics():
+        for metric, stats in self.metrics:
             yield _family(metric, metric.value(stats))
-
-    def describe(self) -> Iterable[Family]:
-        """Return nothing, so that registering reads no value."""
-        return ()
-
-    def _metrics(self) -> Iterator[tuple[Stats, Metric]]:
-        return ((stats, metric) for stats in self._stats for metric in stats.METRICS)
-
-
-def registry_of(collector: StatsCollector) -> CollectorRegistry:
-    """Return a registry that holds this collector only."""
-    registry = CollectorRegistry()
-    registry.register(collector)
-    return registry
 
 
 def _family(metric: Metric, value: Value) -> Family:
@@ -167,5 +180,5 @@ def _family(metric: Metric, value: Value) -> Family:
         return make(metric.name, metric.help, value=float(value))
     family = make(metric.name, metric.help, labels=metric.labels)
     for label, number in value.items():
-        family.add_metric([label] if isinstance(label, str) else label, float(number))
+        family.add_metric(label if isinstance(label, tuple) else (str(label),), float(number))
     return family

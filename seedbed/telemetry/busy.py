@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from types import TracebackType
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import NamedTuple
+
+THREADS = ("inference", "prefetch", "training")
 
 
 class Totals(NamedTuple):
@@ -42,17 +44,17 @@ class BusyClock:
         self._push("busy", "")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._pop()
 
-    def blocked(self, reason: str) -> _Blocked:
+    @contextmanager
+    def blocked(self, reason: str) -> Iterator[None]:
         """Return a context in which the thread can do nothing, with the reason in words."""
-        return _Blocked(self, reason)
+        self._push("blocked", reason)
+        try:
+            yield
+        finally:
+            self._pop()
 
     @property
     def waiting_for(self) -> str:
@@ -74,8 +76,7 @@ class BusyClock:
         return _advance(self._state, self._now())
 
     def _push(self, kind: str, reason: str) -> None:
-        state = self._state
-        self._outer.append((state.kind, state.reason))
+        self._outer.append(self._state[:2])
         self._switch(kind, reason)
 
     def _pop(self) -> None:
@@ -84,23 +85,6 @@ class BusyClock:
     def _switch(self, kind: str, reason: str) -> None:
         now = self._now()
         self._state = _State(kind, reason, now, _advance(self._state, now))
-
-
-class _Blocked:
-    def __init__(self, clock: BusyClock, reason: str) -> None:
-        self._clock = clock
-        self._reason = reason
-
-    def __enter__(self) -> None:
-        self._clock._push("blocked", self._reason)
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._clock._pop()
 
 
 def _advance(state: _State, now: float) -> Totals:

@@ -2,57 +2,41 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from seedbed.runtime.metrics import Metric, counter, gauge
+from seedbed.runtime.metrics import Metric, counter, documented, gauge
 
 
 class CheckpointStats:
     """Checkpoints of this process.
 
     Attributes:
-        interval_s: `learner.checkpoint.every_s`.
-        seconds: How long the newest one took; NaN before the first.
-        bytes: Size of the newest one; NaN before the first.
+        written: Checkpoints written by this process.
+        failed: Checkpoints that this process failed to write.
+        seconds: Seconds to write the newest checkpoint. NaN before the first.
+        bytes: Size of the newest checkpoint. NaN before the first.
+        age_s: Age of the newest checkpoint. NaN before the first.
+        interval_s: Seconds between two checkpoints, `learner.checkpoint.every_s`.
     """
 
-    METRICS: ClassVar[tuple[Metric, ...]] = (
-        counter("seedbed_checkpoints_total", "Checkpoints written by this process.", "written"),
-        counter(
-            "seedbed_checkpoint_failures_total",
-            "Checkpoints that this process failed to write.",
-            "failed",
-        ),
-        gauge(
-            "seedbed_checkpoint_seconds",
-            "Seconds to write the newest checkpoint. NaN before the first.",
-            "seconds",
-        ),
-        gauge(
-            "seedbed_checkpoint_bytes",
-            "Size of the newest checkpoint. NaN before the first.",
-            "bytes",
-        ),
-        gauge(
-            "seedbed_checkpoint_age_seconds",
-            "Age of the newest checkpoint. NaN before the first.",
-            lambda s: math.nan if s.age_s is None else s.age_s,
-        ),
-        gauge(
-            "seedbed_checkpoint_interval_seconds",
-            "Seconds between two checkpoints, `learner.checkpoint.every_s`.",
-            "interval_s",
-        ),
+    METRICS: ClassVar[tuple[Metric, ...]] = documented(
+        __doc__,
+        counter("seedbed_checkpoints_total", "written"),
+        counter("seedbed_checkpoint_failures_total", "failed"),
+        gauge("seedbed_checkpoint_seconds", "seconds"),
+        gauge("seedbed_checkpoint_bytes", "bytes"),
+        gauge("seedbed_checkpoint_age_seconds", "age_s"),
+        gauge("seedbed_checkpoint_interval_seconds", "interval_s"),
     )
 
     def __init__(self, interval_s: float) -> None:
         self.interval_s = interval_s
         self.written = self.failed = 0
-        self.seconds = self.bytes = math.nan
+        self.seconds: float | None = None
+        self.bytes: int | None = None
         self._written_at: float | None = None
         self._lock = threading.Lock()
 
@@ -76,17 +60,15 @@ class EvaluationStats:
     """Evaluations of this process.
 
     Attributes:
+        count: Evaluations ended in this process.
         newest: Result of the newest evaluation, also from before a restart; {} before the first.
+        numbers: Numbers of the newest evaluation; a statistic appears with the first.
     """
 
-    METRICS: ClassVar[tuple[Metric, ...]] = (
-        counter("seedbed_evaluations_total", "Evaluations ended in this process.", "count"),
-        gauge(
-            "seedbed_evaluation",
-            "Numbers of the newest evaluation; a statistic appears with the first.",
-            lambda s: _floats(s.newest),
-            "statistic",
-        ),
+    METRICS: ClassVar[tuple[Metric, ...]] = documented(
+        __doc__,
+        counter("seedbed_evaluations_total", "count"),
+        gauge("seedbed_evaluation", "numbers", ("statistic",)),
     )
 
     def __init__(self) -> None:
@@ -98,15 +80,11 @@ class EvaluationStats:
         self.newest = dict(result)
         self.count += 1
 
-    def restore(self, result: Mapping[str, Any]) -> None:
-        """Set the newest result of an earlier process."""
-        self.newest = dict(result)
-
-
-def _floats(result: Mapping[str, object]) -> dict[str, float]:
-    """Return the numbers of a mapping, without lists, texts and flags."""
-    return {
-        name: float(value)
-        for name, value in result.items()
-        if isinstance(value, int | float) and not isinstance(value, bool)
-    }
+    @property
+    def numbers(self) -> dict[str, float]:
+        """Numbers of the newest evaluation, without lists, texts and flags."""
+        return {
+            name: float(value)
+            for name, value in self.newest.items()
+            if isinstance(value, int | float) and not isinstance(value, bool)
+        }

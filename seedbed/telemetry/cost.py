@@ -9,28 +9,20 @@ from typing import ClassVar
 from seedbed.config.run import Cost
 from seedbed.config.schema import Experiment
 from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
-from seedbed.runtime.metrics import Metric, gauge
+from seedbed.runtime.metrics import Metric, documented, gauge
 from seedbed.telemetry.cost_meter import CostMeterClient
 from seedbed.telemetry.counters import Counters
 
 
-def dollars_per_hour(
-    cost: Cost, cpus: float | None = None, memory_bytes: int | None = None
-) -> float:
+def dollars_per_hour(cost: Cost) -> float:
     """Return the US dollars an hour of what `cost` charges.
 
     Args:
-        cost: Prices and sizes. A size of 0 charges what the machine has.
-        cpus: Cores of the machine; by default the cores that this process may use.
-        memory_bytes: Memory of the machine; by default what this process may use.
+        cost: Prices and sizes. A size of 0 charges what this process may use of the machine.
     """
-    if cpus is None:
-        cpus = usable_cpus()
-    if memory_bytes is None:
-        memory_bytes = usable_memory_bytes()
     return (
-        cost.cpu_hour * (cost.cpus or cpus)
-        + cost.memory_gib_hour * (cost.memory_gib or memory_bytes / 2**30)
+        cost.cpu_hour * (cost.cpus or usable_cpus())
+        + cost.memory_gib_hour * (cost.memory_gib or usable_memory_bytes() / 2**30)
         + cost.accelerator_hour * cost.accelerators
     )
 
@@ -44,21 +36,15 @@ class RunCost:
     """Time and money of a run, counted into its `Counters`.
 
     Attributes:
-        dollars_per_hour: The present rate.
-        budget_dollars: `stop.dollars`; 0 is none.
+        dollars_per_hour: US dollars an hour, by the section `cost`; with a cost meter, the meter's
+            rate.
+        budget_dollars: Budget at which the run ends, `stop.dollars`; 0 is none.
     """
 
-    METRICS: ClassVar[tuple[Metric, ...]] = (
-        gauge(
-            "seedbed_run_dollars_per_hour",
-            "US dollars an hour, by the section `cost`; with a cost meter, the meter's rate.",
-            "dollars_per_hour",
-        ),
-        gauge(
-            "seedbed_run_budget_dollars",
-            "Budget at which the run ends, `stop.dollars`; 0 is none.",
-            "budget_dollars",
-        ),
+    METRICS: ClassVar[tuple[Metric, ...]] = documented(
+        __doc__,
+        gauge("seedbed_run_dollars_per_hour", "dollars_per_hour"),
+        gauge("seedbed_run_budget_dollars", "budget_dollars"),
     )
 
     def __init__(

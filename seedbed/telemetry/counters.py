@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar
 
-from seedbed.runtime.metrics import Metric, counter
+from seedbed.runtime.metrics import Metric, counter, documented
 
 
 @dataclass
@@ -15,6 +15,20 @@ class Counters:
 
     Frames are emulator frames (steps times action repeat), counted on the learner. Each field is
     written by one thread only, so plain `+=` is enough.
+
+    Attributes:
+        env_frames: Emulator frames (steps times action repeat) from actors, over all restarts.
+        trained_frames: Frames trained on, over all restarts; with replay, each time that they are
+            drawn.
+        inserted_frames: Frames inserted into replay, over all restarts; 0 for agents without
+            replay.
+        discarded_frames: Frames that will never be trained on, over all restarts.
+        updates: Updates of the parameters, over all restarts.
+        episodes: Episodes that ended, over all restarts.
+        abandoned_episodes: Episodes cut by a disconnect or a restart, over all restarts; they have
+            no return.
+        seconds: Seconds that a learner ran, over all restarts.
+        dollars: US dollars so far, over all restarts; with a cost meter, the meter's count.
     """
 
     env_frames: int = 0
@@ -28,44 +42,17 @@ class Counters:
     seconds: float = 0.0
     dollars: float = 0.0
 
-    METRICS: ClassVar[tuple[Metric, ...]] = (
-        counter(
-            "seedbed_env_frames_total",
-            "Emulator frames (steps times action repeat) from actors, over all restarts.",
-            "env_frames",
-        ),
-        counter(
-            "seedbed_trained_frames_total",
-            "Frames trained on, over all restarts; with replay, each time that they are drawn.",
-            "trained_frames",
-        ),
-        counter(
-            "seedbed_inserted_frames_total",
-            "Frames inserted into replay, over all restarts; 0 for agents without replay.",
-            "inserted_frames",
-        ),
-        counter(
-            "seedbed_discarded_frames_total",
-            "Frames that will never be trained on, over all restarts.",
-            "discarded_frames",
-        ),
-        counter(
-            "seedbed_updates_total", "Updates of the parameters, over all restarts.", "updates"
-        ),
-        counter("seedbed_episodes_total", "Episodes that ended, over all restarts.", "episodes"),
-        counter(
-            "seedbed_abandoned_episodes_total",
-            "Episodes cut by a disconnect or a restart, over all restarts; they have no return.",
-            "abandoned_episodes",
-        ),
-        counter(
-            "seedbed_run_seconds_total", "Seconds that a learner ran, over all restarts.", "seconds"
-        ),
-        counter(
-            "seedbed_run_dollars_total",
-            "US dollars so far, over all restarts; with a cost meter, the meter's count.",
-            "dollars",
-        ),
+    METRICS: ClassVar[tuple[Metric, ...]] = documented(
+        __doc__,
+        counter("seedbed_env_frames_total", "env_frames"),
+        counter("seedbed_trained_frames_total", "trained_frames"),
+        counter("seedbed_inserted_frames_total", "inserted_frames"),
+        counter("seedbed_discarded_frames_total", "discarded_frames"),
+        counter("seedbed_updates_total", "updates"),
+        counter("seedbed_episodes_total", "episodes"),
+        counter("seedbed_abandoned_episodes_total", "abandoned_episodes"),
+        counter("seedbed_run_seconds_total", "seconds"),
+        counter("seedbed_run_dollars_total", "dollars"),
     )
 
     def to_json(self) -> dict[str, int | float]:

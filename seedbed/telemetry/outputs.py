@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import ClassVar, TextIO
 
 from seedbed.config.schema import Experiment
-from seedbed.runtime.metrics import Metric, Value, counter
+from seedbed.runtime.metrics import Metric, Value, counter, documented
+from seedbed.telemetry.formats import Number
 from seedbed.telemetry.progress import ProgressFile
 from seedbed.telemetry.progress_line import Part, ProgressLine
-from seedbed.telemetry.snapshot import Number
 from seedbed.telemetry.status import RunStatus, write_status
 from seedbed.telemetry.tensorboard import EventFile, MetricScalars
 from seedbed.telemetry.weights_and_biases import WandbRun
@@ -31,17 +31,12 @@ class Outputs:
     the next interval.
 
     Attributes:
-        errors: Intervals in which an output could not be written, by output.
+        errors: Intervals in which an output could not be written; the log has the reason.
         failing: Outputs that could not be written the last time.
     """
 
-    METRICS: ClassVar[tuple[Metric, ...]] = (
-        counter(
-            "seedbed_telemetry_errors_total",
-            "Intervals in which an output could not be written; the log has the reason.",
-            lambda s: {**dict.fromkeys(OUTPUTS, 0), **s.errors},
-            "output",
-        ),
+    METRICS: ClassVar[tuple[Metric, ...]] = documented(
+        __doc__, counter("seedbed_telemetry_errors_total", "errors", ("output",), OUTPUTS)
     )
 
     def __init__(self, experiment: Experiment, run_dir: Path | None, out: TextIO) -> None:

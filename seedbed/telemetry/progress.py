@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seedbed.runtime.files import replacing
-from seedbed.telemetry.snapshot import Number
+from seedbed.telemetry.formats import Number
 
 
 class ProgressFile:

@@ -8,10 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TextIO
 
 from seedbed.telemetry.bottleneck import Bottleneck
-from seedbed.telemetry.snapshot import FPS_WINDOWS_S, Number
+from seedbed.telemetry.formats import Number, duration, money, number, si_number
 from seedbed.telemetry.time_left import TimeLeft
-
-NOTHING = "-"
+from seedbed.telemetry.windows import FPS_WINDOWS_S
 
 
 class Part(NamedTuple):
@@ -108,43 +107,3 @@ def fit(parts: Sequence[Part], columns: int | None) -> str:
 
 def _join(parts: Sequence[Part]) -> str:
     return " | ".join(part.text for part in parts)
-
-
-def number(value: Number, digits: int = 0) -> str:
-    """Format with thousands separated; "-" for None."""
-    return NOTHING if value is None or isinstance(value, str) else f"{value:,.{digits}f}"
-
-
-def si_number(value: Number) -> str:
-    """Format in three or four figures: 999, 12.3K, 1.23M, 4.56G."""
-    if value is None or isinstance(value, str):
-        return NOTHING
-    for unit, size in (("G", 1e9), ("M", 1e6), ("K", 1e3)):
-        if abs(value) >= size:
-            scaled = value / size
-            return f"{scaled:.{2 if scaled < 10 else 1}f}{unit}"
-    return f"{value:.0f}"
-
-
-def money(value: Number) -> str:
-    """Format US dollars, in cents from ten cents on, in four places below."""
-    if value is None or isinstance(value, str):
-        return NOTHING
-    if value >= 0.1 or value == 0:
-        return f"${value:,.2f}"
-    return f"${value:.4f}" if value >= 0.0001 else "below $0.0001"
-
-
-def duration(seconds: Number) -> str:
-    """Format a duration: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
-    if seconds is None or isinstance(seconds, str):
-        return NOTHING
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min"
-    return f"{hours // 24} d {hours % 24} h"

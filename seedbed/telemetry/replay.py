@@ -2,22 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.replay.replay_buffer import ReplayStats
-from seedbed.runtime.metrics import Histogram, Metric, counter, gauge, histogram
+from seedbed.runtime.metrics import Histogram, Metric, counter, documented, gauge, histogram
 from seedbed.telemetry.windows import RecentValues
 
 AGE_BOUNDS_S = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_200, 3_600, 7_200, 14_400, 43_200, 86_400)
-
-
-def _of_buffer(name: str, nothing: float) -> Callable[[Any], float]:
-    return lambda s: nothing if s.buffer is None else getattr(s.buffer, name)
 
 
 class ReplaySourceStats:
@@ -25,68 +19,34 @@ class ReplaySourceStats:
 
     Attributes:
         buffer: Newest statistics of the replay buffer; None without one.
+        buffer.size: Sequences that are stored. NaN without a replay.
+        buffer.sampleable: Sequences that can be drawn. NaN without a replay.
+        buffer.capacity: Sequences that the replay can store. NaN without a replay.
+        buffer.bytes: Bytes that a full replay takes. NaN without a replay.
+        buffer.inserted: Sequences inserted by this process.
+        buffer.stale_updates: Priorities that came for sequences already replaced.
+        buffer.shards: Replay shards, 0 within the learner. NaN without a replay.
+        buffer.healthy_shards: Replay shards that answer. NaN without a replay.
         filling: How far the buffer is from the size at which training may begin, in words.
         sampled: Sequences drawn by this process.
-        insert_waited_s: How long the actors were ahead of the replay ratio.
-        sample_waited_s: How long training was ahead of the replay ratio.
+        age_s: Seconds between the insertion of a sequence and a draw.
+        waited_s: Seconds in which the replay ratio held a side up: `insert` is the actors, ahead of
+            training, `sample` is training, ahead of the actors.
     """
 
-    METRICS: ClassVar[tuple[Metric, ...]] = (
-        gauge(
-            "seedbed_replay_sequences",
-            "Sequences that are stored. NaN without a replay.",
-            _of_buffer("size", math.nan),
-        ),
-        gauge(
-            "seedbed_replay_sampleable",
-            "Sequences that can be drawn. NaN without a replay.",
-            _of_buffer("sampleable", math.nan),
-        ),
-        gauge(
-            "seedbed_replay_capacity",
-            "Sequences that the replay can store. NaN without a replay.",
-            _of_buffer("capacity", math.nan),
-        ),
-        gauge(
-            "seedbed_replay_bytes",
-            "Bytes that a full replay takes. NaN without a replay.",
-            _of_buffer("bytes", math.nan),
-        ),
-        counter(
-            "seedbed_replay_inserted_sequences_total",
-            "Sequences inserted by this process.",
-            _of_buffer("inserted", 0),
-        ),
-        counter(
-            "seedbed_replay_sampled_sequences_total", "Sequences drawn by this process.", "sampled"
-        ),
-        histogram(
-            "seedbed_replay_sample_age_seconds",
-            "Seconds between the insertion of a sequence and a draw.",
-            "age_s",
-        ),
-        counter(
-            "seedbed_replay_stale_priorities_total",
-            "Priorities that came for sequences already replaced.",
-            _of_buffer("stale_updates", 0),
-        ),
-        counter(
-            "seedbed_replay_waiting_seconds_total",
-            "Seconds in which the replay ratio held a side up: `insert` is the actors, ahead of "
-            "training, `sample` is training, ahead of the actors.",
-            lambda s: {"insert": s.insert_waited_s, "sample": s.sample_waited_s},
-            "side",
-        ),
-        gauge(
-            "seedbed_replay_shards",
-            "Replay shards, 0 within the learner. NaN without a replay.",
-            _of_buffer("shards", math.nan),
-        ),
-        gauge(
-            "seedbed_replay_healthy_shards",
-            "Replay shards that answer. NaN without a replay.",
-            _of_buffer("healthy_shards", math.nan),
-        ),
+    METRICS: ClassVar[tuple[Metric, ...]] = documented(
+        __doc__,
+        gauge("seedbed_replay_sequences", "buffer.size"),
+        gauge("seedbed_replay_sampleable", "buffer.sampleable"),
+        gauge("seedbed_replay_capacity", "buffer.capacity"),
+        gauge("seedbed_replay_bytes", "buffer.bytes"),
+        counter("seedbed_replay_inserted_sequences_total", "buffer.inserted"),
+        counter("seedbed_replay_sampled_sequences_total", "sampled"),
+        histogram("seedbed_replay_sample_age_seconds", "age_s"),
+        counter("seedbed_replay_stale_priorities_total", "buffer.stale_updates"),
+        counter("seedbed_replay_waiting_seconds_total", "waited_s", ("side",)),
+        gauge("seedbed_replay_shards", "buffer.shards"),
+        gauge("seedbed_replay_healthy_shards", "buffer.healthy_shards"),
     )
 
     def __init__(self) -> None:
@@ -95,8 +55,7 @@ class ReplaySourceStats:
         self.sampled = 0
         self.age_s = Histogram(AGE_BOUNDS_S)
         self.recent_age_s = RecentValues(1024)
-        self.insert_waited_s = 0.0
-        self.sample_waited_s = 0.0
+        self.waited_s = {"insert": 0.0, "sample": 0.0}
 
     def on_sample(self, age_s: NDArray[np.float64]) -> None:
         """Count a batch of drawn sequences, of ages [B] in seconds."""
@@ -120,7 +79,7 @@ class ReplaySourceStats:
             "replay_stale_priorities": buffer.stale_updates,
             "replay_shards": buffer.shards,
             "replay_healthy_shards": buffer.healthy_shards,
-            "replay_insert_waited_s": self.insert_waited_s,
-            "replay_sample_waited_s": self.sample_waited_s,
+            "replay_insert_waited_s": self.waited_s["insert"],
+            "replay_sample_waited_s": self.waited_s["sample"],
             **({} if age_s is None else {"replay_sample_age_s_p50": age_s}),
         }

@@ -25,14 +25,14 @@ class UserScalars:
     """
 
     def __init__(self, path: str) -> None:
-        """Import the function.
+        """Import the function; without a path there are no values.
 
         Raises:
             SeedbedError: CONFIG, there is no such function.
         """
         self.values: dict[str, float] = {}
         self._path = path
-        self._function = _load(path)
+        self._function = _load(path) if path else None
         self._warned = False
 
     def update(self, numbers: Mapping[str, Any]) -> dict[str, float]:
@@ -40,6 +40,8 @@ class UserScalars:
 
         A failure is logged once, training goes on, and the result is empty.
         """
+        if self._function is None:
+            return {}
         began = time.monotonic()
         try:
             fresh = {

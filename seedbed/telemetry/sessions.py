@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections import Counter
@@ -11,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.runtime.metrics import Histogram, Metric, counter, gauge, histogram
+from seedbed.runtime.metrics import Histogram, Metric, counter, documented, gauge, histogram
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.windows import RecentValues
 
@@ -36,40 +35,28 @@ class SessionStats:
 
     Attributes:
         connected: Actor streams connected now.
+        environments: Environments connected now.
+        returns: Undiscounted, unclipped returns of the episodes that ended in this process.
+        lengths: Lengths, in steps, of the episodes that ended in this process.
+        recent_mean_return: Mean return of the last episodes, up to 100. NaN before the first.
+        discarded_by_reason: Frames discarded by this process, by reason; a reason appears with its
+            first frame.
+        stream_errors: Streams ended because of what the actor sent, by the field that did not fit.
         recent_returns: Returns of the last max(100, stop.mean_return_episodes) episodes, also from
             before a restart.
     """
 
-    METRICS: ClassVar[tuple[Metric, ...]] = (
-        gauge("seedbed_sessions", "Actor streams connected now.", "connected"),
-        gauge("seedbed_environments", "Environments connected now.", "environments"),
-        histogram(
-            "seedbed_episode_return",
-            "Undiscounted, unclipped returns of the episodes that ended in this process.",
-            "returns",
-        ),
-        histogram(
-            "seedbed_episode_length",
-            "Lengths, in steps, of the episodes that ended in this process.",
-            "lengths",
-        ),
-        gauge(
-            "seedbed_mean_return",
-            "Mean return of the last episodes, up to 100. NaN before the first.",
-            lambda s: math.nan if (mean := s.recent_returns.mean(100)) is None else mean,
-        ),
+    METRICS: ClassVar[tuple[Metric, ...]] = documented(
+        __doc__,
+        gauge("seedbed_sessions", "connected"),
+        gauge("seedbed_environments", "environments"),
+        histogram("seedbed_episode_return", "returns"),
+        histogram("seedbed_episode_length", "lengths"),
+        gauge("seedbed_mean_return", "recent_mean_return"),
         counter(
-            "seedbed_discarded_frames_by_reason_total",
-            "Frames discarded by this process, by reason; a reason appears with its first frame.",
-            lambda s: dict(s.discarded_by_reason),
-            "reason",
+            "seedbed_discarded_frames_by_reason_total", "discarded_by_reason", labels=("reason",)
         ),
-        counter(
-            "seedbed_stream_errors_total",
-            "Streams ended because of what the actor sent, by the field that did not fit.",
-            lambda s: {**dict.fromkeys(STREAM_ERROR_FIELDS, 0), **s.stream_errors},
-            "field",
-        ),
+        counter("seedbed_stream_errors_total", "stream_errors", ("field",), STREAM_ERROR_FIELDS),
     )
 
     def __init__(self, counters: Counters, mean_return_episodes: int) -> None:
@@ -135,9 +122,10 @@ class SessionStats:
         with self._lock:
             self.stream_errors[field] += 1
 
-    def set_connected(self, sessions: int, environments: int) -> None:
-        """Set how many streams and environments are connected now."""
-        self.connected, self.environments = sessions, environments
+    @property
+    def recent_mean_return(self) -> float | None:
+        """Mean return of the last episodes, up to 100; None before the first."""
+        return self.recent_returns.mean(100)
 
     def mean_return(self, episodes: int) -> float | None:
         """Return the mean return of the last `episodes`; None until so many have ended."""

@@ -26,13 +26,6 @@ class ProcessStatus(TypedDict):
     host: str
 
 
-class BottleneckStatus(TypedDict):
-    """The part that sets the pace."""
-
-    part: str
-    sentence: str
-
-
 class ThreadStatus(TypedDict):
     """One thread of the learner: fractions of the last 30 s, and the present state."""
 
@@ -105,7 +98,7 @@ class RunStatus(TypedDict):
     numbers: dict[str, Any]
     scalars: dict[str, float]
     user_scalars: dict[str, float]
-    bottleneck: BottleneckStatus
+    bottleneck: dict[str, str]  # its part and the sentence
     threads: dict[str, ThreadStatus]
     eta: TimeLeftStatus | None
     stop: dict[str, Any]

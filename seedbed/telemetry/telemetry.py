@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import sys
 import threading
 import time
@@ -12,12 +11,13 @@ from typing import Any, ClassVar, TextIO
 
 from seedbed.config.schema import Experiment
 from seedbed.runtime.limits import machine_cpu_seconds, usable_cpus
-from seedbed.runtime.metrics import Metric, StatsCollector, gauge, registry_of
+from seedbed.runtime.metrics import Metric, StatsRegistry, documented, gauge
 from seedbed.telemetry.bottleneck import PARTS, Bottleneck
-from seedbed.telemetry.busy import BusyClock
+from seedbed.telemetry.busy import THREADS, BusyClock
 from seedbed.telemetry.checkpoints import CheckpointStats, EvaluationStats
-from seedbed.telemetry.cost import RunCost, dollars_per_billion_frames
+from seedbed.telemetry.cost import RunCost
 from seedbed.telemetry.counters import Counters
+from seedbed.telemetry.formats import Number
 from seedbed.telemetry.gossip import GossipStats
 from seedbed.telemetry.inference import InferenceStats
 from seedbed.telemetry.outputs import Outputs
@@ -25,14 +25,7 @@ from seedbed.telemetry.progress_line import progress_line
 from seedbed.telemetry.replay import ReplaySourceStats
 from seedbed.telemetry.scalars import UserScalars
 from seedbed.telemetry.sessions import SessionStats
-from seedbed.telemetry.snapshot import (
-    FPS_WINDOWS_S,
-    RECENT_EPISODES,
-    LearnerStats,
-    Number,
-    Snapshot,
-    milliseconds,
-)
+from seedbed.telemetry.snapshot import take_snapshot
 from seedbed.telemetry.status import (
     LearnersStatus,
     RunStatus,
@@ -43,9 +36,7 @@ from seedbed.telemetry.status import (
 )
 from seedbed.telemetry.time_left import TimeLeft
 from seedbed.telemetry.training import TrainingStats
-from seedbed.telemetry.windows import History
-
-THREADS = ("inference", "prefetch", "training")
+from seedbed.telemetry.windows import FPS_WINDOWS_S, History
 
 # Shorter blocking is the ordinary give and take between threads.
 _BLOCKED_S = 1.0
@@ -66,63 +57,32 @@ class Telemetry:
         stop_condition: The stop condition that was met; None before.
         stop_reason: Why the run ended; None before.
         registry: The Prometheus registry, for `MetricsServer`.
+        numbers: The newest row of progress.csv; {} before the first tick.
+        env_fps: Emulator frames a second over the last 10, 60 and 300 seconds.
+        updates_per_s: Updates a second over the last minute.
+        busy_fractions: Fraction of the last 30 seconds that a thread worked.
+        blocked_fractions: Fraction of the last 30 seconds that a thread could not go on because of
+            a neighbour.
+        actor_stepping: Fraction of the actors' time spent in environment steps; they wait in the
+            rest. NaN before the first measurement.
+        learner_cores: Cores that the learner's process used.
+        is_bottleneck: Part that sets the pace: 1 for this part, 0 for the others.
+        user.values: Newest values of logging.scalars; a name appears when the function first
+            returns a value for that name.
+        is_finished: State of the run: 1 once a stop condition is met, 0 before.
     """
 
-    METRICS: ClassVar[tuple[Metric, ...]] = (
-        gauge(
-            "seedbed_env_fps",
-            "Emulator frames a second over the last 10, 60 and 300 seconds.",
-            lambda t: {f"{w}s": t.measured(f"env_fps_{w}s") for w in FPS_WINDOWS_S},
-            "window",
-        ),
-        gauge(
-            "seedbed_updates_per_second",
-            "Updates a second over the last minute.",
-            lambda t: t.measured("updates_per_s"),
-        ),
-        gauge(
-            "seedbed_busy_fraction",
-            "Fraction of the last 30 seconds that a thread worked.",
-            lambda t: {name: t.measured(f"busy_{name}") for name in THREADS},
-            "thread",
-        ),
-        gauge(
-            "seedbed_blocked_fraction",
-            "Fraction of the last 30 seconds that a thread could not go on because of a neighbour.",
-            lambda t: {name: t.measured(f"blocked_{name}") for name in THREADS},
-            "thread",
-        ),
-        gauge(
-            "seedbed_actor_stepping_fraction",
-            "Fraction of the actors' time spent in environment steps; they wait in the rest. NaN "
-            "before the first measurement.",
-            lambda t: t.measured("actor_stepping", math.nan),
-        ),
-        gauge(
-            "seedbed_learner_cpu_cores",
-            "Cores that the learner's process used.",
-            lambda t: t.measured("learner_cores"),
-        ),
-        gauge(
-            "seedbed_bottleneck",
-            "Part that sets the pace: 1 for this part, 0 for the others.",
-            lambda t: {
-                part: float(part == t.numbers.get("bottleneck", "unknown")) for part in PARTS
-            },
-            "part",
-        ),
-        gauge(
-            "seedbed_user_scalar",
-            "Newest values of logging.scalars; a name appears when the function first returns a "
-            "value for that name.",
-            "user_scalars",
-            "name",
-        ),
-        gauge(
-            "seedbed_run_finished",
-            "State of the run: 1 once a stop condition is met, 0 before.",
-            lambda t: float(t.stop_condition is not None),
-        ),
+    METRICS: ClassVar[tuple[Metric, ...]] = documented(
+        __doc__,
+        gauge("seedbed_env_fps", "env_fps", ("window",)),
+        gauge("seedbed_updates_per_second", "updates_per_s"),
+        gauge("seedbed_busy_fraction", "busy_fractions", ("thread",)),
+        gauge("seedbed_blocked_fraction", "blocked_fractions", ("thread",)),
+        gauge("seedbed_actor_stepping_fraction", "actor_stepping"),
+        gauge("seedbed_learner_cpu_cores", "learner_cores"),
+        gauge("seedbed_bottleneck", "is_bottleneck", ("part",)),
+        gauge("seedbed_user_scalar", "user.values", ("name",)),
+        gauge("seedbed_run_finished", "is_finished"),
     )
 
     def __init__(
@@ -163,15 +123,16 @@ class Telemetry:
         self.cost = RunCost(experiment, counters, now)
         self.outputs = Outputs(experiment, run_dir, out or sys.stderr)
         self.numbers: dict[str, Number] = {}
+        self.user = UserScalars(experiment.logging.scalars)
+        self.experiment = experiment
+        self.actors_here = actors_here
+        self.cores = usable_cpus()
+        self.history = History()
         self._total_counters: Callable[[], Counters] = lambda: counters
         self._peer_summary: Callable[[], LearnersStatus] = lambda: {}
-        self._actors_here = actors_here
-        self._experiment = experiment
         self._now = now
-        self._cores = usable_cpus()
         self._process = this_process()
-        self._history = History()
-        self._history.add(now(), self._totals())
+        self.history.add(now(), self._totals())
         self._messages_at = now()
         self._messages_seen = 0
         self._bottleneck = Bottleneck("unknown", "too little has been measured yet")
@@ -179,35 +140,54 @@ class Telemetry:
         # What the newest tick showed.
         self._last_tick: tuple[object, ...] | None = None
         self._ticking = threading.Lock()
-        scalars = experiment.logging.scalars
-        self._user = UserScalars(scalars) if scalars else None
-        self._collector = StatsCollector(
+        self.registry = StatsRegistry(
             counters, self.sessions, self.inference, self.training, self.replay, self.gossip,
             self.checkpoints, self.evaluation, self.cost, self, self.outputs,
         )  # fmt: skip
-        self.registry = registry_of(self._collector)
 
-    def measured(self, name: str, nothing: float = 0.0) -> float:
-        """Return a number of the newest tick, or `nothing` where none was measured."""
-        value = self.numbers.get(name)
-        return nothing if value is None else float(value)
+    def _measured(self, name: str) -> float:
+        """Return a number of the newest tick, 0 where none was measured."""
+        return float(self.numbers.get(name) or 0.0)
 
     @property
-    def user_scalars(self) -> dict[str, float]:
-        """Newest values of `logging.scalars`."""
-        return dict(self._user.values) if self._user else {}
+    def env_fps(self) -> dict[str, float]:
+        """Frames a second, by window."""
+        return {f"{window}s": self._measured(f"env_fps_{window}s") for window in FPS_WINDOWS_S}
 
-    def set_phase(self, phase: str) -> None:
-        """Set what the learner is busy with; see `phase`."""
-        self.phase = phase
+    @property
+    def updates_per_s(self) -> float:
+        """Updates a second."""
+        return self._measured("updates_per_s")
 
-    def set_stop_condition(self, condition: str) -> None:
-        """Report the stop condition that was met, with both numbers."""
-        self.stop_condition = condition
+    @property
+    def busy_fractions(self) -> dict[str, float]:
+        """Fraction of the time in which each thread worked."""
+        return {name: self._measured(f"busy_{name}") for name in THREADS}
 
-    def set_stop_reason(self, reason: str) -> None:
-        """Report why the run ended, before the last `tick`."""
-        self.stop_reason = reason
+    @property
+    def blocked_fractions(self) -> dict[str, float]:
+        """Fraction of the time in which each thread waited for a neighbour."""
+        return {name: self._measured(f"blocked_{name}") for name in THREADS}
+
+    @property
+    def actor_stepping(self) -> Number:
+        """Fraction of the actors' time in steps; None before the first measurement."""
+        return self.numbers.get("actor_stepping")
+
+    @property
+    def learner_cores(self) -> float:
+        """Cores that this process used."""
+        return self._measured("learner_cores")
+
+    @property
+    def is_bottleneck(self) -> dict[str, bool]:
+        """Whether a part sets the pace, by part."""
+        return {part: part == self._bottleneck.part for part in PARTS}
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether a stop condition is met."""
+        return self.stop_condition is not None
 
     def join_learners(
         self,
@@ -225,24 +205,19 @@ class Telemetry:
         self._total_counters, self._peer_summary = total_counters, peer_summary
         self.cost.dollars_per_hour /= learners_here
 
-    def account(self) -> None:
-        """Bring `counters.seconds` and `counters.dollars` up to date. `tick` calls this too."""
-        self.cost.account()
-
     def tick(self) -> None:
         """Measure, and write everything that is written each `logging.interval_s`.
 
         An output that cannot be written does not stop the run; see `Outputs`.
         """
         with self._ticking:
-            self.account()
+            self.cost.account()
             self._measure()
             self._last_tick = self._shown()
             row: dict[str, Number] = {**self.numbers, **self.training.take_mean_scalars()}
-            if self._user:
-                row |= {f"user_{name}": x for name, x in self._user.update(row).items()}
+            row |= {f"user_{name}": x for name, x in self.user.update(row).items()}
             parts = progress_line(self.numbers, self._bottleneck, self._time_left, self.waiting())
-            self.outputs.write(row, parts, self._collector.values, self.status)
+            self.outputs.write(row, parts, self.registry.values, self.status)
 
     def waiting(self) -> str | None:
         """Return what the run waits for, in words; None while it goes on."""
@@ -273,27 +248,24 @@ class Telemetry:
         """Return the object of status.json: present counters, rates of the last tick."""
         waiting, checkpoints = self.waiting(), self.checkpoints
         status: RunStatus = {
-            "name": self._experiment.name,
-            "environment": self._experiment.environment.id,
-            "agent": self._experiment.agent,
+            "name": self.experiment.name,
+            "environment": self.experiment.environment.id,
+            "agent": self.experiment.agent,
             "state": "finished" if self.stop_reason else "waiting" if waiting else "training",
             "waiting_for": waiting,
             "over": self.stop_condition,
             "stop_reason": self.stop_reason,
             "time": time.time(),
-            "interval_s": self._experiment.logging.interval_s,
+            "interval_s": self.experiment.logging.interval_s,
             "process": self._process,
             "counters": self.counters.to_json(),
             "numbers": self.numbers,
             "scalars": self.training.scalars,
-            "user_scalars": self.user_scalars,
-            "bottleneck": {
-                "part": self._bottleneck.part,
-                "sentence": self._bottleneck.sentence,
-            },
+            "user_scalars": dict(self.user.values),
+            "bottleneck": self._bottleneck._asdict(),
             "threads": describe_threads(self.busy, self.numbers),
             "eta": describe_time_left(self._time_left, self.cost.dollars_per_hour),
-            "stop": self._experiment.stop.model_dump(),
+            "stop": self.experiment.stop.model_dump(),
             "checkpoint": {
                 "age_s": checkpoints.age_s,
                 "every_s": checkpoints.interval_s,
@@ -312,23 +284,19 @@ class Telemetry:
 
     def summary(self) -> dict[str, Any]:
         """Return the object that ends a run, on stdout. None, never 0, where there is no data."""
-        self.account()
-        counters = self.counters
-        returns = self.sessions.recent_returns.values(RECENT_EPISODES)
-        latency_s, training = self.inference.recent_latency_s, self.training
+        self.cost.account()
+        counters, numbers = self.counters, take_snapshot(self, self.counters).numbers
         summary = {
             **counters.to_json(),
             "env_fps": counters.env_frames / counters.seconds if counters.seconds else None,
-            "mean_return": returns.mean() if returns.size else None,
-            "mean_return_episodes": returns.size,
-            "policy_lag_p50": training.recent_lag.percentile(50),
-            "inference_ms_p50": milliseconds(latency_s.percentile(50)),
-            "inference_ms_p99": milliseconds(latency_s.percentile(99)),
+            "mean_return": numbers["return_mean"],
+            "mean_return_episodes": numbers["return_episodes"],
+            "policy_lag_p50": numbers["policy_lag_p50"],
+            "inference_ms_p50": numbers["inference_ms_p50"],
+            "inference_ms_p99": numbers["inference_ms_p99"],
             "batch_environments": self.inference.mean_batch_envs,
-            "train_step_ms_p50": milliseconds(training.recent_step_s.percentile(50)),
-            "dollars_per_billion_frames": dollars_per_billion_frames(
-                counters.dollars, counters.env_frames
-            ),
+            "train_step_ms_p50": numbers["train_step_ms_p50"],
+            "dollars_per_billion_frames": numbers["dollars_per_billion_frames"],
             "bottleneck": self._bottleneck.part,
             "evaluation": self.evaluation.newest or None,
             "stop_reason": self.stop_reason,
@@ -347,7 +315,7 @@ class Telemetry:
         """Restore the output of `to_json`. The owner of `counters` restores them."""
         self.sessions.recent_returns.extend(saved.get("recent_returns", []))
         self.sessions.recent_lengths.extend(saved.get("recent_lengths", []))
-        self.evaluation.restore(saved.get("evaluation", {}))
+        self.evaluation.newest = dict(saved.get("evaluation", {}))
 
     def close(self) -> None:
         """Write once more, if anything is new, and close the files."""
@@ -371,20 +339,8 @@ class Telemetry:
         now = self._now()
         if self.sessions.messages != self._messages_seen:
             self._messages_seen, self._messages_at = self.sessions.messages, now
-        self._history.add(now, self._totals())
-        stats = LearnerStats(
-            self.counters, self.sessions, self.inference, self.training, self.replay, self.gossip,
-            self.busy,
-        )  # fmt: skip
-        snapshot = Snapshot(
-            self._experiment,
-            stats,
-            self._history,
-            total=self._total_counters(),
-            cores=self._cores,
-            dollars_per_hour=self.cost.dollars_per_hour,
-            actors_here=self._actors_here,
-        )
+        self.history.add(now, self._totals())
+        snapshot = take_snapshot(self, self._total_counters())
         # An ended run keeps what held it back, because its actors have left.
         if self.stop_reason is None or self._bottleneck.part == "unknown":
             self._bottleneck = snapshot.bottleneck
@@ -394,13 +350,3 @@ class Telemetry:
     def _shown(self) -> tuple[object, ...]:
         counters = self.counters
         return self.stop_reason, counters.env_frames, counters.updates, self.evaluation.count
-
-
-LEARNER_METRICS = tuple(
-    metric
-    for part in (
-        Counters, SessionStats, InferenceStats, TrainingStats, ReplaySourceStats, GossipStats,
-        CheckpointStats, EvaluationStats, RunCost, Telemetry, Outputs,
-    )
-    for metric in part.METRICS
-)  # fmt: skip

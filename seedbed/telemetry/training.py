@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 from collections.abc import Mapping
 from typing import ClassVar
@@ -10,7 +9,14 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.runtime.metrics import LATENCY_BOUNDS_S, Histogram, Metric, gauge, histogram
+from seedbed.runtime.metrics import (
+    LATENCY_BOUNDS_S,
+    Histogram,
+    Metric,
+    documented,
+    gauge,
+    histogram,
+)
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.windows import RecentValues
 
@@ -21,35 +27,24 @@ class TrainingStats:
     """Updates, and the unrolls that wait for one.
 
     Attributes:
+        waiting_unrolls: Unrolls that wait for training now.
+        capacity_unrolls: Unrolls at which the queue holds up inference.
+        lag: Updates between acting and training, mean of each trained unroll.
+        step_s: Seconds of a training step.
         scalars: Numbers of the newest update, such as `loss`.
+        loss: Loss of the newest update. NaN before the first.
+        other_scalars: Every other number of the newest update; a name appears with the first
+            update.
     """
 
-    METRICS: ClassVar[tuple[Metric, ...]] = (
-        gauge(
-            "seedbed_unroll_queue_depth", "Unrolls that wait for training now.", "waiting_unrolls"
-        ),
-        gauge(
-            "seedbed_unroll_queue_capacity",
-            "Unrolls at which the queue holds up inference.",
-            "capacity_unrolls",
-        ),
-        histogram(
-            "seedbed_policy_lag_updates",
-            "Updates between acting and training, mean of each trained unroll.",
-            "lag",
-        ),
-        histogram("seedbed_train_step_seconds", "Seconds of a training step.", "step_s"),
-        gauge(
-            "seedbed_loss",
-            "Loss of the newest update. NaN before the first.",
-            lambda s: s.scalars.get("loss", math.nan),
-        ),
-        gauge(
-            "seedbed_training_scalar",
-            "Every other number of the newest update; a name appears with the first update.",
-            lambda s: {name: value for name, value in s.scalars.items() if name != "loss"},
-            "name",
-        ),
+    METRICS: ClassVar[tuple[Metric, ...]] = documented(
+        __doc__,
+        gauge("seedbed_unroll_queue_depth", "waiting_unrolls"),
+        gauge("seedbed_unroll_queue_capacity", "capacity_unrolls"),
+        histogram("seedbed_policy_lag_updates", "lag"),
+        histogram("seedbed_train_step_seconds", "step_s"),
+        gauge("seedbed_loss", "loss"),
+        gauge("seedbed_training_scalar", "other_scalars", ("name",)),
     )
 
     def __init__(self, counters: Counters) -> None:
@@ -60,12 +55,22 @@ class TrainingStats:
         self.recent_step_s = RecentValues(256)
         self.scalars: dict[str, float] = {}
         self.waiting_unrolls = self.capacity_unrolls = 0
-        self._trained = self._updates = 0
+        self._trained = 0
         # How often the queue's depth was set, and the sum of its fill.
         self._depths = self._fill = 0.0
         self._scalar_sums: dict[str, float] = {}
         self._scalar_updates = 0
         self._lock = threading.Lock()
+
+    @property
+    def loss(self) -> float | None:
+        """Loss of the newest update; None before the first."""
+        return self.scalars.get("loss")
+
+    @property
+    def other_scalars(self) -> dict[str, float]:
+        """Numbers of the newest update but its loss."""
+        return {name: value for name, value in self.scalars.items() if name != "loss"}
 
     def on_update(
         self,
@@ -90,7 +95,6 @@ class TrainingStats:
         with self._lock:
             self._counters.updates += 1
             self._counters.trained_frames += trained_frames
-            self._updates += 1
             self._trained += trained_frames
             self.scalars = numbers
             for name, value in numbers.items():
@@ -117,7 +121,7 @@ class TrainingStats:
         with self._lock:
             return {
                 "trained_frames": self._trained,
-                "updates": self._updates,
+                "updates": self.step_s.total()[0],
                 "depths": self._depths,
                 "fill": self._fill,
             }

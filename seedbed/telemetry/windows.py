@@ -9,6 +9,10 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+FPS_WINDOWS_S = (10, 60, 300)
+# Long enough for a slow training step, short enough to react.
+LOAD_WINDOW_S = 30.0
+
 
 class RecentValues:
     """The last `capacity` values, for exact means and percentiles of them. Thread-safe."""
@@ -91,12 +95,12 @@ class History:
         start, oldest = min(snapshots[:-1], key=lambda snapshot: abs(end - window_s - snapshot[0]))
         return (newest - oldest, end - start) if end > start else None
 
-    def rate(self, name: str, window_s: float) -> float | None:
+    def rate(self, name: str, window_s: float = LOAD_WINDOW_S) -> float | None:
         """Return the growth a second; see `growth`."""
         grown = self.growth(name, window_s)
         return None if grown is None else grown[0] / grown[1]
 
-    def ratio(self, name: str, other: str, window_s: float) -> float | None:
+    def ratio(self, name: str, other: str, window_s: float = LOAD_WINDOW_S) -> float | None:
         """Return the growth of one total by that of another; None while the other did not grow."""
         grown, base = self.growth(name, window_s), self.growth(other, window_s)
         return None if grown is None or base is None or base[0] <= 0 else grown[0] / base[0]

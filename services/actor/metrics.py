@@ -9,48 +9,34 @@ from seedbed.runtime.metrics import (
     LATENCY_BOUNDS_S,
     Histogram,
     Metric,
-    StatsCollector,
+    StatsRegistry,
     counter,
+    documented,
     gauge,
     histogram,
-    registry_of,
 )
 
 
 class ActorMetrics:
-    """All counts of one actor process, from 0. Thread-safe."""
+    """All counts of one actor process, from 0. Thread-safe.
 
-    METRICS: ClassVar[tuple[Metric, ...]] = (
-        counter(
-            "seedbed_actor_steps_total",
-            "Environment steps (steps of a group times its environments) of this actor process.",
-            "steps",
-        ),
-        histogram(
-            "seedbed_actor_step_seconds",
-            "Seconds in which a group took one step of all its environments.",
-            "step_s",
-        ),
-        histogram(
-            "seedbed_actor_wait_seconds",
-            "Seconds that the actor waited for a group's actions.",
-            "wait_s",
-        ),
-        counter(
-            "seedbed_actor_reconnects_total",
-            "Connections to the learner after each group's first.",
-            "reconnects",
-        ),
-        counter(
-            "seedbed_actor_environment_failures_total",
-            "Environments that raised and were made anew.",
-            "environment_failures",
-        ),
-        gauge(
-            "seedbed_actor_groups",
-            "Groups connected to a learner now.",
-            lambda s: len(s.connected_groups),
-        ),
+    Attributes:
+        steps: Environment steps (steps of a group times its environments) of this actor process.
+        step_s: Seconds in which a group took one step of all its environments.
+        wait_s: Seconds that the actor waited for a group's actions.
+        reconnects: Connections to the learner after each group's first.
+        environment_failures: Environments that raised and were made anew.
+        groups: Groups connected to a learner now.
+    """
+
+    METRICS: ClassVar[tuple[Metric, ...]] = documented(
+        __doc__,
+        counter("seedbed_actor_steps_total", "steps"),
+        histogram("seedbed_actor_step_seconds", "step_s"),
+        histogram("seedbed_actor_wait_seconds", "wait_s"),
+        counter("seedbed_actor_reconnects_total", "reconnects"),
+        counter("seedbed_actor_environment_failures_total", "environment_failures"),
+        gauge("seedbed_actor_groups", "groups"),
     )
 
     def __init__(self) -> None:
@@ -60,7 +46,12 @@ class ActorMetrics:
         # Names of the groups connected now.
         self.connected_groups: set[str] = set()
         self._lock = threading.Lock()
-        self.registry = registry_of(StatsCollector(self))
+        self.registry = StatsRegistry(self)
+
+    @property
+    def groups(self) -> int:
+        """Number of groups connected now."""
+        return len(self.connected_groups)
 
     def on_step(self, environments: int, step_s: float, wait_s: float) -> None:
         """Count a step of a group that took `step_s`, after waiting `wait_s` for its actions."""

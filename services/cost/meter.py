@@ -13,9 +13,9 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from seedbed.runtime.metrics import Metric, StatsCollector, registry_of
+from seedbed.runtime.metrics import Metric, StatsRegistry
 from seedbed.services.cost.ledger import Ledger
-from seedbed.services.cost.metrics import METRICS
+from seedbed.services.cost.metrics import METRICS, stop_condition
 from seedbed.services.cost.prices import PriceList
 from seedbed.services.cost.usage import occupies_node, usage_of
 
@@ -40,7 +40,7 @@ class CostMeter:
     Attributes:
         finished: The stop condition that ended the experiment, with both numbers; "" before.
         rates: US dollars an hour, by component and tier.
-        unknown: What had no price.
+        unknown: Each thing that had no price, with 1.
     """
 
     METRICS: ClassVar[tuple[Metric, ...]] = METRICS
@@ -78,9 +78,9 @@ class CostMeter:
         self.pods: Counter[str] = Counter()
         self.restarts: dict[str, int] = {}
         self.errors: Counter[str] = Counter()
-        self.unknown: set[str] = set()
+        self.unknown: dict[str, float] = {}
         self._lock = threading.Lock()
-        self.registry = registry_of(StatsCollector(self))
+        self.registry = StatsRegistry(self)
 
     def run(self, stopping: threading.Event) -> None:
         """Reconcile every few seconds until `stopping`; then save the ledger."""
@@ -97,6 +97,21 @@ class CostMeter:
         now = self._now()
         if self.ledger.is_due(now):
             self._try("state", lambda: self._save(now))
+
+    @property
+    def dollars(self) -> float:
+        """US dollars until now."""
+        return float(self.status()["dollars"])
+
+    @property
+    def price_table(self) -> dict[tuple[str, str], float]:
+        """Name and date of the price table, with 1."""
+        return {(self.prices.name, self.prices.date): 1.0}
+
+    @property
+    def end(self) -> dict[str, float]:
+        """The stop condition with 1; "" with 0 before."""
+        return {stop_condition(self.finished): float(bool(self.finished))}
 
     def status(self) -> dict[str, Any]:
         """Return the object of GET /status, which the learners read."""
@@ -124,14 +139,14 @@ class CostMeter:
             restarts[usage.component] += sum(
                 status.restart_count for status in pod.status.container_statuses or []
             )
-        for what in sorted(self.prices.unknown - self.unknown):
+        for what in sorted(self.prices.unknown - self.unknown.keys()):
             log.warning(
                 "%s has no price in %s: the dearest one of its kind counts; cost.prices adds one",
                 what,
                 self.prices.name,
             )
         with self._lock:
-            self.unknown |= self.prices.unknown
+            self.unknown |= dict.fromkeys(self.prices.unknown, 1.0)
             # A component that was there once stays, at 0, so that graphs come down.
             self.rates = dict.fromkeys(self.rates, 0.0) | dict(rates)
             self.pods = Counter(dict.fromkeys(self.pods, 0) | dict(pods))

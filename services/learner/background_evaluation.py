@@ -100,7 +100,7 @@ class BackgroundEvaluation:
     def _wait(self, checkpointer: Checkpointer) -> None:
         if self._process is None:
             return
-        self._telemetry.set_phase("the last evaluation")
+        self._telemetry.phase = "the last evaluation"
         deadline = time.monotonic() + FINAL_TIMEOUT_S
         while self._process.poll() is None:
             if self.skip_final_evaluation or time.monotonic() > deadline:

@@ -192,7 +192,7 @@ class LearnerBase:
 
     def _load_backend(self) -> Backend:
         learner = self.experiment.learner
-        self.telemetry.set_phase(f"loading {learner.backend}")
+        self.telemetry.phase = f"loading {learner.backend}"
         return backends.use(learner.backend, learner.deterministic, learner.device)
 
     def _make_components(self, spec: EnvironmentSpec, backend: Backend) -> LearnerComponents:
@@ -204,7 +204,7 @@ class LearnerBase:
 
     def _build(self, spec: EnvironmentSpec, backend: Backend) -> LearnerComponents:
         """Build the components, with the state of the checkpoint and of the peers."""
-        self.telemetry.set_phase("building the model")
+        self.telemetry.phase = "building the model"
         components = self._make_components(spec, backend)
         run = self.run_directory
         if run.resume_from is not None:
@@ -216,7 +216,7 @@ class LearnerBase:
         if self.members is not None:
             self._meet_peers(self.members, components)
         self.store.publish(components.trainer.params(), self.counters.updates)
-        self.telemetry.set_phase("training")
+        self.telemetry.phase = "training"
         return components
 
     def _meet_peers(self, members: Membership, components: LearnerComponents) -> None:
@@ -225,7 +225,7 @@ class LearnerBase:
             self.experiment, members, components, self.training, self.telemetry, self.threads,
             self.run_directory.path / "gossip", self._tls,
         )  # fmt: skip
-        self.telemetry.set_phase("meeting the other learners")
+        self.telemetry.phase = "meeting the other learners"
         self._exchange = exchange
         # `end` closes an exchange that it sees. Otherwise it has seen none, and this thread ends.
         if self.threads.stopping.is_set():
@@ -264,8 +264,8 @@ class LearnerBase:
         evaluated = (stored["evaluation"] or {}).get("updates") == stored["updates"]
         if self._wants_final_evaluation() and not evaluated:
             return self.end()
-        self.telemetry.evaluation.restore(stored["evaluation"] or {})
-        self.telemetry.set_stop_reason(stored["stop_reason"])
+        self.telemetry.evaluation.newest = stored["evaluation"] or {}
+        self.telemetry.stop_reason = stored["stop_reason"]
         return stored
 
     def _wants_final_evaluation(self) -> bool:
@@ -277,7 +277,7 @@ class LearnerBase:
         return 0
 
     def _tick(self) -> None:
-        self.telemetry.inference.set_waiting(self._requests_waiting())
+        self.telemetry.inference.waiting = self._requests_waiting()
         self.telemetry.training.set_queue(self.queue.unrolls, self.queue.capacity_unrolls)
         self.telemetry.tick()
 
@@ -308,7 +308,7 @@ class LearnerBase:
         failure = self.threads.failure
         reason = self.run_stop.reason = self.run_stop.reason or "a part failed"
         log.info("ending: %s", reason)
-        self.telemetry.set_phase(f"ending: {reason}")
+        self.telemetry.phase = f"ending: {reason}"
         self.threads.stopping.set()
         self._end_sessions(reason)
         if self._exchange is not None:
@@ -321,7 +321,7 @@ class LearnerBase:
             )
         # The threads have ended, so the trainer belongs to this one.
         failure = self._save_and_evaluate(failure, may_save=not running)
-        self.telemetry.set_stop_reason(reason)
+        self.telemetry.stop_reason = reason
         self._tick()
         summary = self.telemetry.summary()
         if self.run_stop.met is not None and failure is None:

@@ -80,7 +80,7 @@ def make_exchange(
         tls: Certificates, if peers demand them.
     """
     settings, stats = experiment.gossip, telemetry.gossip
-    stats.peers = stats.alive = settings.replicas
+    stats.begin(settings.replicas)
     names, shapes = zip(*components.trainer.layout(), strict=True)
     learner = LocalLearner(
         components.trainer,

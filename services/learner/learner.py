@@ -92,7 +92,7 @@ class Learner(LearnerBase):
     def _train(self) -> None:
         backend = self._load_backend()
         spec = None
-        self.telemetry.set_phase("waiting for the first actor")
+        self.telemetry.phase = "waiting for the first actor"
         while spec is None and not self.threads.stopping.is_set():
             spec = self.components.wait_for_spec(POLL_S)
         if spec is not None:

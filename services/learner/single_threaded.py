@@ -95,9 +95,9 @@ class SingleThreadedLearner(LearnerBase):
                 for batch in self._inference_batches(self._open_sessions(components, actor, made))
             ]
             sessions = [session for batch in batches for session in batch]
-            self.telemetry.sessions.set_connected(
-                len(sessions), sum(each.session.num_envs for each in sessions)
-            )
+            stats = self.telemetry.sessions
+            stats.connected = len(sessions)
+            stats.environments = sum(each.session.num_envs for each in sessions)
             while self.run_stop.reason is None:
                 self._train(components, sessions)
                 for batch in batches:
@@ -173,7 +173,6 @@ class SingleThreadedLearner(LearnerBase):
         self.telemetry.inference.on_batch(
             rows=sum(request.num_envs for request in requests),
             padded_rows=outputs.padded_rows,
-            requests=len(requests),
             oldest_wait_s=0.0,
             latencies_s=[run_s] * len(requests),
             run_s=run_s,

@@ -78,7 +78,7 @@ class RunStop:
         """Return the stop condition that is met, or None. A condition that is met ends the run."""
         self.met = self._find()
         if self.met is not None:
-            self._telemetry.set_stop_condition(self.met.text)
+            self._telemetry.stop_condition = self.met.text
             self.reason = self.reason or self.met.text
         return self.met
 

@@ -22,7 +22,7 @@ from seedbed.replay.local_buffer import make_local_buffer
 from seedbed.replay.mapped_files import FileBuffer, read_description
 from seedbed.replay.sequence import SequenceSpec, describe_spec
 from seedbed.rpc.streams import StreamRejected
-from seedbed.runtime.metrics import Histogram, Metric, StatsCollector, registry_of
+from seedbed.runtime.metrics import Histogram, Metric, StatsRegistry
 from seedbed.services.replay.metrics import AGE_BOUNDS_S, METRICS
 from seedbed.v1 import replay_pb2 as wire
 
@@ -74,7 +74,7 @@ class Shard:
         self._sampled = 0
         self.insert_blocked_s = 0.0
         self.age_s = Histogram(AGE_BOUNDS_S)
-        self.registry = registry_of(StatsCollector(self))
+        self.registry = StatsRegistry(self)
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
         """Run a method in the shard's thread.
@@ -220,6 +220,11 @@ class Shard:
             state.total_priority = buffer.total_priority
             state.corrupt = buffer.corrupt if isinstance(buffer, FileBuffer) else 0
         return state
+
+    @property
+    def present(self) -> wire.ShardState:
+        """Present state of the shard."""
+        return self.state()
 
     def status(self) -> dict[str, Any]:
         """Return the state as JSON for the page /status. Any thread."""

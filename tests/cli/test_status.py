@@ -70,7 +70,7 @@ def test_page_before_anything_happened(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_finished_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     telemetry = a_run(tmp_path)
-    telemetry.set_stop_reason("env_frames 80")
+    telemetry.stop_reason = "env_frames 80"
     telemetry.close()
     seedbed(str(tmp_path))
     page = capsys.readouterr().out

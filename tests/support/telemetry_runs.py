@@ -42,19 +42,19 @@ def make(
     telemetry = Telemetry(
         experiment(**sections), run_dir, counters or Counters(), out=out, now=clock
     )
-    telemetry.set_phase("")
+    telemetry.phase = ""
     return telemetry, out
 
 
 def some_events(telemetry: Telemetry) -> None:
     """10 steps of 4 environments, 5 batches, 2 updates, 3 episodes."""
-    telemetry.sessions.set_connected(2, 8)
-    telemetry.inference.set_waiting(1)
+    telemetry.sessions.connected, telemetry.sessions.environments = 2, 8
+    telemetry.inference.waiting = 1
     telemetry.training.set_queue(3, 8)
     for _ in range(10):
         telemetry.sessions.on_step(4, 0.03, 0.01)
     for latency in (0.001, 0.002, 0.003, 0.004, 0.100):
-        telemetry.inference.on_batch(6, 8, 2, 0.002, [latency, latency], 0.0005)
+        telemetry.inference.on_batch(6, 8, 0.002, [latency, latency], 0.0005)
     telemetry.training.on_update({"loss": 2.0, "entropy": 0.5}, np.array([0.0, 1.0]), 0.02, 8)
     telemetry.training.on_update({"loss": 4.0, "entropy": 0.5}, np.array([2.0, 3.0]), 0.04, 8)
     telemetry.sessions.on_episodes(np.array([-21.0, 3.0, 0.0]), np.array([10, 20, 30]))

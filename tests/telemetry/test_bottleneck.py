@@ -2,64 +2,76 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from seedbed.config.run import Stop
 from seedbed.telemetry import Counters
-from seedbed.telemetry.bottleneck import PARTS, Load, bottleneck
+from seedbed.telemetry.bottleneck import PARTS, bottleneck
 from seedbed.telemetry.time_left import time_left
 
 # A learner with a fast accelerator and 16 cores, remote actors, nothing full.
-CALM = Load(
-    sessions=8,
-    busy={"inference": 0.4, "prefetch": 0.1, "training": 0.5},
-    blocked={"inference": 0.0, "prefetch": 0.0, "training": 0.0},
-    queue_fill=0.5,
-    stepping=0.6,
-    actor_cores=0.7,
-    backpressure=0.0,
-    network=0.1,
-    grpc=0.3,
-    cores=16,
-    learner_cores=3.0,
-    machine_cores=3.5,
-    environment_cores=6.0,
-)
+CALM = {
+    "sessions": 8,
+    "busy_inference": 0.4,
+    "busy_prefetch": 0.1,
+    "busy_training": 0.5,
+    "blocked_inference": 0.0,
+    "blocked_prefetch": 0.0,
+    "blocked_training": 0.0,
+    "unroll_queue_fill": 0.5,
+    "actor_stepping": 0.6,
+    "actor_cores": 0.7,
+    "actor_held_up": 0.0,
+    "actor_network": 0.1,
+    "wire_cpu": 0.3,
+    "learner_cores": 3.0,
+    "machine_cores": 3.5,
+    "environment_cores": 6.0,
+}
 
 TABLE = [
     # What happened, what differs from CALM, the part, and what the sentence must tell.
     ("no actors", {"sessions": 0}, "idle", "no actors"),
-    ("just started", {"stepping": None}, "unknown", "too little"),
-    ("never looked", {"busy": None}, "unknown", "too little"),
+    ("just started", {"actor_stepping": None}, "unknown", "too little"),
+    ("never looked", {"busy_training": None}, "unknown", "too little"),
     ("nothing is full", {}, "latency", "40 %"),
-    ("few actors", {"stepping": 0.93}, "environments", "93 % of their time stepping"),
-    ("groups take turns", {"stepping": 0.5, "actor_cores": 0.98}, "environments", "1.0 cores"),
-    ("slow training", {"busy": {"inference": 0.4, "training": 0.97}}, "training", "97 %"),
-    ("full queue", {"backpressure": 0.8}, "training", "80 %"),
-    ("inference blocked", {"blocked": {"inference": 0.7}}, "training", "70 %"),
-    ("queue stays full", {"queue_fill": 0.97}, "training", "97 % full"),
+    ("few actors", {"actor_stepping": 0.93}, "environments", "93 % of their time stepping"),
+    (
+        "groups take turns",
+        {"actor_stepping": 0.5, "actor_cores": 0.98},
+        "environments",
+        "1.0 cores",
+    ),
+    ("slow training", {"busy_training": 0.97}, "training", "97 %"),
+    ("full queue", {"actor_held_up": 0.8}, "training", "80 %"),
+    ("inference blocked", {"blocked_inference": 0.7}, "training", "70 %"),
+    ("queue stays full", {"unroll_queue_fill": 0.97}, "training", "97 % full"),
     (
         "slow batches",
-        {"busy": {"inference": 0.4, "prefetch": 0.95, "training": 0.5}, "queue_fill": 1.0},
+        {"busy_prefetch": 0.95, "unroll_queue_fill": 1.0},
         "prefetch",
         "95 %",
     ),
-    ("slow inference", {"busy": {"inference": 0.95, "training": 0.5}}, "inference", "95 %"),
-    ("many small messages", {"grpc": 0.97}, "grpc", "97 % of a core"),
-    ("far away", {"network": 0.55, "stepping": 0.3}, "network", "55 %"),
-    ("not far away at all", {"network": 0.55, "actors_here": True}, "latency", "nothing is full"),
+    ("slow inference", {"busy_inference": 0.95}, "inference", "95 %"),
+    ("many small messages", {"wire_cpu": 0.97}, "grpc", "97 % of a core"),
+    ("far away", {"actor_network": 0.55, "actor_stepping": 0.3}, "network", "55 %"),
+    (
+        "not far away at all",
+        {"actor_network": 0.55, "actors_here": True},
+        "latency",
+        "nothing is full",
+    ),
     ("remote actors fill the learner", {"learner_cores": 15.5}, "cpu", "15.5 of 16 cores"),
     # What merely waits for a full part is not named.
-    ("actors wait for training", {"backpressure": 0.6, "network": 0.4}, "training", "60 %"),
+    ("actors wait for training", {"actor_held_up": 0.6, "actor_network": 0.4}, "training", "60 %"),
 ]
 
 
 @pytest.mark.parametrize(("changes", "part", "tells"), [row[1:] for row in TABLE],
                          ids=[row[0] for row in TABLE])  # fmt: skip
 def test_part(changes: dict[str, object], part: str, tells: str) -> None:
-    found = bottleneck(replace(CALM, **changes))  # type: ignore[arg-type]
+    here = bool(changes.get("actors_here", False))
+    found = bottleneck({**CALM, **changes}, 16, here)  # type: ignore[dict-item]
     assert found.part == part
     assert tells in found.sentence
 
@@ -70,27 +82,28 @@ def test_every_word_has_a_row() -> None:
 
 def test_one_shared_machine() -> None:
     """2 cores: training 1.1, inference 0.4 (by the threads' time), environments 0.5."""
-    load = Load(
-        sessions=2,
-        busy={"inference": 0.2, "prefetch": 0.0, "training": 0.55},
-        stepping=0.9,
-        backpressure=0.9,
-        grpc=0.0,
-        cores=2,
-        learner_cores=1.5,
-        machine_cores=2.0,
-        environment_cores=1.4,  # wall time of steps that wait for a core themselves
-        actors_here=True,
-    )
-    assert bottleneck(load) == (
+    load = {
+        **CALM,
+        "sessions": 2,
+        "busy_inference": 0.2,
+        "busy_prefetch": 0.0,
+        "busy_training": 0.55,
+        "actor_stepping": 0.9,
+        "actor_held_up": 0.9,
+        "wire_cpu": 0.0,
+        "learner_cores": 1.5,
+        "machine_cores": 2.0,
+        "environment_cores": 1.4,  # wall time of steps that wait for a core themselves
+    }
+    assert bottleneck(load, 2, actors_here=True) == (
         "cpu",
         "2.0 of 2 cores busy: training 55 %, environments 25 %, inference 20 %",
     )
     # The same actors elsewhere leave the learner's cores alone.
-    assert bottleneck(replace(load, actors_here=False)).part == "training"
+    assert bottleneck(load, 2, actors_here=False).part == "training"
     # A neighbour that is not ours is named as what it is.
-    busy_neighbour = replace(load, environment_cores=0.1)
-    assert "the rest 20 %" in bottleneck(busy_neighbour).sentence
+    busy_neighbour = {**load, "environment_cores": 0.1}
+    assert "the rest 20 %" in bottleneck(busy_neighbour, 2, actors_here=True).sentence
 
 
 def test_nearest_end() -> None:

@@ -35,14 +35,14 @@ def test_the_meters_bill_counts_and_between_its_answers_its_price(tmp_path: Path
     clock, counters = Clock(), Counters()
     ours = telemetry(meter.port, clock, counters)
     clock.now += 10
-    ours.account()
+    ours.cost.account()
     assert counters.dollars == 40.0, "it prices the actors too, and what was before"
     clock.now += 10
-    ours.account()
+    ours.cost.account()
     assert counters.dollars == pytest.approx(40.0 + 10 * 0.5)
     meter.close()  # and it is away from now on: at the last price
     clock.now += 10
-    ours.account()
+    ours.cost.account()
     assert counters.dollars == pytest.approx(40.0 + 20 * 0.5)
 
 
@@ -51,6 +51,6 @@ def test_without_an_answer_the_experiments_prices_count() -> None:
     clock, counters = Clock(), Counters()
     ours = telemetry(silent.port, clock, counters)
     clock.now += 10
-    ours.account()
+    ours.cost.account()
     assert counters.dollars == pytest.approx(10.0)
     silent.close()

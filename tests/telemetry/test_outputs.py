@@ -16,18 +16,11 @@ from seedbed.runtime.limits import (
     usable_cpus,
     usable_memory_bytes,
 )
+from seedbed.telemetry import cost
 from seedbed.telemetry.bottleneck import Bottleneck
-from seedbed.telemetry.cost import dollars_per_hour
+from seedbed.telemetry.formats import duration, money, si_number
 from seedbed.telemetry.progress import ProgressFile
-from seedbed.telemetry.progress_line import (
-    Part,
-    ProgressLine,
-    duration,
-    fit,
-    money,
-    progress_line,
-    si_number,
-)
+from seedbed.telemetry.progress_line import Part, ProgressLine, fit, progress_line
 from tests.support.telemetry_runs import Clock, make, some_events
 from tools.metrics_reference import metrics_reference
 
@@ -140,11 +133,13 @@ def test_a_waiting_run_says_so_instead_of_a_bottleneck() -> None:
     assert parts[-1].text == "now: first compile"
 
 
-def test_price_of_what_is_charged() -> None:
+def test_price_of_what_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cost, "usable_cpus", lambda: 8)
+    monkeypatch.setattr(cost, "usable_memory_bytes", lambda: 16 * 2**30)
     prices = {"cpu_hour": 0.03, "memory_gib_hour": 0.004, "accelerator_hour": 1.5}
-    assert dollars_per_hour(Cost(**prices), 8, 16 * 2**30) == pytest.approx(0.24 + 0.064)
+    assert cost.dollars_per_hour(Cost(**prices)) == pytest.approx(0.24 + 0.064)
     charged = Cost(**prices, cpus=2, memory_gib=4, accelerators=3)
-    assert dollars_per_hour(charged, 8, 16 * 2**30) == pytest.approx(0.06 + 0.016 + 4.5)
+    assert cost.dollars_per_hour(charged) == pytest.approx(0.06 + 0.016 + 4.5)
 
 
 def machine(root: Path, files: dict[str, str]) -> Path:

@@ -19,7 +19,6 @@ from tensorboardX.proto.event_pb2 import Event
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry import Counters, Telemetry
-from seedbed.telemetry.telemetry import LEARNER_METRICS
 from tests.support.telemetry_runs import Clock, experiment, make, some_events
 
 
@@ -53,7 +52,7 @@ def events(run_dir: Path) -> list[Event]:
 def test_series_exist_from_the_start() -> None:
     telemetry, _ = make(None, Clock())
     values = samples(telemetry)
-    for metric in LEARNER_METRICS:
+    for metric, _ in telemetry.registry.metrics:
         if metric.kind == "histogram":
             assert values[f"{metric.name}_count"] == 0
             assert values[f"{metric.name}_bucket/+Inf"] == 0
@@ -124,7 +123,7 @@ def test_summary_counts_and_knows_nothing_as_none() -> None:
                  "inference_ms_p99", "dollars_per_billion_frames"):  # fmt: skip
         assert empty[name] is None
     some_events(telemetry)
-    telemetry.set_stop_reason("env_frames 40")
+    telemetry.stop_reason = "env_frames 40"
     clock.now += 20
     summary = telemetry.summary()
     json.dumps(summary, allow_nan=False)
@@ -236,7 +235,7 @@ def test_status_is_whole_json(tmp_path: Path) -> None:
     assert status["bottleneck"]["part"]
     assert status["checkpoint"]["failed"] == 1
     assert not list(tmp_path.glob(".*tmp"))
-    telemetry.set_stop_reason("seconds 10")
+    telemetry.stop_reason = "seconds 10"
     telemetry.close()
     assert json.loads((tmp_path / "status.json").read_text())["state"] == "finished"
 
@@ -248,8 +247,8 @@ def test_ended_run_keeps_its_bottleneck(tmp_path: Path) -> None:
     clock.now += 10
     telemetry.tick()
     limit = telemetry.status()["bottleneck"]["part"]
-    telemetry.sessions.set_connected(0, 0)
-    telemetry.set_stop_reason("seconds 10")
+    telemetry.sessions.connected = 0
+    telemetry.stop_reason = "seconds 10"
     telemetry.tick()
     telemetry.close()  # nothing is new since the tick
     assert limit not in ("idle", "unknown")
@@ -262,10 +261,10 @@ def test_waiting_says_for_what() -> None:
     clock = Clock()
     telemetry, _ = make(None, clock)
     assert telemetry.waiting() == "no actors are connected"
-    telemetry.set_phase("compiling the first inference step")
+    telemetry.phase = "compiling the first inference step"
     assert telemetry.waiting() == "compiling the first inference step"
-    telemetry.set_phase("training")
-    telemetry.sessions.set_connected(3, 6)
+    telemetry.phase = "training"
+    telemetry.sessions.connected = 3
     assert telemetry.waiting() is None
     telemetry.sessions.on_step(4, 0.1, 0.1)
     telemetry.tick()
@@ -278,7 +277,7 @@ def test_waiting_says_for_what() -> None:
 
 def test_blocked_thread_is_what_the_run_waits_for() -> None:
     telemetry, _ = make(None, Clock())
-    telemetry.sessions.set_connected(1, 1)
+    telemetry.sessions.connected = 1
     clock = telemetry.busy["inference"]
     now = 0.0
     clock._now = lambda: now

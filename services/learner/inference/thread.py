@@ -97,7 +97,6 @@ class InferenceThread:
             self._telemetry.inference.on_batch(
                 rows=num_envs,
                 padded_rows=outputs.padded_rows,
-                requests=len(batch),
                 oldest_wait_s=started - batch[0].arrived,
                 latencies_s=[ended - request.arrived for request in batch],
                 run_s=ended - started,

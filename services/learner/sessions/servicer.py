@@ -242,7 +242,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
     def _update_connected(self) -> None:
         num_envs = sum(stream.handshake.num_envs for stream in self._streams.values())
         self._batcher.set_connected(len(self._streams), num_envs)
-        self._telemetry.sessions.set_connected(len(self._streams), num_envs)
+        stats = self._telemetry.sessions
+        stats.connected, stats.environments = len(self._streams), num_envs
 
     async def _end_stream(self, context: Any) -> None:
         """Tell the actor that the experiment is over, or that only this learner stops."""

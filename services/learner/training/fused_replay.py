@@ -139,8 +139,8 @@ class FusedReplay(BatchSource):
         now = time.perf_counter()
         passed_s, self._recorded_at = now - self._recorded_at, now
         if not self._limiter.may_insert():
-            self.stats.insert_waited_s += passed_s
+            self.stats.waited_s["insert"] += passed_s
         elif self._limiter.is_warm and not self._limiter.may_train():
-            self.stats.sample_waited_s += passed_s
+            self.stats.waited_s["sample"] += passed_s
         self.stats.buffer = state = self.buffer.stats()
         self.stats.filling = self._limiter.warm_up_progress(state.sampleable)

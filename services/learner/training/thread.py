@@ -135,13 +135,13 @@ class TrainingThread:
         """Report to telemetry and the watchdog that an update is under way."""
         # The first update compiles, for as long as it takes.
         if not self._compiled:
-            self._telemetry.set_phase("compiling the training step")
+            self._telemetry.phase = "compiling the training step"
         else:
             self.step_since = time.perf_counter()
         with self._telemetry.busy["training"]:
             yield
         if not self._compiled:
-            self._telemetry.set_phase("training")
+            self._telemetry.phase = "training"
         self._compiled, self.step_since = True, None
 
     def _discard(self, components: LearnerComponents, batch: TrainingBatch, reason: str) -> None:

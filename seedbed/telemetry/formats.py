@@ -1,0 +1,114 @@
+"""How numbers are written for people: in the progress line, the status and the bottleneck."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from typing_extensions import override
+
+Number = float | int | str | None
+
+NOTHING = "-"
+
+
+def number(value: Number, digits: int = 0) -> str:
+    """Format with thousands separated; "-" for None.
+
+    Args:
+        value: The number.
+        digits: Digits after the point.
+    """
+    return NOTHING if value is None or isinstance(value, str) else f"{value:,.{digits}f}"
+
+
+def si_number(value: Number) -> str:
+    """Format in three or four figures: 999, 12.3K, 1.23M, 4.56G."""
+    if value is None or isinstance(value, str):
+        return NOTHING
+    for unit, size in (("G", 1e9), ("M", 1e6), ("K", 1e3)):
+        if abs(value) >= size:
+            scaled = value / size
+            return f"{scaled:.{2 if scaled < 10 else 1}f}{unit}"
+    return f"{value:.0f}"
+
+
+def money(value: Number) -> str:
+    """Format US dollars, in cents from ten cents on, in four places below."""
+    if value is None or isinstance(value, str):
+        return NOTHING
+    if value >= 0.1 or value == 0:
+        return f"${value:,.2f}"
+    return f"${value:.4f}" if value >= 0.0001 else "below $0.0001"
+
+
+def duration(seconds: Number) -> str:
+    """Format a duration: 45 s, 12 min, 3 h 20 min, 2 d 4 h."""
+    if seconds is None or isinstance(seconds, str):
+        return NOTHING
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    if hours < 48:
+        return f"{hours} h {minutes} min"
+    return f"{hours // 24} d {hours % 24} h"
+
+
+def percent(fraction: float | None) -> str:
+    """Format a fraction of 1."""
+    return NOTHING if fraction is None else f"{100 * fraction:.0f} %"
+
+
+_FORMATS: dict[str, Callable[[Any], str]] = {
+    "n": number,
+    "n1": partial(number, digits=1),
+    "n2": partial(number, digits=2),
+    "g4": lambda value: NOTHING if value is None else f"{value:.4g}",
+    "si": si_number,
+    "%": percent,
+    "%5": lambda value: f"{percent(value):>5}",
+    "%7": lambda value: f"{percent(value):>7}",
+    "ms": lambda value: NOTHING if value is None else f"{value:,.1f} ms",
+    "MB": lambda value: NOTHING if value is None else f"{value / 1e6:,.1f} MB",
+    "GiB": lambda value: NOTHING if value is None else f"{value / 2**30:.3g} GiB",
+    "$": money,
+    "time": duration,
+    "ago": lambda value: "now" if value < 1 else f"{duration(value)} ago",
+}
+
+
+class _Format(string.Formatter):
+    """Formats values by the names of `_FORMATS`; a value that is missing becomes "-"."""
+
+    @override
+    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
+        return kwargs.get(key)
+
+    @override
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if format_spec.startswith("?"):
+            return format_spec[1:] if value else ""
+        if format_spec.startswith("!"):
+            return "" if value else format_spec[1:]
+        if known := _FORMATS.get(format_spec):
+            return known(value)
+        return NOTHING if value is None else format(value, format_spec)
+
+
+def fill(template: str, *values: Mapping[str, Any]) -> str:
+    """Fill a template such as "{env_frames:si} frames"; see `_FORMATS`.
+
+    "{goal:? of {goal:si}}" shows its text where the value is neither missing nor 0, and
+    "{episodes:!none yet}" where it is.
+
+    Args:
+        template: Text with the names of values and their formats in braces.
+        *values: Values by name; the later ones count.
+    """
+    merged = {name: value for part in values for name, value in part.items()}
+    return _Format().vformat(template, (), merged)
