@@ -23,7 +23,7 @@ class Bare:
         config = load_experiment(experiment)
         self._num_envs = num_envs
         groups = [
-            FastAtariVectorEnv(config.environment, num_envs, threads, range(g, num_envs + g))
+            FastAtariVectorEnv(config.environment, threads, range(g, num_envs + g))
             for g in range(GROUPS)
         ]
         self._games = [group._games for group in groups]

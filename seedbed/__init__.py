@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from seedbed import ops as ops
     from seedbed.config.load import load_experiment as load_experiment
     from seedbed.config.schema import Experiment as Experiment
-    from seedbed.envs.make import make_env as make_env
+    from seedbed.envs.registry import make_env as make_env
     from seedbed.evaluation.policy import Policy as Policy
     from seedbed.evaluation.policy import load_policy as load_policy
     from seedbed.launch.train import RunSummary as RunSummary
@@ -47,7 +47,7 @@ _MODULES = {
     "load_experiment": "seedbed.config.load",
     "load_policy": "seedbed.evaluation.policy",
     "load_progress": "seedbed.runs.progress",
-    "make_env": "seedbed.envs.make",
+    "make_env": "seedbed.envs.registry",
     "train": "seedbed.launch.train",
 }
 __all__ = [*_MODULES, "__version__", "ops"]

@@ -49,13 +49,10 @@ def agent_and_options(experiment: Experiment) -> tuple[Any, BaseModel]:
     Raises:
         SeedbedError: CONFIG: the class cannot be loaded, or its options are wrong.
     """
+    name = experiment.agent
+    agent_class = load_class(AGENTS.get(name, name), "agent")
     if experiment.builtin_options is not None:
-        return load_class(AGENTS[experiment.agent], "agent"), experiment.builtin_options
-    return _user_agent_and_options(experiment.agent, experiment.agent_options)
-
-
-def _user_agent_and_options(name: str, given: dict[str, Any]) -> tuple[Any, BaseModel]:
-    agent_class = load_class(name, "agent")
+        return agent_class, experiment.builtin_options
     options = getattr(agent_class, "Options", None)
     if not (inspect.isclass(options) and issubclass(options, BaseModel)):
         raise SeedbedError(
@@ -63,7 +60,7 @@ def _user_agent_and_options(name: str, given: dict[str, Any]) -> tuple[Any, Base
             f"agent {name!r} has no Options, a pydantic model of its hyperparameters",
         )
     try:
-        return _with_defaults(agent_class), options.model_validate(given)
+        return _with_defaults(agent_class), options.model_validate(experiment.agent_options)
     except ValidationError as error:
         lines = [
             f"agent_options.{'.'.join(map(str, item['loc']))}: {item['msg']}, given "
@@ -100,21 +97,10 @@ def build_optimizer(
             max(1, round(settings.decay_env_frames / env_frames_per_update)),
             scale * settings.final_learning_rate,
         )
+    common = {"learning_rate": rate, "epsilon": settings.epsilon, "name": settings.name}
     if settings.name == "adam":
-        return keras.optimizers.Adam(
-            rate,
-            beta_1=settings.beta_1,
-            beta_2=settings.beta_2,
-            epsilon=settings.epsilon,
-            name="adam",
-        )
-    return keras.optimizers.RMSprop(
-        rate,
-        rho=settings.decay,
-        momentum=settings.momentum,
-        epsilon=settings.epsilon,
-        name="rmsprop",
-    )
+        return keras.optimizers.Adam(beta_1=settings.beta_1, beta_2=settings.beta_2, **common)
+    return keras.optimizers.RMSprop(rho=settings.decay, momentum=settings.momentum, **common)
 
 
 def learning_rate_scale(experiment: Experiment) -> float:

@@ -9,7 +9,8 @@ from keras import ops
 from typing_extensions import override
 
 from seedbed.agents.options import ActorCriticOptions
-from seedbed.agents.protocol import ActInputs, ActOutputs, Body, OnPolicyAgent, Unroll
+from seedbed.agents.protocol import ActInputs, ActOutputs, OnPolicyAgent, Unroll
+from seedbed.networks.body import Body
 from seedbed.networks.initializers import GlorotUniform, Orthogonal
 from seedbed.ops.masked import explained_variance, masked_mean
 from seedbed.spec import ArraySpec
@@ -39,7 +40,15 @@ class ActorCriticModel(keras.Model):
         first: Tensor,
         state: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits [R, B, A], values [R, B] and the state [B, S]. Arguments as of `Body`."""
+        """Return logits [R, B, A], values [R, B] and the state [B, S].
+
+        Args:
+            observation: [R, B, *stacked shape].
+            previous_action: [R, B] int32, -1 on first steps.
+            previous_reward: [R, B] float32, 0 on first steps.
+            first: [R, B] bool, steps before which the state is zeroed.
+            state: [B, S] float32.
+        """
         features, state = self.body(observation, previous_action, previous_reward, first, state)
         return self.policy(features), ops.squeeze(self.value(features), -1), state
 
@@ -58,10 +67,7 @@ class ActorCriticAgent(OnPolicyAgent):
 
     @override
     def act(self, params: Params, inputs: ActInputs, state: Tensor, greedy: bool) -> ActOutputs:
-        steps = (inputs.observation, inputs.previous_action, inputs.previous_reward, inputs.first)
-        (logits, _, state), _ = self.model.stateless_call(
-            params, [], *(ops.expand_dims(x, 0) for x in steps), state
-        )
+        (logits, _, state), _ = self.model.stateless_call(params, [], *inputs.one_step(), state)
         logits = logits[0]  # [N, A]
         if greedy:
             action = ops.cast(ops.argmax(logits, axis=-1), "int32")
@@ -72,13 +78,7 @@ class ActorCriticAgent(OnPolicyAgent):
     def forward(self, params: Params, unroll: Unroll) -> tuple[Tensor, Tensor]:
         """Return logits [R, B, A] and values [R, B] of the training forward pass."""
         (logits, values, _), _ = self.model.stateless_call(
-            params,
-            [],
-            unroll.observation,
-            unroll.previous_action,
-            unroll.previous_reward,
-            unroll.first,
-            unroll.state,
+            params, [], *unroll.steps(), unroll.state
         )
         return logits, values
 
@@ -152,7 +152,12 @@ def loss_inputs(
 
 
 def log_prob_of(action: Tensor, log_policy: Tensor) -> Tensor:
-    """Return the log probabilities [T, B] of actions [T, B] int32 under log π [T, B, A]."""
+    """Return the log probabilities [T, B] of actions.
+
+    Args:
+        action: [T, B] int32.
+        log_policy: [T, B, A] float32, log π.
+    """
     one_hot = ops.one_hot(action, log_policy.shape[-1], dtype="float32")
     return ops.sum(log_policy * one_hot, axis=-1)
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.agents.protocol import ActInputs, Agent
-from seedbed.backends.protocol import Backend
+from seedbed.backends.protocol import Backend, Tables
 from seedbed.networks.registry import prepared_frame
-from seedbed.ops.frame_stack import stack_step, stack_unroll
+from seedbed.ops.frame_stack import stack_step
 from seedbed.spec import FIRST, ArraySpec, EnvironmentSpec, StepInputs
-from seedbed.types import Params
+from seedbed.types import Params, Tensor
 
 
 @dataclass
@@ -25,20 +25,22 @@ class InferenceOutputs:
     behaviour: dict[str, NDArray[Any]]  # [N, ...] each
     padded_rows: int
     _state_before: Any  # [padded, S] on the device
-    _backend: Backend | None
 
     def state_before(self) -> NDArray[np.float32]:
         """Return the recurrent state [N, S] before the step. Copies it from the device."""
-        assert self._backend is not None
-        state: NDArray[np.float32] = self._backend.to_host(self._state_before)
-        return state[: len(self.action)]
+        return np.asarray(self._state_before)[: len(self.action)]
 
 
 class Policy(Protocol):
     """Interface of `InferenceStep`. Tests and benchmarks have implementations without a model."""
 
     def run(self, params: Params, inputs: Sequence[StepInputs]) -> InferenceOutputs:
-        """Compute the actions of all environments in one batch."""
+        """Compute the actions of all environments in one batch.
+
+        Args:
+            params: the parameters that act.
+            inputs: the newest step of each group.
+        """
 
 
 def padded_sizes(largest: int) -> list[int]:
@@ -81,39 +83,31 @@ class InferenceStep:
         seed: int,
         greedy: bool = False,
     ) -> None:
-        self._backend = backend
         self._agent = agent
         self._context = frame_stack - 1
         self._greedy = greedy
         self._spare_slot = slots
         self._sizes = np.array(padded_sizes(max_batch))
         self.random = np.random.default_rng(seed)
-        tables: dict[str, ArraySpec] = {}
-        if agent.body.state_size:
-            tables["state"] = ArraySpec((agent.body.state_size,), "float32")
-        if self._context:
-            frame = prepared_frame(agent.body, spec.observation)
-            tables["frames"] = ArraySpec((self._context, *frame.shape), frame.dtype)
-        self.engine = backend.inference(self._function, tables, slots)
+        frame = prepared_frame(agent.body, spec.observation)
+        tables = {
+            "state": (slots + 1, ArraySpec((agent.body.state_size,), "float32")),
+            "frames": (slots + 1, ArraySpec((self._context, *frame.shape), frame.dtype)),
+        }
+        self._act = backend.tables(tables).compile_inference(self._function)
 
     def _function(
-        self, params: Params, rows: dict[str, Any], inputs: dict[str, Any]
-    ) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Compute outputs and new rows of the tables from rows of the tables and inputs."""
+        self, tables: Tables, params: Params, slot: Tensor, inputs: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Compute the outputs, and replace the rows of the slots in the tables."""
         from keras import ops
 
         # Stack the newest frames, in which an episode's first step sees nothing before it.
         first = ops.not_equal(ops.bitwise_and(inputs["flags"], np.uint8(FIRST)), 0)  # [N]
         observation = self._agent.body.prepare(inputs["observation"])
-        new_rows: dict[str, Any] = {}
-        if self._context:
-            observation, new_rows["frames"] = stack_step(rows["frames"], first, observation)
-        else:
-            observation = stack_unroll(observation[None], first[None], 1)[0]
-        if self._agent.body.state_size:
-            state = rows["state"]
-        else:
-            state = ops.zeros((ops.shape(first)[0], 0), "float32")
+        observation, frames = stack_step(tables.take("frames", slot), first, observation)
+        tables.put("frames", slot, frames)
+        state = tables.take("state", slot)
 
         # Act. An episode's first step has no previous action or reward.
         outputs = self._agent.act(
@@ -123,19 +117,23 @@ class InferenceStep:
                 previous_action=ops.where(first, -1, inputs["previous_action"]),
                 previous_reward=ops.where(first, 0.0, inputs["reward"]),
                 first=first,
-                slot=inputs["slot"],
+                slot=slot,
                 noise=inputs["noise"],
             ),
             state,
             self._greedy,
         )
-        if self._agent.body.state_size:
-            new_rows["state"] = outputs.state
+        tables.put("state", slot, outputs.state)
         result = {f"behaviour/{name}": value for name, value in outputs.behaviour.items()}
-        return {**result, "action": outputs.action, "state_before": state}, new_rows
+        return {**result, "action": outputs.action, "state_before": state}
 
     def run(self, params: Params, inputs: Sequence[StepInputs]) -> InferenceOutputs:
-        """Compute the actions of at most `max_batch` environments in one batch."""
+        """Compute the actions of all environments in one batch.
+
+        Args:
+            params: the parameters that act.
+            inputs: the newest step of each group, with at most `max_batch` environments together.
+        """
         count = sum(len(step.slots) for step in inputs)
         size = int(self._sizes[np.searchsorted(self._sizes, count)])
         arrays = {
@@ -147,18 +145,15 @@ class InferenceStep:
         }
         slots = np.full(size, self._spare_slot, np.int32)
         np.concatenate([step.slots for step in inputs], out=slots[:count])
-        arrays["slot"] = slots
-        outputs = self.engine.run(params, slots, arrays)
-        to_host = self._backend.to_host
+        outputs = self._act(params, slots, arrays)
         return InferenceOutputs(
-            action=to_host(outputs["action"])[:count],
+            action=np.asarray(outputs["action"])[:count],
             behaviour={
-                name: to_host(outputs[f"behaviour/{name}"])[:count]
+                name: np.asarray(outputs[f"behaviour/{name}"])[:count]
                 for name in self._agent.behaviour
             },
             padded_rows=size,
             _state_before=outputs["state_before"],
-            _backend=self._backend,
         )
 
 

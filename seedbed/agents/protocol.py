@@ -15,9 +15,11 @@ from typing import Any, Literal, NamedTuple, Protocol
 
 import keras
 import numpy as np
+from keras import ops
 from numpy.typing import NDArray
 from pydantic import BaseModel
 
+from seedbed.networks.body import Body
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
 
@@ -31,6 +33,11 @@ class ActInputs(NamedTuple):
     first: Tensor  # [N] bool
     slot: Tensor  # [N] int32, for agents that act differently by slot
     noise: Tensor  # [N, noise_columns] float32, uniform in [0, 1), drawn on the host
+
+    def one_step(self) -> tuple[Tensor, ...]:
+        """Return the inputs of `Body` for R = 1, without the state."""
+        inputs = (self.observation, self.previous_action, self.previous_reward, self.first)
+        return tuple(ops.expand_dims(x, 0) for x in inputs)
 
 
 class ActOutputs(NamedTuple):
@@ -60,6 +67,10 @@ class Unroll(NamedTuple):
     behaviour: dict[str, Tensor]  # [T, B, ...] each, of the call that chose the action
     state: Tensor  # [B, S] float32, the recurrent state before step 0
 
+    def steps(self) -> tuple[Tensor, ...]:
+        """Return the inputs of `Body` for all R steps, without the state."""
+        return self.observation, self.previous_action, self.previous_reward, self.first
+
 
 class SequenceWindow(NamedTuple):
     """The steps of E new sequences without their observations, as NumPy arrays on the host."""
@@ -71,37 +82,6 @@ class SequenceWindow(NamedTuple):
     life_lost: NDArray[np.bool_]  # [R, E]
     first: NDArray[np.bool_]  # [R, E]
     behaviour: dict[str, NDArray[Any]]  # [R, E, ...] each
-
-
-class Body(Protocol):
-    """The network below an agent's heads: torso, then optionally an LSTM."""
-
-    state_size: int
-    features: int
-
-    def prepare(self, frame: Tensor) -> Tensor:
-        """Change the layout of single frames [N, *shape], once a frame, without parameters."""
-
-    def zeros(self) -> tuple[Tensor, ...]:
-        """Return the arguments of a call, all zeros, with which an agent builds its model."""
-
-    def __call__(
-        self,
-        observation: Tensor,
-        previous_action: Tensor,
-        previous_reward: Tensor,
-        first: Tensor,
-        state: Tensor,
-    ) -> tuple[Tensor, Tensor]:
-        """Return features [R, B, F] and the state after the last step [B, S].
-
-        Args:
-            observation: [R, B, *stacked shape].
-            previous_action: [R, B] int32.
-            previous_reward: [R, B] float32.
-            first: [R, B] bool, steps before which the state is zeroed.
-            state: [B, S] float32.
-        """
 
 
 class Agent(Protocol):

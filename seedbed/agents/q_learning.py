@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import keras
 import numpy as np
@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.agents.options import QLearningOptions
-from seedbed.agents.protocol import ActInputs, ActOutputs, Body, ReplayAgent, SequenceWindow, Unroll
+from seedbed.agents.protocol import ActInputs, ActOutputs, ReplayAgent, SequenceWindow
 from seedbed.agents.q_loss import sequence_priority, td_errors
+from seedbed.networks.body import Body
 from seedbed.networks.dueling import Dueling
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
@@ -34,23 +35,30 @@ class QModel(keras.Model):
         first: Tensor,
         state: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return action values [R, B, A] and the state [B, S]. Arguments as of `Body`."""
+        """Return action values [R, B, A] and the state [B, S].
+
+        Args:
+            observation: [R, B, *stacked shape].
+            previous_action: [R, B] int32, -1 on first steps.
+            previous_reward: [R, B] float32, 0 on first steps.
+            first: [R, B] bool, steps before which the state is zeroed.
+            state: [B, S] float32.
+        """
         features, state = self.body(observation, previous_action, previous_reward, first, state)
         return self.dueling(features), state
 
 
-def exploration_epsilon(slot: Tensor, levels: int, xp: Any) -> Tensor:
+def exploration_epsilon(slot: Tensor, levels: int) -> Tensor:
     """Return ε of each slot: 0.4^(1 + 7i / (levels - 1)) for i = slot mod levels (Table 8).
 
     Args:
         slot: [N] int32.
         levels: different values of ε; a single one is 0.4.
-        xp: `keras.ops` or NumPy.
 
     Returns:
         [N] float32.
     """
-    level = xp.cast(slot % levels, "float32") if xp is ops else np.float32(slot % levels)
+    level = ops.cast(slot % levels, "float32")
     return 0.4 ** (1.0 + 7.0 * level / max(1, levels - 1))
 
 
@@ -72,15 +80,12 @@ class QLearningAgent(ReplayAgent):
 
     @override
     def act(self, params: Params, inputs: ActInputs, state: Tensor, greedy: bool) -> ActOutputs:
-        steps = (inputs.observation, inputs.previous_action, inputs.previous_reward, inputs.first)
-        (q, state), _ = self.model.stateless_call(
-            params, [], *(ops.expand_dims(x, 0) for x in steps), state
-        )
+        (q, state), _ = self.model.stateless_call(params, [], *inputs.one_step(), state)
         q = q[0]  # [N, A]
         if greedy:
             epsilon: Tensor = self.options.evaluation_epsilon
         else:
-            epsilon = exploration_epsilon(inputs.slot, self.options.epsilon_levels, ops)
+            epsilon = exploration_epsilon(inputs.slot, self.options.epsilon_levels)
         best = ops.cast(ops.argmax(q, axis=-1), "int32")
         # A number that float32 rounds up to 1 stands for the last action.
         random = ops.cast(inputs.noise[:, 1] * self.actions, "int32")
@@ -92,33 +97,23 @@ class QLearningAgent(ReplayAgent):
     @override
     def initial_priority(self, window: SequenceWindow) -> NDArray[np.float32]:
         """Return priorities [E] from the action values of acting, in place of both networks'."""
-        terminal = window.terminated
-        if self.options.life_loss_ends:
-            terminal = terminal | window.life_lost
-        errors, mask = td_errors(
-            window.behaviour["chosen"][:-1],
-            window.behaviour["best"],
-            window.reward,
-            terminal,
-            window.first,
-            self.options,
-            np,
-        )
+        chosen, best = window.behaviour["chosen"], window.behaviour["best"]
+        errors, mask = td_errors(chosen[:-1], best, window, self.options, np)
         trained = slice(self.burn_in, self.burn_in + window.trained)
         priority: NDArray[np.float32] = sequence_priority(
             errors[trained], mask[trained], self.options.max_priority_weight, np
         )
         return priority.astype(np.float32)
 
-    def forward(self, params: Params, unroll: Unroll) -> Tensor:
-        """Return action values [R - burn_in, B, A] of the steps after the burn-in."""
-        inputs = (
-            unroll.observation,
-            unroll.previous_action,
-            unroll.previous_reward,
-            unroll.first,
-        )
-        state, start = unroll.state, self.burn_in
+    def forward(self, params: Params, inputs: tuple[Tensor, ...], state: Tensor) -> Tensor:
+        """Return action values [R - burn_in, B, A] of the steps after the burn-in.
+
+        Args:
+            params: the parameters.
+            inputs: those of `Body` for all R steps, without the state.
+            state: [B, S] float32, the recurrent state before step 0.
+        """
+        start = self.burn_in
         if start:
             (_, state), _ = self.model.stateless_call(
                 params, [], *(x[:start] for x in inputs), state

@@ -12,7 +12,7 @@ from typing import Any
 from keras import ops
 
 from seedbed.agents.options import QLearningOptions
-from seedbed.agents.protocol import Unroll
+from seedbed.agents.protocol import SequenceWindow, Unroll
 from seedbed.ops.masked import masked_mean
 from seedbed.ops.n_step import n_step_returns
 from seedbed.ops.rescaling import signed_hyperbolic, signed_parabolic
@@ -25,9 +25,7 @@ SMALLEST_PRIORITY = 1e-6
 def td_errors(
     q_tm1: Tensor,
     bootstrap_q: Tensor,
-    reward: Tensor,
-    terminal: Tensor,
-    first: Tensor,
+    steps: Unroll | SequenceWindow,
     options: QLearningOptions,
     xp: Any,
 ) -> tuple[Tensor, Tensor]:
@@ -36,9 +34,7 @@ def td_errors(
     Args:
         q_tm1: [R-1, B] float32, Q(x_{t-1}, a_{t-1}).
         bootstrap_q: [R, B] float32, the Q that a target bootstraps from at each step.
-        reward: [R, B] float32, raw.
-        terminal: [R, B] bool, steps that are bootstrapped by 0.
-        first: [R, B] bool.
+        steps: the R steps, of which the rewards and the flags count.
         options: the hyperparameters.
         xp: `keras.ops` or NumPy.
 
@@ -47,11 +43,14 @@ def td_errors(
         [R-1, B] float32.
     """
     # Clip the rewards; find the transitions that are real, and those that bootstrap.
+    reward, terminal = steps.reward, steps.terminated
+    if options.life_loss_ends:
+        terminal = terminal | steps.life_lost
     if options.reward_clip:
         reward = xp.clip(reward, -options.reward_clip, options.reward_clip)
     discount_t = xp.where(terminal[1:], 0.0, options.discount)
     # After an episode's last step, terminated or cut, comes a first one.
-    mask_t = xp.where(first[1:], 0.0, 1.0)
+    mask_t = xp.where(steps.first[1:], 0.0, 1.0)
 
     # Compute the n-step targets on the original scale.
     epsilon = options.value_rescaling_epsilon
@@ -110,12 +109,7 @@ def q_loss(
     bootstrap_q = ops.stop_gradient(_q_of(ops.argmax(selector_q, axis=-1), target_q))
 
     # Compute the errors of all transitions; keep the trained ones.
-    terminal = unroll.terminated
-    if options.life_loss_ends:
-        terminal = terminal | unroll.life_lost
-    errors, mask = td_errors(
-        q_tm1, bootstrap_q, unroll.reward, terminal, unroll.first, options, ops
-    )
+    errors, mask = td_errors(q_tm1, bootstrap_q, unroll, options, ops)
     errors, mask, q_tm1 = errors[:trained], mask[:trained], q_tm1[:trained]
 
     loss = ops.mean(importance_weight * 0.5 * ops.sum(ops.square(errors), axis=0))

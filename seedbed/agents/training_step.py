@@ -13,14 +13,14 @@ After every `target_update_period` of them, the target network is set to the par
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from keras import ops
 
 from seedbed.agents.protocol import Agent, OnPolicyAgent, ReplayAgent, Unroll
 from seedbed.ops.frame_stack import stack_unroll
-from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, TRUNCATED, ArraySpec
+from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, TRUNCATED
 from seedbed.types import Params, Tensor
 
 # Of parameters, those of the target network, and a batch's arrays.
@@ -29,44 +29,39 @@ Loss = Callable[[Params, Params, dict[str, Any]], tuple[Tensor, dict[str, Tensor
 _BEHAVIOUR = "behaviour/"
 
 
-class ObservationSpec(Protocol):
-    """The part of an unroll's or a sequence's spec that says how its frames are stacked."""
-
-    @property
-    def observation(self) -> ArraySpec:
-        """A single frame."""
-
-    @property
-    def frame_stack(self) -> int:
-        """K, frames of a stack."""
-
-
-def on_policy_loss(agent: OnPolicyAgent, spec: ObservationSpec) -> Loss:
+def on_policy_loss(agent: OnPolicyAgent, frame_stack: int) -> Loss:
     """Return the agent's loss as a function of `TrainingBatch.arrays`.
 
     The function takes the trained parameters, an empty list, and the arrays. It returns the loss
     and scalars to log.
+
+    Args:
+        agent: the agent.
+        frame_stack: K.
     """
 
     def loss(params: Params, _: Params, arrays: dict[str, Any]) -> tuple[Tensor, dict[str, Tensor]]:
-        return agent.loss(params, unroll_of(agent, spec, arrays))
+        return agent.loss(params, unroll_of(agent, frame_stack, arrays))
 
     return loss
 
 
-def replay_loss(
-    agent: ReplayAgent, spec: ObservationSpec, importance_sampling_exponent: float
-) -> Loss:
+def replay_loss(agent: ReplayAgent, frame_stack: int, importance_sampling_exponent: float) -> Loss:
     """Return the agent's loss as a function of the arrays of a sample from replay.
 
     The function takes the trained parameters, those of the target network, and the arrays. It
     returns the loss, and with the scalars to log the new `priority` [B].
+
+    Args:
+        agent: the agent.
+        frame_stack: K.
+        importance_sampling_exponent: β.
     """
 
     def loss(
         params: Params, target_params: Params, arrays: dict[str, Any]
     ) -> tuple[Tensor, dict[str, Tensor]]:
-        unroll = unroll_of(agent, spec, arrays)
+        unroll = unroll_of(agent, frame_stack, arrays)
         weight = importance_weights(arrays["probability"], importance_sampling_exponent)
         value, scalars, priority = agent.loss(params, target_params, unroll, weight)
         return value, {**scalars, "priority": priority}
@@ -87,9 +82,15 @@ def importance_weights(probability: Tensor, exponent: float) -> Tensor:
     return weight / ops.max(weight)
 
 
-def unroll_of(agent: Agent, spec: ObservationSpec, arrays: dict[str, Any]) -> Unroll:
-    """Return the batch as the training forward pass takes it. Pure; runs in the compiled step."""
-    context, shape = spec.frame_stack - 1, spec.observation.shape
+def unroll_of(agent: Agent, frame_stack: int, arrays: dict[str, Any]) -> Unroll:
+    """Return the batch as the training forward pass takes it. Pure; runs in the compiled step.
+
+    Args:
+        agent: the agent.
+        frame_stack: K.
+        arrays: the batch's arrays on the device, by name.
+    """
+    context = frame_stack - 1
     frames, flags = arrays["observation"], arrays["flags"]  # [K-1+R, B, *shape], [K-1+R, B]
 
     # Split the flags.
@@ -100,9 +101,9 @@ def unroll_of(agent: Agent, spec: ObservationSpec, arrays: dict[str, Any]) -> Un
 
     # Prepare each frame once, then stack.
     steps, batch = frames.shape[0], frames.shape[1]
-    prepared = agent.body.prepare(ops.reshape(frames, (steps * batch, *shape)))
+    prepared = agent.body.prepare(ops.reshape(frames, (steps * batch, *frames.shape[2:])))
     prepared = ops.reshape(prepared, (steps, batch, *prepared.shape[1:]))
-    observation = stack_unroll(prepared, first, spec.frame_stack)  # [R, B, *stacked]
+    observation = stack_unroll(prepared, first, frame_stack)  # [R, B, *stacked]
 
     # An episode's first step has no previous action or reward.
     first = first[context:]  # [R, B]

@@ -5,13 +5,16 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.backends.state import SETTINGS, checked, named_variables
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
 
@@ -19,7 +22,8 @@ if TYPE_CHECKING:  # Keras is imported by `use`, once its backend is chosen
     import keras
 
 TensorDict = dict[str, Tensor]
-InferenceFunction = Callable[[Params, TensorDict, TensorDict], tuple[TensorDict, TensorDict]]
+# From parameters, slots and inputs to outputs.
+InferenceFunction = Callable[[Params, Tensor, TensorDict], TensorDict]
 # From parameters, those of the target network, and a batch to the loss and other outputs.
 LossFunction = Callable[[Params, Params, TensorDict], tuple[Tensor, TensorDict]]
 
@@ -28,55 +32,144 @@ class Tables(Protocol):
     """Arrays that stay on the device. Compiled functions change them in place."""
 
     def take(self, name: str, index: Tensor) -> Tensor:
-        """Return rows of a table at `index`, an integer tensor of any shape."""
+        """Return rows of a table.
+
+        Args:
+            name: the table.
+            index: integers of any shape.
+        """
 
     def put(self, name: str, index: Tensor, rows: Tensor) -> None:
-        """Replace the rows at `index` [N]. Where an index occurs twice, either row stays."""
+        """Replace rows of a table. Where an index occurs twice, either row stays.
+
+        Args:
+            name: the table.
+            index: [N] integers.
+            rows: [N, ...].
+        """
 
 
-class DeviceTables(Tables, Protocol):
-    """Tables, zero at first. One thread calls the functions that are compiled on them."""
+class DeviceTables(Protocol):
+    """Tables, zero at first. One thread calls the functions that are compiled on them.
 
-    def compile(self, function: Callable[..., Any]) -> Callable[..., Any]:
+    Args:
+        specs: of each table, by name, the number of rows and the spec of one.
+    """
+
+    def __init__(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> None: ...
+
+    def compile(
+        self, function: Callable[..., Any], donated: tuple[int, ...] = ()
+    ) -> Callable[..., Any]:
         """Compile `function(tables, *arrays) -> outputs`, which may change the tables.
+
+        Args:
+            function: the function.
+            donated: indices of the arrays that are not used after a call, whose memory the outputs
+                may take.
 
         Returns:
             A function from the arrays to the outputs on the device.
         """
 
+    def compile_inference(self, function: Callable[..., TensorDict]) -> InferenceFunction:
+        """Compile `function(tables, params, slots, inputs) -> outputs` once, for any N.
+
+        Returns:
+            A function from the parameters that act, from `slots` [N] int32 and from arrays
+            [N, ...] to the outputs on the device.
+        """
+        return self.compile(function)
+
     def read(self) -> dict[str, NDArray[Any]]:
         """Return all tables, on the host."""
 
     def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Replace all tables by arrays of their shapes."""
-
-
-class InferenceEngine(Protocol):
-    """A compiled inference step over device tables of one row a slot. One thread calls it."""
-
-    def run(
-        self, params: Params, slots: NDArray[np.int32], inputs: Mapping[str, NDArray[Any]]
-    ) -> TensorDict:
-        """Gather the tables' rows, call `function(params, rows, inputs)`, scatter the new rows.
+        """Replace all tables by arrays of their shapes.
 
         Args:
-            params: the parameters that act.
-            slots: [N], distinct except for padding, which names the tables' last row.
-            inputs: arrays [N, ...].
-
-        Returns:
-            The outputs of the function, on the device.
+            arrays: new rows of each table, by its name.
         """
 
-    def read(self, name: str, slots: NDArray[np.int32]) -> NDArray[Any]:
-        """Return rows of a table, on the host."""
 
+class Trainer(ABC):
+    """A compiled training step. One thread calls it.
 
-class Trainer(Protocol):
-    """A compiled training step. One thread calls it."""
+    The target network is a reference to published parameters of some updates ago. Since those
+    never change, setting it costs nothing.
+
+    Args:
+        model: the model, built.
+        optimizer: the optimizer, not built.
+        loss: from parameters, those of the target network, and a batch to the loss and other
+            outputs.
+        max_gradient_norm: global norm at which gradients are clipped; 0 does not clip.
+        target_update_period: updates after which the target network is set to the parameters;
+            0 is an agent without one, whose loss is given an empty list.
+    """
+
+    # The newest parameters, and the optimizer's arrays, unless they are variables.
+    _params: Params
+    _slots: list[Tensor]
+    # From an array to one on the device, which may share the memory of the one on the host.
+    _to_device: Callable[[Any], Tensor]
+
+    def __init__(
+        self,
+        model: keras.Model,
+        optimizer: keras.optimizers.Optimizer,
+        loss: LossFunction,
+        max_gradient_norm: float,
+        target_update_period: int = 0,
+    ) -> None:
+        # It imports Keras, whose backend is chosen by now.
+        from seedbed.backends.arithmetic import clip_by_global_norm, mixed
+
+        optimizer.build(model.trainable_variables)
+        self._model, self._optimizer = model, optimizer
+        self._names, optimizer_names = named_variables(model, optimizer)
+        self._kept = [i for i, name in enumerate(optimizer_names) if name not in SETTINGS]
+        self._kept_names = [optimizer_names[i] for i in self._kept]
+        self._read_variables()
+        self._target_names = [name.replace("model/", "target/", 1) for name in self._names]
+        self._target_update_period = target_update_period
+        self._target = self._params if target_update_period else []
+        self._target_age = 0
+
+        def gradients(
+            params: Params, target: Params, batch: TensorDict
+        ) -> tuple[TensorDict, list[Tensor]]:
+            value, scalars, found = self._differentiate(loss, params, target, batch)
+            return {**scalars, "loss": value}, found
+
+        def apply(
+            slots: list[Tensor], params: Params, found: list[Tensor]
+        ) -> tuple[list[Tensor], Params, Tensor]:
+            found, norm = clip_by_global_norm(found, max_gradient_norm)
+            return *self._optimize(slots, params, found), norm
+
+        def update(
+            slots: list[Tensor], params: Params, target: Params, batch: TensorDict
+        ) -> tuple[list[Tensor], Params, TensorDict]:
+            outputs, found = gradients(params, target, batch)
+            slots, params, norm = apply(slots, params, found)
+            return slots, params, {**outputs, "gradient_norm": norm}
+
+        def mix(params: Params, *weighted: Any) -> Params:
+            return self._assigned(mixed(params, *weighted))
+
+        self._update = update
+        self._step = self._compile(update, donated=(0,))
+        self._apply = self._compile(apply, donated=(0,))
+        self._gradients, self._mix = self._compile(gradients), self._compile(mix)
 
     def step(self, batch: TensorDict) -> TensorDict:
-        """Make one update. Return the loss's outputs, `loss` and `gradient_norm`, on the device."""
+        """Make one update. Return the loss's outputs, `loss` and `gradient_norm`, on the device.
+
+        Args:
+            batch: arrays on the device, as the loss takes them.
+        """
+        return self._run(self._step, batch)
 
     def fuse(
         self,
@@ -95,19 +188,56 @@ class Trainer(Protocol):
             A function like `step`, without a batch.
         """
 
+        def update(
+            tables: Tables, slots: list[Tensor], params: Params, target: Params
+        ) -> tuple[list[Tensor], Params, TensorDict]:
+            batch = sample(tables)
+            slots, params, outputs = self._update(slots, params, target, batch)
+            set_priorities(tables, batch, outputs)
+            return slots, params, outputs
+
+        return partial(self._run, tables.compile(update, donated=(0,)))
+
+    def _run(self, update: Callable[..., Any], *batch: TensorDict) -> TensorDict:
+        outputs: TensorDict
+        self._slots, self._params, outputs = update(self._slots, self._params, self._target, *batch)
+        self._set_target_if_due()
+        return outputs
+
+    def _set_target_if_due(self) -> None:
+        self._target_age += 1
+        if 0 < self._target_update_period <= self._target_age:
+            self._target, self._target_age = self._params, 0
+
     def gradients(self, batch: TensorDict) -> tuple[TensorDict, list[Tensor]]:
         """Make the first half of `step`.
+
+        Args:
+            batch: as of `step`.
 
         Returns:
             The loss's outputs and `loss`; and the gradients, not clipped, in the order of the
             parameters.
         """
+        outputs, gradients = self._gradients(self._params, self._target, batch)
+        return outputs, gradients
 
     def apply(self, gradients: list[Tensor]) -> Tensor:
-        """Make the second half of `step`, clip and update. Return the norm before clipping."""
+        """Make the second half of `step`, clip and update. Return the norm before clipping.
+
+        Args:
+            gradients: one array for each parameter, on the host or on the device.
+        """
+        self._slots, self._params, norm = self._apply(
+            self._slots, self._params, [self._to_device(g) for g in gradients]
+        )
+        self._set_target_if_due()
+        return norm
 
     def layout(self) -> list[tuple[str, tuple[int, ...]]]:
         """Return names and shapes of the parameters, in their order."""
+        names = [name.removeprefix("model/") for name in self._names]
+        return list(zip(names, [tuple(array.shape) for array in self._params], strict=True))
 
     def set_params(self, arrays: list[NDArray[np.float32]]) -> None:
         """Replace the parameters, but neither the optimizer's state nor the target network.
@@ -115,6 +245,7 @@ class Trainer(Protocol):
         Args:
             arrays: new values, which must not be written to afterwards.
         """
+        self._params = self._assigned([self._to_device(array) for array in arrays])
 
     def mix(self, own: float, others: Sequence[tuple[float, NDArray[np.float32]]]) -> None:
         """Replace the parameters by a weighted sum of them and of others, compiled.
@@ -123,18 +254,32 @@ class Trainer(Protocol):
             own: weight of the parameters.
             others: weight and flat buffer [d], in the order of `layout`, of each other.
         """
+        equal = all(abs(weight - own) < 1e-9 for weight, _ in others)
+        weights = None if equal else [np.float32(weight) for weight, _ in others]
+        received = [self._to_device(other) for _, other in others]
+        self._params = self._mix(self._params, np.float32(own), weights, received)
 
     def params(self) -> Params:
         """Return the newest parameters. The returned arrays never change afterwards."""
+        return self._params
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Return `model/PATH`, `optimizer/PATH` and, with a target network, `target/PATH` arrays.
 
-        They are on the host, and the same under both backends.
+        They are on the host, and the same under both backends. `target_age` counts the updates
+        since the target network was set.
         """
+        arrays = zip(self._names, self._params, strict=True)
+        kept = zip(self._kept_names, self._kept_arrays(), strict=True)
+        state = {name: np.array(array) for name, array in (*arrays, *kept)}
+        if self._target_update_period:
+            target = zip(self._target_names, self._target, strict=True)
+            state |= {name: np.array(array) for name, array in target}
+            state["target_age"] = np.array(self._target_age)
+        return state
 
     def load(self, state: Mapping[str, NDArray[Any]], optimizer: bool = True) -> None:
-        """Restore the output of `state`.
+        """Restore the output of `state`. A target network that is not in it is set anew.
 
         Args:
             state: arrays by name.
@@ -143,12 +288,67 @@ class Trainer(Protocol):
         Raises:
             SeedbedError: CHECKPOINT_READ: names or shapes differ.
         """
+        params = checked(self._names, self._params, state, "model/")
+        if optimizer:
+            arrays = checked(self._kept_names, self._kept_arrays(), state, "optimizer/")
+            self._set_kept_arrays(arrays)
+        self.set_params(params)
+        if self._target_update_period:
+            self._target, self._target_age = self._params, 0
+            if optimizer and "target_age" in state:
+                arrays = checked(self._target_names, self._params, state, "target/")
+                self._target = [self._to_device(array) for array in arrays]
+                self._target_age = int(state["target_age"])
+
+    # --- what a backend adds ---------------------------------------------------------------
+
+    @abstractmethod
+    def _read_variables(self) -> None:
+        """Set `_params` and `_slots` from the variables of the model and of the optimizer."""
+
+    @abstractmethod
+    def _compile(
+        self, function: Callable[..., Any], donated: tuple[int, ...] = ()
+    ) -> Callable[..., Any]:
+        """Compile a function of arrays, as `DeviceTables.compile` does."""
+
+    @abstractmethod
+    def _differentiate(
+        self, loss: LossFunction, params: Params, target: Params, batch: TensorDict
+    ) -> tuple[Tensor, TensorDict, list[Tensor]]:
+        """Return the loss, its other outputs, and its gradients by the parameters."""
+
+    @abstractmethod
+    def _optimize(
+        self, slots: list[Tensor], params: Params, gradients: list[Tensor]
+    ) -> tuple[list[Tensor], Params]:
+        """Apply the optimizer. Return its new arrays and the new parameters."""
+
+    def _assigned(self, params: Params) -> Params:
+        """Return new parameters, after the model's variables have them, if those are in use."""
+        return params
+
+    @abstractmethod
+    def _kept_arrays(self) -> list[Tensor]:
+        """Return the optimizer's arrays that a checkpoint keeps, of the indices `_kept`."""
+
+    @abstractmethod
+    def _set_kept_arrays(self, arrays: list[NDArray[Any]]) -> None:
+        """Replace the arrays of `_kept_arrays`."""
 
 
 class Backend(Protocol):
-    """A library of arrays and compiled functions. A process has one, because Keras has one."""
+    """A library of arrays and compiled functions. A process has one, because Keras has one.
+
+    Attributes:
+        name: `learner.backend`.
+        tables: class of its tables on the device.
+        trainer: class of its trainers.
+    """
 
     name: str
+    tables: type[DeviceTables]
+    trainer: type[Trainer]
 
     def devices(self) -> list[str]:
         """Return the devices that this process can use, such as `gpu:0`, accelerators first."""
@@ -156,49 +356,33 @@ class Backend(Protocol):
     def memory_bytes(self) -> int:
         """Return the memory of the first device, in bytes; 0 if it is unknown."""
 
-    def inference(
-        self, function: InferenceFunction, tables: Mapping[str, ArraySpec], slots: int
-    ) -> InferenceEngine:
-        """Compile an inference step.
-
-        Args:
-            function: from parameters, rows and inputs to outputs and new rows.
-            tables: specs of one row, by name. A table has slots + 1 rows, zero at first; the last
-                one is for padding.
-            slots: rows of a table, without the last one.
-        """
-
-    def tables(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> DeviceTables:
-        """Create tables by name, each with a number of rows and the spec of one."""
-
     def uniform(self, seed: int, counter: Tensor, shape: tuple[int, ...]) -> Tensor:
-        """Draw float32 in [0, 1) on the device; the same for the same seed and counter [1]."""
-
-    def trainer(
-        self,
-        model: keras.Model,
-        optimizer: keras.optimizers.Optimizer,
-        loss: LossFunction,
-        max_gradient_norm: float,
-        target_update_period: int = 0,
-    ) -> Trainer:
-        """Compile a training step.
+        """Draw float32 in [0, 1) on the device; the same for the same seed and counter.
 
         Args:
-            model: the model, built.
-            optimizer: the optimizer, not built.
-            loss: from parameters, those of the target network, and a batch to the loss and other
-                outputs.
-            max_gradient_norm: global norm at which gradients are clipped; 0 does not clip.
-            target_update_period: updates after which the target network is set to the parameters;
-                0 is an agent without one, whose loss is given an empty list.
+            seed: fixed when the function is compiled.
+            counter: [1] int32, on the device.
+            shape: the result's.
         """
 
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:
-        """Copy arrays to the device. The NumPy arrays must not be written to afterwards."""
+        """Copy arrays to the device.
+
+        Args:
+            batch: arrays by name, which must not be written to afterwards.
+        """
 
     def to_host(self, value: Tensor) -> NDArray[Any]:
-        """Return a NumPy view or copy of a device array, once it is computed."""
+        """Return a NumPy view or copy of a device array, once it is computed.
+
+        Args:
+            value: the array.
+        """
+        return np.asarray(value)
 
     def profile(self, directory: str) -> AbstractContextManager[None]:
-        """Write a TensorBoard profile of what runs inside the context."""
+        """Write a TensorBoard profile of what runs inside the context.
+
+        Args:
+            directory: folder of the profile.
+        """

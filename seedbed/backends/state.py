@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import keras
 import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+if TYPE_CHECKING:  # Keras is imported by `use`, once its backend is chosen
+    import keras
 
 # Keras has a variable for a constant learning rate. It is a setting: a run that resumes with
 # another one uses the new one.
 SETTINGS = frozenset({"optimizer/learning_rate"})
 
 
-def kept_in_checkpoints(optimizer_names: list[str]) -> list[int]:
-    """Return the indices of the optimizer's variables that are state and no settings."""
-    return [i for i, name in enumerate(optimizer_names) if name not in SETTINGS]
-
-
 def named_variables(
     model: keras.Model, optimizer: keras.optimizers.Optimizer
 ) -> tuple[list[str], list[str]]:
     """Return `model/PATH` of the trainable variables and `optimizer/PATH` of the optimizer's.
+
+    Args:
+        model: the model, built.
+        optimizer: the optimizer; it has no variables but its own until it is built.
 
     Raises:
         SeedbedError: CONFIG: two variables have the same name.
@@ -40,14 +41,6 @@ def named_variables(
                 "their own, or a checkpoint could not tell them apart",
             )
     return model_names, optimizer_names
-
-
-def layout_of(names: list[str], params: list[Any]) -> list[tuple[str, tuple[int, ...]]]:
-    """Return `PATH` in the model and the shape of each parameter."""
-    return [
-        (name.removeprefix("model/"), tuple(array.shape))
-        for name, array in zip(names, params, strict=True)
-    ]
 
 
 def checked(
@@ -82,7 +75,8 @@ def checked(
                 f"{name} has shape {list(array.shape)} in the checkpoint and {list(shape)} here: "
                 "the network or the environment's spaces differ",
             )
-        arrays.append(array.astype(keras.backend.standardize_dtype(own.dtype)))
+        # The dtypes of NumPy and of TensorFlow have names; that of a Keras variable is one.
+        arrays.append(array.astype(getattr(own.dtype, "name", own.dtype)))
     return arrays
 
 

@@ -15,25 +15,6 @@ MOST_ENVIRONMENTS = 256
 MOST_GROUPS = 8
 
 
-@dataclass(frozen=True)
-class Cost:
-    """Measured cost of one environment in a group.
-
-    Attributes:
-        step_s: seconds of a step, with one thread.
-        cpu_s: CPU seconds of a step.
-        threads_speedup: steps/s with two threads divided by steps/s with one; None if unknown.
-        memory_bytes: resident memory.
-        message_bytes: bytes of a Step message, divided by the environments of the group.
-    """
-
-    step_s: float
-    cpu_s: float
-    threads_speedup: float | None
-    memory_bytes: float
-    message_bytes: float
-
-
 @dataclass
 class Advice:
     """Settings of the experiment's section `actor` and of the pod, with reasons.
@@ -51,11 +32,20 @@ class Advice:
     reasons: list[str] = field(default_factory=list)
 
 
-def advise(cost: Cost) -> Advice:
-    """Return the smallest useful pod: one busy CPU, with few messages."""
+def advise(
+    step_s: float, cpu_s: float, threads_speedup: float | None, memory_bytes: float
+) -> Advice:
+    """Return the smallest useful pod: one busy CPU, with few messages.
+
+    Args:
+        step_s: seconds of a step of one environment in a group, with one thread.
+        cpu_s: CPU seconds of such a step.
+        threads_speedup: steps/s with two threads divided by steps/s with one; None if unknown.
+        memory_bytes: resident memory of one environment.
+    """
     reasons = []
     # An environment that waits for a simulator or a network leaves its CPU idle meanwhile.
-    busy = min(1.0, cost.cpu_s / cost.step_s)
+    busy = min(1.0, cpu_s / step_s)
     groups = min(MOST_GROUPS, ceil(1 / busy) + 1) if busy < 0.7 else 2
     if groups == 2:
         reasons.append("groups 2: one steps while the other waits for its actions")
@@ -64,28 +54,28 @@ def advise(cost: Cost) -> Advice:
             f"groups {groups}: a step uses the CPU for {busy:.0%} of its time only, so several "
             "groups wait side by side"
         )
-    wanted = MESSAGE_CPU_S / (MESSAGE_SHARE * cost.cpu_s)
-    fits = max(1.0, LONGEST_STEP_S / cost.step_s)
+    wanted = MESSAGE_CPU_S / (MESSAGE_SHARE * cpu_s)
+    fits = max(1.0, LONGEST_STEP_S / step_s)
     environments = min(_power_of_two(wanted), _power_of_two_below(fits), MOST_ENVIRONMENTS)
-    share = MESSAGE_CPU_S / (environments * cost.cpu_s)
+    share = MESSAGE_CPU_S / (environments * cpu_s)
     reasons.append(
         f"envs_per_group {environments}: a group's step then takes "
-        f"{environments * cost.step_s * 1e3:.3g} ms, and its message, about "
+        f"{environments * step_s * 1e3:.3g} ms, and its message, about "
         f"{MESSAGE_CPU_S * 1e3:g} ms of CPU at either end, "
         + (f"{share:.1%} of that" if share < 1 else "more than that: the wire is the limit here")
     )
     second = (
-        f"a second thread gives {cost.threads_speedup:.2f} times the speed and a second actor 2; "
-        if cost.threads_speedup
+        f"a second thread gives {threads_speedup:.2f} times the speed and a second actor 2; "
+        if threads_speedup
         else ""
     )
     reasons.append(
         f"cpus 1, threads 1: {second}for more speed take more actors; small pods fit more nodes, "
         "and less is lost with a Spot node"
     )
-    memory = (groups * environments * cost.memory_bytes + 150 * 2**20) / 2**20
+    memory = (groups * environments * memory_bytes + 150 * 2**20) / 2**20
     reasons.append(
-        f"memory: {cost.memory_bytes / 2**20:.1f} MiB an environment, and 150 MiB for the process"
+        f"memory: {memory_bytes / 2**20:.1f} MiB an environment, and 150 MiB for the process"
     )
     return Advice(
         groups=groups,
@@ -93,7 +83,7 @@ def advise(cost: Cost) -> Advice:
         threads=1,
         cpus=1,
         memory_mib=ceil(memory / 64) * 64,
-        steps_per_second=min(1 / (cost.cpu_s * (1 + share)), groups / cost.step_s),
+        steps_per_second=min(1 / (cpu_s * (1 + share)), groups / step_s),
         reasons=reasons,
     )
 

@@ -19,12 +19,9 @@ from typing_extensions import override
 
 from seedbed.config.environment import Environment
 from seedbed.envs.actions import check_actions
-from seedbed.envs.atari_games import rom_name
+from seedbed.envs.atari_games import STEP_DEADLINE_S, atari_spec, rom_name
 from seedbed.envs.watchdog import Watchdog
-from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, VectorEnv, mark_first
-
-# A step of 64 environments takes about 20 ms of CPU time.
-STEP_DEADLINE_S = 120.0
+from seedbed.spec import TimeStep, VectorEnv, mark_first
 
 
 class FastAtariVectorEnv(VectorEnv):
@@ -35,7 +32,6 @@ class FastAtariVectorEnv(VectorEnv):
 
     Args:
         environment: the experiment's section.
-        num_envs: E.
         threads: threads of the library.
         seeds: [E], one for each environment.
         deadline_s: longest time of a call before the process ends.
@@ -44,13 +40,12 @@ class FastAtariVectorEnv(VectorEnv):
     def __init__(
         self,
         environment: Environment,
-        num_envs: int,
         threads: int,
         seeds: Sequence[int],
         deadline_s: float = STEP_DEADLINE_S,
     ) -> None:
         atari = environment.atari
-        self.num_envs = num_envs
+        self.num_envs = num_envs = len(seeds)
         self._seeds = np.asarray(seeds, np.int64)
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         # Every argument is given, because reward_clipping and use_fire_reset are on by default, and
@@ -83,12 +78,7 @@ class FastAtariVectorEnv(VectorEnv):
             reward_clipping=False,
             use_fire_reset=False,
         )
-        self.spec = EnvironmentSpec(
-            name=environment.id,
-            observation=ArraySpec((atari.height, atari.width, 1), "uint8"),
-            actions=len(self._games.ale.get_action_set()),
-            action_repeat=atari.frame_skip,
-        )
+        self.spec = atari_spec(environment, len(self._games.ale.get_action_set()))
         self._shape = (num_envs, *self.spec.observation.shape)
         self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
         self._done: NDArray[np.bool_] = np.zeros(num_envs, np.bool_)

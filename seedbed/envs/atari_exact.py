@@ -17,82 +17,52 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config.environment import Atari, Environment
-from seedbed.envs.actions import check_actions
-from seedbed.envs.atari_games import rom_name
+from seedbed.envs.atari_games import STEP_DEADLINE_S, atari_spec, rom_name
 from seedbed.envs.resize import BilinearResize
-from seedbed.envs.watchdog import Watchdog
-from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep, VectorEnv, mark_first
-
-STEP_DEADLINE_S = 120.0
+from seedbed.envs.sequential import SequentialVectorEnv
+from seedbed.spec import TimeStep, mark_first
 
 
-class ExactAtariVectorEnv(VectorEnv):
-    """E games of one ROM, stepped in the caller's thread.
-
-    Observations are [E, height, width, 1] uint8 gray. Each `TimeStep` has new arrays.
+class ExactAtariVectorEnv(SequentialVectorEnv):
+    """E games of one ROM. Observations are [E, height, width, 1] uint8 gray.
 
     Args:
         environment: the experiment's section.
-        num_envs: E.
         seeds: [E], one for each environment.
     """
 
-    def __init__(self, environment: Environment, num_envs: int, seeds: Sequence[int]) -> None:
-        atari = environment.atari
+    def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         rom = str(roms.get_rom_path(rom_name(environment.id)))
-        self.num_envs = num_envs
-        self._games = [_Game(rom, atari, seed) for seed in seeds]
-        self.spec = EnvironmentSpec(
-            name=environment.id,
-            observation=ArraySpec((atari.height, atari.width, 1), "uint8"),
-            actions=self._games[0].actions,
-            action_repeat=atari.frame_skip,
-        )
-        self._done = np.zeros(num_envs, np.bool_)
-        self._watchdog = Watchdog(f"{environment.id} with {num_envs} environments", STEP_DEADLINE_S)
+        self._games = [_Game(rom, environment.atari, seed) for seed in seeds]
+        self.spec = atari_spec(environment, self._games[0].actions)
+        super().__init__(environment.id, seeds, STEP_DEADLINE_S)
 
     @override
-    def reset(self) -> TimeStep:
-        time_step = TimeStep.zeros(self.spec, self.num_envs)
-        with self._watchdog:
-            for i, game in enumerate(self._games):
-                game.seed()
-                game.reset()
-                time_step.observation[i, ..., 0] = game.observation()
-        time_step.first[:] = True
-        self._done = np.zeros(self.num_envs, np.bool_)
-        return time_step
+    def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
+        game = self._games[i]
+        if seed is not None:
+            game.seed(seed)
+        game.reset()
+        time_step.observation[i, ..., 0] = game.observation()
+        mark_first(time_step, i)
 
     @override
-    def step(self, action: NDArray[np.int32]) -> TimeStep:
-        check_actions(action, self.num_envs, self.spec.actions)
-        time_step = TimeStep.zeros(self.spec, self.num_envs)
-        time_step.first[:] = self._done
-        with self._watchdog:
-            for i, game in enumerate(self._games):
-                if self._done[i]:
-                    game.reset()
-                else:
-                    lives = game.lives
-                    time_step.reward[i] = game.step(int(action[i]))
-                    time_step.life_lost[i] = game.lives < lives
-                    time_step.terminated[i] = game.over
-                    time_step.truncated[i] = game.cut
-                time_step.observation[i, ..., 0] = game.observation()
-        self._done = time_step.terminated | time_step.truncated
-        return time_step
-
-    @override
-    def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
-        mark_first(time_step, chosen)
-        with self._watchdog:
-            for i in np.flatnonzero(chosen).tolist():
-                self._games[i].reset()
-                time_step.observation[i, ..., 0] = self._games[i].observation()
+    def _advance(self, time_step: TimeStep, i: int, action: int) -> None:
+        game = self._games[i]
+        lives = game.lives
+        time_step.reward[i] = game.step(action)
+        time_step.life_lost[i] = game.lives < lives
+        time_step.terminated[i] = game.over
+        time_step.truncated[i] = game.cut
+        time_step.observation[i, ..., 0] = game.observation()
 
     def rgb(self, i: int) -> NDArray[np.uint8]:
-        """Return the present screen of environment `i`: [210, 160, 3] uint8, or [250, 160, 3]."""
+        """Return the present screen of an environment: [210, 160, 3] uint8, or [250, 160, 3].
+
+        Args:
+            i: the environment.
+        """
         return self._games[i].rgb()
 
     @override
@@ -107,10 +77,9 @@ class _Game:
     def __init__(self, rom: str, atari: Atari, seed: int) -> None:
         self._rom = rom
         self._atari = atari
-        self._seed = seed
         self._ale = ale_py.ALEInterface()
         self._ale.setFloat("repeat_action_probability", atari.sticky_action_probability)
-        self.seed()
+        self.seed(seed)
         self._set = (
             self._ale.getLegalActionSet()
             if atari.full_action_space
@@ -126,12 +95,12 @@ class _Game:
         self.lives = 0
         self.over = self.cut = False
 
-    def seed(self) -> None:
+    def seed(self, seed: int) -> None:
         """Seed the emulator's random numbers (sticky actions) and the no-ops."""
-        self._ale.setInt("random_seed", self._seed)
+        self._ale.setInt("random_seed", seed)
         # Reads the seed.
         self._ale.loadROM(self._rom)
-        self._random = np.random.default_rng(self._seed)
+        self._random = np.random.default_rng(seed)
 
     def reset(self) -> None:
         ale = self._ale

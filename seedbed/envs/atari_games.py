@@ -1,4 +1,4 @@
-"""Names of Atari games: `atari:MontezumaRevenge` is the ROM `montezuma_revenge`."""
+"""Names and specs of Atari games: `atari:MontezumaRevenge` is the ROM `montezuma_revenge`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,24 @@ import difflib
 
 from ale_py import roms
 
+from seedbed.config.environment import Environment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import ArraySpec, EnvironmentSpec
 
-PREFIX = "atari:"
+# A step of 64 environments takes about 20 ms of CPU time.
+STEP_DEADLINE_S = 120.0
+
+
+def atari_spec(environment: Environment, actions: int) -> EnvironmentSpec:
+    """Return the spec of a game: single gray images.
+
+    Args:
+        environment: the experiment's section.
+        actions: A.
+    """
+    atari = environment.atari
+    frame = ArraySpec((atari.height, atari.width, 1), "uint8")
+    return EnvironmentSpec(environment.id, frame, actions, atari.frame_skip)
 
 
 def rom_name(environment_id: str) -> str:
@@ -17,7 +32,7 @@ def rom_name(environment_id: str) -> str:
     Raises:
         SeedbedError: there is no such game; with the nearest names.
     """
-    game = environment_id.removeprefix(PREFIX)
+    game = environment_id.removeprefix("atari:")
     names = {name.replace("_", ""): name for name in roms.get_all_rom_ids()}
     wanted = game.replace("_", "").lower()
     if wanted in names:

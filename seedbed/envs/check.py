@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from seedbed.config.environment import Environment
-from seedbed.envs.advice import Advice, Cost, advise
+from seedbed.envs.advice import Advice, advise
 from seedbed.envs.measure import Measured, measure
 from seedbed.envs.registry import environment_seed, make_vector_env
+from seedbed.rpc.step_codec import Step, write_actor_message
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
-from seedbed.v1 import inference_pb2
 
 REPRODUCED_STEPS = 50
 Progress = Callable[[str], None]
@@ -149,16 +150,13 @@ def _check_seeds(report: Report, environment: Environment, num_envs: int) -> Non
 
 
 def _play(environment: Environment, num_envs: int, run_seed: int) -> list[TimeStep]:
-    group = _make(environment, num_envs, 1, run_seed)
-    try:
+    with closing(_make(environment, num_envs, 1, run_seed)) as group:
         random = np.random.default_rng(0)
         time_steps = [group.reset()]
         for _ in range(REPRODUCED_STEPS):
             action = random.integers(0, group.spec.actions, num_envs, np.int32)
             time_steps.append(group.step(action))
         return time_steps
-    finally:
-        group.close()
 
 
 def _same(one: TimeStep, other: TimeStep) -> bool:
@@ -169,11 +167,8 @@ def _two_threads(
     report: Report, environment: Environment, num_envs: int, seconds: float, one: Measured
 ) -> float | None:
     """Return steps/s with two threads divided by steps/s with one; None if unknown."""
-    group = _make(environment, num_envs, 2)
-    try:
+    with closing(_make(environment, num_envs, 2)) as group:
         two = measure(group, group.reset(), seconds, threads=2)
-    finally:
-        group.close()
     report.speed["steps_per_second_2_threads"] = two.rate
     return None if one.crowded or two.crowded else two.rate / one.rate
 
@@ -182,7 +177,8 @@ def _add_speed(
     report: Report, measured: Measured, time_step: TimeStep, memory: float, speedup: float | None
 ) -> None:
     num_envs = len(time_step.reward)
-    message_bytes = len(_message(time_step))
+    arrays = (time_step.observation.tobytes(), time_step.reward.tobytes(), bytes(num_envs))
+    message_bytes = len(write_actor_message(Step(1 << 20, *arrays, 1.0, 1.0)))
     step_s, cpu_s = 1 / measured.rate, measured.cpu_s / measured.steps
     if measured.crowded:
         report.warn(
@@ -204,19 +200,7 @@ def _add_speed(
             f"one thread of the actor kept {cpu_s / step_s:.1f} CPUs busy: the environment has "
             "threads of its own; set OMP_NUM_THREADS=1 or give the pod as many CPUs",
         )
-    report.advice = advise(Cost(step_s, cpu_s, speedup, memory, message_bytes / num_envs))
-
-
-def _message(time_step: TimeStep) -> bytes:
-    step = inference_pb2.Step(
-        sequence=1 << 20,
-        observation=time_step.observation.tobytes(),
-        reward=time_step.reward.tobytes(),
-        flags=bytes(len(time_step.reward)),
-        environment_seconds=1.0,
-        wait_seconds=1.0,
-    )
-    return inference_pb2.ActorMessage(step=step).SerializeToString()
+    report.advice = advise(step_s, cpu_s, speedup, memory)
 
 
 def _make(environment: Environment, num_envs: int, threads: int, run_seed: int = 1) -> VectorEnv:

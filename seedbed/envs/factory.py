@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -16,14 +16,6 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec, EnvironmentSpec
 
 Env = gymnasium.Env[Any, Any]
-
-
-class Spaces(NamedTuple):
-    """Spaces of an environment, as a vector environment needs them."""
-
-    spec: EnvironmentSpec
-    space_dtype: np.dtype[Any]  # of the observation space
-    first_action: int  # of the action space
 
 
 def make_environment(environment: Environment) -> Env:
@@ -62,7 +54,7 @@ def make_environment(environment: Environment) -> Env:
     return made
 
 
-def read_spaces(environment: Environment, made: Env) -> Spaces:
+def read_spec(environment: Environment, made: Env) -> EnvironmentSpec:
     """Read the spec of an environment.
 
     The observation space must be a Box. Observations of uint8 and bool are sent as uint8, all
@@ -113,13 +105,8 @@ def read_spaces(environment: Environment, made: Env) -> Spaces:
     if not isinstance(repeat, int | np.integer) or repeat < 1:
         raise refused(f"its action_repeat is {repeat!r}, but must be an integer from 1 on")
     wire = "uint8" if observation.dtype in (np.uint8, np.bool_) else "float32"
-    spec = EnvironmentSpec(
-        name=environment.id,
-        observation=ArraySpec(tuple(shape), wire),
-        actions=int(action.n),
-        action_repeat=int(repeat),
-    )
-    return Spaces(spec, observation.dtype, int(action.start))
+    frame = ArraySpec(tuple(shape), wire)
+    return EnvironmentSpec(environment.id, frame, int(action.n), int(repeat))
 
 
 def _find(identifier: str, module: str, name: str) -> Any:

@@ -13,11 +13,10 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config.environment import Environment
-from seedbed.envs.actions import check_actions
-from seedbed.envs.factory import Env, make_environment, read_spaces
-from seedbed.envs.watchdog import Watchdog
+from seedbed.envs.factory import Env, make_environment, read_spec
+from seedbed.envs.sequential import SequentialVectorEnv
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import TimeStep, VectorEnv, mark_first
+from seedbed.spec import TimeStep, mark_first
 
 # A reset may load a level, or start a simulator.
 STEP_DEADLINE_S = 600.0
@@ -31,15 +30,14 @@ class EnvironmentFault(Exception):
     """Error of an environment that broke its contract; handled as an exception of its own."""
 
 
-class GymnasiumVectorEnv(VectorEnv):
-    """E Gymnasium environments in lock step.
+class GymnasiumVectorEnv(SequentialVectorEnv):
+    """E Gymnasium environments.
 
     An environment that raises, or returns a reward or observation that is not finite, is closed
     and made anew. Its episode is cut, and its step is the first of a new episode.
 
     Args:
         environment: the experiment's section.
-        num_envs: E.
         seeds: [E], one for each environment.
         max_failures: failures within ten minutes after which `reset` and `step` raise.
         deadline_s: longest time of a call before the process ends.
@@ -49,81 +47,37 @@ class GymnasiumVectorEnv(VectorEnv):
     def __init__(
         self,
         environment: Environment,
-        num_envs: int,
         seeds: Sequence[int],
         *,
         max_failures: int = 10,
         deadline_s: float = STEP_DEADLINE_S,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        super().__init__(environment.id, seeds, deadline_s)
         self._environment = environment
-        self._seeds = seeds
         self._max_failures = max_failures
         self._clock = clock
         self._failed_at: deque[float] = deque()
-        self.num_envs = num_envs
-        self._watchdog = Watchdog(f"{environment.id} with {num_envs} environments", deadline_s)
         self._envs: list[Env] = []
         try:
             with self._watchdog:
-                self._envs.extend(make_environment(environment) for _ in range(num_envs))
-                self.spec, self._space_dtype, self._first_action = read_spaces(
-                    environment, self._envs[0]
-                )
+                self._envs.extend(make_environment(environment) for _ in seeds)
+                self.spec = read_spec(environment, self._envs[0])
         except BaseException:
             self.close()
             raise
         self._shape = self.spec.observation.shape
         self._float = self.spec.observation.dtype == "float32"
-        self._done = np.zeros(num_envs, np.bool_)
-        self._lives: list[int | None] = [None] * num_envs
-
-    @override
-    def reset(self) -> TimeStep:
-        time_step = TimeStep.zeros(self.spec, self.num_envs)
-        with self._watchdog:
-            for i in range(self.num_envs):
-                self._begin(time_step, i, self._seeds[i])
-        self._done = np.zeros(self.num_envs, np.bool_)
-        return time_step
-
-    @override
-    def step(self, action: NDArray[np.int32]) -> TimeStep:
-        """Step every environment.
-
-        Args:
-            action: [E] int32.
-
-        Raises:
-            ValueError: an action is out of range.
-            SeedbedError: too many failures within ten minutes, or an observation of a wrong shape
-                or dtype.
-        """
-        check_actions(action, self.num_envs, self.spec.actions)
-        time_step = TimeStep.zeros(self.spec, self.num_envs)
-        with self._watchdog:
-            for i, chosen in enumerate(action.tolist()):
-                if self._done[i]:
-                    self._begin(time_step, i, None)
-                    continue
-                try:
-                    self._advance(time_step, i, chosen + self._first_action)
-                except SeedbedError:
-                    raise
-                except Exception as error:
-                    # The user's code may raise anything.
-                    self._begin(time_step, i, self._replace(i, error))
-        self._done = time_step.terminated | time_step.truncated
-        return time_step
-
-    @override
-    def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
-        with self._watchdog:
-            for i in np.flatnonzero(chosen).tolist():
-                self._begin(time_step, i, None)
+        made: Any = self._envs[0]
+        self._space_dtype = made.observation_space.dtype
+        self._first_action = int(made.action_space.start)
+        self._lives: list[int | None] = [None] * self.num_envs
 
     def rgb(self, i: int) -> NDArray[np.uint8]:
-        """Return the present picture of environment `i`, [H, W, 3] uint8.
+        """Return the present picture of an environment, [H, W, 3] uint8.
+
+        Args:
+            i: the environment.
 
         Raises:
             SeedbedError: the environment was not made with `render_mode="rgb_array"`, or does not
@@ -159,32 +113,42 @@ class GymnasiumVectorEnv(VectorEnv):
             self._close_one(i, env)
         self._envs = []
 
+    @override
     def _advance(self, time_step: TimeStep, i: int, action: int) -> None:
-        """Step environment `i`, and write the result into its part of `time_step`."""
-        values: Any = self._envs[i].step(action)
-        if len(values) != 5:
-            raise EnvironmentFault(
-                f"step returned {len(values)} values, not the five of Gymnasium: observation, "
-                "reward, terminated, truncated, info"
-            )
-        observation, reward, terminated, truncated, info = values
-        reward = float(reward)
-        # Written so that NaN does not pass.
-        if not abs(reward) <= _REWARD_LIMIT:
-            raise EnvironmentFault(f"the reward is {reward}, which is no finite float32")
-        self._put(time_step, i, observation)
-        time_step.reward[i] = reward
-        time_step.terminated[i] = bool(terminated)
-        time_step.truncated[i] = bool(truncated) and not terminated
-        lives, before = info.get("lives"), self._lives[i]
-        time_step.life_lost[i] = lives is not None and before is not None and lives < before
-        self._lives[i] = lives
+        try:
+            values: Any = self._envs[i].step(action + self._first_action)
+            if len(values) != 5:
+                raise EnvironmentFault(
+                    f"step returned {len(values)} values, not the five of Gymnasium: observation, "
+                    "reward, terminated, truncated, info"
+                )
+            observation, reward, terminated, truncated, info = values
+            reward = float(reward)
+            # Written so that NaN does not pass.
+            if not abs(reward) <= _REWARD_LIMIT:
+                raise EnvironmentFault(f"the reward is {reward}, which is no finite float32")
+            self._put(time_step, i, observation)
+            time_step.reward[i] = reward
+            time_step.terminated[i] = bool(terminated)
+            time_step.truncated[i] = bool(truncated) and not terminated
+            lives, before = info.get("lives"), self._lives[i]
+            time_step.life_lost[i] = lives is not None and before is not None and lives < before
+            self._lives[i] = lives
+        except SeedbedError:
+            raise
+        except Exception as error:
+            # The user's code may raise anything.
+            self._begin(time_step, i, self._replace(i, error))
 
+    @override
     def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
-        """Reset environment `i`, which starts an episode. Replace it if the reset fails."""
         while True:
             try:
-                return self._reset_one(time_step, i, seed)
+                observation, info = self._envs[i].reset(seed=seed)
+                self._put(time_step, i, observation)
+                self._lives[i] = info.get("lives")
+                # A step that failed may have written some of the rest.
+                return mark_first(time_step, i)
             except SeedbedError:
                 raise
             except Exception as error:
@@ -205,19 +169,11 @@ class GymnasiumVectorEnv(VectorEnv):
         entropy = np.random.SeedSequence((self._seeds[i], self.failures))
         return int(entropy.generate_state(1)[0] >> 1)
 
-    def _reset_one(self, time_step: TimeStep, i: int, seed: int | None) -> None:
-        observation, info = self._envs[i].reset(seed=seed)
-        self._put(time_step, i, observation)
-        # A step that failed may have written some of these.
-        mark_first(time_step, i)
-        self._lives[i] = info.get("lives")
-
     def _put(self, time_step: TimeStep, i: int, observation: Any) -> None:
         """Copy an observation. Allows casts within a kind, such as float64 to float32."""
         array = np.asarray(observation)
-        if array.shape != self._shape or not np.can_cast(
-            array.dtype, self._space_dtype, "same_kind"
-        ):
+        same_kind = np.can_cast(array.dtype, self._space_dtype, "same_kind")
+        if array.shape != self._shape or not same_kind:
             raise SeedbedError(
                 ExitCode.ENVIRONMENT,
                 f"{self.spec.name}: an observation is {array.dtype}{list(array.shape)}, but its "

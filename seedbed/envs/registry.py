@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pydantic import ValidationError
 
 from seedbed.config.environment import Environment
 from seedbed.config.schema import Experiment
 from seedbed.envs.decorrelate import DecorrelatedVectorEnv
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import VectorEnv
 
 # Seeds of a run: 2^14 actors × 2^5 groups × 2^12 environments = 2^31.
@@ -14,6 +18,42 @@ ACTORS = 1 << 14
 GROUPS = 1 << 5
 ENVIRONMENTS = 1 << 12
 _MASK = (1 << 31) - 1
+
+
+def make_env(
+    env_id: str,
+    num_envs: int = 1,
+    seed: int = 0,
+    threads: int = 1,
+    atari: Mapping[str, Any] | None = None,
+    **kwargs: Any,
+) -> VectorEnv:
+    """Make a vector environment, whose environments step in lock-step.
+
+    `env.reset()` and `env.step(actions)` return a `TimeStep` of arrays `[num_envs, ...]`. An
+    environment whose episode has ended begins the next one in the step after, with `first` set.
+
+    Args:
+        env_id: `"atari:Pong"`, a Gymnasium id such as `"CartPole-v1"`, or your own
+            `"module:factory"`.
+        num_envs: Number of environments.
+        seed: Seed of all environments; each one gets its own from it.
+        threads: Threads that step the environments (Atari only).
+        atari: Settings of `environment.atari`, such as `{"noop_max": 0}`.
+        **kwargs: Arguments of the environment (Gymnasium and your own).
+
+    Raises:
+        SeedbedError: ENVIRONMENT, the environment cannot be made; CONFIG, a setting is wrong.
+    """
+    if num_envs < 1:
+        raise SeedbedError(ExitCode.CONFIG, f"num_envs {num_envs}: it takes at least 1")
+    try:
+        settings = {"id": env_id, "kwargs": kwargs, **({"atari": atari} if atari else {})}
+        environment = Environment.model_validate(settings)
+    except ValidationError as error:
+        raise SeedbedError(ExitCode.CONFIG, f"{env_id}: {error}") from error
+    seeds = [environment_seed(seed, 0, 0, i) for i in range(num_envs)]
+    return make_vector_env(environment, num_envs, threads, seeds)
 
 
 def make_vector_env(
@@ -43,14 +83,14 @@ def make_vector_env(
     if not environment.id.startswith("atari:"):
         from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 
-        return GymnasiumVectorEnv(environment, num_envs, seeds, max_failures=max_failures)
+        return GymnasiumVectorEnv(environment, seeds, max_failures=max_failures)
     if environment.atari.preprocessing == "exact":
         from seedbed.envs.atari_exact import ExactAtariVectorEnv
 
-        return ExactAtariVectorEnv(environment, num_envs, seeds)
+        return ExactAtariVectorEnv(environment, seeds)
     from seedbed.envs.atari import FastAtariVectorEnv
 
-    return FastAtariVectorEnv(environment, num_envs, threads, seeds)
+    return FastAtariVectorEnv(environment, threads, seeds)
 
 
 def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
@@ -75,11 +115,9 @@ def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
         seeds,
         max_failures=settings.max_environment_failures,
     )
-    return (
-        DecorrelatedVectorEnv(made, settings.decorrelate_steps, seeds)
-        if settings.decorrelate_steps
-        else made
-    )
+    if settings.decorrelate_steps:
+        return DecorrelatedVectorEnv(made, settings.decorrelate_steps, seeds)
+    return made
 
 
 def environment_seed(run_seed: int, actor_index: int, group_index: int, i: int) -> int:

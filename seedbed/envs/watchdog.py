@@ -11,7 +11,6 @@ import os
 import sys
 import threading
 import time
-from types import TracebackType
 
 from seedbed.runtime.exit_codes import ExitCode
 
@@ -39,12 +38,7 @@ class Watchdog:
     def __enter__(self) -> None:
         self._since = time.monotonic()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._since = None
 
     def close(self) -> None:

@@ -46,7 +46,11 @@ class Body(keras.layers.Layer):
         self.built = True
 
     def prepare(self, frame: Tensor) -> Tensor:
-        """Change the layout of single frames [N, *shape], once a frame, if the torso does."""
+        """Change the layout of single frames, once a frame, if the torso does.
+
+        Args:
+            frame: [N, *shape].
+        """
         prepare = getattr(self.torso, "prepare", None)
         return frame if prepare is None else prepare(frame)
 
@@ -68,7 +72,15 @@ class Body(keras.layers.Layer):
         first: Tensor,
         state: Tensor,
     ) -> tuple[Tensor, Tensor]:
-        """Return features [R, B, F] and the state. Arguments as of `agents.protocol.Body`."""
+        """Return features [R, B, F] and the state [B, S] after the last step.
+
+        Args:
+            observation: [R, B, *stacked shape].
+            previous_action: [R, B] int32, -1 on first steps.
+            previous_reward: [R, B] float32, 0 on first steps.
+            first: [R, B] bool, steps before which the state is zeroed.
+            state: [B, S] float32.
+        """
         steps = observation.shape[0]
         flat = self.torso(ops.reshape(observation, (-1, *observation.shape[2:])))
         features = ops.reshape(flat, (steps, -1, flat.shape[-1]))  # [R, B, F]
@@ -99,7 +111,11 @@ class LstmCore(keras.layers.Layer):
         self.units = units
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
-        """Make the weights; the forget gate's bias starts at 1."""
+        """Make the weights; the forget gate's bias starts at 1.
+
+        Args:
+            input_shape: [R, B, F].
+        """
         self.kernel = self.add_weight(
             name="kernel", shape=(input_shape[-1], 4 * self.units), initializer=GlorotUniform()
         )

@@ -57,7 +57,7 @@ def make_body(
             f"learner.network {network!r} cannot be built on observations {stacked} "
             f"({frame_stack} stacked frames {frame}): {error}",
         ) from error
-    stateful = [*body.non_trainable_variables, *_seeds(body)]
+    stateful = body.non_trainable_variables
     if stateful:
         raise SeedbedError(
             ExitCode.CONFIG,
@@ -127,7 +127,3 @@ def _make(network: str, options: dict[str, Any]) -> Any:
         raise SeedbedError(
             ExitCode.CONFIG, f"learner.network_options {options} of {network!r}: {error}"
         ) from error
-
-
-def _seeds(layer: keras.layers.Layer) -> list[Any]:
-    return [v for v in layer.variables if not any(v is t for t in layer.trainable_variables)]

@@ -51,9 +51,9 @@ def build_components(
     frames = _frames_per_update(experiment, spec, isinstance(unroll, SequencePlan))
     if isinstance(unroll, SequencePlan):
         exponent = learner.replay.importance_sampling_exponent
-        loss = replay_loss(agent, unroll, exponent)
+        loss = replay_loss(agent, learner.frame_stack, exponent)
     else:
-        loss = on_policy_loss(agent, unroll)
+        loss = on_policy_loss(agent, learner.frame_stack)
     optimizer, clip = build_optimizer(experiment, frames), learner.optimizer.max_gradient_norm
     trainer = backend.trainer(agent.model, optimizer, loss, clip, agent.target_update_period)
     source: BatchSource = OnPolicySource(trainer, backend, learner.batch_size)

@@ -83,7 +83,7 @@ def collect_unroll(experiment: Experiment, init_from: str | None, updates: int) 
 
 def unroll_arrays(built: LearnerComponents, params: Params, batch: TrainingBatch) -> Arrays:
     """Return the arrays of `MEANINGS` that the agent has, and `behaviour_*`."""
-    unroll = unroll_of(built.agent, built.unroll, built.backend.to_device(batch.arrays))
+    unroll = unroll_of(built.agent, built.unroll.frame_stack, built.backend.to_device(batch.arrays))
     fields = unroll._asdict()
     arrays = {
         **{f"behaviour_{name}": values for name, values in fields.pop("behaviour").items()},

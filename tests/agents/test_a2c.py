@@ -9,11 +9,10 @@ import pytest
 from keras import ops
 from numpy.typing import NDArray
 
-from seedbed.agents.a2c.agent import A2cAgent
-from seedbed.agents.a2c.loss import a2c_loss
+from seedbed.agents.a2c.agent import A2cAgent, a2c_loss
 from seedbed.agents.a2c.options import A2cOptions
 from seedbed.agents.protocol import Unroll
-from seedbed.agents.vtrace.loss import vtrace_loss
+from seedbed.agents.vtrace.agent import vtrace_loss
 from seedbed.agents.vtrace.options import VtraceOptions
 from seedbed.backends.protocol import Backend
 from seedbed.networks.registry import make_body

@@ -488,15 +488,12 @@ def test_exploration_by_slot(levels: int) -> None:
     """0.4^(1 + 7i / (N - 1)), i = slot mod N; actors may come and go."""
     slots = np.arange(2 * levels + 3, dtype=np.int32)
     wanted = [0.4 ** (1 + 7 * (s % levels) / (levels - 1 or 1)) for s in slots]
-    for got in (
-        ops.convert_to_numpy(exploration_epsilon(ops.convert_to_tensor(slots), levels, ops)),
-        exploration_epsilon(slots, levels, np),
-    ):
-        np.testing.assert_allclose(got, wanted, rtol=1e-5)
-        assert got[0] == pytest.approx(0.4)
-        if levels > 1:
-            assert got[levels - 1] == pytest.approx(0.4**8)
-            assert got[levels] == pytest.approx(0.4)
+    got = ops.convert_to_numpy(exploration_epsilon(ops.convert_to_tensor(slots), levels))
+    np.testing.assert_allclose(got, wanted, rtol=1e-5)
+    assert got[0] == pytest.approx(0.4)
+    if levels > 1:
+        assert got[levels - 1] == pytest.approx(0.4**8)
+        assert got[levels] == pytest.approx(0.4)
 
 
 @pytest.mark.parametrize(("greedy", "epsilons"), [(False, [0.4, 0.4**8]), (True, [0.25, 0.25])])

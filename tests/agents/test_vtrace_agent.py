@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from seedbed.agents.actor_critic import sample_action
 from seedbed.agents.protocol import ActInputs, ActOutputs, Unroll
-from seedbed.agents.vtrace.agent import VtraceAgent
-from seedbed.agents.vtrace.loss import vtrace_loss
+from seedbed.agents.vtrace.agent import VtraceAgent, vtrace_loss
 from seedbed.agents.vtrace.options import VtraceOptions
 from seedbed.backends.protocol import Backend
 from seedbed.networks.registry import make_body

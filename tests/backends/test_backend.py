@@ -16,7 +16,7 @@ import pytest
 from keras import ops
 from numpy.typing import NDArray
 
-from seedbed.backends.clipping import clip_by_global_norm
+from seedbed.backends.arithmetic import clip_by_global_norm
 from seedbed.backends.protocol import Backend, Trainer
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec
@@ -32,19 +32,22 @@ Array = NDArray[Any]
 def test_inference_gathers_and_scatters(backend: Backend) -> None:
     """Against NumPy tables, over batches of several sizes, with padding."""
     slots = 7
-    tables = {
+    specs = {
         "frames": ArraySpec((2, 3), "uint8"),
         "state": ArraySpec((4,), "float32"),
         "nothing": ArraySpec((0,), "float32"),
     }
 
-    def function(params: Any, rows: Any, inputs: Any) -> Any:
-        state = rows["state"] + params[0] * inputs["x"]
-        frames = rows["frames"] + ops.cast(inputs["x"][:, :1, None], "uint8")
-        outputs = {"before": rows["state"], "frame": frames}
-        return outputs, {"frames": frames, "state": state, "nothing": rows["nothing"]}
+    def function(tables: Any, params: Any, slot: Any, inputs: Any) -> Any:
+        before = tables.take("state", slot)
+        frames = tables.take("frames", slot) + ops.cast(inputs["x"][:, :1, None], "uint8")
+        tables.put("frames", slot, frames)
+        tables.put("state", slot, before + params[0] * inputs["x"])
+        tables.put("nothing", slot, tables.take("nothing", slot))
+        return {"before": before, "frame": frames}
 
-    engine = backend.inference(function, tables, slots)
+    tables = backend.tables({name: (slots + 1, spec) for name, spec in specs.items()})
+    run = tables.compile_inference(function)
     wanted_state = np.zeros((slots + 1, 4), np.float32)
     wanted_frames = np.zeros((slots + 1, 2, 3), np.uint8)
     rng = np.random.default_rng(0)
@@ -53,15 +56,15 @@ def test_inference_gathers_and_scatters(backend: Backend) -> None:
         padded = np.concatenate([chosen, np.full(2, slots, np.int32)])
         x = rng.integers(0, 5, (size + 2, 4)).astype(np.float32)
         params = [ops.convert_to_tensor(np.float32(rng.normal()))]
-        out = engine.run(params, padded, {"x": x})
+        out = run(params, padded, {"x": x})
         before = backend.to_host(out["before"])
         np.testing.assert_allclose(before[:size], wanted_state[chosen], rtol=1e-5)
         wanted_state[chosen] += float(params[0]) * x[:size]
         wanted_frames[chosen] += x[:size, :1, None].astype(np.uint8)
         np.testing.assert_array_equal(backend.to_host(out["frame"])[:size], wanted_frames[chosen])
-        every = np.arange(slots, dtype=np.int32)
-        np.testing.assert_allclose(engine.read("state", every), wanted_state[:-1], rtol=1e-5)
-        np.testing.assert_array_equal(engine.read("frames", every), wanted_frames[:-1])
+        now = tables.read()
+        np.testing.assert_allclose(now["state"][:-1], wanted_state[:-1], rtol=1e-5)
+        np.testing.assert_array_equal(now["frames"][:-1], wanted_frames[:-1])
 
 
 # training

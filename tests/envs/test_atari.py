@@ -193,7 +193,7 @@ def test_resizing_is_bilinear(source: tuple[int, int], target: tuple[int, int]) 
 def test_exact_follows_the_table_frame_by_frame() -> None:
     """Against one emulator driven by hand, from the no-ops on."""
     seed = 3
-    group = ExactAtariVectorEnv(pong(), 1, [seed])
+    group = ExactAtariVectorEnv(pong(), [seed])
     ale = ale_py.ALEInterface()
     ale.setFloat("repeat_action_probability", 0.0)
     ale.setInt("random_seed", seed)
@@ -224,7 +224,7 @@ def test_exact_follows_the_table_frame_by_frame() -> None:
 
 def test_exact_draws_no_ops_from_one_to_noop_max() -> None:
     """The frame number after reset is the number of no-ops; each of 1 .. 3 comes up."""
-    group = ExactAtariVectorEnv(pong(noop_max=3), 1, [0])
+    group = ExactAtariVectorEnv(pong(noop_max=3), [0])
     game: Any = group._games[0]
     seen = set()
     for _ in range(40):
@@ -304,7 +304,7 @@ def test_a_hanging_library_ends_the_process_with_a_number_and_a_line() -> None:
         "from seedbed.config.environment import Environment\n"
         "atari.check_actions = lambda *_: None\n"
         "pong = Environment(id='atari:Pong')\n"
-        "group = atari.FastAtariVectorEnv(pong, 2, 1, [0, 1], deadline_s=1)\n"
+        "group = atari.FastAtariVectorEnv(pong, 1, [0, 1], deadline_s=1)\n"
         "group.reset()\n"
         "group.step(np.array([0, 99], np.int32))\n"
     )

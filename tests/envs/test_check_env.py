@@ -11,7 +11,7 @@ from gymnasium.spaces import Box, Discrete
 
 from seedbed.cli.main import main
 from seedbed.config.environment import Environment
-from seedbed.envs.advice import Cost, advise
+from seedbed.envs.advice import Advice, advise
 from seedbed.envs.check import Report, check_environment
 from seedbed.runtime.exit_codes import ExitCode
 from tests.support import toy_environments
@@ -122,28 +122,28 @@ def test_what_is_wrong_is_named(
     assert printed.out == ""
 
 
-def cost(step_s: float, cpu_s: float | None = None, speedup: float | None = None) -> Cost:
-    return Cost(step_s, cpu_s or step_s, speedup, memory_bytes=2**20, message_bytes=7000)
+def advice_for(step_s: float, cpu_s: float | None = None, speedup: float | None = None) -> Advice:
+    return advise(step_s, cpu_s or step_s, speedup, memory_bytes=2**20)
 
 
 def test_advice_for_an_atari_core_is_the_schemas_default() -> None:
-    advice = advise(cost(1 / 4000, speedup=1.9))
+    advice = advice_for(1 / 4000, speedup=1.9)
     assert (advice.groups, advice.environments, advice.threads) == (2, 32, 1)
     assert advice.steps_per_second == pytest.approx(4000, rel=0.05)
 
 
 def test_advice_for_a_slow_simulator_is_few_environments() -> None:
-    assert advise(cost(1 / 240)).environments == 2  # a message is 2.4 % of 8 ms
-    assert advise(cost(2.0)).environments == 1  # a step alone takes longer than we like
+    assert advice_for(1 / 240).environments == 2  # a message is 2.4 % of 8 ms
+    assert advice_for(2.0).environments == 1  # a step alone takes longer than we like
 
 
 def test_advice_for_a_very_fast_one_is_bounded() -> None:
-    assert advise(cost(1e-6)).environments == 256
+    assert advice_for(1e-6).environments == 256
 
 
 def test_advice_for_one_that_waits_is_more_groups() -> None:
-    advice = advise(cost(step_s=10e-3, cpu_s=2.5e-3))
+    advice = advice_for(step_s=10e-3, cpu_s=2.5e-3)
     assert advice.groups == 5
     assert advice.steps_per_second == pytest.approx(1 / 2.5e-3, rel=0.05)
     # Eight groups at most, so here the waiting is the limit: 8 steps each 100 ms.
-    assert advise(cost(step_s=0.1, cpu_s=1e-3)).steps_per_second == pytest.approx(80)
+    assert advice_for(step_s=0.1, cpu_s=1e-3).steps_per_second == pytest.approx(80)

@@ -29,7 +29,7 @@ def environment(name: str, **kwargs: Any) -> Environment:
 
 
 def group_of(name: str, environments: int = 1, **kwargs: Any) -> GymnasiumVectorEnv:
-    return GymnasiumVectorEnv(environment(name, **kwargs), environments, range(environments))
+    return GymnasiumVectorEnv(environment(name, **kwargs), range(environments))
 
 
 def zeros(environments: int = 1) -> Any:
@@ -199,7 +199,7 @@ def test_an_environment_that_cannot_be_made_anew_is_tried_again() -> None:
 
 @pytest.mark.parametrize("fault", ["raise", "raise in reset"])
 def test_too_many_failures_end_the_group(fault: str) -> None:
-    group = GymnasiumVectorEnv(environment("Faulty", fault=fault), 1, [5], max_failures=3)
+    group = GymnasiumVectorEnv(environment("Faulty", fault=fault), [5], max_failures=3)
 
     def run() -> None:
         group.reset()
@@ -214,7 +214,7 @@ def test_too_many_failures_end_the_group(fault: str) -> None:
 
 def test_old_failures_are_forgotten() -> None:
     now = [0.0]
-    group = GymnasiumVectorEnv(environment("Faulty"), 1, [5], max_failures=2, clock=lambda: now[0])
+    group = GymnasiumVectorEnv(environment("Faulty"), [5], max_failures=2, clock=lambda: now[0])
     group.reset()
     for _ in range(10):
         now[0] += 301.0  # two steps a failure: 602 s from one to the next
@@ -258,7 +258,7 @@ def test_an_environment_that_hangs_ends_the_process() -> None:
         "from seedbed.envs.gymnasium_env import GymnasiumVectorEnv\n"
         "from seedbed.config.environment import Environment\n"
         "stuck = Environment(id='tests.support.toy_environments:Stuck')\n"
-        "group = GymnasiumVectorEnv(stuck, 1, [0], deadline_s=0.2)\n"
+        "group = GymnasiumVectorEnv(stuck, [0], deadline_s=0.2)\n"
         "group.reset()\n"
         "for _ in range(3): group.step(np.zeros(1, np.int32))\n"
     )

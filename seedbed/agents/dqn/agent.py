@@ -13,9 +13,10 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from seedbed.agents.dqn.options import DqnOptions
-from seedbed.agents.protocol import Body, Unroll
+from seedbed.agents.protocol import Unroll
 from seedbed.agents.q_learning import QLearningAgent
 from seedbed.agents.q_loss import q_loss
+from seedbed.networks.body import Body
 from seedbed.types import Params, Tensor
 
 
@@ -45,13 +46,7 @@ class DqnAgent(QLearningAgent):
             return ops.take(flat, end_index, axis=0)[None]
 
         def q_at(params: Params, step: Callable[[Tensor], Tensor]) -> Tensor:
-            one_step = unroll._replace(
-                observation=step(unroll.observation),
-                previous_action=step(unroll.previous_action),
-                previous_reward=step(unroll.previous_reward),
-                first=step(unroll.first),
-            )
-            return self.forward(params, one_step)
+            return self.forward(params, tuple(step(x) for x in unroll.steps()), unroll.state)
 
         start_q = q_at(params, start)
         target_end_q = ops.stop_gradient(q_at(target_params, end))

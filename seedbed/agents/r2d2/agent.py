@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import keras
 from keras import ops
 from pydantic import BaseModel
 from typing_extensions import override
 
-from seedbed.agents.protocol import Body, Unroll
+from seedbed.agents.protocol import Unroll
 from seedbed.agents.q_learning import QLearningAgent
 from seedbed.agents.q_loss import q_loss
 from seedbed.agents.r2d2.options import R2d2Options
+from seedbed.networks.body import Body
 from seedbed.types import Params, Tensor
 
 
@@ -27,8 +29,8 @@ class R2d2Agent(QLearningAgent):
         self, params: Params, target_params: Params, unroll: Unroll, importance_weight: Tensor
     ) -> tuple[Tensor, dict[str, Tensor], Tensor]:
         # Both networks warm up a state of their own, from the stored one.
-        online_q = self.forward(params, unroll)
-        target_q = ops.stop_gradient(self.forward(target_params, unroll))
+        online_q = self.forward(params, unroll.steps(), unroll.state)
+        target_q = ops.stop_gradient(self.forward(target_params, unroll.steps(), unroll.state))
         trained = unroll.action.shape[0] - self.burn_in - self.lookahead
         return q_loss(
             online_q,
@@ -41,11 +43,11 @@ class R2d2Agent(QLearningAgent):
 
 
 def skip_steps(unroll: Unroll, steps: int) -> Unroll:
-    """Return an unroll without its first steps. Its state is still the one before step 0."""
-    time_major = {
-        name: array[steps:]
-        for name, array in unroll._asdict().items()
-        if name not in ("behaviour", "state")
-    }
-    behaviour = {name: array[steps:] for name, array in unroll.behaviour.items()}
-    return unroll._replace(**time_major, behaviour=behaviour)
+    """Return an unroll without its first steps. Its state is still the one before step 0.
+
+    Args:
+        unroll: the unroll.
+        steps: how many.
+    """
+    later: Unroll = keras.tree.map_structure(lambda array: array[steps:], unroll)
+    return later._replace(state=unroll.state)

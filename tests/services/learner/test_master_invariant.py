@@ -134,7 +134,7 @@ def recompute(built: LearnerComponents, params: Any, batch: TrainingBatch) -> np
 
     from seedbed.agents.training_step import unroll_of
 
-    unroll = unroll_of(built.agent, built.unroll, built.backend.to_device(batch.arrays))
+    unroll = unroll_of(built.agent, built.unroll.frame_stack, built.backend.to_device(batch.arrays))
     (logits, _, _), _ = built.agent.model.stateless_call(
         params, [], unroll.observation, unroll.previous_action, unroll.previous_reward,
         unroll.first, unroll.state,

@@ -62,7 +62,7 @@ def values(built: LearnerComponents, params: Any, batch: TrainingBatch) -> np.nd
     """The training forward pass's action values [R, B, A], from the stored state on."""
     from seedbed.agents.training_step import unroll_of
 
-    unroll = unroll_of(built.agent, built.unroll, built.backend.to_device(batch.arrays))
+    unroll = unroll_of(built.agent, built.unroll.frame_stack, built.backend.to_device(batch.arrays))
     (q, _), _ = built.agent.model.stateless_call(
         params, [], unroll.observation, unroll.previous_action, unroll.previous_reward,
         unroll.first, unroll.state,

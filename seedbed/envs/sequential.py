@@ -1,0 +1,65 @@
+"""Base of the vector environments that step one environment after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from seedbed.envs.actions import check_actions
+from seedbed.envs.watchdog import Watchdog
+from seedbed.spec import TimeStep, VectorEnv
+
+
+class SequentialVectorEnv(VectorEnv):
+    """E environments in lock step, stepped in the caller's thread. Each `TimeStep` has new arrays.
+
+    Subclasses set `spec`, and add `_begin` and `_advance`.
+
+    Args:
+        name: the `environment.id`.
+        seeds: [E], one for each environment.
+        deadline_s: longest time of a call before the process ends.
+    """
+
+    def __init__(self, name: str, seeds: Sequence[int], deadline_s: float) -> None:
+        self.num_envs = len(seeds)
+        self._seeds = seeds
+        self._done = np.zeros(self.num_envs, np.bool_)
+        self._watchdog = Watchdog(f"{name} with {self.num_envs} environments", deadline_s)
+
+    @override
+    def reset(self) -> TimeStep:
+        time_step = TimeStep.zeros(self.spec, self.num_envs)
+        with self._watchdog:
+            for i, seed in enumerate(self._seeds):
+                self._begin(time_step, i, seed)
+        self._done = np.zeros(self.num_envs, np.bool_)
+        return time_step
+
+    @override
+    def step(self, action: NDArray[np.int32]) -> TimeStep:
+        check_actions(action, self.num_envs, self.spec.actions)
+        time_step = TimeStep.zeros(self.spec, self.num_envs)
+        with self._watchdog:
+            for i, chosen in enumerate(action.tolist()):
+                if self._done[i]:
+                    self._begin(time_step, i, None)
+                else:
+                    self._advance(time_step, i, chosen)
+        self._done = time_step.terminated | time_step.truncated
+        return time_step
+
+    @override
+    def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
+        with self._watchdog:
+            for i in np.flatnonzero(chosen).tolist():
+                self._begin(time_step, i, None)
+
+    def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
+        """Start an episode of environment `i`, seeded unless None; write its first step."""
+
+    def _advance(self, time_step: TimeStep, i: int, action: int) -> None:
+        """Step environment `i`, and write the result into its part of `time_step`."""
