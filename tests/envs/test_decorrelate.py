@@ -72,7 +72,7 @@ def test_a_finished_row_is_never_cut() -> None:
         {"id": "tests.support.toy_environments:Counter", "kwargs": {"length": 1}}
     )
     seeds = list(range(E))
-    spy = Spy(settings, E, seeds)
+    spy = Spy(settings, seeds)
     group = DecorrelatedVectorEnv(spy, 8, seeds)
     group.reset()
     for _ in range(40):
