@@ -61,10 +61,6 @@ class JaxTables(DeviceTables):
     def read(self) -> dict[str, NDArray[Any]]:
         return {name: np.array(array) for name, array in self.arrays.items()}
 
-    @override
-    def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        self.arrays = {name: jnp.array(arrays[name], copy=True) for name in self.arrays}
-
 
 class _TracedTables(Tables):
     """Tables within a compiled function. XLA makes the new arrays of each change in place."""

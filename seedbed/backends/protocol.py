@@ -84,13 +84,6 @@ class DeviceTables(Protocol):
     def read(self) -> dict[str, NDArray[Any]]:
         """Return all tables, on the host."""
 
-    def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        """Replace all tables by arrays of their shapes.
-
-        Args:
-            arrays: new rows of each table, by its name.
-        """
-
 
 class Trainer(ABC):
     """A compiled training step. One thread calls it.

@@ -89,11 +89,6 @@ class TensorFlowTables(DeviceTables, Tables):
     def read(self) -> dict[str, NDArray[Any]]:
         return {name: np.array(v.numpy()) for name, v in self._variables.items()}
 
-    @override
-    def write(self, arrays: Mapping[str, NDArray[Any]]) -> None:
-        for name, variable in self._variables.items():
-            variable.assign(arrays[name])
-
 
 class TensorFlowTrainer(Trainer):
     """A compiled training step. It works on variables and publishes their values.

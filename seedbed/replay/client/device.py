@@ -66,7 +66,7 @@ class DeviceReplay:
         self._staged_sequences = 0
         self._update_function = partial(device_tables.update, exponent=exponent)
         self._sample_function = partial(device_tables.sample, spec=spec, capacity=capacity)
-        self._add = self.tables.compile(partial(device_tables.add, spec=spec, exponent=exponent))
+        self._add = self.tables.compile(partial(device_tables.add, exponent=exponent))
         self.draw_batch = self.tables.compile(self._sample_function)
         self._update = self.tables.compile(self._update_function)
 

@@ -68,7 +68,6 @@ def add(
     sampleable: Tensor,
     invalidated: Tensor,
     *,
-    spec: SequenceSpec,
     exponent: float,
 ) -> None:
     """Store sequences.
@@ -80,13 +79,10 @@ def add(
         priority: [N] float32.
         sampleable: [N] float32, 1 where the sequence can be sampled, else 0.
         invalidated: [M] int32, items that cannot be sampled any more.
-        spec: Sizes of a sequence.
         exponent: α.
     """
-    without_bytes = {name for name, array in spec.arrays().items() if not array.row_bytes}
     for name, values in rows.items():
-        if name not in without_bytes:
-            tables.put(name, items, values)
+        tables.put(name, items, values)
     tables.put("scaled_priority", invalidated, ops.zeros(invalidated.shape, "float32"))
     # 0 to the power of 0 is 1, so what cannot be sampled needs a factor of its own.
     tables.put("scaled_priority", items, _scaled(priority, exponent) * sampleable)
