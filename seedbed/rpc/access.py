@@ -1,0 +1,77 @@
+"""Access of calls to a server: the credential is judged before a message is read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError
+from typing_extensions import override
+
+from seedbed.rpc.credentials import Credentials, Denial
+
+log = logging.getLogger(__name__)
+
+_OPEN = "/grpc.health.v1.Health/"
+
+
+class AccessInterceptor(grpc.aio.ServerInterceptor):
+    """Refuses calls whose credential does not allow the method.
+
+    Methods with a single request become streams of one message on the server's side, which is the
+    same on the wire, because gRPC would read the message first otherwise.
+
+    Args:
+        credentials: judge the calls.
+        on_denied: called with each denial.
+    """
+
+    def __init__(
+        self, credentials: Credentials, on_denied: Callable[[Denial], None] = lambda _: None
+    ) -> None:
+        self._credentials, self._on_denied = credentials, on_denied
+
+    @override
+    async def intercept_service(
+        self, continuation: Callable[[Any], Awaitable[Any]], handler_call_details: Any
+    ) -> Any:
+        method: str = handler_call_details.method
+        handler = await continuation(handler_call_details)
+        if handler is None or method.startswith(_OPEN):
+            return handler
+
+        async def serve(requests: Any, context: Any) -> None:
+            denial = self._credentials.denial(
+                method, context.invocation_metadata(), context.auth_context()
+            )
+            if denial is not None:
+                self._on_denied(denial)
+                await context.abort(denial.code, denial.message)
+            if handler.request_streaming and handler.response_streaming:
+                await handler.stream_stream(requests, context)
+            elif handler.request_streaming:
+                await context.write(await handler.stream_unary(requests, context))
+            elif handler.response_streaming:
+                await handler.unary_stream(await _read_one(context), context)
+            else:
+                await context.write(await handler.unary_unary(await _read_one(context), context))
+
+        return grpc.stream_stream_rpc_method_handler(
+            serve, handler.request_deserializer, handler.response_serializer
+        )
+
+
+async def _read_one(context: Any) -> Any:
+    """Read the request of a method that has one."""
+    try:
+        request = await context.read()
+    except DecodeError as error:
+        await context.abort(
+            grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be read: {error}"
+        )
+    if request is grpc.aio.EOF:
+        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request is missing")
+    return request
