@@ -296,6 +296,17 @@ class Issuer(_Section):
     kind: Literal["Issuer", "ClusterIssuer"] = Field("Issuer", description="Its kind.")
 
 
+class AuthValues(_Section):
+    """Tokens for gRPC and /status."""
+
+    enabled: bool = Field(True, description="A token for each role; `docs/security.md`.")
+    existingSecret: str = Field(
+        "",
+        description="Secret with the keys actor, learner, shard and observer, as `seedbed tokens` "
+        "writes the files; default: a Job makes RELEASE-auth.",
+    )
+
+
 class TlsValues(_Section):
     """mTLS on gRPC."""
 
@@ -323,6 +334,7 @@ class Values(_Section):
     cost: CostValues = Field(default_factory=CostValues, description="")
     metrics: MetricsValues = Field(default_factory=MetricsValues, description="")
     networkPolicy: NetworkPolicyValues = Field(default_factory=NetworkPolicyValues, description="")
+    auth: AuthValues = Field(default_factory=AuthValues, description="")
     tls: TlsValues = Field(default_factory=TlsValues, description="")
     global_: dict[str, Any] = Field(
         default_factory=dict, alias="global", description="Helm's own; not read."

@@ -21,6 +21,7 @@ COMMANDS = {
     "learner": "run the learner alone, as in a container",
     "actor": "run one actor alone, as in a container",
     "replay": "run one replay shard, for learners with `storage: remote`",
+    "tokens": "make the token files of a release",
     "cost": "price a release on Kubernetes, and end it when it is over",
     "evaluate": "play a trained policy and print its returns",
     "analyze": "measure how far the learners of a run were from each other",

@@ -1,46 +1,29 @@
-"""Credentials of calls: tokens and certificates, their roles, and the methods of each role.
+"""Credentials of calls: tokens and certificates, and the methods that each role may call.
 
-docs/security.md has the table of roles and methods, and the format of a token file.
+docs/security.md has the table of roles and methods.
 """
 
 from __future__ import annotations
 
-import hashlib
-import hmac
-import logging
-import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 from typing import NamedTuple
 
 import grpc
 
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.tokens import (
+    AUTHORIZATION,
+    BEARER,
+    TOKEN_FILE_VARIABLE,
+    Role,
+    Tokens,
+    authorization_of,
+)
 
-log = logging.getLogger(__name__)
-
-# Name of the environment variable that stands in for `--token-file`.
-TOKEN_FILE_VARIABLE = "SEEDBED_TOKEN_FILE"
-AUTHORIZATION = "authorization"
-_BEARER = "Bearer "
-_SECRET = re.compile(r"[!-~]{16,512}")
-_DIGEST = re.compile(r"sha256:([0-9a-f]{64})")
 # Last label of a certificate's DNS name that states a role.
 _ROLE_DOMAIN = ".seedbed"
-
-
-class Role(StrEnum):
-    """Role of a process, which decides the methods that it may call."""
-
-    ACTOR = "actor"
-    LEARNER = "learner"
-    SHARD = "shard"
-    OBSERVER = "observer"
-
 
 _LEARNERS = frozenset({Role.LEARNER})
 MAY_CALL: Mapping[str, frozenset[Role]] = {
@@ -63,95 +46,6 @@ class Denial(NamedTuple):
     message: str
 
 
-class Tokens:
-    """Tokens of a file, which is read again when it changes. Thread-safe.
-
-    Args:
-        path: file with one `ROLE SECRET` or `ROLE sha256:HEX` a line.
-
-    Raises:
-        SeedbedError: CONFIG, the file cannot be read, or a line of it is wrong.
-    """
-
-    def __init__(self, path: str | Path) -> None:
-        self._path = Path(path)
-        self._stamp: tuple[int, int, int] | None = None
-        self._secrets: dict[Role, str] = {}  # first of each role
-        self._digests: list[tuple[bytes, Role]] = []
-        self._read()
-
-    def _read(self) -> None:
-        try:
-            stat = self._path.stat()
-            stamp = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-            if stamp == self._stamp:
-                return
-            lines = self._path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            cause = getattr(error, "strerror", None) or error
-            raise SeedbedError(
-                ExitCode.CONFIG, f"--token-file: cannot read {self._path}: {cause}"
-            ) from error
-        secrets: dict[Role, str] = {}
-        digests: list[tuple[bytes, Role]] = []
-        for number, line in enumerate(lines, 1):
-            words = line.split()
-            if not words or words[0].startswith("#"):
-                continue
-            if len(words) != 2 or words[0] not in set(Role):
-                raise self._wrong(number, f"is not `ROLE SECRET` with a ROLE of {', '.join(Role)}")
-            role, secret = Role(words[0]), words[1]
-            if match := _DIGEST.fullmatch(secret):
-                digests.append((bytes.fromhex(match[1]), role))
-            elif secret.startswith("sha256:") or not _SECRET.fullmatch(secret):
-                raise self._wrong(
-                    number, "has no secret of 16 to 512 printable characters, nor sha256:HEX"
-                )
-            else:
-                secrets.setdefault(role, secret)
-                digests.append((digest_of(secret), role))
-        self._secrets, self._digests, self._stamp = secrets, digests, stamp
-
-    def _wrong(self, number: int, cause: str) -> SeedbedError:
-        # The line itself is secret.
-        return SeedbedError(ExitCode.CONFIG, f"--token-file: line {number} of {self._path} {cause}")
-
-    def _refresh(self) -> None:
-        try:
-            self._read()
-        except SeedbedError as error:
-            # The file is being replaced: the old tokens are still valid.
-            log.warning("%s; the tokens that were read before stay valid", error)
-
-    def secret(self, role: Role) -> str:
-        """Return the secret that a client of this role sends.
-
-        Raises:
-            SeedbedError: CONFIG, the file has none.
-        """
-        self._refresh()
-        if role not in self._secrets:
-            raise SeedbedError(
-                ExitCode.CONFIG,
-                f"--token-file: {self._path} has no line `{role} SECRET`, which this process sends",
-            )
-        return self._secrets[role]
-
-    def role_of(self, secret: str) -> Role | None:
-        """Return the role of a secret, or None if the file does not have it. Constant time."""
-        self._refresh()
-        digest, found = digest_of(secret), None
-        for known, role in self._digests:
-            if hmac.compare_digest(digest, known):
-                found = role
-        return found
-
-
-def digest_of(secret: str) -> bytes:
-    """Return the SHA-256 digest of a secret."""
-    return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
-
-
 @dataclass(frozen=True)
 class Credentials:
     """Credentials of a process, with which it calls others and judges calls.
@@ -172,7 +66,7 @@ class Credentials:
         """Return the metadata that each call of this process carries."""
         if self.tokens is None:
             return ()
-        return ((AUTHORIZATION, _BEARER + self.tokens.secret(self.role)),)
+        return ((AUTHORIZATION, BEARER + self.tokens.secret(self.role)),)
 
     def denial(
         self,
@@ -229,11 +123,6 @@ class Credentials:
         )
 
 
-def authorization_of(header: str) -> str:
-    """Return the secret of an `Authorization` header; empty if it has none."""
-    return header.removeprefix(_BEARER) if header.startswith(_BEARER) else ""
-
-
 def _secret_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
     for key, value in metadata:
         if key == AUTHORIZATION and isinstance(value, str):
@@ -249,11 +138,6 @@ def _identity_of(auth_context: Mapping[str, Sequence[bytes]]) -> tuple[Role | No
         if labels.endswith(_ROLE_DOMAIN) and first in set(Role) and release:
             return Role(first), release
     return None, ""
-
-
-def token_file(given: str | None) -> str | None:
-    """Return the token file: the one that is given, or the environment's; None without."""
-    return given or os.environ.get(TOKEN_FILE_VARIABLE) or None
 
 
 def is_local(address: str) -> bool:

@@ -15,6 +15,23 @@ log = logging.getLogger(__name__)
 TIMEOUT_S = 10.0
 
 
+def load_credentials() -> None:
+    """Load the credentials of this pod's service account, or of a KUBECONFIG.
+
+    Raises:
+        SeedbedError: CONFIG, there is neither.
+    """
+    try:
+        config.load_incluster_config()
+    except config.ConfigException:
+        try:
+            config.load_kube_config()
+        except config.ConfigException as error:
+            raise ConfigError(
+                f"neither a pod's service account nor a KUBECONFIG: {error}"
+            ) from error
+
+
 class Cluster:
     """The API server, as seen by this pod's service account or by a KUBECONFIG.
 
@@ -34,15 +51,7 @@ class Cluster:
         Raises:
             SeedbedError: CONFIG, there is neither a service account nor a KUBECONFIG.
         """
-        try:
-            config.load_incluster_config()
-        except config.ConfigException:
-            try:
-                config.load_kube_config()
-            except config.ConfigException as error:
-                raise ConfigError(
-                    f"neither a pod's service account nor a KUBECONFIG: {error}"
-                ) from error
+        load_credentials()
         self._core, self._apps = client.CoreV1Api(), client.AppsV1Api()
         self._release, self._namespace, self._replay = release, namespace, replay
         self.nodes_readable = read_nodes

@@ -13,7 +13,8 @@ import pytest
 
 from seedbed.rpc import channels
 from seedbed.rpc.access import AccessInterceptor
-from seedbed.rpc.credentials import Credentials, Role, Tokens
+from seedbed.rpc.credentials import Credentials
+from seedbed.runtime.tokens import Role, Tokens
 from seedbed.v1 import gossip_pb2, gossip_pb2_grpc, inference_pb2, inference_pb2_grpc
 
 SECRETS = {role: f"{role}-0123456789abcdef" for role in Role}

@@ -11,13 +11,12 @@ import pytest
 from seedbed.rpc.credentials import (
     MAY_CALL,
     Credentials,
-    Role,
-    Tokens,
     check_exposure,
     is_local,
 )
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.tokens import Role, Tokens
 
 ACT = "/seedbed.v1.Inference/Act"
 PUSH = "/seedbed.v1.Gossip/Push"

@@ -26,9 +26,7 @@ capabilities: {drop: [ALL]}
 {{- define "seedbed.mounts" -}}
 - {name: tmp, mountPath: /tmp}
 - {name: experiment, mountPath: /etc/seedbed, readOnly: true}
-{{- if .Values.tls.enabled }}
-- {name: tls, mountPath: /etc/seedbed-tls, readOnly: true}
-{{- end }}
+{{ include "seedbed.credentialMounts" . }}
 {{- end -}}
 
 {{- define "seedbed.volumes" -}}
@@ -36,10 +34,60 @@ capabilities: {drop: [ALL]}
   emptyDir: {}
 - name: experiment
   configMap: {name: {{ include "seedbed.name" .root }}-experiment}
-{{- if .root.Values.tls.enabled }}
+{{ include "seedbed.credentialVolumes" . }}
+{{- end -}}
+
+{{/* Token and certificate of a pod. Environment and mounts: call with the root. */}}
+{{- define "seedbed.credentialEnv" -}}
+{{- if .Values.auth.enabled }}
+- {name: SEEDBED_TOKEN_FILE, value: /etc/seedbed-auth/tokens}
+{{- end }}
+{{- end -}}
+
+{{- define "seedbed.credentialMounts" -}}
+{{- if .Values.auth.enabled }}
+- {name: auth, mountPath: /etc/seedbed-auth, readOnly: true}
+{{- end }}
+{{- if .Values.tls.enabled }}
+- {name: tls, mountPath: /etc/seedbed-tls, readOnly: true}
+{{- end }}
+{{- end -}}
+
+{{/* Each pod mounts the key of its own role only, as a folder, so that a rotation reaches it.
+Call with (dict "root" $ "component" ROLE). */}}
+{{- define "seedbed.credentialVolumes" -}}
+{{- if .root.Values.auth.enabled }}
+{{- $role := get (dict "replay" "shard" "cost" "observer") .component | default .component }}
+- name: auth
+  secret:
+    secretName: {{ include "seedbed.authSecret" .root }}
+    items: [{key: {{ $role }}, path: tokens}]
+    defaultMode: 0440
+{{- end }}
+{{- if and .root.Values.tls.enabled (ne .component "cost") }}
 - name: tls
   secret: {secretName: {{ include "seedbed.tlsSecret" . }}, defaultMode: 0440}
 {{- end }}
+{{- end -}}
+
+{{/* Arguments of a pod that calls. */}}
+{{- define "seedbed.credentialArgs" -}}
+{{- if .Values.tls.enabled }}
+- --tls=/etc/seedbed-tls
+- --tls-release={{ .Release.Name }}.{{ .Release.Namespace }}
+{{- end }}
+{{- end -}}
+
+{{/* Arguments of a pod that listens: without any credential it serves every client. */}}
+{{- define "seedbed.listenArgs" -}}
+{{- include "seedbed.credentialArgs" . }}
+{{- if not (or .Values.tls.enabled .Values.auth.enabled) }}
+- --insecure
+{{- end }}
+{{- end -}}
+
+{{- define "seedbed.authSecret" -}}
+{{ .Values.auth.existingSecret | default (printf "%s-auth" (include "seedbed.name" .)) }}
 {{- end -}}
 
 {{/* Scheduling: call with (dict "root" $ "workload" VALUES). */}}

@@ -1,6 +1,6 @@
 {{/* What the schema cannot say: pairs of values that do not fit. Each sentence says what to do. */}}
 {{- define "seedbed.validate" -}}
-{{- range $section := list "experiment" "image" "learner" "actor" "replay" "cost" "metrics" "networkPolicy" "tls" -}}
+{{- range $section := list "experiment" "image" "learner" "actor" "replay" "cost" "metrics" "networkPolicy" "auth" "tls" -}}
   {{- if not (kindIs "map" (get $.Values $section)) -}}
     {{- fail (printf "%s is not there: leave it out for the defaults, or give its keys" $section) -}}
   {{- end -}}
