@@ -11,17 +11,18 @@ import hashlib
 import socket
 
 from seedbed.cli.arguments import (
+    add_credentials,
     add_experiment,
     add_parent,
-    add_tls,
+    credentials_of,
     exit_with_parent,
-    tls_of,
 )
 from seedbed.config import load_experiment
 from seedbed.envs.registry import ACTORS
 from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import exit_on_sigterm
+from seedbed.runtime.tokens import Role
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -30,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--learner", required=True, metavar="ADDRESS[,ADDRESS...]", help="host:port or unix:PATH")
     add("--index", type=int, help="index in the run, for the seeds (default: from the host's name)")
-    add_tls(parser)
+    add_credentials(parser)
     add_parent(parser)
 
 
@@ -52,4 +53,4 @@ def run(args: argparse.Namespace) -> None:
     if not 0 <= index < ACTORS:
         raise SeedbedError(ExitCode.USAGE, f"--index {index} is out of range 0 to {ACTORS - 1}")
     experiment = load_experiment(args.experiment, args.set)
-    Actor(experiment, args.learner, index, tls_of(args)).run()
+    Actor(experiment, args.learner, index, credentials_of(args, Role.ACTOR)).run()

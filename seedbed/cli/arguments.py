@@ -6,24 +6,45 @@ import argparse
 import os
 import signal
 
+from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.signals import signal_on_parent_exit
+from seedbed.runtime.tokens import TOKEN_FILE_VARIABLE, Role, Tokens, token_file
 
 
-def add_tls(parser: argparse.ArgumentParser) -> None:
-    """Add `--tls`, the folder of certificates."""
+def add_credentials(parser: argparse.ArgumentParser, listens: bool = False) -> None:
+    """Add `--token-file`, `--tls` and `--tls-release`, and `--insecure` for servers.
+
+    Args:
+        parser: The command's parser.
+        listens: The command serves calls.
+    """
+    add = parser.add_argument
+    text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment)"
+    add("--token-file", metavar="FILE", help=text)
     text = "mTLS with the tls.crt, tls.key and ca.crt in this folder, on both ends"
-    parser.add_argument("--tls", metavar="DIR", help=text)
+    add("--tls", metavar="DIR", help=text)
+    text = "release that a peer's certificate must name (default: any of the authority)"
+    add("--tls-release", default="", metavar="RELEASE.NAMESPACE", help=text)
+    if listens:
+        text = "serve every client that reaches the address, without credentials"
+        add("--insecure", action="store_true", help=text)
 
 
-def tls_of(args: argparse.Namespace) -> Tls | None:
-    """Read the certificates of `--tls`; return None without it.
+def credentials_of(args: argparse.Namespace, role: Role) -> Credentials:
+    """Read the tokens and certificates that `add_credentials` names.
+
+    Args:
+        args: Of a parser with `add_credentials`.
+        role: Role of this process.
 
     Raises:
-        SeedbedError: A file is missing in the folder.
+        SeedbedError: CONFIG, a file is missing or wrong.
     """
-    return Tls(args.tls) if args.tls else None
+    file = token_file(args.token_file)
+    tokens = Tokens(file) if file else None
+    return Credentials(role, tokens, Tls(args.tls) if args.tls else None, args.tls_release)
 
 
 def add_parent(parser: argparse.ArgumentParser) -> None:

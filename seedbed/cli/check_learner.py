@@ -15,12 +15,13 @@ from collections.abc import Iterator
 import grpc
 import numpy as np
 
-from seedbed.cli.arguments import add_experiment, add_tls, tls_of
+from seedbed.cli.arguments import add_credentials, add_experiment, credentials_of
 from seedbed.config import load_experiment
 from seedbed.envs import make_vector_env
 from seedbed.rpc import channels
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.tokens import Role
 from seedbed.spec import VectorEnv
 from seedbed.v1 import inference_pb2 as wire
 
@@ -33,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--learner", required=True, metavar="ADDRESS", help="host:port or unix:PATH")
     add("--timeout-s", type=float, default=300.0, metavar="S", help="longest wait (%(default)g s)")
-    add_tls(parser)
+    add_credentials(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -49,8 +50,14 @@ def run(args: argparse.Namespace) -> None:
     env = make_vector_env(experiment.environment, 1, 1, [SEED])
     started = time.perf_counter()
     try:
-        with channels.channel(args.learner, tls_of(args)) as channel:
-            call = act(channel)(_conversation(env), timeout=args.timeout_s, wait_for_ready=True)
+        credentials = credentials_of(args, Role.ACTOR)
+        with channels.channel(args.learner, credentials) as channel:
+            call = act(channel)(
+                _conversation(env),
+                metadata=credentials.metadata(),
+                timeout=args.timeout_s,
+                wait_for_ready=True,
+            )
             answers = [message for message in call if kind_of(message) != "notice"]
     except grpc.RpcError as error:
         received = f"{error.code().name}: {error.details()}"

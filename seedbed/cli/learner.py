@@ -11,10 +11,12 @@ import argparse
 import json
 import sys
 
-from seedbed.cli.arguments import add_experiment, add_tls, tls_of
+from seedbed.cli.arguments import add_credentials, add_experiment, credentials_of
 from seedbed.cli.train import add_run_directory, open_run
 from seedbed.config import load_experiment
+from seedbed.rpc.credentials import check_exposure
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
+from seedbed.runtime.tokens import Role
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,13 +25,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--listen",
-        default="0.0.0.0:8470",
+        default="127.0.0.1:8470",
         metavar="ADDRESS",
         help="address for actors, host:port or unix:PATH (default: %(default)s)",
     )
     add("--linger", action="store_true", help="serve on after the experiment's end, until SIGTERM")
     add("--rank", type=int, default=0, metavar="R", help="rank among gossip.replicas, from 0")
-    add_tls(parser)
+    add_credentials(parser, listens=True)
     add_run_directory(parser)
 
 
@@ -41,7 +43,14 @@ def run(args: argparse.Namespace) -> None:
         from seedbed.services.learner.learner import Learner
         from seedbed.services.learner.profiling import profile_on_signal
 
-        learner = Learner(experiment, directory, args.listen, tls=tls_of(args), rank=args.rank)
+        credentials = credentials_of(args, Role.LEARNER)
+        check_exposure(args.listen, credentials, args.insecure, "--listen")
+        if experiment.gossip.addresses:
+            own = experiment.gossip.addresses[args.rank]
+            check_exposure(own, credentials, args.insecure, "gossip.addresses")
+        learner = Learner(
+            experiment, directory, args.listen, credentials=credentials, rank=args.rank
+        )
         on_stop_signals(lambda name: learner.stop(f"signal {name}"))
         profile_on_signal(learner.profiler)
         if learner.check_already_finished():

@@ -11,12 +11,14 @@ import logging
 import sys
 from pathlib import Path
 
-from seedbed.cli.arguments import add_tls, tls_of
+from seedbed.cli.arguments import add_credentials, credentials_of
+from seedbed.rpc.credentials import check_exposure
 from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import start_metrics_server
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 from seedbed.runtime.threads import Threads
+from seedbed.runtime.tokens import Role
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--listen",
-        default="0.0.0.0:8480",
+        default="127.0.0.1:8480",
         metavar="ADDRESS",
         help="host:port or unix:PATH that learners connect to (default %(default)s)",
     )
@@ -50,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="PORT",
         help="HTTP port of /metrics and /status; 0: none (default %(default)s)",
     )
-    add_tls(parser)
+    add_credentials(parser, listens=True)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -69,7 +71,9 @@ def run(args: argparse.Namespace) -> None:
     memory = None if args.memory_gib is None else int(args.memory_gib * 2**30)
     shard = Shard(args.sequences, args.priority_exponent, args.directory, memory)
     threads = Threads()
-    server = ReplayServer(shard, args.listen, threads, tls_of(args))
+    credentials = credentials_of(args, Role.SHARD)
+    check_exposure(args.listen, credentials, args.insecure, "--listen")
+    server = ReplayServer(shard, args.listen, threads, credentials)
     http = start_metrics_server(
         args.metrics_port,
         shard.registry,

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import uvloop
 
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.credentials import Credentials
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 # Observations of a group: E * 72 * 96 * 3 bytes at E = 1,024 are 21 MB. 64 MB leaves room, and
@@ -64,17 +64,17 @@ def run(main: Coroutine[Any, Any, _Result]) -> _Result:
         return runner.run(main)
 
 
-def channel(address: str, tls: Tls | None = None) -> grpc.Channel:
+def channel(address: str, credentials: Credentials | None = None) -> grpc.Channel:
     """Return a channel to `host:port` or `unix:PATH`, with a connection of its own."""
-    if tls is not None:
-        return grpc.secure_channel(address, tls.of_client(), options=_CLIENT)
+    if credentials is not None and credentials.tls is not None:
+        return grpc.secure_channel(address, credentials.tls.of_client(), options=_CLIENT)
     return grpc.insecure_channel(address, options=_CLIENT)
 
 
-def aio_channel(address: str, tls: Tls | None = None) -> grpc.aio.Channel:
+def aio_channel(address: str, credentials: Credentials | None = None) -> grpc.aio.Channel:
     """Return a channel as `channel` does, for the event loop."""
-    if tls is not None:
-        return grpc.aio.secure_channel(address, tls.of_client(), options=_CLIENT)
+    if credentials is not None and credentials.tls is not None:
+        return grpc.aio.secure_channel(address, credentials.tls.of_client(), options=_CLIENT)
     return grpc.aio.insecure_channel(address, options=_CLIENT)
 
 
@@ -94,13 +94,13 @@ def _answers(path: str) -> bool:
         return True
 
 
-def bind(server: grpc.aio.Server, address: str, tls: Tls | None = None) -> str:
+def bind(server: grpc.aio.Server, address: str, credentials: Credentials | None = None) -> str:
     """Listen on `host:port` or `unix:PATH`, and return the address to connect to.
 
     Args:
         server: not started yet.
         address: port 0 means any free port.
-        tls: clients need a certificate of its authority.
+        credentials: with certificates, clients need one of the same authority.
 
     Raises:
         SeedbedError: BIND, with the address.
@@ -109,8 +109,8 @@ def bind(server: grpc.aio.Server, address: str, tls: Tls | None = None) -> str:
         # gRPC would silently take the path away from the process that listens there.
         raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: another process does")
     try:
-        if tls is not None:
-            port = server.add_secure_port(address, tls.of_server())
+        if credentials is not None and credentials.tls is not None:
+            port = server.add_secure_port(address, credentials.tls.of_server())
         else:
             port = server.add_insecure_port(address)
     except RuntimeError as error:

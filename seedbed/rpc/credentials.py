@@ -123,6 +123,11 @@ class Credentials:
         )
 
 
+def call_metadata(credentials: Credentials | None) -> tuple[tuple[str, str], ...]:
+    """Return the metadata that each call carries; empty without credentials."""
+    return () if credentials is None else credentials.metadata()
+
+
 def _secret_of(metadata: Iterable[tuple[str, str | bytes]]) -> str:
     for key, value in metadata:
         if key == AUTHORIZATION and isinstance(value, str):

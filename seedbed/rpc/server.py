@@ -12,7 +12,8 @@ import grpc.aio
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from seedbed.rpc import channels
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.access import AccessInterceptor
+from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 
@@ -30,7 +31,7 @@ class ServerThread:
     Args:
         listen: `host:port` or `unix:PATH`.
         threads: threads of the process, which fail with this server.
-        tls: peers need a certificate of its authority.
+        credentials: credentials of this process; None: plain text, without tokens.
         name: name of the thread.
 
     Attributes:
@@ -38,9 +39,18 @@ class ServerThread:
     """
 
     def __init__(
-        self, listen: str, threads: Threads, tls: Tls | None = None, name: str = "wire"
+        self,
+        listen: str,
+        threads: Threads,
+        credentials: Credentials | None = None,
+        name: str = "wire",
     ) -> None:
-        self._listen, self._threads, self._tls, self._name = listen, threads, tls, name
+        self._listen, self._threads, self._credentials, self._name = (
+            listen,
+            threads,
+            credentials,
+            name,
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = asyncio.Event()
         # `close` may be called before the loop runs.
@@ -53,6 +63,9 @@ class ServerThread:
     def _add(self, server: grpc.aio.Server) -> None:
         """Add servicers. Called in the event loop, before the server listens."""
         raise NotImplementedError
+
+    def _on_denied(self, denial: Denial) -> None:
+        """Count a call that was refused for its credential. Called in the event loop."""
 
     async def _begin(self) -> None:
         """Start further tasks. Called once the server listens."""
@@ -117,10 +130,15 @@ class ServerThread:
 
     async def _serve(self, serving: bool) -> None:
         self._loop = asyncio.get_running_loop()
-        server = channels.aio_server()
+        guards = (
+            []
+            if self._credentials is None
+            else [AccessInterceptor(self._credentials, self._on_denied)]
+        )
+        server = channels.aio_server(guards)
         self._add(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
-        self.address = channels.bind(server, self._listen, self._tls)
+        self.address = channels.bind(server, self._listen, self._credentials)
         await server.start()
         try:
             await self._health.set("", SERVING if serving else NOT_SERVING)

@@ -1,8 +1,12 @@
 """Versions of the protocols. Neighbouring versions work together, so that releases roll out."""
 
-# Between an actor and a learner. 2: Notice announces late answers. 1: without Notice.
-PROTOCOL_VERSION = 2
+# Between an actor and a learner. 3: Hello as metadata. 2: Notice announces late answers. 1: without
+# Notice.
+PROTOCOL_VERSION = 3
 OLDEST_PROTOCOL_VERSION = 1
+
+# Metadata of an actor's call: its serialized Hello, since version 3.
+HELLO_KEY = "seedbed-hello-bin"
 
 # Between a learner and a replay shard.
 REPLAY_PROTOCOL_VERSION = 1

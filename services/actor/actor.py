@@ -11,7 +11,7 @@ from functools import partial
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
 from seedbed.rpc import channels
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.credentials import Credentials
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.http import start_metrics_server
 from seedbed.runtime.signals import on_stop_signals
@@ -33,16 +33,20 @@ class Actor:
         experiment: its sections `environment` and `actor`, and its seed.
         address: learner, or several learners, as `LearnerSelection` reads it.
         index: index of the actor in the run, from which the seeds follow.
-        tls: certificate of this actor, if the learner requires one.
+        credentials: credentials of this process; None: plain text, without tokens.
     """
 
     def __init__(
-        self, experiment: Experiment, address: str, index: int, tls: Tls | None = None
+        self,
+        experiment: Experiment,
+        address: str,
+        index: int,
+        credentials: Credentials | None = None,
     ) -> None:
         self._experiment = experiment
         self._address = address
         self._index = index
-        self._tls = tls
+        self._credentials = credentials
         self.metrics = ActorMetrics()
 
     def _make_loop(self, group: int) -> ActorLoop:
@@ -54,7 +58,7 @@ class Actor:
             settings.reply_timeout_s,
             settings.connect_timeout_s,
             self.metrics,
-            tls=self._tls,
+            credentials=self._credentials,
         )
 
     async def _run(self) -> None:

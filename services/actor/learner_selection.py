@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 
 from seedbed.rpc import channels
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.credentials import Credentials, call_metadata
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
@@ -51,12 +51,12 @@ class LearnerSelection:
             learner is never asked for its status.
         name: name of the group. Breaks ties between equally loaded learners, so that groups that
             start together spread out.
-        tls: certificate of this actor.
+        credentials: credentials of this process; None: plain text, without tokens.
     """
 
-    def __init__(self, addresses: str, name: str, tls: Tls | None = None) -> None:
+    def __init__(self, addresses: str, name: str, credentials: Credentials | None = None) -> None:
         self._addresses = _SEPARATOR.split(addresses)
-        self._name, self._tls = name, tls
+        self._name, self._credentials = name, credentials
         # Learners that failed since one worked, or since all of them were given up.
         self._failed: set[str] = set()
 
@@ -123,9 +123,13 @@ class LearnerSelection:
 
     async def _ask_one(self, address: str) -> SlotStatus | str:
         try:
-            async with channels.aio_channel(address, self._tls) as channel:
+            async with channels.aio_channel(address, self._credentials) as channel:
                 stub = wire_grpc.InferenceStub(channel)
-                reply = await stub.GetStatus(wire.GetStatusRequest(), timeout=STATUS_TIMEOUT_S)
+                reply = await stub.GetStatus(
+                    wire.GetStatusRequest(),
+                    metadata=call_metadata(self._credentials),
+                    timeout=STATUS_TIMEOUT_S,
+                )
         except grpc.aio.AioRpcError as error:
             cause = (error.details() or "").rpartition("last error: ")[2]
             return f"{address} does not answer ({error.code().name}: {cause})"

@@ -22,11 +22,11 @@ import grpc.aio
 import numpy as np
 
 from seedbed.rpc import channels
+from seedbed.rpc.credentials import Credentials, call_metadata
 from seedbed.rpc.reconnect import FATAL, Attempts, describe
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.rpc.streams import write
-from seedbed.rpc.tls import Tls
-from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.rpc.versions import HELLO_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.actor.learner_selection import LearnerSelection, NoCapacity
 from seedbed.services.actor.metrics import ActorMetrics
@@ -92,7 +92,7 @@ class ActorLoop:
         connect_timeout_s: longest time without any actions.
         metrics: shared by the groups of an actor.
         protocol_version: newest version of the protocol to offer.
-        tls: certificate of this actor.
+        credentials: credentials of this process; None: plain text, without tokens.
     """
 
     # Eight arguments: an actor's settings in their own names, and two for tests.
@@ -105,17 +105,17 @@ class ActorLoop:
         connect_timeout_s: float,
         metrics: ActorMetrics,
         protocol_version: int = PROTOCOL_VERSION,
-        tls: Tls | None = None,
+        credentials: Credentials | None = None,
     ) -> None:
         self._make = make
-        self._learners = LearnerSelection(address, name, tls)
+        self._learners = LearnerSelection(address, name, credentials)
         self._address = address  # of the present stream's learner
         self._name = name
         self._reply_timeout_s = reply_timeout_s
         self._connect_timeout_s = connect_timeout_s
         self._metrics = metrics
         self._protocol_version = protocol_version
-        self._tls = tls
+        self._credentials = credentials
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"environments {name}")
         self._stopping = asyncio.Event()
         # Failures of environments that the metrics have counted.
@@ -151,7 +151,7 @@ class ActorLoop:
             self._answered = failed = False
             try:
                 self._address = await learners.choose(env.num_envs)
-                async with channels.aio_channel(self._address, self._tls) as channel:
+                async with channels.aio_channel(self._address, self._credentials) as channel:
                     await self._play(env, act(channel))
                 if self._stopping.is_set():
                     return
@@ -197,12 +197,15 @@ class ActorLoop:
         Resets the environments, because the learner has dropped the last stream's unroll.
         """
         loop = asyncio.get_running_loop()
-        call = method()
+        hello = make_hello(env, self._name, self._protocol_version)
+        # Also as metadata, which the learner judges before it reads a message (docs/wire.md).
+        carried = (HELLO_KEY, hello.SerializeToString())
+        call = method(metadata=(*call_metadata(self._credentials), carried))
         less_loaded = loop.create_task(
             self._learners.wait_for_less_loaded(self._address, env.num_envs)
         )
         try:
-            welcome = await self._handshake(call, env)
+            welcome = await self._handshake(call, hello)
             self._metrics.on_connected(self._name)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
             started = time.perf_counter()
@@ -234,8 +237,7 @@ class ActorLoop:
             less_loaded.cancel()
             call.cancel()
 
-    async def _handshake(self, call: Any, env: VectorEnv) -> wire.Welcome:
-        hello = make_hello(env, self._name, self._protocol_version)
+    async def _handshake(self, call: Any, hello: wire.Hello) -> wire.Welcome:
         await write(call, wire.ActorMessage(hello=hello))
         message = await self._read(call, self._reply_timeout_s)
         kind = kind_of(message)

@@ -13,7 +13,7 @@ from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
 from seedbed.gossip.exchange import ParameterExchange, ShuttingDown
 from seedbed.gossip.membership import Membership
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.credentials import Credentials
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
@@ -70,7 +70,7 @@ class LearnerBase:
         experiment: the experiment.
         run: the open run directory. Its checkpoint, if any, is resumed from.
         frozen: never update the parameters (for tests and benchmarks).
-        tls: certificates for peers and replay shards; None for plain text.
+        credentials: credentials of this process; None: plain text, without tokens.
         rank: number of this learner among `gossip.replicas`, from 0.
         actors_here: the actors run on this machine.
     """
@@ -80,7 +80,7 @@ class LearnerBase:
         experiment: Experiment,
         run: RunDirectory,
         frozen: bool = False,
-        tls: Tls | None = None,
+        credentials: Credentials | None = None,
         rank: int = 0,
         actors_here: bool = False,
     ) -> None:
@@ -91,7 +91,7 @@ class LearnerBase:
         self.counters = Counters()
         self.telemetry = Telemetry(experiment, run.path, self.counters, actors_here=actors_here)
         self.threads = Threads()
-        self._tls = tls
+        self._credentials = credentials
         learner = experiment.learner
         checkpoint = run.resume_from or run.start_from
         spec = EnvironmentSpec.from_json(checkpoint.meta["spec"]) if checkpoint else None
@@ -199,7 +199,7 @@ class LearnerBase:
         from seedbed.services.learner.components_factory import build_components
 
         return build_components(
-            self.experiment, spec, backend, self.telemetry.replay, self._tls, self.rank
+            self.experiment, spec, backend, self.telemetry.replay, self._credentials, self.rank
         )
 
     def _build(self, spec: EnvironmentSpec, backend: Backend) -> LearnerComponents:
@@ -223,7 +223,7 @@ class LearnerBase:
         """Join the other learners, and begin with their parameters."""
         exchange = make_exchange(
             self.experiment, members, components, self.training, self.telemetry, self.threads,
-            self.run_directory.path / "gossip", self._tls,
+            self.run_directory.path / "gossip", self._credentials,
         )  # fmt: skip
         self.telemetry.phase = "meeting the other learners"
         self._exchange = exchange

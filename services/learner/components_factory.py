@@ -11,7 +11,7 @@ from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment
 from seedbed.factory import build_agent, build_optimizer
 from seedbed.replay.sequence import SequenceSpec
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.credentials import Credentials
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.training.replay_factory import make_replay_source
 from seedbed.services.learner.training.sources import BatchSource, OnPolicySource
@@ -29,7 +29,7 @@ def build_components(
     spec: EnvironmentSpec,
     backend: Backend,
     stats: ReplaySourceStats | None = None,
-    tls: Tls | None = None,
+    credentials: Credentials | None = None,
     rank: int = 0,
 ) -> LearnerComponents:
     """Build agent, trainer, inference and the batch source.
@@ -39,7 +39,7 @@ def build_components(
         spec: what the environment shows and takes.
         backend: the backend of this process.
         stats: the statistics of the replay, which its source keeps up to date.
-        tls: certificates for the replay shards; None for plain text.
+        credentials: credentials of this process; None: plain text, without tokens.
         rank: number of this learner, from 0.
 
     Raises:
@@ -59,7 +59,7 @@ def build_components(
     source: BatchSource = OnPolicySource(trainer, backend, learner.batch_size)
     if isinstance(unroll, SequencePlan):
         stats = stats or ReplaySourceStats()
-        source = make_replay_source(experiment, unroll.spec, backend, trainer, stats, tls)
+        source = make_replay_source(experiment, unroll.spec, backend, trainer, stats, credentials)
     slots, seed = learner.inference.slots, experiment.seed + LEARNER_SEED_STRIDE * rank
     most = learner.inference.max_batch_envs
     inference = InferenceStep(backend, agent, spec, learner.frame_stack, slots, most, seed)

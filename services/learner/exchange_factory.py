@@ -15,7 +15,7 @@ from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.topology import make_topology
 from seedbed.gossip.transport.transport import GossipTransport
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.credentials import Credentials
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry import Telemetry
@@ -65,7 +65,7 @@ def make_exchange(
     telemetry: Telemetry,
     threads: Threads,
     folder: Path,
-    tls: Tls | None,
+    credentials: Credentials | None,
 ) -> ParameterExchange:
     """Make the exchange of a learner, without connecting to the peers yet.
 
@@ -77,7 +77,7 @@ def make_exchange(
         telemetry: Receives the statistics of the exchange.
         threads: Threads of this learner.
         folder: Folder of the gossip log.
-        tls: Certificates, if peers demand them.
+        credentials: credentials of this process; None: plain text, without tokens.
     """
     settings, stats = experiment.gossip, telemetry.gossip
     stats.begin(settings.replicas)
@@ -93,7 +93,13 @@ def make_exchange(
     )
     heartbeat = make_heartbeat(experiment, membership, telemetry)
     transport = GossipTransport(
-        experiment, membership, learner.layout, threads, tls, heartbeat, training.request_state
+        experiment,
+        membership,
+        learner.layout,
+        threads,
+        credentials,
+        heartbeat,
+        training.request_state,
     )
     if settings.topology == "allreduce":
         log = GossipLog(folder, 0, settings.replicas) if settings.gradients_every else None

@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from seedbed.config import Experiment
 from seedbed.gossip.exchange import ShuttingDown
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.credentials import Credentials
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.threads import POLL_S, Threads
 from seedbed.services.learner.base import JOIN_TIMEOUT_S, LearnerBase
@@ -32,7 +32,7 @@ class Learner(LearnerBase):
         run: the open run directory. Its checkpoint, if any, is resumed from.
         listen: `host:port` or `unix:PATH`.
         frozen: never update the parameters (for tests and benchmarks).
-        tls: certificates for actors, peers and replay shards; None for plain text.
+        credentials: credentials of this process; None: plain text, without tokens.
         rank: number of this learner among `gossip.replicas`, from 0.
     """
 
@@ -42,10 +42,10 @@ class Learner(LearnerBase):
         run: RunDirectory,
         listen: str,
         frozen: bool = False,
-        tls: Tls | None = None,
+        credentials: Credentials | None = None,
         rank: int = 0,
     ) -> None:
-        super().__init__(experiment, run, frozen, tls, rank, listen.startswith("unix:"))
+        super().__init__(experiment, run, frozen, credentials, rank, listen.startswith("unix:"))
         settings = experiment.learner.inference
         self.batcher = Batcher(
             settings.batch_envs, settings.max_batch_envs, settings.max_wait_ms / 1000
@@ -57,7 +57,7 @@ class Learner(LearnerBase):
             experiment, self.batcher, self.queue, self.telemetry, self.components,
             self._why_actions_wait, slots,
         )  # fmt: skip
-        self.server = InferenceServer(self.servicer, listen, self.threads, tls)
+        self.server = InferenceServer(self.servicer, listen, self.threads, credentials)
         self.inference = InferenceThread(
             self.batcher, self.store, self.telemetry, self.servicer.send_actions
         )
@@ -165,7 +165,7 @@ class Learner(LearnerBase):
         self._lingers, self.run_stop.reason = True, None
         log.info("the experiment is over (%s): staying until a signal", met.text)
         self.threads = Threads()
-        self.server = InferenceServer(self.servicer, self._listen, self.threads, self._tls)
+        self.server = InferenceServer(self.servicer, self._listen, self.threads, self._credentials)
         self._serve_http()
         self.server.start()
         self.server.end_streams(met.text, over=True)

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.replay.codec import sequences_a_message, spec_of, unpack
+from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello, hello_of
-from seedbed.rpc.tls import Tls
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.threads import Threads
@@ -42,11 +42,13 @@ class ReplayServer(ServerThread):
         shard: Stores and samples the sequences.
         listen: `host:port` or `unix:PATH`.
         threads: Threads of the process, which fail with this server.
-        tls: Learners need a certificate of this authority.
+        credentials: Credentials of this process; None: plain text, without tokens.
     """
 
-    def __init__(self, shard: Shard, listen: str, threads: Threads, tls: Tls | None = None) -> None:
-        super().__init__(listen, threads, tls)
+    def __init__(
+        self, shard: Shard, listen: str, threads: Threads, credentials: Credentials | None = None
+    ) -> None:
+        super().__init__(listen, threads, credentials)
         self._shard = shard
         self._streams = OpenStreams("the shard stops: try again", self._on_rejected)
 

@@ -14,8 +14,10 @@ import trustme
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from seedbed.rpc import channels
+from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.tokens import Role
 
 
 def write(folder: Path, authority: trustme.CA, *names: str) -> Path:
@@ -28,8 +30,12 @@ def write(folder: Path, authority: trustme.CA, *names: str) -> Path:
     return folder
 
 
+def certified(folder: Path) -> Credentials:
+    return Credentials(Role.LEARNER, tls=Tls(folder))
+
+
 @contextmanager
-def serving(tls: Tls | None) -> Iterator[str]:
+def serving(credentials: Credentials | None) -> Iterator[str]:
     """Yield the address of a server that reports SERVING."""
     ready, stop = threading.Event(), threading.Event()
     addresses: list[str] = []
@@ -38,7 +44,7 @@ def serving(tls: Tls | None) -> Iterator[str]:
         server = channels.aio_server()
         servicer = health.aio.HealthServicer()
         health_pb2_grpc.add_HealthServicer_to_server(servicer, server)
-        addresses.append(channels.bind(server, "localhost:0", tls))
+        addresses.append(channels.bind(server, "localhost:0", credentials))
         await server.start()
         ready.set()
         await asyncio.to_thread(stop.wait)
@@ -54,9 +60,9 @@ def serving(tls: Tls | None) -> Iterator[str]:
         thread.join()
 
 
-def asks(address: str, tls: Tls | None) -> grpc.StatusCode:
+def asks(address: str, credentials: Credentials | None) -> grpc.StatusCode:
     """What a client gets."""
-    with channels.channel(address, tls) as channel:
+    with channels.channel(address, credentials) as channel:
         try:
             health_pb2_grpc.HealthStub(channel).Check(health_pb2.HealthCheckRequest(), timeout=5)
         except grpc.RpcError as error:
@@ -66,22 +72,24 @@ def asks(address: str, tls: Tls | None) -> grpc.StatusCode:
 
 def test_only_who_has_a_certificate_of_the_authority_is_answered(tmp_path: Path) -> None:
     ours, other = trustme.CA(), trustme.CA()
-    server = Tls(write(tmp_path / "server", ours, "localhost"))
+    server = certified(write(tmp_path / "server", ours, "localhost"))
     with serving(server) as address:
-        assert asks(address, Tls(write(tmp_path / "actor", ours, "actor"))) is grpc.StatusCode.OK
-        stranger = Tls(write(tmp_path / "stranger", other, "actor"))
+        assert (
+            asks(address, certified(write(tmp_path / "actor", ours, "actor"))) is grpc.StatusCode.OK
+        )
+        stranger = certified(write(tmp_path / "stranger", other, "actor"))
         assert asks(address, stranger) is grpc.StatusCode.UNAVAILABLE
         # The authority is right, the certificate is another one's.
         half = write(tmp_path / "half", other, "actor")
         (half / "ca.crt").write_bytes(ours.cert_pem.bytes())
-        assert asks(address, Tls(half)) is grpc.StatusCode.UNAVAILABLE
+        assert asks(address, certified(half)) is grpc.StatusCode.UNAVAILABLE
         assert asks(address, None) is grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_server_of_another_name_is_not_believed(tmp_path: Path) -> None:
     ours = trustme.CA()
-    with serving(Tls(write(tmp_path / "server", ours, "elsewhere"))) as address:
-        assert asks(address, Tls(write(tmp_path / "actor", ours, "actor"))) is (
+    with serving(certified(write(tmp_path / "server", ours, "elsewhere"))) as address:
+        assert asks(address, certified(write(tmp_path / "actor", ours, "actor"))) is (
             grpc.StatusCode.UNAVAILABLE
         )
 
@@ -90,8 +98,8 @@ def test_renewed_files_are_taken_without_a_restart(tmp_path: Path) -> None:
     old, new = trustme.CA(), trustme.CA()
     folder = write(tmp_path / "server", old, "localhost")
     actor = write(tmp_path / "actor", old, "actor")
-    client = Tls(actor)
-    with serving(Tls(folder)) as address:
+    client = certified(actor)
+    with serving(certified(folder)) as address:
         assert asks(address, client) is grpc.StatusCode.OK
         write(folder, new, "localhost")
         assert asks(address, client) is grpc.StatusCode.UNAVAILABLE, "signed by the old one"

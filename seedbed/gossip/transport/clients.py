@@ -18,9 +18,9 @@ from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_chunks
 from seedbed.rpc import channels
+from seedbed.rpc.credentials import Credentials, call_metadata
 from seedbed.rpc.reconnect import Attempts, describe
 from seedbed.rpc.streams import read, write
-from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
@@ -67,7 +67,7 @@ class PeerClient:
         heartbeat: Returns the status of this learner.
         deadline_s: `gossip.deadline_s`; bounds a fetch and the time between two heartbeats.
         layout: Layout of the parameters.
-        tls: Certificates, if the peer demands them.
+        credentials: Credentials of this process; None: plain text, without tokens.
 
     Attributes:
         connected: Whether the peer has welcomed this learner.
@@ -84,10 +84,15 @@ class PeerClient:
         heartbeat: Callable[[], wire.Member],
         deadline_s: float,
         layout: ParameterLayout,
-        tls: Tls | None,
+        credentials: Credentials | None,
     ) -> None:
         self.rank, self.address = rank, address
-        self._hello, self._heartbeat, self._layout, self._tls = hello, heartbeat, layout, tls
+        self._hello, self._heartbeat, self._layout, self._credentials = (
+            hello,
+            heartbeat,
+            layout,
+            credentials,
+        )
         self._deadline_s = deadline_s
         self._heartbeat_s = min(LONGEST_HEARTBEAT_S, deadline_s / HEARTBEATS_PER_DEADLINE)
         self.connected = False
@@ -140,8 +145,10 @@ class PeerClient:
                 log.info("learner %d at %s: %s", self.rank, self.address, cause)
 
     async def _connect(self) -> None:
-        async with channels.aio_channel(self.address, self._tls) as channel:
-            call: Any = wire_grpc.GossipStub(channel).Push()
+        async with channels.aio_channel(self.address, self._credentials) as channel:
+            call: Any = wire_grpc.GossipStub(channel).Push(
+                metadata=call_metadata(self._credentials)
+            )
             await write(call, wire.PushRequest(hello=self._hello))
             async with asyncio.timeout(WELCOME_S):
                 await read(call)
@@ -201,9 +208,12 @@ class PeerClient:
         fetched, arrays = Fetched(), list[wire.FetchReply.Array]()
         assembler = ChunkAssembler(self._layout)
         request = wire.FetchRequest(whole_state=whole_state, hello=self._hello)
-        with channels.channel(self.address, self._tls) as channel:
+        with channels.channel(self.address, self._credentials) as channel:
             try:
-                for reply in wire_grpc.GossipStub(channel).Fetch(request, timeout=self._deadline_s):
+                replies = wire_grpc.GossipStub(channel).Fetch(
+                    request, metadata=call_metadata(self._credentials), timeout=self._deadline_s
+                )
+                for reply in replies:
                     if reply.HasField("member"):
                         fetched = Fetched(reply.member, reply.highest_iteration)
                     values = assembler.add(reply.chunk) if reply.HasField("chunk") else None
@@ -230,15 +240,17 @@ class RingClient:
     Args:
         address: Address of the next learner.
         hello: Hello of this learner.
-        tls: Certificates, if the next learner demands them.
+        credentials: Credentials of this process; None: plain text, without tokens.
 
     Attributes:
         sent_bytes: Bytes of the segments written.
         connected: Whether the stream is open.
     """
 
-    def __init__(self, address: str, hello: wire.GossipHello, tls: Tls | None) -> None:
-        self._address, self._hello, self._tls = address, hello, tls
+    def __init__(
+        self, address: str, hello: wire.GossipHello, credentials: Credentials | None
+    ) -> None:
+        self._address, self._hello, self._credentials = address, hello, credentials
         self._segments: asyncio.Queue[wire.ReduceRequest.Segment] = asyncio.Queue()
         self.sent_bytes = 0
         self.connected = False
@@ -251,9 +263,10 @@ class RingClient:
         """Connect, again and again, until cancelled."""
         async for _ in Attempts(RING_RETRY_S, RING_RETRY_S, jitter=False):
             with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError):
-                async with channels.aio_channel(self._address, self._tls) as channel:
+                async with channels.aio_channel(self._address, self._credentials) as channel:
                     await asyncio.wait_for(channel.channel_ready(), RING_CONNECT_S)
-                    await self._serve(wire_grpc.GossipStub(channel).Reduce())
+                    metadata = call_metadata(self._credentials)
+                    await self._serve(wire_grpc.GossipStub(channel).Reduce(metadata=metadata))
             self.connected = False
 
     async def _serve(self, call: Any) -> None:

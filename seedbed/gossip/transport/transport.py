@@ -22,9 +22,9 @@ from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuff
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_to_wire, to_chunks
 from seedbed.gossip.transport.clients import PeerClient, RingClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
+from seedbed.rpc.credentials import Credentials, is_local
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import OpenStreams, expect_hello
-from seedbed.rpc.tls import Tls
 from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.runtime.threads import Threads
 from seedbed.v1 import gossip_pb2 as wire
@@ -36,8 +36,12 @@ CLOSE_S = 1.0  # for the peers to read the last heartbeat
 
 
 def listen_address(address: str) -> str:
-    """Return where to listen, on all interfaces, for peers that connect to `address`."""
-    return address if address.startswith("unix:") else f"0.0.0.0:{address.rsplit(':', 1)[1]}"
+    """Return where to listen for peers that connect to `address`.
+
+    An address beyond this machine is listened to on all interfaces, because the name of a pod or a
+    host may have several.
+    """
+    return address if is_local(address) else f"0.0.0.0:{address.rsplit(':', 1)[1]}"
 
 
 class GossipTransport(ServerThread, wire_grpc.GossipServicer):
@@ -50,7 +54,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         membership: Receives the peers' statuses.
         layout: Layout of the parameters.
         threads: Threads of this learner, which fail with the transport.
-        tls: Certificates, if peers demand them.
+        credentials: Credentials of this process; None: plain text, without tokens.
         heartbeat: Returns the status of this learner.
         whole_state: Requests the arrays of a checkpoint, for all-reduce learners that are behind.
 
@@ -67,12 +71,12 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         membership: Membership,
         layout: ParameterLayout,
         threads: Threads,
-        tls: Tls | None,
+        credentials: Credentials | None,
         heartbeat: Callable[[], wire.Member],
         whole_state: Callable[[], Future[dict[str, NDArray[Any]]]],
     ) -> None:
         settings, rank = experiment.gossip, membership.rank
-        super().__init__(listen_address(settings.addresses[rank]), threads, tls, "gossip")
+        super().__init__(listen_address(settings.addresses[rank]), threads, credentials, "gossip")
         self.membership, self.heartbeat = membership, heartbeat
         self._layout, self._whole_state = layout, whole_state
         self.receive_buffer, self.segment_buffer = ReceiveBuffer(), SegmentBuffer()
@@ -88,13 +92,17 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             incarnation=secrets.randbits(63),
         )
         self.clients = {
-            peer: PeerClient(peer, address, hello, heartbeat, settings.deadline_s, layout, tls)
+            peer: PeerClient(
+                peer, address, hello, heartbeat, settings.deadline_s, layout, credentials
+            )
             for peer, address in enumerate(settings.addresses)
             if peer != rank
         }
         self.ring: RingClient | None = None
         if settings.topology == "allreduce":
-            self.ring = RingClient(settings.addresses[(rank + 1) % membership.count], hello, tls)
+            self.ring = RingClient(
+                settings.addresses[(rank + 1) % membership.count], hello, credentials
+            )
 
     @override
     def _add(self, server: grpc.aio.Server) -> None:

@@ -12,7 +12,7 @@ from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.local_buffer import make_local_buffer
 from seedbed.replay.replay_buffer import ReplayBuffer
 from seedbed.replay.sequence import SequenceSpec, format_bytes
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.credentials import Credentials
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 if TYPE_CHECKING:  # imports Keras
@@ -21,13 +21,15 @@ if TYPE_CHECKING:  # imports Keras
 log = logging.getLogger(__name__)
 
 
-def make_replay_buffer(settings: Replay, spec: SequenceSpec, tls: Tls | None) -> ReplayBuffer:
+def make_replay_buffer(
+    settings: Replay, spec: SequenceSpec, credentials: Credentials | None
+) -> ReplayBuffer:
     """Build a replay buffer: empty, or with the contents of its files or shards.
 
     Args:
         settings: The section `learner.replay`, with `storage: host` or `remote`.
         spec: Sizes of a sequence.
-        tls: Shards need a certificate of this authority, for `storage: remote`.
+        credentials: Credentials of this process; None: plain text, without tokens.
 
     Raises:
         SeedbedError: CONFIG: the replay does not fit, or no shard is named. REPLAY_FILES: the
@@ -46,7 +48,9 @@ def make_replay_buffer(settings: Replay, spec: SequenceSpec, tls: Tls | None) ->
         )
     log.info("replay on %d shards: %s", len(settings.shards), ", ".join(settings.shards))
     timeout_s = settings.shard_timeout_s
-    return ShardedReplay(spec, settings.shards, exponent, tls=tls, timeout_s=timeout_s)
+    return ShardedReplay(
+        spec, settings.shards, exponent, credentials=credentials, timeout_s=timeout_s
+    )
 
 
 def make_device_replay(

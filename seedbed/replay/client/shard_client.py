@@ -27,9 +27,9 @@ from seedbed.replay.client.sample_request import ShardRequest
 from seedbed.replay.codec import sequences_of, spec_message, unpack
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
+from seedbed.rpc.credentials import Credentials, call_metadata
 from seedbed.rpc.reconnect import FATAL, describe
 from seedbed.rpc.streams import read, write
-from seedbed.rpc.tls import Tls
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import replay_pb2 as wire
@@ -72,9 +72,17 @@ class _WorkStream:
         self.finished = 0
         self.since = 0.0
 
-    async def open(self, channel: grpc.aio.Channel, hello: wire.ReplayHello) -> wire.ShardState:
-        """Begin the stream, and return the state with which the shard welcomes it."""
-        self._call: Any = channel.stream_stream(_PREFIX + self.name)()
+    async def open(
+        self, channel: grpc.aio.Channel, hello: wire.ReplayHello, metadata: Any
+    ) -> wire.ShardState:
+        """Begin the stream, and return the state with which the shard welcomes it.
+
+        Args:
+            channel: Connection to the shard.
+            hello: First message.
+            metadata: Metadata of the call, with the learner's token.
+        """
+        self._call: Any = channel.stream_stream(_PREFIX + self.name)(metadata=metadata)
         await write(self._call, self.request(hello=hello).SerializeToString())
         message = unpack(self.reply, await read(self._call))[0]
         if not message.HasField("welcome"):
@@ -125,7 +133,7 @@ class ShardClient:
         address: `host:port` or `unix:PATH`.
         spec: Sizes of a sequence.
         exponent: α, which must be the shard's own.
-        tls: The shard needs a certificate of this authority.
+        credentials: Credentials of this process; None: plain text, without tokens.
         reply_timeout_s: Longest wait for an answer before the connection is given up.
 
     Attributes:
@@ -142,11 +150,11 @@ class ShardClient:
         address: str,
         spec: SequenceSpec,
         exponent: float,
-        tls: Tls | None,
+        credentials: Credentials | None,
         reply_timeout_s: float,
     ) -> None:
         self.index, self.address = index, address
-        self._spec, self._exponent, self._tls = spec, exponent, tls
+        self._spec, self._exponent, self._credentials = spec, exponent, credentials
         self._reply_timeout_s = reply_timeout_s
         self.up = False
         self.total_priority = 0.0
@@ -230,7 +238,7 @@ class ShardClient:
             ShardRefused: The shard refuses this learner.
         """
         try:
-            async with channels.aio_channel(self.address, self._tls) as channel:
+            async with channels.aio_channel(self.address, self._credentials) as channel:
                 await self._open_streams(channel)
                 on_up()
                 await self._work(*(reader(self) for reader in readers))
@@ -254,10 +262,11 @@ class ShardClient:
             spec=spec_message(self._spec),
             priority_exponent=self._exponent,
         )
+        metadata = call_metadata(self._credentials)
         async with asyncio.timeout(self._reply_timeout_s):
-            self.state = await self._inserts.open(channel, hello)
+            self.state = await self._inserts.open(channel, hello, metadata)
             for stream in (self._samples, self._updates):
-                state = await stream.open(channel, hello)
+                state = await stream.open(channel, hello, metadata)
                 self._check_incarnation(state)
                 self.state = state
         self._get_state = channel.unary_unary(
@@ -358,7 +367,11 @@ class ShardClient:
             grpc.aio.AioRpcError: The connection has failed.
         """
         answers = self._answers
-        state = await self._get_state(wire.GetStateRequest(), timeout=self._reply_timeout_s)
+        state = await self._get_state(
+            wire.GetStateRequest(),
+            metadata=call_metadata(self._credentials),
+            timeout=self._reply_timeout_s,
+        )
         self._check_incarnation(state)
         if self._answers != answers:
             # Answers on the streams may be newer than this one.

@@ -24,7 +24,7 @@ from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes
 from seedbed.replay.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.rpc import channels
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.credentials import Credentials
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class ShardedReplay(ReplayBuffer):
         addresses: `host:port` or `unix:PATH` of each shard. The order decides which shard stores
             which environments.
         exponent: α, which must be the shards' own.
-        tls: Shards need a certificate of this authority.
+        credentials: credentials of this process; None: plain text, without tokens.
         timeout_s: Longest time to go on without any shard.
         reply_timeout_s: Longest wait for an answer of a shard before it is left out.
         window_bytes: Bytes of chunks under way above which `add` waits.
@@ -81,7 +81,7 @@ class ShardedReplay(ReplayBuffer):
         addresses: Sequence[str],
         exponent: float,
         *,
-        tls: Tls | None = None,
+        credentials: Credentials | None = None,
         timeout_s: float = 600.0,
         reply_timeout_s: float = 15.0,
         window_bytes: int = 64 * 1024 * 1024,
@@ -100,7 +100,7 @@ class ShardedReplay(ReplayBuffer):
         self._splitter = ChunkSplitter(spec, len(addresses))
         self._frames = FramePool(_KEPT_BATCHES)
         self.clients = [
-            ShardClient(index, address, spec, exponent, tls, reply_timeout_s)
+            ShardClient(index, address, spec, exponent, credentials, reply_timeout_s)
             for index, address in enumerate(addresses)
         ]
         self.window = InsertWindow(window_bytes)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import grpc.aio
 
+from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.step_codec import inference_handlers
-from seedbed.rpc.tls import Tls
 from seedbed.runtime.threads import Threads
 from seedbed.services.learner.sessions.servicer import InferenceServicer
 
@@ -18,13 +18,17 @@ class InferenceServer(ServerThread):
         servicer: answers the streams.
         listen: `host:port` or `unix:PATH`.
         threads: threads of the process, which fail with this server.
-        tls: actors need a certificate of its authority.
+        credentials: credentials of this process; None: plain text, without tokens.
     """
 
     def __init__(
-        self, servicer: InferenceServicer, listen: str, threads: Threads, tls: Tls | None = None
+        self,
+        servicer: InferenceServicer,
+        listen: str,
+        threads: Threads,
+        credentials: Credentials | None = None,
     ) -> None:
-        super().__init__(listen, threads, tls)
+        super().__init__(listen, threads, credentials)
         self._servicer = servicer
 
     def end_streams(self, reason: str, over: bool) -> None:

@@ -22,6 +22,7 @@ from typing_extensions import override
 from seedbed.config import Experiment
 from seedbed.rpc.step_codec import Actions, Step, kind_of
 from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
+from seedbed.rpc.versions import HELLO_KEY
 from seedbed.services.learner.components import ComponentsFuture
 from seedbed.services.learner.sessions.batcher import Batcher, Request
 from seedbed.services.learner.sessions.handshake import Handshake, validate_hello
@@ -62,6 +63,14 @@ class Stream:
         """Let the coroutine go on, which awaits `answer`."""
         if self.answer is not None and not self.answer.done():
             self.answer.set_result(None)
+
+
+def _carried_hello(context: Any) -> wire.Hello | None:
+    """Return the Hello of the call's metadata; None if there is none."""
+    for key, value in context.invocation_metadata():
+        if key == HELLO_KEY:
+            return wire.Hello.FromString(value)
+    return None
 
 
 class InferenceServicer(wire_grpc.InferenceServicer):
@@ -143,15 +152,17 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             ) from None
 
     async def _handshake(self, context: Any) -> Handshake:
-        try:
-            hello = await expect_hello(
-                context, lambda message: message.hello if kind_of(message) == "hello" else None
-            )
-        except NoHello as error:
-            received = None if error.message is None else kind_of(error.message)
-            raise InvalidStep(
-                error.field, error.expected, received or "nothing", "send Hello first"
-            ) from None
+        hello = _carried_hello(context)
+        if hello is None:
+            try:
+                hello = await expect_hello(
+                    context, lambda message: message.hello if kind_of(message) == "hello" else None
+                )
+            except NoHello as error:
+                received = None if error.message is None else kind_of(error.message)
+                raise InvalidStep(
+                    error.field, error.expected, received or "nothing", "send Hello first"
+                ) from None
         handshake = validate_hello(
             hello,
             self._experiment.environment.id,
@@ -163,6 +174,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
 
     async def _serve(self, stream: Stream, slots: NDArray[np.int32]) -> None:
         context, handshake = stream.context, stream.handshake
+        carried = _carried_hello(context)
         welcome = wire.Welcome(
             protocol_version=handshake.protocol_version,
             incarnation=handshake.incarnation,
@@ -181,6 +193,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             stream.actor_since = stream.learner_since = time.perf_counter()
             if not isinstance(message, Step):
                 kind = kind_of(message)
+                if kind == "hello" and stream.session is None and message.hello == carried:
+                    continue  # said twice, for learners that read no metadata
                 if kind != "goodbye":
                     raise InvalidStep("message", "step or goodbye", kind or "nothing", "see Act")
                 reason = message.goodbye.reason

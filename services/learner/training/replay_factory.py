@@ -8,7 +8,7 @@ from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config.schema import Experiment
 from seedbed.replay.client.factory import make_device_replay, make_replay_buffer
 from seedbed.replay.sequence import SequenceSpec
-from seedbed.rpc.tls import Tls
+from seedbed.rpc.credentials import Credentials
 from seedbed.services.learner.training.replay_source import ReplaySource
 from seedbed.telemetry.replay import ReplaySourceStats
 
@@ -22,7 +22,7 @@ def make_replay_source(
     backend: Backend,
     trainer: Trainer,
     stats: ReplaySourceStats,
-    tls: Tls | None,
+    credentials: Credentials | None,
 ) -> ReplaySource | FusedReplay:
     """Build the replay buffer of `learner.replay`, and what draws batches from it.
 
@@ -32,7 +32,7 @@ def make_replay_source(
         backend: Backend of the learner.
         trainer: Compiled training step.
         stats: Statistics that the batch source keeps up to date.
-        tls: Replay shards need a certificate of this authority.
+        credentials: Credentials of this process; None: plain text, without tokens.
 
     Raises:
         SeedbedError: CONFIG: the replay does not fit. REPLAY_FILES: its files cannot be used.
@@ -40,7 +40,7 @@ def make_replay_source(
     learner, settings = experiment.learner, experiment.learner.replay
     seed, size = experiment.seed, learner.batch_size
     if settings.storage != "device":
-        buffer = make_replay_buffer(settings, spec, tls)
+        buffer = make_replay_buffer(settings, spec, credentials)
         return ReplaySource(buffer, settings, size, seed, trainer, backend, stats)
     from seedbed.services.learner.training.fused_replay import FusedReplay
 

@@ -23,10 +23,9 @@ from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.codec import chunk_bytes, insert_request, spec_message
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
-from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import replay_pb2 as wire
-from tests.rpc.test_tls import write
+from tests.rpc.test_tls import certified, write
 from tests.support.replay_content import SPEC, check_whole, chunk
 from tests.support.shard_process import ALPHA, ShardProcess, error_of, shards
 from tests.support.waiting import wait_for
@@ -205,19 +204,26 @@ def test_keys_of_sequences_that_were_damaged(tmp_path: Path) -> None:
 
 def test_over_mtls(tmp_path: Path) -> None:
     authority = trustme.CA()
-    ours = write(tmp_path / "ours", authority, "localhost")
-    strange = write(tmp_path / "strange", trustme.CA(), "localhost")
+    ours = write(tmp_path / "ours", authority, "localhost", "shard.pong.default.seedbed")
+    learner = certified(write(tmp_path / "learner", authority, "learner.pong.default.seedbed"))
+    actor = certified(write(tmp_path / "actor", authority, "actor.pong.default.seedbed"))
+    strange = certified(write(tmp_path / "strange", trustme.CA(), "learner.pong.default.seedbed"))
     (tmp_path / "shard").mkdir()
     shard = ShardProcess(tmp_path / "shard")
     shard.address = f"localhost:{free_port()}"
     try:
         shard.start("--tls", str(ours)).listening()
-        with replay_of([shard], tls=Tls(ours)) as replay:
+        with replay_of([shard], credentials=learner) as replay:
             fill(replay, range(2), chunks=3)
             check_whole(SPEC, replay.request_sample(evenly(10)).result(WAIT_S))
-        for tls in (None, Tls(strange)):
+        with (
+            replay_of([shard], credentials=actor) as replay,
+            pytest.raises(SeedbedError, match=r"is for the role learner, .* of role actor"),
+        ):
+            replay.request_sample(evenly(10)).result(WAIT_S)
+        for stranger in (None, strange):
             with (
-                replay_of([shard], tls=tls, timeout_s=1.0) as replay,
+                replay_of([shard], credentials=stranger, timeout_s=1.0) as replay,
                 pytest.raises(SeedbedError, match="no replay shard for 1 s"),
             ):
                 replay.request_sample(evenly(10)).result(WAIT_S)
