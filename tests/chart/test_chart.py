@@ -266,7 +266,7 @@ def test_without_shards_nothing_of_them_is_there() -> None:
 def test_the_meter_may_end_shards_where_there_are_some() -> None:
     for values, scaled in (({}, ["kept-learner"]), (SHARDS, ["kept-learner", "kept-replay"])):
         rendered = render(values, "kept")
-        (role,) = rendered.of("Role")
+        role = rendered.one("Role", "kept-cost")
         (rule,) = (r for r in role["rules"] if r["resources"] == ["statefulsets/scale"])
         assert rule["resourceNames"] == scaled
         assert rule["verbs"] == ["patch"]

@@ -186,7 +186,7 @@ def test_token_and_certificate_have_the_same_role(with_tls: Credentials, tmp_pat
 @pytest.mark.parametrize(
     ("address", "local"),
     [
-        ("unix:/tmp/x", True),
+        ("unix:run/learner.sock", True),
         ("127.0.0.1:8470", True),
         ("127.9.9.9:0", True),
         ("localhost:1", True),
