@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Sequence
 from typing import Any, TypeVar
 
 import grpc
@@ -78,9 +78,13 @@ def aio_channel(address: str, credentials: Credentials | None = None) -> grpc.ai
     return grpc.aio.insecure_channel(address, options=_CLIENT)
 
 
-def aio_server() -> grpc.aio.Server:
-    """Return an asyncio server. No thread pool bounds its concurrency."""
-    return grpc.aio.server(options=_SERVER)
+def aio_server(interceptors: Sequence[grpc.aio.ServerInterceptor] = ()) -> grpc.aio.Server:
+    """Return an asyncio server. No thread pool bounds its concurrency.
+
+    Args:
+        interceptors: Guards of its methods.
+    """
+    return grpc.aio.server(options=_SERVER, interceptors=list(interceptors))
 
 
 def _answers(path: str) -> bool:
