@@ -26,7 +26,7 @@ from seedbed.analysis.mixing_steps import (
 )
 from seedbed.analysis.propositions import Proposition2, proposition_1, proposition_2
 from seedbed.analysis.snapshots import DISTANCES, NORMS, Norm, common, gram, numbered
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import RunDirectoryError
 
 Array = NDArray[np.float64]
 # Points of a curve besides the snapshots.
@@ -134,21 +134,19 @@ def analyse_run(
         file = events_file(run_dir, learner)
         events = read_events(file, learner) if file.exists() else []
         if not any(event.kind == "update" for event in events):
-            raise SeedbedError(
-                ExitCode.RUN_DIRECTORY,
+            raise RunDirectoryError(
                 f"{file} has no events: a learner that gossips writes them from its first update "
                 "on; copy the directories of all learners to one place, as learner-0, learner-1 "
-                "and so on",
+                "and so on"
             )
         logs.append(events)
     files = numbered(run_dir, learners, "snapshot")
     numbers = common(files) if every_s else []
     if not numbers:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
+        raise RunDirectoryError(
             f"{run_dir} has no snapshot-C.npy that every learner wrote for the same C "
             f"({', '.join(f'learner-{i}: {len(of)}' for i, of in enumerate(files))} files): set "
-            f"gossip.snapshot_every_s (it is {every_s:g}) to well below the length of the run",
+            f"gossip.snapshot_every_s (it is {every_s:g}) to well below the length of the run"
         )
     grams = {number: gram([of_learner[number] for of_learner in files]) for number in numbers}
     return analyse(logs, grams, every_s, staleness, window)

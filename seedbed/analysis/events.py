@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import RunDirectoryError
 
 HEADER = "time,kind,iteration,norm,mixed"
 # Norm column of a `graph` whose graphs are disconnected.
@@ -81,7 +81,7 @@ def read_events(file: Path, learner: int) -> list[Event]:
     try:
         *lines, _ = file.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise SeedbedError(ExitCode.RUN_DIRECTORY, f"cannot read {file}: {error}") from error
+        raise RunDirectoryError(f"cannot read {file}: {error}") from error
     events: list[Event] = []
     version = -1
     for number, line in enumerate(lines, 1):
@@ -96,10 +96,9 @@ def read_events(file: Path, learner: int) -> list[Event]:
                     raise ValueError(f"update {event.iteration} comes after update {version}")
                 version = event.iteration
         except ValueError as error:
-            raise SeedbedError(
-                ExitCode.RUN_DIRECTORY,
+            raise RunDirectoryError(
                 f"line {number} of {file} is damaged ({error}): {line[:80]!r}; nothing after it "
-                "can be trusted: analyze a copy of the run without it and the lines below it",
+                "can be trusted: analyze a copy of the run without it and the lines below it"
             ) from error
         events.append(event)
     return events

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.analysis.events import Event
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import RunDirectoryError
 
 
 @dataclass(slots=True)
@@ -130,11 +130,10 @@ def causal_order(logs: Sequence[Sequence[Event]]) -> list[Event]:
         ]
         if not ready:
             event, message = heads[0], heads[0].messages[0]
-            raise SeedbedError(
-                ExitCode.RUN_DIRECTORY,
+            raise RunDirectoryError(
                 f"learner {event.learner} mixed at iteration {event.iteration} a message of "
                 f"learner {message.sender}, version {message.version}, which by the logs came "
-                "later: are they all of one run?",
+                "later: are they all of one run?"
             )
         first = min(ready, key=lambda event: event.time)
         position[first.learner] += 1

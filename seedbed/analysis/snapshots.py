@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import RunDirectoryError
 
 Array = NDArray[np.float64]
 Norm = Literal["frobenius", "spread"]
@@ -52,15 +52,13 @@ def read_flat(files: Sequence[Path]) -> list[NDArray[np.float32]]:
         try:
             vector = np.load(file, mmap_mode="r", allow_pickle=False)
         except (OSError, ValueError, EOFError) as error:
-            raise SeedbedError(
-                ExitCode.RUN_DIRECTORY,
-                f"{file} is no whole array ({error}): delete it, and analyze again without it",
+            raise RunDirectoryError(
+                f"{file} is no whole array ({error}): delete it, and analyze again without it"
             ) from error
         if vector.ndim != 1 or len(vector) != len(vectors[0] if vectors else vector):
-            raise SeedbedError(
-                ExitCode.RUN_DIRECTORY,
+            raise RunDirectoryError(
                 f"{file} has the shape {vector.shape}, and {files[0]} has "
-                f"{vectors[0].shape if vectors else '[d]'}: are the learners of one experiment?",
+                f"{vectors[0].shape if vectors else '[d]'}: are the learners of one experiment?"
             )
         vectors.append(vector)
     return vectors

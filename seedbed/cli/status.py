@@ -14,7 +14,7 @@ import grpc
 from seedbed.cli.status_page import status_page
 from seedbed.rpc import channels
 from seedbed.runs.layout import learner_directories
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.limits import process_start_ticks
 from seedbed.telemetry.status import STATUS_FILE, RunStatus, read_status
 from seedbed.v1 import inference_pb2, inference_pb2_grpc
@@ -66,13 +66,12 @@ def read_file(run_dir: Path) -> RunStatus:
     try:
         status = read_status(run_dir)
     except FileNotFoundError as error:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
+        raise RunDirectoryError(
             f"{run_dir} has no {STATUS_FILE}: it is no run directory, or its learner has written "
-            "none yet",
+            "none yet"
         ) from error
     except (OSError, ValueError) as error:
-        raise SeedbedError(ExitCode.RUN_DIRECTORY, f"cannot read {path}: {error}") from error
+        raise RunDirectoryError(f"cannot read {path}: {error}") from error
     process = status["process"]
     alive = None
     if process["host"] == socket.gethostname() and process["start_ticks"] is not None:

@@ -18,7 +18,7 @@ from seedbed.gossip.exchange import LocalLearner, ParameterExchange, ShuttingDow
 from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.parameters import FlatParams
 from seedbed.gossip.transport.transport import GossipTransport
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.types import Tensor
 
 _POLL_S = 0.1
@@ -77,7 +77,7 @@ class AllReduceExchange(ParameterExchange):
                     f"waited {MEET_S:g} s for {self.stats.waiting} ({len(ranks)} in all)",
                 )
             if rejection := self._transport.rejection():
-                raise SeedbedError(ExitCode.CONFIG, rejection)
+                raise ConfigError(rejection)
             if not (missing or is_equal or has_adopted):
                 has_adopted = self._adopt_newest_state()
         self.stats.waiting = ""

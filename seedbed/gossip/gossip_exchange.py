@@ -20,7 +20,7 @@ from seedbed.gossip.publisher import Publisher
 from seedbed.gossip.topology import make_topology
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.transport import GossipTransport
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.types import Tensor
 
 log = logging.getLogger(__name__)
@@ -87,9 +87,7 @@ class GossipExchange(ParameterExchange):
             try:
                 fetched = self._transport.clients[peer].fetch()
             except ValueError as error:
-                raise SeedbedError(
-                    ExitCode.CONFIG, f"learner {peer}'s parameters do not fit: {error}"
-                ) from error
+                raise ConfigError(f"learner {peer}'s parameters do not fit: {error}") from error
             # A peer that does not answer may be ahead. Only a learner without any update waits
             # for it.
             own = self._transport.heartbeat().updates

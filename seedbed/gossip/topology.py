@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.config.gossip import Gossip, Graph, Weights
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError, SeedbedError
 
 Matrix = NDArray[np.float64]
 
@@ -222,4 +222,4 @@ def _censored(graph: Matrix, absent: Sequence[int]) -> Matrix:
 
 
 def _invalid(reason: str) -> SeedbedError:
-    return SeedbedError(ExitCode.CONFIG, reason)
+    return ConfigError(reason)

@@ -8,7 +8,7 @@ from pathlib import Path
 from seedbed.replay.buffer import SequenceBuffer, buffer_bytes
 from seedbed.replay.mapped_files import files_bytes, open_buffer
 from seedbed.replay.sequence import SequenceSpec, describe_spec, format_bytes
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.limits import usable_memory_bytes
 
 log = logging.getLogger(__name__)
@@ -43,10 +43,9 @@ def make_local_buffer(
     usable = usable_memory_bytes() if limit is None else limit
     if usable and memory > usable:
         item = max(1, memory // capacity)
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             f"{what} take {format_bytes(memory)} of memory, and {format_bytes(usable)} may be "
-            f"used: hold at most {int(0.9 * usable / item)} sequences, or keep them in a directory",
+            f"used: hold at most {int(0.9 * usable / item)} sequences, or keep them in a directory"
         )
     takes = f"{format_bytes(memory)} of memory"
     if directory is None:

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 
 # Each is a time series of Prometheus and a column of progress.csv.
 MAX_NAMES = 200
@@ -72,16 +72,12 @@ class UserScalars:
 def _load(path: str) -> Callable[[dict[str, Any]], Mapping[str, Any]]:
     module, colon, name = path.partition(":")
     if not colon or not module or not name:
-        raise SeedbedError(
-            ExitCode.CONFIG, f"logging.scalars: {path!r} must have the form module:function"
-        )
+        raise ConfigError(f"logging.scalars: {path!r} must have the form module:function")
     try:
         function = getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise SeedbedError(
-            ExitCode.CONFIG, f"logging.scalars: cannot load {path!r}: {error}"
-        ) from error
+        raise ConfigError(f"logging.scalars: cannot load {path!r}: {error}") from error
     if not callable(function):
-        raise SeedbedError(ExitCode.CONFIG, f"logging.scalars: {path!r} is not a function")
+        raise ConfigError(f"logging.scalars: {path!r} is not a function")
     loaded: Callable[[dict[str, Any]], Mapping[str, Any]] = function
     return loaded
