@@ -10,7 +10,6 @@ import os
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from typing_extensions import override
 
@@ -60,8 +59,22 @@ class RemoteFiles(Files):
     """Directory that fsspec reaches: `gs://bucket/run`, `s3://...`, `memory://...`."""
 
     def __init__(self, directory: str) -> None:
+        import fsspec
+        from fsspec.registry import known_implementations
+
         super().__init__(directory.rstrip("/"))
-        self._filesystem, self._root = _filesystem(self.directory)
+        try:
+            self._filesystem, root = fsspec.core.url_to_fs(self.directory)
+        except ImportError as error:
+            protocol = directory.partition("://")[0]
+            driver = known_implementations.get(protocol, {}).get("class", "").partition(".")[0]
+            raise ConfigError(
+                f"the path {self.directory} needs a driver for {protocol}:// that is not "
+                f"installed: pip install {driver or error.name}"
+            ) from error
+        except ValueError as error:
+            raise ConfigError(f"the path {self.directory} cannot be used: {error}") from error
+        self._root = str(root).rstrip("/")
 
     @override
     def names(self) -> list[str]:
@@ -121,24 +134,6 @@ def open_files(directory: str) -> Files:
     if protocol in ("file", "local"):
         return Files(rest)
     return RemoteFiles(directory)
-
-
-def _filesystem(url: str) -> tuple[Any, str]:
-    protocol = url.partition("://")[0]
-    import fsspec
-    from fsspec.registry import known_implementations
-
-    try:
-        filesystem, root = fsspec.core.url_to_fs(url)
-    except ImportError as error:
-        driver = known_implementations.get(protocol, {}).get("class", "").partition(".")[0]
-        raise ConfigError(
-            f"the path {url} needs a driver for {protocol}:// that is not installed: "
-            f"pip install {driver or error.name}"
-        ) from error
-    except ValueError as error:
-        raise ConfigError(f"the path {url} cannot be used: {error}") from error
-    return filesystem, str(root).rstrip("/")
 
 
 @contextlib.contextmanager

@@ -90,12 +90,11 @@ def _override(tree: dict[str, Any], override: str) -> None:
     if not equals or not path:
         raise ConfigError(f"--set {override!r} must have the form a.b=value")
     *parents, leaf = path.split(".")
-    node = tree
+    node: Any = tree
     for key in parents:
-        child = node.setdefault(key, {})
-        if not isinstance(child, dict):
+        node = node.setdefault(key, {})
+        if not isinstance(node, dict):
             raise ConfigError(f"--set {override!r}: {key!r} is a value, not a section")
-        node = child
     node[leaf] = _yaml(value, f"--set {override!r}:")
 
 
