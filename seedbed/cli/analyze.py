@@ -26,8 +26,8 @@ from seedbed.analysis.snapshots import NORMS, Norm, cosine_similarity, numbered
 from seedbed.config import Experiment
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.topology import make_topology
+from seedbed.runs import RunDirectoryError
 from seedbed.runs.resume import read_stored
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 # Rounding of the learners' own float32 arithmetic, which no event shows.
 _FLOAT32 = 1e-6
@@ -57,11 +57,10 @@ def run(args: argparse.Namespace) -> None:
         every_s, window = gossip.snapshot_every_s, make_topology(gossip).window
         analysis = analyse_run(run_dir, gossip.replicas, every_s, gossip.staleness, window)
     elif not iterations:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
+        raise RunDirectoryError(
             f"the learners of {run_dir} do not gossip (gossip.topology: {gossip.topology}): "
             "they make the same updates, so their distance is zero; to compare their gradients, "
-            "set gossip.gradients_every",
+            "set gossip.gradients_every"
         )
     out: Path = args.out or run_dir / "analysis"
     files = _write(out, analysis, experiment, similarity if iterations else None)
@@ -82,17 +81,15 @@ def _read_experiment(run_dir: Path) -> Experiment:
     try:
         text = stored.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
+        raise RunDirectoryError(
             f"cannot read {stored} ({error}): name the run directory that holds experiment.yaml "
-            "and learner-0, learner-1 and so on",
+            "and learner-0, learner-1 and so on"
         ) from error
     experiment = read_stored(text, str(stored))
     if experiment.gossip.replicas < 2:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY,
+        raise RunDirectoryError(
             f"{run_dir} is a run of one learner, which is at no distance from any other: train "
-            "with `seedbed train --learners 2` or more, or name the directory above learner-0",
+            "with `seedbed train --learners 2` or more, or name the directory above learner-0"
         )
     return experiment
 
@@ -119,9 +116,7 @@ def _write(
             draw_gradients(similarity, _edges(gossip), title, out / "gradients.png")
             files.append(out / "gradients.png")
     except OSError as error:
-        raise SeedbedError(
-            ExitCode.RUN_DIRECTORY, f"cannot write to {out} ({error}): name another --out"
-        ) from error
+        raise RunDirectoryError(f"cannot write to {out} ({error}): name another --out") from error
     except ImportError as error:
         print(f"analyze: no plots ({error}): pip install seedbed[plots]", file=sys.stderr)
     return files

@@ -14,7 +14,7 @@ from pathlib import Path
 import yaml
 from pydantic import ValidationError
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.http import MetricsServer
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 
@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         settings = Settings.model_validate(yaml.safe_load(args.settings.read_text()))
     except (OSError, yaml.YAMLError, ValidationError) as error:
-        raise SeedbedError(ExitCode.CONFIG, f"cannot read {args.settings}: {error}") from error
+        raise ConfigError(f"cannot read {args.settings}: {error}") from error
     prices = PriceList(settings)
     cluster = Cluster(args.release, args.namespace, settings.readNodes, args.replay)
     learners = [partial(read_learner, url) for url in args.learner]

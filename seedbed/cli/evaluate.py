@@ -23,7 +23,7 @@ from seedbed.config.load import dump_experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.resume import compare, read_stored
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 
 if TYPE_CHECKING:
     from seedbed.evaluation.episodes import EpisodeCollector, EvaluationSettings
@@ -109,10 +109,7 @@ def _overridden(trained: Experiment, experiment: Experiment, overrides: list[str
         change for change in compare(trained, changed) if change.refusal and change.key != "seed"
     ]
     if refused:
-        raise SeedbedError(
-            ExitCode.CONFIG,
-            "; ".join(f"--set {change.text}: {change.refusal}" for change in refused),
-        )
+        raise ConfigError("; ".join(f"--set {change.text}: {change.refusal}" for change in refused))
     return changed
 
 

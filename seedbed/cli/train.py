@@ -15,7 +15,7 @@ from seedbed.cli.arguments import add_experiment, add_parent, exit_with_parent
 from seedbed.config import Experiment, load_experiment
 from seedbed.launch.actors import LocalActors
 from seedbed.runs.directory import RunDirectory, open_run_directory
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 
 log = logging.getLogger(__name__)
@@ -104,8 +104,7 @@ def _check_ports(experiment: Experiment) -> None:
     actor, ours = experiment.actor, experiment.learner.metrics_port
     first, last = actor.metrics_port, actor.metrics_port + actor.processes - 1
     if first and (last > 65535 or first <= ours <= last):
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             f"actor.metrics_port {first} with actor.processes {actor.processes} takes the ports "
-            f"to {last}, which must end at 65535 and leave out learner.metrics_port {ours}",
+            f"to {last}, which must end at 65535 and leave out learner.metrics_port {ours}"
         )

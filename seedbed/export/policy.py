@@ -26,7 +26,7 @@ from seedbed.factory import build_agent, build_optimizer
 from seedbed.networks.image import FirstConvolution, scaled
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.runs.resume import read_stored
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.files import replacing
 from seedbed.spec import EnvironmentSpec
 from seedbed.types import Tensor
@@ -74,10 +74,9 @@ def export_policy(checkpoint: Checkpoint, directory: str | Path) -> tuple[Path, 
         with replacing(path) as temporary:
             model.save(temporary)
     except Exception as error:
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             f"learner.network {experiment.learner.network!r} cannot be exported: {error}; a layer "
-            "with weights of its own needs get_config()",
+            "with weights of its own needs get_config()"
         ) from error
     foreign = [operation for operation in model.operations if not _is_keras(operation)]
     imports = sorted({f"{type(layer).__module__}:{type(layer).__name__}" for layer in foreign})
@@ -116,10 +115,9 @@ def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> 
     dueling: Any = getattr(agent.model, "dueling", None)
     has_heads = dueling is not None or (policy is not None and value is not None)
     if not has_heads or not hasattr(body, "torso"):
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             "an agent is exported if its model has a body with a torso, and the heads `policy` and "
-            f"`value`, or `dueling`: {type(agent).__name__} lacks one of them",
+            f"`value`, or `dueling`: {type(agent).__name__} lacks one of them"
         )
     frame = spec.observation
     observation = keras.Input(
