@@ -77,7 +77,11 @@ def cores(experiment: Experiment | None) -> Iterator[Finding]:
 
 
 def memory(usable: int | None = None) -> Iterator[Finding]:
-    """Check memory within the container's limit. A small learner and an actor need 2 GiB."""
+    """Check memory within the container's limit. A small learner and an actor need 2 GiB.
+
+    Args:
+        usable: bytes; None is what this machine has.
+    """
     usable = usable_memory_bytes() if usable is None else usable
     fact = f"{usable / _GIB:.1f} GiB of memory usable"
     if usable >= 2 * _GIB:
@@ -123,7 +127,12 @@ def shared_memory(path: Path = Path("/dev/shm")) -> Iterator[Finding]:
 
 
 def open_files(experiment: Experiment | None, soft: int | None = None) -> Iterator[Finding]:
-    """Check the limit of descriptors: one a stream, and a few hundred for the libraries."""
+    """Check the limit of descriptors: one a stream, and a few hundred for the libraries.
+
+    Args:
+        experiment: gives the number of streams; None has none.
+        soft: open files allowed; None is the limit of this process.
+    """
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if soft is None else soft
     streams = 0
     if experiment is not None:

@@ -21,7 +21,11 @@ class Score(NamedTuple):
     human: float
 
     def normalise(self, mean_return: float) -> float:
-        """Return where a raw mean return lies between random play (0.0) and a human (1.0)."""
+        """Return where a mean return lies between random play (0.0) and a human (1.0).
+
+        Args:
+            mean_return: raw and undiscounted, of whole episodes.
+        """
         return (mean_return - self.random) / (self.human - self.random)
 
 
@@ -37,12 +41,8 @@ def scores() -> dict[str, Score]:
 
 def find(game: str) -> Score | None:
     """Return the scores of `Pong`, `pong` or `atari:Pong`; None outside of the 57."""
-    return _by_plain_name().get(_plain(game.removeprefix("atari:")))
-
-
-@cache
-def _by_plain_name() -> dict[str, Score]:
-    return {_plain(name): score for name, score in scores().items()}
+    wanted = _plain(game.removeprefix("atari:"))
+    return next((score for name, score in scores().items() if _plain(name) == wanted), None)
 
 
 def _plain(name: str) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +29,6 @@ _ATARI_FPS = 60
 _ENCODER_S = 60.0
 # An evaluation makes fewer vector environments, so the episode has seeds of its own.
 _VIDEO_ATTEMPT = 1 << 12
-
-Screen = Callable[[], NDArray[np.uint8]]
 
 
 def check_video(file: Path) -> None:
@@ -65,13 +62,17 @@ def record_video(
 
     env = make_evaluation_env(policy, _rendered(experiment), 1, settings.seed, _VIDEO_ATTEMPT)
     try:
-        screen, fps = _screen(env, experiment)
+        assert isinstance(env, ExactAtariVectorEnv | GymnasiumVectorEnv)
+        if isinstance(env, GymnasiumVectorEnv):
+            fps = env.frames_per_second
+        else:
+            fps = _ATARI_FPS / experiment.environment.atari.frame_skip
         runner = PolicyRunner(policy, 1, settings.seed, settings.greedy)
         collector = EpisodeCollector(1, 1, settings.max_steps)
         step = env.reset()
         collector.on_step(step)
         file.parent.mkdir(parents=True, exist_ok=True)
-        picture = enlarge(screen())
+        picture = enlarge(env.rgb(0))
         # Otherwise imageio_ffmpeg sets a process group by a fork, in which threads of gRPC and of
         # the backend break.
         os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"
@@ -89,7 +90,7 @@ def record_video(
                 while not collector.done:
                     step = env.step(runner.act(step))
                     collector.on_step(step)
-                    writer.send(enlarge(screen()).tobytes())
+                    writer.send(enlarge(env.rgb(0)).tobytes())
             finally:
                 writer.close()
     finally:
@@ -99,7 +100,11 @@ def record_video(
 
 
 def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
-    """Enlarge [H, W, 3] by a whole number, which keeps pixels sharp, to even sides for codecs."""
+    """Enlarge by a whole number, which keeps pixels sharp, to even sides for codecs.
+
+    Args:
+        picture: [H, W, 3].
+    """
     times = max(1, round(_HEIGHT / picture.shape[0]))
     large = picture.repeat(times, axis=0).repeat(times, axis=1)
     odd = ((0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0))
@@ -113,10 +118,3 @@ def _rendered(experiment: Experiment) -> Experiment:
     else:
         override = "environment.kwargs.render_mode=rgb_array"
     return parse_experiment(dump_experiment(experiment), [override], "--video")
-
-
-def _screen(env: object, experiment: Experiment) -> tuple[Screen, float]:
-    if isinstance(env, ExactAtariVectorEnv):
-        return lambda: env.rgb(0), _ATARI_FPS / experiment.environment.atari.frame_skip
-    assert isinstance(env, GymnasiumVectorEnv)
-    return lambda: env.rgb(0), env.frames_per_second

@@ -108,6 +108,11 @@ def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> 
     In: `observation` [N, *stack of raw frames]; with an LSTM also `previous_action` [N] int32,
     `previous_reward` [N] float32 and `state` [N, S] float32. Out: `logits` [N, A] and `value` [N],
     or the action values `q` [N, A]; with an LSTM, `state` [N, S].
+
+    Args:
+        agent: the trained agent.
+        spec: observations and actions of the environment.
+        frame_stack: newest frames in an observation.
     """
     body: Any = agent.body
     policy: Any = getattr(agent.model, "policy", None)

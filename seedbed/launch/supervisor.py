@@ -90,10 +90,19 @@ class Supervisor(ABC):
 
     @abstractmethod
     def start_process(self, index: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
-        """Start process `index`, 0 to `count` - 1, with stderr in the file `errors`."""
+        """Start a process.
+
+        Args:
+            index: number of the process, 0 to `count` - 1.
+            errors: file for stderr.
+        """
 
     def log_file(self, index: int) -> Path:
-        """Return the file to which stderr is appended."""
+        """Return the file to which stderr is appended.
+
+        Args:
+            index: number of the process, 0 to `count` - 1.
+        """
         return self._logs / f"{self.name}-{index}.log"
 
     @property
@@ -157,7 +166,11 @@ class Supervisor(ABC):
         return True
 
     def last_words(self, index: int) -> str:
-        """Return where process `index` has logged its end, for messages."""
+        """Return where a process has logged its end, for messages.
+
+        Args:
+            index: number of the process, 0 to `count` - 1.
+        """
         return f"see {self.log_file(index)}"
 
     def stop(self) -> None:
@@ -176,7 +189,11 @@ class Supervisor(ABC):
 
 
 def describe_exit(code: int) -> str:
-    """Describe a return code of `subprocess` in words."""
+    """Describe the end of a process in words.
+
+    Args:
+        code: return code of `subprocess`; a signal is below zero.
+    """
     if code < 0:
         return f"signal {signal.Signals(-code).name}"
     if code not in set(ExitCode):
