@@ -26,8 +26,8 @@ from seedbed.analysis.snapshots import NORMS, Norm, cosine_similarity, numbered
 from seedbed.config import Experiment
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.topology import make_topology
-from seedbed.runs import RunDirectoryError
 from seedbed.runs.resume import read_stored
+from seedbed.runtime.exit_codes import RunDirectoryError
 
 # Rounding of the learners' own float32 arithmetic, which no event shows.
 _FLOAT32 = 1e-6
