@@ -127,14 +127,11 @@ class FileBuffer(SequenceBuffer):
         cores = len(os.sched_getaffinity(0))
         with ThreadPoolExecutor(cores, "checksums") as pool:  # crc32 releases the GIL
 
-            def is_intact(items: NDArray[np.int64]) -> list[bool]:
-                return [
-                    bool(self._crc(arrays, item, int(key[item])) == self._checksum[item])
-                    for item in items.tolist()
-                ]
+            def are_intact(items: NDArray[np.int64]) -> NDArray[np.bool_]:
+                wanted = [self._crc(arrays, item, int(key[item])) for item in items.tolist()]
+                return np.equal(self._checksum[items], np.array(wanted, np.uint32))
 
-            found = [pool.submit(is_intact, part) for part in np.array_split(items, 8 * cores)]
-            intact = np.array([one for part in found for one in part.result()], np.bool_)
+            intact = np.concatenate(list(pool.map(are_intact, np.array_split(items, 8 * cores))))
         intact &= (key[items] >= 0) & (key[items] % len(key) == items)
         key[items[~intact]] = -1
         return int(np.count_nonzero(~intact))

@@ -42,8 +42,9 @@ class InsertWindow:
         self.in_flight = 0
 
     def has_room(self) -> bool:
-        """Return whether one more chunk like the newest fits."""
-        return not self.in_flight or self.in_flight + self._chunk_bytes <= self._limit_bytes
+        """Return whether one more chunk like the newest fits, or the window is closed."""
+        fits = not self.in_flight or self.in_flight + self._chunk_bytes <= self._limit_bytes
+        return fits or self._closed
 
     def acquire(self, size: int) -> None:
         """Wait until a chunk fits, and count its bytes. Returns at once when closed.
@@ -52,13 +53,9 @@ class InsertWindow:
             size: Bytes of the chunk.
         """
         self._chunk_bytes = size
-
-        def ready() -> bool:
-            return self.has_room() or self._closed
-
         with self._changed:
             # Ends in time: a shard that owes an answer is left out, and no shard is a failure.
-            self._changed.wait_for(ready)
+            self._changed.wait_for(self.has_room)
             if not self._closed:
                 self.in_flight += size
 

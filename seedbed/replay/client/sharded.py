@@ -58,8 +58,8 @@ class ShardedReplay(ReplayBuffer):
 
     Args:
         spec: Sizes of a sequence.
-        addresses: `host:port` or `unix:PATH` of each shard. The order decides which shard stores
-            which environments.
+        addresses: `host:port` or `unix:PATH` of each shard, one or more, each once. The order
+            decides which shard stores which environments.
         exponent: α, which must be the shards' own.
         credentials: credentials of this process; None: plain text, without tokens.
         timeout_s: Longest time to go on without any shard.
@@ -72,7 +72,7 @@ class ShardedReplay(ReplayBuffer):
         router: Work of all shards, and what became of it.
 
     Raises:
-        SeedbedError: CONFIG: the addresses are not distinct, or a sequence is too large.
+        SeedbedError: CONFIG: a sequence is too large.
     """
 
     def __init__(
@@ -86,10 +86,6 @@ class ShardedReplay(ReplayBuffer):
         reply_timeout_s: float = 15.0,
         window_bytes: int = 64 * 1024 * 1024,
     ) -> None:
-        if not addresses or len(set(addresses)) < len(addresses):
-            raise SeedbedError(
-                ExitCode.CONFIG, f"replay shards {list(addresses)}: one or more, each once"
-            )
         if chunk_bytes(spec) > channels.MAX_MESSAGE_BYTES - MESSAGE_BYTES:
             raise SeedbedError(
                 ExitCode.CONFIG,
