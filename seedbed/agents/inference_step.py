@@ -44,7 +44,11 @@ class Policy(Protocol):
 
 
 def padded_sizes(largest: int) -> list[int]:
-    """Return the compiled batch sizes: powers of two and the sizes half way between them."""
+    """Return the compiled batch sizes: powers of two and the sizes half way between them.
+
+    Args:
+        largest: size of the largest batch, in environments.
+    """
     sizes, size = {largest}, 1
     while size < largest:
         sizes.add(size)

@@ -25,7 +25,11 @@ class Dueling(keras.layers.Layer):
         self.advantage = dense(actions, "advantage", activation=None)
 
     def call(self, features: Tensor) -> Tensor:
-        """Return action values [..., A] of features [..., F]."""
+        """Return action values [..., A].
+
+        Args:
+            features: [..., F] float32.
+        """
         value = self.value(self.value_hidden(features))
         advantage = self.advantage(self.advantage_hidden(features))
         return value + advantage - ops.mean(advantage, axis=-1, keepdims=True)

@@ -51,7 +51,11 @@ class FirstConvolution(keras.layers.Layer):
         self.frame_channels = channels if self.stride > 1 and all(divides) else 0
 
     def prepare(self, frame: Tensor) -> Tensor:
-        """Change frames [N, H, W(, C)] to [N, H/s, W/s, s*s*C], as (row, column, channel)."""
+        """Change frames to [N, H/s, W/s, s*s*C], as (row, column, channel).
+
+        Args:
+            frame: [N, H, W(, C)].
+        """
         if not self.frame_channels:
             return frame
         s, channels = self.stride, self.frame_channels
@@ -73,7 +77,11 @@ class FirstConvolution(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=(self.filters,), initializer="zeros")
 
     def call(self, image: Tensor) -> Tensor:
-        """Return [N, h, w, filters] float32 of prepared and stacked frames [N, ...]."""
+        """Return [N, h, w, filters] float32.
+
+        Args:
+            image: prepared and stacked frames [N, ...].
+        """
         integer = not keras.backend.is_float_dtype(keras.backend.standardize_dtype(image.dtype))
         kernel = ops.convert_to_tensor(self.kernel)
         if integer:
@@ -137,31 +145,56 @@ class ImageTorso(keras.layers.Layer):
             self.first.observe(frame)
 
     def prepare(self, frame: Tensor) -> Tensor:
-        """Change frames [N, height, width(, channels)] to the first layer's layout."""
+        """Change frames to the first layer's layout.
+
+        Args:
+            frame: [N, height, width(, channels)].
+        """
         return self.first.prepare(frame) if isinstance(self.first, FirstConvolution) else frame
 
 
 def scaled(image: Tensor) -> Tensor:
-    """Return images as float32; integers are scaled to [0, 1]."""
+    """Return images as float32; integers are scaled to [0, 1].
+
+    Args:
+        image: of any shape.
+    """
     integer = not keras.backend.is_float_dtype(keras.backend.standardize_dtype(image.dtype))
     image = ops.cast(image, "float32")
     return image * (1.0 / 255.0) if integer else image
 
 
 def convolution(filters: int, size: int, stride: int, name: str) -> Any:
-    """Return a valid convolution with ReLU and this library's initial values."""
+    """Return a valid convolution with ReLU and this library's initial values.
+
+    Args:
+        filters: of the output.
+        size: height and width of the kernel.
+        stride: along both axes.
+        name: the layer's.
+    """
     return keras.layers.Conv2D(
         filters, size, stride, activation="relu", kernel_initializer=GlorotUniform(), name=name
     )
 
 
 def dense(units: int, name: str, activation: str | None = "relu") -> Any:
-    """Return a dense layer with this library's initial values."""
+    """Return a dense layer with this library's initial values.
+
+    Args:
+        units: of the output.
+        name: the layer's.
+        activation: name of an activation of Keras; None is linear.
+    """
     return keras.layers.Dense(
         units, activation=activation, kernel_initializer=GlorotUniform(), name=name
     )
 
 
 def flat(x: Tensor) -> Tensor:
-    """Reshape [N, ...] to [N, F] with a static F."""
+    """Reshape to [N, F] with a static F.
+
+    Args:
+        x: [N, ...].
+    """
     return ops.reshape(x, (-1, prod(x.shape[1:])))

@@ -28,7 +28,11 @@ class ImpalaShallow(ImageTorso):
         self.dense = dense(256, "dense")
 
     def call(self, observation: Tensor) -> Tensor:
-        """Return features [N, 256] of observations [N, *stacked shape]."""
+        """Return features [N, 256].
+
+        Args:
+            observation: [N, *stacked shape].
+        """
         return self.dense(flat(self.conv2(self.first(observation))))
 
 
@@ -53,7 +57,11 @@ class ImpalaDeep(ImageTorso):
         self.dense = dense(256, "dense")
 
     def call(self, observation: Tensor) -> Tensor:
-        """Return features [N, 256] of observations [N, height, width, channels]."""
+        """Return features [N, 256].
+
+        Args:
+            observation: [N, height, width, channels].
+        """
         x = scaled(observation)
         for section in self.sections:
             x = section(x)
@@ -77,7 +85,11 @@ class Section(keras.layers.Layer):
         self.convolutions = [conv for block in self.blocks for conv in block]
 
     def call(self, x: Tensor) -> Tensor:
-        """Return [N, ceil(h/2), ceil(w/2), filters] of [N, h, w, c]."""
+        """Return [N, ceil(h/2), ceil(w/2), filters].
+
+        Args:
+            x: [N, h, w, c].
+        """
         x = self.pool(self.conv(x))
         for one, two in self.blocks:
             x = x + two(ops.relu(one(ops.relu(x))))
@@ -85,7 +97,12 @@ class Section(keras.layers.Layer):
 
 
 def same_convolution(filters: int, name: str) -> Any:
-    """Return a 3x3 convolution that keeps the size, without activation."""
+    """Return a 3x3 convolution that keeps the size, without activation.
+
+    Args:
+        filters: of the output.
+        name: the layer's.
+    """
     return keras.layers.Conv2D(
         filters, 3, padding="same", kernel_initializer=GlorotUniform(), name=name
     )

@@ -29,7 +29,11 @@ class Mlp(keras.layers.Layer):
         ]
 
     def call(self, observation: Tensor) -> Tensor:
-        """Return features [N, units[-1]] of observations [N, *shape]."""
+        """Return features [N, units[-1]].
+
+        Args:
+            observation: [N, *shape].
+        """
         x = flat(ops.cast(observation, "float32"))
         for layer in self.hidden:
             x = layer(x)

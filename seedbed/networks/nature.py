@@ -28,7 +28,11 @@ class Nature(ImageTorso):
         self.dense = dense(512, "dense")
 
     def call(self, observation: Tensor) -> Tensor:
-        """Return features [N, 512] of observations [N, *stacked shape]."""
+        """Return features [N, 512].
+
+        Args:
+            observation: [N, *stacked shape].
+        """
         return self.dense(flat(self.conv3(self.conv2(self.first(observation)))))
 
 

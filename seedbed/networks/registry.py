@@ -69,7 +69,12 @@ def make_body(
 
 
 def prepared_frame(torso_or_body: Any, frame: ArraySpec) -> ArraySpec:
-    """Return the spec of one prepared frame, as inference keeps it in its table."""
+    """Return the spec of one prepared frame, as inference keeps it in its table.
+
+    Args:
+        torso_or_body: what prepares it; a torso without `prepare` leaves it as it is.
+        frame: a single frame of the environment.
+    """
     prepare = getattr(torso_or_body, "prepare", None)
     if prepare is None:
         return frame

@@ -13,7 +13,12 @@ from seedbed.types import Tensor
 
 
 def stacked_shape(shape: tuple[int, ...], frame_stack: int) -> tuple[int, ...]:
-    """Return the shape of a stack of `frame_stack` prepared frames of `shape`."""
+    """Return the shape of a stack of prepared frames.
+
+    Args:
+        shape: of one prepared frame.
+        frame_stack: K.
+    """
     if not shape:
         return (frame_stack,)
     if len(shape) == 2:
