@@ -87,7 +87,7 @@ class Parts:
         backend = self._built.backend
         scalars = self._built.trainer.step(backend.to_device(self._batch.arrays))
         for value in scalars.values():  # waits for the end of the step
-            backend.to_host(value)
+            np.asarray(value)
 
 
 def _costs(steps: int, cpu: float, started: float) -> dict[str, Any]:

@@ -185,7 +185,7 @@ def make_tables(experiment: Experiment, spec: EnvironmentSpec) -> tuple[Any, int
 
     built = build_components(experiment, spec, backends.use(experiment.learner.backend))
     blank = np.zeros((1, *spec.observation.shape), spec.observation.dtype)
-    frame_bytes = built.backend.to_host(built.agent.body.prepare(blank)).nbytes
+    frame_bytes = np.asarray(built.agent.body.prepare(blank)).nbytes
     context = experiment.learner.frame_stack - 1
     return built, context * frame_bytes + 4 * built.agent.body.state_size
 

@@ -124,7 +124,7 @@ def steps(backend: Backend, batch_size: int, transitions: int, runs: int, window
     def wait_for(outputs: dict[str, Any]) -> None:
         # All that a learner looks at comes to the host in every way.
         for value in outputs.values():
-            backend.to_host(value)
+            np.asarray(value)
 
     ways: dict[str, Callable[[], None]] = {
         "host": lambda: wait_for(host.trainer.step(draw())),
@@ -190,7 +190,7 @@ def _adder(backend: Backend, replay: Any, chunk: SequenceChunk) -> Callable[[], 
         replay.add(replace(chunk, chunk_index=count))
         count += 1
         if count > 1 and hasattr(replay, "draw_batch"):
-            backend.to_host(replay.draw_batch(np.zeros((1, 2), np.float32))["items"])
+            np.asarray(replay.draw_batch(np.zeros((1, 2), np.float32))["items"])
 
     return add
 

@@ -365,14 +365,6 @@ class Backend(Protocol):
             batch: arrays by name, which must not be written to afterwards.
         """
 
-    def to_host(self, value: Tensor) -> NDArray[Any]:
-        """Return a NumPy view or copy of a device array, once it is computed.
-
-        Args:
-            value: the array.
-        """
-        return np.asarray(value)
-
     def profile(self, directory: str) -> AbstractContextManager[None]:
         """Write a TensorBoard profile of what runs inside the context.
 

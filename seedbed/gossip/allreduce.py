@@ -111,7 +111,7 @@ class AllReduceExchange(ParameterExchange):
         # Weigh by the fraction of real transitions in the batch.
         weight = np.float32(1)
         if "unmasked" in outputs:
-            weight = np.float32(self._learner.backend.to_host(outputs["unmasked"]))
+            weight = np.float32(np.asarray(outputs["unmasked"]))
         started, update = time.perf_counter(), self._counters.updates
         if self._log is not None and (update + 1) % self._settings.gradients_every == 0:
             self._log.on_gradient(update + 1, own)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from seedbed.backends.protocol import Backend, TensorDict, Trainer
+import numpy as np
+
+from seedbed.backends.protocol import TensorDict, Trainer
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.parameters import FlatParams, ParameterLayout
 from seedbed.gossip.transport.transport import GossipTransport
@@ -25,7 +27,6 @@ class LocalLearner:
 
     Attributes:
         trainer: Updates the parameters.
-        backend: Moves arrays to the host.
         layout: Layout of the trainer's parameters.
         counters: Counters of this learner; `updates` is the number of the newest update.
         stats: Statistics of the exchange, for telemetry.
@@ -35,7 +36,6 @@ class LocalLearner:
     """
 
     trainer: Trainer
-    backend: Backend
     layout: ParameterLayout
     counters: Counters
     stats: GossipStats
@@ -44,7 +44,7 @@ class LocalLearner:
 
     def to_host(self, arrays: Sequence[Tensor]) -> FlatParams:
         """Copy arrays of the trainer's layout into one new buffer [d] on the host."""
-        return self.layout.flatten([self.backend.to_host(array) for array in arrays])
+        return self.layout.flatten([np.asarray(array) for array in arrays])
 
 
 class ParameterExchange:

@@ -72,7 +72,7 @@ def make_exchange(
     Args:
         experiment: Section `gossip` says what is exchanged.
         membership: Learners of the experiment.
-        components: Trainer and backend.
+        components: The trainer.
         training: Training thread, which answers requests for the whole state.
         telemetry: Receives the statistics of the exchange.
         threads: Threads of this learner.
@@ -84,7 +84,6 @@ def make_exchange(
     names, shapes = zip(*components.trainer.layout(), strict=True)
     learner = LocalLearner(
         components.trainer,
-        components.backend,
         ParameterLayout(names, shapes),
         telemetry.counters,
         stats,

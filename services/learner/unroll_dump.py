@@ -98,11 +98,11 @@ def unroll_arrays(built: LearnerComponents, params: Params, batch: TrainingBatch
     # The forward pass of training, with the newest parameters.
     model = built.agent.model
     if isinstance(model, QModel | ActorCriticModel):
-        steps = (unroll.observation, unroll.previous_action, unroll.previous_reward, unroll.first)
+        steps = unroll.steps()
         (*heads, _), _ = model.stateless_call(params, [], *steps, unroll.state)
         names = ("q",) if isinstance(model, QModel) else ("logits", "value")
         arrays |= zip(names, heads, strict=True)
-    on_host: Arrays = {name: built.backend.to_host(array) for name, array in arrays.items()}
+    on_host: Arrays = {name: np.asarray(array) for name, array in arrays.items()}
     if "logits" in on_host:
         action = on_host["action"]
         on_host["log_rho"] = _log_probability(on_host["logits"][:-1], action) - _log_probability(

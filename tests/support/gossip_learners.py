@@ -77,13 +77,6 @@ class KnownTrainer:
         return self.layout_.flatten(self._params)
 
 
-class HostBackend:
-    """NumPy's arrays are on the host."""
-
-    def to_host(self, value: Any) -> Any:
-        return value
-
-
 class GossipLearner:
     """One learner: its gossip, and a thread that makes iterations as it is told."""
 
@@ -110,9 +103,8 @@ class GossipLearner:
         self.folder.parent.mkdir(exist_ok=True)
         every_s, every = settings.snapshot_every_s, settings.distance_every
         log = GossipLog(self.folder, every_s, settings.replicas, self.stats, every)
-        backend: Any = HostBackend()
         trainer: Any = self.trainer
-        learner = LocalLearner(trainer, backend, layout, Counters(), self.stats, self.threads)
+        learner = LocalLearner(trainer, layout, Counters(), self.stats, self.threads)
         self.gossip = GossipExchange(settings, learner, self.transport, log)
         self.publisher = self.gossip.publisher
         self._go = threading.Semaphore(0)

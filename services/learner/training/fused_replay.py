@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
-from seedbed.backends.protocol import Backend, Trainer
+from seedbed.backends.protocol import Trainer
 from seedbed.config.learner import Replay
 from seedbed.gossip.exchange import ParameterExchange
 from seedbed.replay.client.device import DeviceReplay
@@ -32,7 +32,6 @@ class FusedReplay(BatchSource):
     Args:
         buffer: the replay buffer on the device.
         trainer: makes the updates.
-        backend: copies what is shown to the host.
         settings: `learner.replay` of the experiment.
         batch_size: B, sequences of a batch.
         stats: the statistics of the replay, kept up to date.
@@ -42,7 +41,6 @@ class FusedReplay(BatchSource):
         self,
         buffer: DeviceReplay,
         trainer: Trainer,
-        backend: Backend,
         settings: Replay,
         batch_size: int,
         stats: ReplaySourceStats,
@@ -50,7 +48,6 @@ class FusedReplay(BatchSource):
         self.buffer = buffer
         self.stats = stats
         self._batch_size = batch_size
-        self._backend = backend
         self._limiter = RateLimiter(settings, batch_size * buffer.spec.steps)
         self._arrived: deque[SequenceChunk] = deque()
         self._changed = threading.Condition()
@@ -114,7 +111,7 @@ class FusedReplay(BatchSource):
         outputs = self.step()
         if exchange is not None:
             exchange.after_update()
-        batch.version = np.asarray(self._backend.to_host(outputs.pop("version")), np.float64)
+        batch.version = np.asarray(np.asarray(outputs.pop("version")), np.float64)
         return outputs
 
     def step(self) -> dict[str, Any]:
@@ -123,7 +120,7 @@ class FusedReplay(BatchSource):
         with self._changed:
             self._limiter.on_train()
             self._changed.notify_all()
-        self.stats.on_sample(self.buffer.age_s(self._backend.to_host(outputs.pop("time"))))
+        self.stats.on_sample(self.buffer.age_s(np.asarray(outputs.pop("time"))))
         return outputs
 
     @override

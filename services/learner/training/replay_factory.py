@@ -45,4 +45,4 @@ def make_replay_source(
     from seedbed.services.learner.training.fused_replay import FusedReplay
 
     replay = make_device_replay(settings, spec, backend, seed)
-    return FusedReplay(replay, trainer, backend, settings, size, stats)
+    return FusedReplay(replay, trainer, settings, size, stats)

@@ -146,7 +146,7 @@ class ReplaySource(PrefetchedSource):
     def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
         """Keep the new priorities [B] for the buffer, which gets them before its next sample."""
         assert batch.keys is not None
-        self._priorities.append((batch.keys, self._backend.to_host(batch.priority)))
+        self._priorities.append((batch.keys, np.asarray(batch.priority)))
 
     @override
     def close(self) -> None:

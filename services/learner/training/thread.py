@@ -121,10 +121,10 @@ class TrainingThread:
 
     def _update(self, components: LearnerComponents, batch: TrainingBatch) -> dict[str, float]:
         """Make one update, check its scalars, and publish its parameters."""
-        version, to_host = self._telemetry.counters.updates + 1, components.backend.to_host
+        version = self._telemetry.counters.updates + 1
         with self._at_work():
             outputs = components.source.train_step(batch, self.exchange)
-            scalars = {name: float(to_host(value)) for name, value in outputs.items()}
+            scalars = {name: float(np.asarray(value)) for name, value in outputs.items()}
             check_finite(scalars, version)
             self._store.publish(components.trainer.params(), version)
             components.source.on_trained(batch, scalars)

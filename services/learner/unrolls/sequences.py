@@ -34,11 +34,6 @@ class SequencePlan:
     priority: Callable[[SequenceWindow], NDArray[np.float32]]
 
     @property
-    def observation(self) -> ArraySpec:
-        """Spec of a single observation."""
-        return self.spec.observation
-
-    @property
     def frame_stack(self) -> int:
         """K, observations of a stack."""
         return self.spec.frame_stack
