@@ -45,8 +45,6 @@ class Histogram:
         Args:
             bounds: The buckets' inclusive upper ends, increasing; +Inf is implied.
         """
-        if list(bounds) != sorted(set(bounds)):
-            raise ValueError(f"bounds {list(bounds)} do not increase")
         self.bounds = tuple(float(bound) for bound in bounds)
         self._edges = np.asarray(self.bounds)
         self._counts = [0] * (len(self.bounds) + 1)
@@ -91,10 +89,11 @@ class Metric:
 
     Attributes:
         name: Full name, with its unit and, for counters, `_total`.
-        read: The attribute of the stats object that has the value, such as "buffer.size". None is
-            exported as NaN by a gauge, as 0 by a counter.
+        read: The attribute of the stats object that has the value, such as "buffer.size" or, of a
+            dict, "scalars.loss".
         labels: Names of the labels.
         known: Label values that are exported from the start, with 0.
+        nothing: Value that is exported where there is none.
         help: A sentence that stands alone; for gauges also what NaN means, where it can occur.
     """
 
@@ -103,23 +102,25 @@ class Metric:
     read: str
     labels: tuple[str, ...] = ()
     known: tuple[str, ...] = ()
+    nothing: float = math.nan
     help: str = ""
 
     def value(self, stats: object) -> Value:
         """Read the present value from a stats object."""
         value: Any = stats
         for attribute in self.read.split("."):
-            value = None if value is None else getattr(value, attribute)
+            if isinstance(value, Mapping):
+                value = value.get(attribute)
+            elif value is not None:
+                value = getattr(value, attribute)
         if isinstance(value, Mapping):
             # A copy, because the owner goes on counting.
             return {**dict.fromkeys(self.known, 0.0), **value}
-        if value is None:
-            return 0.0 if self.kind == "counter" else math.nan
-        read: Value = value
+        read: Value = self.nothing if value is None else value
         return read
 
 
-counter = partial(Metric, "counter")
+counter = partial(Metric, "counter", nothing=0.0)
 gauge = partial(Metric, "gauge")
 histogram = partial(Metric, "histogram")
 

@@ -13,7 +13,6 @@ from typing import Any, NotRequired, TypedDict
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.limits import process_start_ticks
 from seedbed.telemetry.busy import BusyClock
-from seedbed.telemetry.time_left import TimeLeft
 
 STATUS_FILE = "status.json"
 
@@ -134,17 +133,6 @@ def describe_threads(
             "waiting_for": clock.waiting_for or None,
         }
     return described
-
-
-def describe_time_left(left: TimeLeft | None, dollars_per_hour: float) -> TimeLeftStatus | None:
-    """Return when the nearest stop condition is met, and what the run costs until then."""
-    if left is None:
-        return None
-    return {
-        "seconds": left.seconds,
-        "condition": left.condition,
-        "dollars": left.seconds / 3600 * dollars_per_hour,
-    }
 
 
 def plain(value: Any) -> Any:

@@ -30,7 +30,6 @@ from seedbed.telemetry.status import (
     LearnersStatus,
     RunStatus,
     describe_threads,
-    describe_time_left,
     plain,
     this_process,
 )
@@ -59,13 +58,13 @@ class Telemetry:
         registry: The Prometheus registry, for `MetricsServer`.
         numbers: The newest row of progress.csv; {} before the first tick.
         env_fps: Emulator frames a second over the last 10, 60 and 300 seconds.
-        updates_per_s: Updates a second over the last minute.
+        numbers.updates_per_s: Updates a second over the last minute.
         busy_fractions: Fraction of the last 30 seconds that a thread worked.
         blocked_fractions: Fraction of the last 30 seconds that a thread could not go on because of
             a neighbour.
-        actor_stepping: Fraction of the actors' time spent in environment steps; they wait in the
-            rest. NaN before the first measurement.
-        learner_cores: Cores that the learner's process used.
+        numbers.actor_stepping: Fraction of the actors' time spent in environment steps; they wait
+            in the rest. NaN before the first measurement.
+        numbers.learner_cores: Cores that the learner's process used.
         is_bottleneck: Part that sets the pace: 1 for this part, 0 for the others.
         user.values: Newest values of logging.scalars; a name appears when the function first
             returns a value for that name.
@@ -75,11 +74,11 @@ class Telemetry:
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
         __doc__,
         gauge("seedbed_env_fps", "env_fps", ("window",)),
-        gauge("seedbed_updates_per_second", "updates_per_s"),
+        gauge("seedbed_updates_per_second", "numbers.updates_per_s", nothing=0.0),
         gauge("seedbed_busy_fraction", "busy_fractions", ("thread",)),
         gauge("seedbed_blocked_fraction", "blocked_fractions", ("thread",)),
-        gauge("seedbed_actor_stepping_fraction", "actor_stepping"),
-        gauge("seedbed_learner_cpu_cores", "learner_cores"),
+        gauge("seedbed_actor_stepping_fraction", "numbers.actor_stepping"),
+        gauge("seedbed_learner_cpu_cores", "numbers.learner_cores", nothing=0.0),
         gauge("seedbed_bottleneck", "is_bottleneck", ("part",)),
         gauge("seedbed_user_scalar", "user.values", ("name",)),
         gauge("seedbed_run_finished", "is_finished"),
@@ -155,11 +154,6 @@ class Telemetry:
         return {f"{window}s": self._measured(f"env_fps_{window}s") for window in FPS_WINDOWS_S}
 
     @property
-    def updates_per_s(self) -> float:
-        """Updates a second."""
-        return self._measured("updates_per_s")
-
-    @property
     def busy_fractions(self) -> dict[str, float]:
         """Fraction of the time in which each thread worked."""
         return {name: self._measured(f"busy_{name}") for name in THREADS}
@@ -168,16 +162,6 @@ class Telemetry:
     def blocked_fractions(self) -> dict[str, float]:
         """Fraction of the time in which each thread waited for a neighbour."""
         return {name: self._measured(f"blocked_{name}") for name in THREADS}
-
-    @property
-    def actor_stepping(self) -> Number:
-        """Fraction of the actors' time in steps; None before the first measurement."""
-        return self.numbers.get("actor_stepping")
-
-    @property
-    def learner_cores(self) -> float:
-        """Cores that this process used."""
-        return self._measured("learner_cores")
 
     @property
     def is_bottleneck(self) -> dict[str, bool]:
@@ -264,7 +248,7 @@ class Telemetry:
             "user_scalars": dict(self.user.values),
             "bottleneck": self._bottleneck._asdict(),
             "threads": describe_threads(self.busy, self.numbers),
-            "eta": describe_time_left(self._time_left, self.cost.dollars_per_hour),
+            "eta": None,
             "stop": self.experiment.stop.model_dump(),
             "checkpoint": {
                 "age_s": checkpoints.age_s,
@@ -280,6 +264,13 @@ class Telemetry:
             "stream_errors": dict(self.sessions.stream_errors),
             "failing_outputs": sorted(self.outputs.failing),
         }
+        if left := self._time_left:
+            dollars = left.seconds / 3600 * self.cost.dollars_per_hour
+            status["eta"] = {
+                "seconds": left.seconds,
+                "condition": left.condition,
+                "dollars": dollars,
+            }
         return plain(status)  # type: ignore[no-any-return]
 
     def summary(self) -> dict[str, Any]:

@@ -72,11 +72,11 @@ class MetricScalars:
         scalars: dict[str, float] = {}
         for name, value in values.items():
             if isinstance(value, Histogram):
-                counts, total = value.read()
+                count, total = value.total()
                 total_before, count_before = self._before.get(name, (0.0, 0))
-                self._before[name] = total, sum(counts)
-                if sum(counts) > count_before:
-                    scalars[name] = (total - total_before) / (sum(counts) - count_before)
+                self._before[name] = total, count
+                if count > count_before:
+                    scalars[name] = (total - total_before) / (count - count_before)
             elif isinstance(value, Mapping):
                 scalars |= {f"{name}/{label}": float(item) for label, item in value.items()}
             else:

@@ -32,7 +32,7 @@ class TrainingStats:
         lag: Updates between acting and training, mean of each trained unroll.
         step_s: Seconds of a training step.
         scalars: Numbers of the newest update, such as `loss`.
-        loss: Loss of the newest update. NaN before the first.
+        scalars.loss: Loss of the newest update. NaN before the first.
         other_scalars: Every other number of the newest update; a name appears with the first
             update.
     """
@@ -43,7 +43,7 @@ class TrainingStats:
         gauge("seedbed_unroll_queue_capacity", "capacity_unrolls"),
         histogram("seedbed_policy_lag_updates", "lag"),
         histogram("seedbed_train_step_seconds", "step_s"),
-        gauge("seedbed_loss", "loss"),
+        gauge("seedbed_loss", "scalars.loss"),
         gauge("seedbed_training_scalar", "other_scalars", ("name",)),
     )
 
@@ -61,11 +61,6 @@ class TrainingStats:
         self._scalar_sums: dict[str, float] = {}
         self._scalar_updates = 0
         self._lock = threading.Lock()
-
-    @property
-    def loss(self) -> float | None:
-        """Loss of the newest update; None before the first."""
-        return self.scalars.get("loss")
 
     @property
     def other_scalars(self) -> dict[str, float]:

@@ -206,7 +206,7 @@ class ActorLoop:
         )
         try:
             welcome = await self._handshake(call, hello)
-            self._metrics.on_connected(self._name)
+            self._metrics.connected_groups.add(self._name)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
             started = time.perf_counter()
             time_step = await loop.run_in_executor(self._thread, env.reset)
@@ -233,7 +233,7 @@ class ActorLoop:
                 self._answered = True
                 sequence += 1
         finally:
-            self._metrics.on_disconnected(self._name)
+            self._metrics.connected_groups.discard(self._name)
             less_loaded.cancel()
             call.cancel()
 

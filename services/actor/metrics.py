@@ -69,13 +69,3 @@ class ActorMetrics:
         """Count environments that raised and are made anew."""
         with self._lock:
             self.environment_failures += environments
-
-    def on_connected(self, group: str) -> None:
-        """Count a group as connected to a learner."""
-        with self._lock:
-            self.connected_groups.add(group)
-
-    def on_disconnected(self, group: str) -> None:
-        """Stop counting a group as connected, if it was."""
-        with self._lock:
-            self.connected_groups.discard(group)

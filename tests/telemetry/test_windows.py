@@ -128,8 +128,3 @@ def test_histogram_of_many_threads_loses_nothing() -> None:
     for thread in threads:
         thread.join(timeout=30)
     assert histogram.read() == ([16000, 8000], pytest.approx(4 * 2000 * 2.6))
-
-
-def test_histogram_refuses_bounds_that_do_not_increase() -> None:
-    with pytest.raises(ValueError, match="increase"):
-        Histogram((1.0, 1.0))

@@ -61,8 +61,8 @@ def test_everything_is_there_with_zero_and_then_counts(
     metrics.on_reconnect()
     metrics.on_environment_failure(2)
     for name in ("a", "b", "c"):
-        metrics.on_connected(name)
-    metrics.on_disconnected("c")
+        metrics.connected_groups.add(name)
+    metrics.connected_groups.discard("c")
     found = scrape(server)
     assert found["seedbed_actor_steps_total"] == 96
     assert found["seedbed_actor_step_seconds_count"] == 3
