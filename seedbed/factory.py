@@ -15,7 +15,7 @@ from seedbed.agents import AGENTS
 from seedbed.agents.protocol import Agent, OnPolicyAgent, ReplayAgent
 from seedbed.config.schema import Experiment
 from seedbed.networks.registry import load_class, make_body
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import EnvironmentSpec
 
 
@@ -55,10 +55,7 @@ def agent_and_options(experiment: Experiment) -> tuple[Any, BaseModel]:
         return agent_class, experiment.builtin_options
     options = getattr(agent_class, "Options", None)
     if not (inspect.isclass(options) and issubclass(options, BaseModel)):
-        raise SeedbedError(
-            ExitCode.CONFIG,
-            f"agent {name!r} has no Options, a pydantic model of its hyperparameters",
-        )
+        raise ConfigError(f"agent {name!r} has no Options, a pydantic model of its hyperparameters")
     try:
         return _with_defaults(agent_class), options.model_validate(experiment.agent_options)
     except ValidationError as error:
@@ -67,7 +64,7 @@ def agent_and_options(experiment: Experiment) -> tuple[Any, BaseModel]:
             f"{item['input']!r}"
             for item in error.errors(include_url=False)
         ]
-        raise SeedbedError(ExitCode.CONFIG, "\n".join(lines)) from error
+        raise ConfigError("\n".join(lines)) from error
 
 
 def _with_defaults(agent_class: Any) -> Any:

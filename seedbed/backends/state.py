@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 
 if TYPE_CHECKING:  # Keras is imported by `use`, once its backend is chosen
     import keras
@@ -35,10 +35,9 @@ def named_variables(
     for names in (model_names, optimizer_names):
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise SeedbedError(
-                ExitCode.CONFIG,
+            raise ConfigError(
                 f"variables with the same name {twice}: give the network's layers names of "
-                "their own, or a checkpoint could not tell them apart",
+                "their own, or a checkpoint could not tell them apart"
             )
     return model_names, optimizer_names
 

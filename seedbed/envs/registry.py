@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from seedbed.config.environment import Environment
 from seedbed.config.schema import Experiment
 from seedbed.envs.decorrelate import DecorrelatedVectorEnv
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import VectorEnv
 
 # Seeds of a run: 2^14 actors × 2^5 groups × 2^12 environments = 2^31.
@@ -46,12 +46,12 @@ def make_env(
         SeedbedError: ENVIRONMENT, the environment cannot be made; CONFIG, a setting is wrong.
     """
     if num_envs < 1:
-        raise SeedbedError(ExitCode.CONFIG, f"num_envs {num_envs}: it takes at least 1")
+        raise ConfigError(f"num_envs {num_envs}: it takes at least 1")
     try:
         settings = {"id": env_id, "kwargs": kwargs, **({"atari": atari} if atari else {})}
         environment = Environment.model_validate(settings)
     except ValidationError as error:
-        raise SeedbedError(ExitCode.CONFIG, f"{env_id}: {error}") from error
+        raise ConfigError(f"{env_id}: {error}") from error
     seeds = [environment_seed(seed, 0, 0, i) for i in range(num_envs)]
     return make_vector_env(environment, num_envs, threads, seeds)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import grpc
 
 from seedbed.rpc.tls import Tls
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.tokens import (
     AUTHORIZATION,
     BEARER,
@@ -167,13 +167,10 @@ def check_exposure(address: str, credentials: Credentials, insecure: bool, optio
     """
     protected = credentials.tokens is not None or credentials.tls is not None
     if insecure and protected:
-        raise SeedbedError(
-            ExitCode.CONFIG, "--insecure contradicts --token-file and --tls: leave one of them out"
-        )
+        raise ConfigError("--insecure contradicts --token-file and --tls: leave one of them out")
     if not (is_local(address) or protected or insecure):
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             f"{option} {address} is beyond this machine, and every client that reaches it would be "
             "served: give --token-file (`seedbed tokens DIR` makes the files) or --tls, or "
-            "--insecure on a network that only trusted processes reach (docs/security.md)",
+            "--insecure on a network that only trusted processes reach (docs/security.md)"
         )

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError, SeedbedError
 
 log = logging.getLogger(__name__)
 
@@ -62,9 +62,7 @@ class Tokens:
             lines = self._path.read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeDecodeError) as error:
             cause = getattr(error, "strerror", None) or error
-            raise SeedbedError(
-                ExitCode.CONFIG, f"--token-file: cannot read {self._path}: {cause}"
-            ) from error
+            raise ConfigError(f"--token-file: cannot read {self._path}: {cause}") from error
         first: dict[Role, str] = {}
         digests: list[tuple[bytes, Role]] = []
         for number, line in enumerate(lines, 1):
@@ -87,7 +85,7 @@ class Tokens:
 
     def _wrong(self, number: int, cause: str) -> SeedbedError:
         # The line itself is secret.
-        return SeedbedError(ExitCode.CONFIG, f"--token-file: line {number} of {self._path} {cause}")
+        return ConfigError(f"--token-file: line {number} of {self._path} {cause}")
 
     def _refresh(self) -> None:
         try:
@@ -104,9 +102,8 @@ class Tokens:
         """
         self._refresh()
         if role not in self._secrets:
-            raise SeedbedError(
-                ExitCode.CONFIG,
-                f"--token-file: {self._path} has no line `{role} SECRET`, which this process sends",
+            raise ConfigError(
+                f"--token-file: {self._path} has no line `{role} SECRET`, which this process sends"
             )
         return self._secrets[role]
 

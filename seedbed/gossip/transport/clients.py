@@ -21,7 +21,7 @@ from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials, call_metadata
 from seedbed.rpc.reconnect import Attempts, describe
 from seedbed.rpc.streams import read, write
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 
@@ -222,10 +222,8 @@ class PeerClient:
                     arrays += reply.arrays
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
-                    raise SeedbedError(
-                        ExitCode.CONFIG,
-                        f"learner {self.rank} at {self.address} refused this one: "
-                        f"{error.details()}",
+                    raise ConfigError(
+                        f"learner {self.rank} at {self.address} refused this one: {error.details()}"
                     ) from error
         fetched.state = state_from_wire(arrays)
         return fetched

@@ -13,7 +13,7 @@ from seedbed.replay.local_buffer import make_local_buffer
 from seedbed.replay.replay_buffer import ReplayBuffer
 from seedbed.replay.sequence import SequenceSpec, format_bytes
 from seedbed.rpc.credentials import Credentials
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 
 if TYPE_CHECKING:  # imports Keras
     from seedbed.replay.client.device import DeviceReplay
@@ -41,10 +41,9 @@ def make_replay_buffer(
         subject = "replay in the learner:"
         return make_local_buffer(subject, spec, settings.capacity, exponent, folder)
     if not settings.shards:
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             "learner.replay.storage is remote, and learner.replay.shards names none: start shards "
-            "with `seedbed replay`, and list their addresses",
+            "with `seedbed replay`, and list their addresses"
         )
     log.info("replay on %d shards: %s", len(settings.shards), ", ".join(settings.shards))
     timeout_s = settings.shard_timeout_s
@@ -74,11 +73,10 @@ def make_device_replay(
     size, limit = device_bytes(spec, capacity), backend.memory_bytes()
     log.info("replay on %s: %s", device, format_bytes(size))
     if limit and size > limit:
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             f"learner.replay.capacity {capacity} take {format_bytes(size)}, and {device} has "
             f"{format_bytes(limit)}: at most {int(capacity * limit / size)} would fit, less what "
-            "the model needs. Lower it, or use storage: host",
+            "the model needs. Lower it, or use storage: host"
         )
     exponent, steps = settings.priority_exponent, settings.transfer_steps
     return DeviceReplay(backend, spec, capacity, exponent, steps, seed)
