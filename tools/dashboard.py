@@ -12,6 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from tools.generated import write_or_check
+
 FILE = Path(__file__).resolve().parents[1] / "k8s" / "grafana" / "seedbed.json"
 WHICH = 'namespace=~"$namespace",experiment=~"$experiment"'
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
@@ -34,13 +36,15 @@ def percentile(q: float, name: str) -> str:
     return f"histogram_quantile({q}, sum by (experiment, le) ({rate}))"
 
 
+def rate(name: str, also: str = "") -> str:
+    """Growth a second of the counters of one experiment joined."""
+    by = f"experiment{', ' + also if also else ''}"
+    return f"sum by ({by}) (rate({metric(name)}[$__rate_interval]))"
+
+
 def mean(name: str) -> str:
     """Of a histogram, an experiment."""
-    parts = [
-        f"sum by (experiment) (rate({metric(name + end)}[$__rate_interval]))"
-        for end in ("_sum", "_count")
-    ]
-    return " / ".join(parts)
+    return f"{rate(name + '_sum')} / {rate(name + '_count')}"
 
 
 def panel(
@@ -100,29 +104,42 @@ def graph(
     )  # fmt: skip
 
 
-def gossip() -> list[dict[str, Any]]:
-    """What several learners exchange, by the pod that says it. Those that are alone are left out,
-    which say NaN or nothing.
+def only_where(
+    condition: str, otherwise: str, panels: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+    """Leave out learners that say NaN or nothing. Shards say everything themselves.
+
+    Args:
+        condition: PromQL that has a value for the experiments that stay.
+        otherwise: Text of a panel where none is left.
+        panels: Changed in place.
     """
-    several = f"{by_experiment('max', 'seedbed_gossip_peers')} > 1"
+    for item in panels:
+        item["fieldConfig"]["defaults"]["noValue"] = otherwise
+        for target in item["targets"]:
+            if "replay_shard_" not in target["expr"]:
+                target["expr"] = f"({target['expr']}) and on (experiment) {condition}"
+    return panels
+
+
+def gossip() -> list[dict[str, Any]]:
+    """What several learners exchange, by the pod that says it."""
 
     def now(name: str, also: str = "pod", function: str = "max") -> str:
         return by_experiment(function, f"seedbed_gossip_{name}", "", also)
 
-    def rate(name: str) -> str:
-        return (
-            f"sum by (experiment, pod) (rate({metric('seedbed_gossip_' + name)}[$__rate_interval]))"
-        )
+    def grown(name: str) -> str:
+        return rate(f"seedbed_gossip_{name}", "pod")
 
-    panels = [
+    return [
         graph("Gossip: distance to peers", {
             "{{experiment}} {{pod}} to {{peer}}": now("distance", "pod, peer"),
             "{{experiment}} {{pod}} update": now("update_norm"),
         }, "short", "2-norm between a learner's parameters and the newest ones of a peer; and of "
            "what one update adds."),
         graph("Gossip: mixes a second", {
-            "{{experiment}} {{pod}}": rate("mixes_total"),
-            "{{experiment}} {{pod}} superseded": rate("superseded_total"),
+            "{{experiment}} {{pod}}": grown("mixes_total"),
+            "{{experiment}} {{pod}} superseded": grown("superseded_total"),
         }, "short", "Superseded messages were replaced by a newer one of the same peer."),
         graph("Gossip: staleness", {
             "{{experiment}} {{pod}} of {{peer}}": now("staleness_iterations", "pod, peer"),
@@ -134,37 +151,14 @@ def gossip() -> list[dict[str, Any]]:
         }, "short", "The graph closes around one that makes no progress, and takes it in again. "
            "Bound void: those alive are not connected, so they drift apart."),
         graph("Gossip: share of training", {
-            "{{experiment}} {{pod}}": rate("seconds_total"),
-            "{{experiment}} {{pod}} waiting": rate("wait_seconds_total"),
+            "{{experiment}} {{pod}}": grown("seconds_total"),
+            "{{experiment}} {{pod}} waiting": grown("wait_seconds_total"),
         }, "percentunit", "Of the training thread's time, for peers; and in it, waiting for one."),
         graph("Gossip: bytes a second", {
-            "{{experiment}} {{pod}} sent": rate("sent_bytes_total"),
-            "{{experiment}} {{pod}} received": rate("received_bytes_total"),
+            "{{experiment}} {{pod}} sent": grown("sent_bytes_total"),
+            "{{experiment}} {{pod}} received": grown("received_bytes_total"),
         }, "Bps", "Parameters only."),
     ]  # fmt: skip
-    for item in panels:
-        item["fieldConfig"]["defaults"]["noValue"] = "One learner"
-        for target in item["targets"]:
-            target["expr"] = f"({target['expr']}) and on (experiment) {several}"
-    return panels
-
-
-def replay_graph(
-    title: str, queries: dict[str, str], unit: str, description: str
-) -> dict[str, Any]:
-    """As `graph`; the learners without a replay, which say NaN or nothing, are left out."""
-    has_one = f"{by_experiment('max', 'seedbed_replay_shards')} > 0"
-    found = graph(
-        title,
-        {
-            legend: f"({query}) and on (experiment) {has_one}" if "shard_" not in query else query
-            for legend, query in queries.items()
-        },
-        unit,
-        description,
-    )
-    found["fieldConfig"]["defaults"]["noValue"] = "No replay"
-    return found
 
 
 def replay() -> list[dict[str, Any]]:
@@ -173,57 +167,52 @@ def replay() -> list[dict[str, Any]]:
     def each(name: str) -> str:
         return by_experiment("max", f"seedbed_replay_shard_{name}", "", "pod")
 
-    def each_rate(*names: str) -> str:
-        parts = (f"rate({metric('seedbed_replay_shard_' + n)}[$__rate_interval])" for n in names)
-        return " + ".join(f"sum by (experiment, pod) ({part})" for part in parts)
-
-    def rate(name: str, also: str = "") -> str:
-        by = f"experiment{also and ', ' + also}"
-        return f"sum by ({by}) (rate({metric('seedbed_replay_' + name)}[$__rate_interval]))"
+    def grown(name: str, also: str = "") -> str:
+        return rate(f"seedbed_replay_{name}", also)
 
     return [
-        replay_graph("Replay: sequences", {
+        graph("Replay: sequences", {
             "{{experiment}}": by_experiment("max", "seedbed_replay_sequences"),
             "{{experiment}} can be drawn": by_experiment(
                 "max", "seedbed_replay_sampleable"
             ),
             "{{experiment}} capacity": by_experiment("max", "seedbed_replay_capacity"),
         }, "short", "Of the shards that answer, or in the learner."),
-        replay_graph("Replay: bytes", {
+        graph("Replay: bytes", {
             "{{experiment}}": by_experiment("max", "seedbed_replay_bytes"),
         }, "bytes", "That it takes when it is full."),
-        replay_graph("Replay: sequences a second", {
-            "{{experiment}} inserted": rate("inserted_sequences_total"),
-            "{{experiment}} drawn": rate("sampled_sequences_total"),
+        graph("Replay: sequences a second", {
+            "{{experiment}} inserted": grown("inserted_sequences_total"),
+            "{{experiment}} drawn": grown("sampled_sequences_total"),
         }, "short", "A sequence is drawn as often as learner.replay.ratio says."),
-        replay_graph("Replay: age of samples", {
+        graph("Replay: age of samples", {
             "{{experiment}} p50": percentile(0.5, "seedbed_replay_sample_age_seconds"),
             "{{experiment}} p99": percentile(0.99, "seedbed_replay_sample_age_seconds"),
         }, "s", "From the insertion of a sequence to its being drawn."),
-        replay_graph("Replay: stale priorities a second", {
-            "{{experiment}}": rate("stale_priorities_total"),
+        graph("Replay: stale priorities a second", {
+            "{{experiment}}": grown("stale_priorities_total"),
         }, "short", "For sequences that had been replaced, or whose shard was away."),
-        replay_graph("Replay: waiting for the ratio", {
-            "{{experiment}} {{side}}": rate("waiting_seconds_total", "side"),
+        graph("Replay: waiting for the ratio", {
+            "{{experiment}} {{side}}": grown("waiting_seconds_total", "side"),
         }, "percentunit", "`insert`: the actors wait for training. `sample`: training waits for "
            "them. The faster side always waits; the slower one is the bottleneck."),
-        replay_graph("Shards", {
+        graph("Shards", {
             "{{experiment}}": by_experiment("max", "seedbed_replay_shards"),
             "{{experiment}} healthy": by_experiment("max", "seedbed_replay_healthy_shards"),
         }, "short", "A dead shard is left out, and comes back."),
-        replay_graph("Shards: sequences", {"{{experiment}} {{pod}}": each("size")}, "short",
-                     "That each of them holds."),
-        replay_graph("Shards: inserts a second", {
-            "{{experiment}} {{pod}}": each_rate("inserts_total"),
+        graph("Shards: sequences", {"{{experiment}} {{pod}}": each("size")}, "short",
+              "That each of them holds."),
+        graph("Shards: inserts a second", {
+            "{{experiment}} {{pod}}": grown("shard_inserts_total", "pod"),
         }, "short", "Each gets its share of the environments."),
-        replay_graph("Shards: samples a second", {
-            "{{experiment}} {{pod}}": each_rate("samples_total"),
+        graph("Shards: samples a second", {
+            "{{experiment}} {{pod}}": grown("shard_samples_total", "pod"),
         }, "short", "In proportion to their masses."),
-        replay_graph("Shards: blocks wait", {
-            "{{experiment}} {{pod}}": each_rate("insert_blocked_seconds_total"),
+        graph("Shards: blocks wait", {
+            "{{experiment}} {{pod}}": grown("shard_insert_blocked_seconds_total", "pod"),
         }, "percentunit", "Of the time, in which a block that has come waits for the shard: near 1 "
            "the shard is the bottleneck."),
-        replay_graph("Shards: damaged and refused", {
+        graph("Shards: damaged and refused", {
             "{{experiment}} {{pod}} damaged sequences": each("corrupt_total"),
             "{{experiment}} {{pod}} refused streams": each("refused_total"),
         }, "short", "Since each began."),
@@ -233,14 +222,14 @@ def replay() -> list[dict[str, Any]]:
 def rows() -> dict[str, list[dict[str, Any]]]:
     """Titles of rows, and their panels."""
     fps = by_experiment("sum", "seedbed_env_fps", 'window="60s"')
-    rate = by_experiment("sum", "seedbed_cost_dollars_per_hour")
+    dollars = by_experiment("sum", "seedbed_cost_dollars_per_hour")
     return {
         "Now": [
             stat("Frames a second", fps, "short", "Emulator frames, over the last minute."),
             stat("Frames", by_experiment("sum", "seedbed_env_frames_total"), "short"),
             stat("Mean return", by_experiment("max", "seedbed_mean_return"), "short",
                  "Of the last 100 episodes."),
-            stat("Dollars an hour", rate, "currencyUSD"),
+            stat("Dollars an hour", dollars, "currencyUSD"),
             stat("Dollars", by_experiment("max", "seedbed_cost_dollars_total"), "currencyUSD"),
             stat("Dollars a billion frames",
                  by_experiment("max", "seedbed_cost_dollars_per_billion_frames"), "currencyUSD",
@@ -309,8 +298,12 @@ def rows() -> dict[str, list[dict[str, Any]]]:
             }, "percentunit", "A thread that cannot go on because of its neighbour."),
             graph("Training step", {"{{experiment}}": mean("seedbed_train_step_seconds")}, "s"),
         ],
-        "Gossip": gossip(),
-        "Replay": replay(),
+        "Gossip": only_where(
+            f"{by_experiment('max', 'seedbed_gossip_peers')} > 1", "One learner", gossip()
+        ),
+        "Replay": only_where(
+            f"{by_experiment('max', 'seedbed_replay_shards')} > 0", "No replay", replay()
+        ),
         "Money": [
             graph("Dollars an hour", {
                 "{{experiment}} {{component}} {{tier}}": by_experiment(
@@ -322,10 +315,10 @@ def rows() -> dict[str, list[dict[str, Any]]]:
                 + " > 0 or " + by_experiment("max", "seedbed_cost_dollars_total"),
             }, "currencyUSD"),
             graph("Frames a dollar", {
-                "{{experiment}}": f"{fps} * 3600 / ({rate} > 0)",
+                "{{experiment}}": f"{fps} * 3600 / ({dollars} > 0)",
             }, "short", "At the present speed and price."),
             graph("Dollars a billion frames", {
-                "{{experiment}} now": f"1e9 * {rate} / 3600 / ({fps} > 0)",
+                "{{experiment}} now": f"1e9 * {dollars} / 3600 / ({fps} > 0)",
                 "{{experiment}} so far": by_experiment(
                     "max", "seedbed_cost_dollars_per_billion_frames"),
             }, "currencyUSD"),
@@ -401,14 +394,7 @@ def dashboard() -> dict[str, Any]:
 
 def main() -> int:
     """Write, or check."""
-    text = json.dumps(dashboard(), indent=1) + "\n"
-    if "--check" not in sys.argv[1:]:
-        FILE.write_text(text)
-        return 0
-    if FILE.exists() and FILE.read_text() == text:
-        return 0
-    print(f"{FILE.name} is not what dashboard.py says: run 'make docs'", file=sys.stderr)
-    return 1
+    return write_or_check({FILE: json.dumps(dashboard(), indent=1) + "\n"}, "dashboard.py")
 
 
 if __name__ == "__main__":

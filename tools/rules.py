@@ -11,6 +11,8 @@ from pathlib import Path
 
 import yaml
 
+from tools.generated import write_or_check
+
 HERE = Path(__file__).resolve().parents[1] / "k8s" / "rules"
 KINDS = {
     "prometheus-rule.yaml": ("monitoring.coreos.com/v1", "PrometheusRule"),
@@ -36,16 +38,7 @@ def wrapped(api_version: str, kind: str) -> str:
 
 def main() -> int:
     """Write, or check."""
-    wrong = []
-    for name, of in KINDS.items():
-        path, text = HERE / name, wrapped(*of)
-        if "--check" not in sys.argv[1:]:
-            path.write_text(text)
-        elif not path.exists() or path.read_text() != text:
-            wrong.append(name)
-    for name in wrong:
-        print(f"{name} is not what seedbed.yaml says: run 'make docs'", file=sys.stderr)
-    return 1 if wrong else 0
+    return write_or_check({HERE / name: wrapped(*of) for name, of in KINDS.items()}, "seedbed.yaml")
 
 
 if __name__ == "__main__":
