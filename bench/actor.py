@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from bench.bare_environments import GROUPS
-from bench.child import END_S, Child, failed
-from bench.figures import ratio, series
-from bench.plan import Plan, pong
+from bench.child import Child
+from bench.command import Command
+from bench.figures import series_of
+from bench.plan import Plan, write_pong
 
 GOAL, GOAL_AT = 0.90, 32
 JOIN_S = 60.0
@@ -23,7 +18,7 @@ FIRST_MESSAGES = 10 * GROUPS
 
 
 def actor_efficiency(plan: Plan) -> dict[str, Any]:
-    """For each number of environments a group.
+    """Measure each number of environments a group.
 
     Both sides step two groups of E with the same number of threads on the same cores; ours has
     the actor's process, the wire, and a learner's process whose policy has no model.
@@ -34,87 +29,60 @@ def actor_efficiency(plan: Plan) -> dict[str, Any]:
 
 
 def _case(plan: Plan, environments: int) -> dict[str, Any]:
-    path = plan.folder / f"actor-{environments}.yaml"
-    path.write_text(pong(replace(plan, environments=environments)))
+    path = write_pong(plan, f"actor-{environments}", environments)
     address = f"unix:{plan.folder / f'actor-{environments}.sock'}"
-    log = plan.folder / f"actor-{environments}.log"
-    window = {"seconds": plan.window_s, "warm_up_s": plan.warm_up_s}
-    threads = str(plan.actor_threads)
+    threads = plan.actor_threads
     with (
         Child(
-            "bare_environments",
-            plan.folder,
-            str(path),
-            str(environments),
-            threads,
-            name=f"bare-environments-{environments}",
+            "bare_environments:Bare", plan.folder, f"bare-environments-{environments}",
+            experiment=path, num_envs=environments, threads=threads,
         ) as bare,
         Child(
-            "null_learner",
-            plan.folder,
-            str(path),
-            address,
-            name=f"actors-learner-{environments}",
+            "null_learner:NullLearner", plan.folder, f"actors-learner-{environments}",
+            path=path, listen=address,
         ) as learner,
-        _actor(path, address, log) as actor,
-    ):
-        _wait_for(learner, GROUPS * environments, actor, log)
+        Command(
+            plan.folder / f"actor-{environments}.log",
+            *("actor", path, "--learner", address, "--index", "0"),
+            *("--exit-with-parent", str(os.getpid())),
+        ) as actor,
+    ):  # fmt: skip
+        _wait_for(learner, GROUPS * environments, actor)
         learner.ask("measure", seconds=0.1, warm_up_s=plan.warm_up_s)  # closes the gate
-        turns = [
-            (learner.ask("measure", **window), bare.ask("measure", **window))
-            for _ in range(plan.runs)
-        ]
-    ours = [turn["steps"] / turn["seconds"] for turn, _ in turns]
-    other = [turn["steps"] / turn["seconds"] for _, turn in turns]
+        turns = [_turn(plan, learner, bare) for _ in range(plan.runs)]
+        actor.check()
     return {
         "environments": environments,
         "groups": GROUPS,
-        "threads_a_group": plan.actor_threads,
+        "threads_a_group": threads,
         "goal": GOAL if environments == GOAL_AT else None,
-        "efficiency": ratio(ours, other),
-        "steps_per_s": series(ours),
-        "bare_steps_per_s": series(other),
-        "learner_cpu_us_a_step": series([1e6 * x["cpu_s"] / x["steps"] for x, _ in turns]),
-        "bare_cpu_us_a_step": series([1e6 * y["cpu_s"] / y["steps"] for _, y in turns]),
+        **series_of(turns),
     }
 
 
-@contextmanager
-def _actor(experiment: Path, address: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """`seedbed actor`, as in production."""
-    command = [sys.executable, "-m", "seedbed.cli.main", "actor", str(experiment)]
-    command += ["--learner", address, "--index", "0"]
-    command += ["--exit-with-parent", str(os.getpid())]
-    with log.open("ab") as output:
-        actor = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            cwd=Path(__file__).parents[1],
-        )
-    try:
-        yield actor
-        if actor.poll() is not None:
-            raise failed(f"the actor ended with exit code {actor.returncode}", log)
-    finally:
-        actor.terminate()
-        try:
-            actor.wait(END_S)
-        except subprocess.TimeoutExpired:
-            actor.kill()
-            actor.wait()
+def _turn(plan: Plan, learner: Child, bare: Child) -> dict[str, float]:
+    ours, other = (
+        child.ask("measure", seconds=plan.window_s, warm_up_s=plan.warm_up_s)
+        for child in (learner, bare)
+    )
+    rate, bare_rate = (side["steps"] / side["seconds"] for side in (ours, other))
+    return {
+        "efficiency": rate / bare_rate,
+        "steps_per_s": rate,
+        "bare_steps_per_s": bare_rate,
+        "learner_cpu_us_a_step": 1e6 * ours["cpu_s"] / ours["steps"],
+        "bare_cpu_us_a_step": 1e6 * other["cpu_s"] / other["steps"],
+    }
 
 
-def _wait_for(learner: Child, environments: int, actor: subprocess.Popen[bytes], log: Path) -> None:
-    """Until both groups play: they join, reset their games, then step."""
+def _wait_for(learner: Child, environments: int, actor: Command) -> None:
+    """Wait until both groups play: they join, reset their games, then step."""
     deadline = time.monotonic() + JOIN_S
     while True:
         usage = learner.ask("usage")
         if usage["environments"] == environments and usage["messages"] >= FIRST_MESSAGES:
             return
         if time.monotonic() > deadline:
-            raise failed(f"the actor does not play within {JOIN_S:g} s: {usage}", log)
-        if actor.poll() is not None:
-            raise failed(f"the actor ended with exit code {actor.returncode}", log)
+            raise actor.failed(f"does not play within {JOIN_S:g} s: {usage}")
+        actor.check()
         time.sleep(0.1)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import threading
 import time
 from typing import Any
 
 import numpy as np
 
-from bench.child import serve, sleep_and_until
+from bench.child import sleep_and_until
 from seedbed.config import load_experiment
 from seedbed.envs.atari import FastAtariVectorEnv
 
@@ -58,17 +57,3 @@ class Bare:
         for thread in threads:
             thread.join()
         return {"steps": after - before, "seconds": ended - started, "cpu_s": cpu_s}
-
-
-def main() -> None:
-    """Serve `measure`."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("experiment")
-    parser.add_argument("num_envs", type=int)
-    parser.add_argument("threads", type=int)
-    args = parser.parse_args()
-    serve({"measure": Bare(args.experiment, args.num_envs, args.threads).measure})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,7 @@
-"""Child: a grpcio stream server that does nothing: any bytes in, E × 4 bytes out."""
+"""Child: a grpcio stream server that does nothing: any bytes in, as many zeros out as asked for."""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import threading
 import time
@@ -10,60 +9,51 @@ from typing import Any
 
 import grpc
 
-from bench.child import serve
 from seedbed.rpc import channels
 
 SERVICE, METHOD = "seedbed.v1.Inference", "Act"
+PATH = f"/{SERVICE}/{METHOD}"
 
 
 class BareServer:
-    """As the learner's: `grpc.aio` in a thread of its own, with the same options."""
+    """As the learner's: `grpc.aio` in a thread of its own, with the same options.
 
-    def __init__(self, listen: str, num_envs: int) -> None:
-        self._listen = listen
-        self._reply = bytes(4 * num_envs)
-        self._listening = threading.Event()
-        self._messages = 0
+    Args:
+        listen: `unix:PATH`.
+        reply_bytes: Size of an answer.
+        replies: Answers to each message.
+        fast_loop: Run uvloop, as replay shards do, and not asyncio's own loop.
+    """
+
+    def __init__(
+        self, listen: str, reply_bytes: int, replies: int = 1, fast_loop: bool = False
+    ) -> None:
+        self._reply, self._replies = bytes(reply_bytes), replies
+        listening = threading.Event()
+        run = channels.run if fast_loop else asyncio.run
+        serve = self._serve(listen, listening)
+        threading.Thread(target=lambda: run(serve), daemon=True).start()
+        if not listening.wait(60):
+            raise TimeoutError(f"not listening on {listen} within 60 s")
 
     async def _act(self, _: Any, context: Any) -> None:
         read, write, reply = context.read, context.write, self._reply
         while await read() is not grpc.aio.EOF:
-            self._messages += 1
-            await write(reply)
+            for _ in range(self._replies):
+                await write(reply)
 
-    async def _serve(self) -> None:
+    async def _serve(self, listen: str, listening: threading.Event) -> None:
         server = channels.aio_server()
         # Without (de)serializers a message is the bytes that came.
         handler: Any = grpc.stream_stream_rpc_method_handler(self._act)
         server.add_generic_rpc_handlers(
             [grpc.method_handlers_generic_handler(SERVICE, {METHOD: handler})]
         )
-        channels.bind(server, self._listen)
+        channels.bind(server, listen)
         await server.start()
-        self._listening.set()
+        listening.set()
         await server.wait_for_termination()
 
-    def start(self) -> None:
-        """Listen."""
-        threading.Thread(target=lambda: asyncio.run(self._serve()), daemon=True).start()
-        if not self._listening.wait(60):
-            raise TimeoutError(f"not listening on {self._listen} within 60 s")
-
     def usage(self) -> dict[str, Any]:
-        """CPU seconds and messages so far."""
-        return {"cpu_s": time.process_time(), "messages": self._messages}
-
-
-def main() -> None:
-    """Serve `usage`."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("listen")
-    parser.add_argument("num_envs", type=int)
-    args = parser.parse_args()
-    server = BareServer(args.listen, args.num_envs)
-    server.start()
-    serve({"usage": server.usage})
-
-
-if __name__ == "__main__":
-    main()
+        """Return CPU seconds so far."""
+        return {"cpu_s": time.process_time()}

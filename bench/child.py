@@ -1,124 +1,102 @@
-"""Processes that a measurement starts: asked by lines of JSON on stdin, answering on stdout.
+"""Objects that a measurement makes in processes of their own.
 
-A child ends when its stdin does, so none outlives the benchmark, whatever ends that.
+A child is asked and answers in JSON over a pipe. It ends when the pipe does, so none outlives the
+benchmark, whatever ends that.
 """
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-import select
 import subprocess
 import sys
 import time
+import traceback
 from collections.abc import Callable
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
+ROOT = Path(__file__).parents[1]
 START_S = 180.0  # importing TensorFlow and compiling, on a busy machine
 END_S = 15.0
 _LOG_LINES = 15
 
 
 class Child:
-    """A Python module of `bench` in a process of its own; its stderr goes to a log.
+    """An object in a process of its own; its stderr goes to a log.
+
+    Args:
+        target: `module:Class`, the module within `bench`.
+        folder: Where the log goes.
+        name: Of the child, in messages and of its log.
+        arguments: Of the class; JSON.
 
     Raises:
         SeedbedError: it ended, or did not answer in time; with the last lines of its log.
     """
 
-    def __init__(self, module: str, folder: Path, *arguments: str, name: str = "") -> None:
-        self.name = name or module
-        self._log = folder / f"{self.name}.log"
-        with self._log.open("ab") as log:
+    def __init__(self, target: str, folder: Path, name: str, **arguments: Any) -> None:
+        self._name = name
+        self._log = folder / f"{name}.log"
+        self._pipe, theirs = Pipe()
+        fd = theirs.fileno()
+        with self._log.open("ab") as log, theirs:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"bench.{module}", *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                [sys.executable, "-m", "bench.child", target, json.dumps(arguments), str(fd)],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
                 stderr=log,
-                cwd=Path(__file__).parents[1],
-                bufsize=0,
+                pass_fds=[fd],
+                cwd=ROOT,
             )
-        self.hello = self._answer(START_S)
+        self._answer(START_S)
 
-    @property
-    def pid(self) -> int:
-        """Of the process."""
-        return self._process.pid
+    def ask(self, method: str, deadline_s: float = 60.0, **arguments: Any) -> Any:
+        """Call a method of the object, and return its result.
 
-    def ask(self, what: str, deadline_s: float = 60.0, **arguments: Any) -> dict[str, Any]:
-        """Send a request and wait for its answer."""
-        self.send(what, **arguments)
-        return self._answer(deadline_s)
-
-    def send(self, what: str, **arguments: Any) -> None:
-        """Send a request; `receive` gives the answer."""
-        assert self._process.stdin is not None
+        Args:
+            method: Name of the method.
+            deadline_s: Longest wait for the result.
+            arguments: Of the method; JSON.
+        """
         try:
-            self._process.stdin.write(json.dumps({"what": what, **arguments}).encode() + b"\n")
+            self._pipe.send_bytes(json.dumps([method, arguments]).encode())
         except BrokenPipeError:
             raise self._failed("ended") from None
-
-    def receive(self, deadline_s: float = 60.0) -> dict[str, Any]:
-        """The answer to `send`."""
         return self._answer(deadline_s)
 
-    def _answer(self, deadline_s: float) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        file, end, line = self._process.stdout.fileno(), time.monotonic() + deadline_s, b""
-        while not line.endswith(b"\n"):
-            ready, _, _ = select.select([file], [], [], max(0.0, end - time.monotonic()))
-            if not ready:
-                raise self._failed(f"did not answer within {deadline_s:g} s")
-            part = os.read(file, 65536)
-            if not part:
-                raise self._failed("ended")
-            line += part
-        answer: dict[str, Any] = json.loads(line)
-        return answer
+    def _answer(self, deadline_s: float) -> Any:
+        if not self._pipe.poll(deadline_s):
+            raise self._failed(f"did not answer within {deadline_s:g} s")
+        try:
+            return json.loads(self._pipe.recv_bytes())
+        except (EOFError, ConnectionResetError):
+            raise self._failed("ended") from None
 
     def _failed(self, how: str) -> SeedbedError:
-        return failed(f"the benchmark's process {self.name} {how}", self._log)
+        return failed(f"the benchmark's process {self._name} {how}", self._log)
 
-    def close(self) -> None:
-        """End it."""
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.close()
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pipe.close()
         try:
             self._process.wait(END_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._process.stdout.close()
-
-    def __enter__(self) -> Child:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def failed(what: str, log: Path) -> SeedbedError:
-    """An error with the end of a log, which is gone afterwards."""
+    """Return an error with the end of a log, which is gone afterwards."""
     lines = log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
     return SeedbedError(ExitCode.INTERNAL, "\n".join([f"{what}; the end of its log:", *lines]))
-
-
-def serve(handlers: dict[str, Callable[..., dict[str, Any]]], **hello: Any) -> None:
-    """A child's main loop: say hello, then answer requests until stdin ends."""
-    print(json.dumps(hello), flush=True)
-    for line in sys.stdin:
-        request = json.loads(line)
-        print(json.dumps(handlers[request.pop("what")](**request)), flush=True)
 
 
 def sleep_and_until(seconds: float, done: Callable[[], bool]) -> None:
@@ -130,6 +108,30 @@ def sleep_and_until(seconds: float, done: Callable[[], bool]) -> None:
 
 
 def rss_bytes(pid: int) -> int:
-    """Resident size of a process, in bytes."""
+    """Return the resident size of a process, in bytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def main() -> None:
+    """Make the object that the command line names, and answer calls until the pipe ends."""
+    target, arguments, file = sys.argv[1:]
+    module, _, name = target.partition(":")
+    pipe = Connection(int(file))
+    try:
+        made = getattr(importlib.import_module(f"bench.{module}"), name)(**json.loads(arguments))
+        pipe.send_bytes(b"null")
+        while True:
+            method, asked = json.loads(pipe.recv_bytes())
+            pipe.send_bytes(json.dumps(getattr(made, method)(**asked)).encode())
+    except EOFError:
+        pass
+    except Exception:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(0)  # there is nothing to keep, and threads may still run
+
+
+if __name__ == "__main__":
+    main()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
 
 def series(values: Sequence[float]) -> dict[str, Any]:
-    """Median, least and greatest of what was measured, and the values in their order."""
+    """Return median, least and greatest of what was measured, and the values in their order."""
     return {
         "median": median(values),
         "min": min(values),
@@ -17,13 +17,16 @@ def series(values: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def ratio(over: Sequence[float], under: Sequence[float]) -> dict[str, Any]:
-    """`over / under`, pair by pair: both of a pair were measured one after the other."""
-    return series([a / b for a, b in zip(over, under, strict=True)])
+def series_of(turns: Sequence[Mapping[str, float]]) -> dict[str, dict[str, Any]]:
+    """Return the series of each figure.
+
+    A ratio is of two figures of one turn, which were measured one after the other.
+    """
+    return {name: series([turn[name] for turn in turns]) for name in turns[0]}
 
 
 def slope(x: Sequence[float], y: Sequence[float]) -> float:
-    """The least squares line's slope of y over x."""
+    """Return the least squares line's slope of y over x."""
     mean_x, mean_y = sum(x) / len(x), sum(y) / len(y)
     below = sum((a - mean_x) ** 2 for a in x)
     above = sum((a - mean_x) * (b - mean_y) for a, b in zip(x, y, strict=True))

@@ -15,19 +15,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from bench.actor import actor_efficiency
-from bench.gossip.part import gossip, stability
-from bench.gossip.stability import TASKS
+from bench.gossip.speed import gossip
+from bench.gossip.stability import TASKS, stability
 from bench.machine import command, machine_info, revision
 from bench.memory import memory
-from bench.plan import Plan, quick
+from bench.plan import Plan, make_plan
 from bench.replay.part import replay
-from bench.report import markdown, table
+from bench.report import markdown
 from bench.system import system_efficiency
 from bench.wire import wire_efficiency
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -44,6 +42,7 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "stability": stability,
 }
 BY_NAME_ONLY = ("gossip", "stability")  # 20 minutes, an hour
+SETTINGS = ("runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks")  # of the plan
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 
 
@@ -53,19 +52,25 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "parts", nargs="*", metavar="PART",
         help=f"what to measure: {', '.join(PARTS)} (default: all)",
     )  # fmt: skip
-    parser.add_argument("--replay", action="store_true", help="the part `replay` alone")
-    parser.add_argument("--gossip", action="store_true", help="the part `gossip` alone")
-    parser.add_argument("--seeds", type=int, metavar="N", help="of `stability` (default 10)")
+    for part in ("replay", "gossip"):
+        parser.add_argument(
+            f"--{part}", action="append_const", dest="alone", const=part, default=[],
+            help=f"the part `{part}` alone",
+        )  # fmt: skip
     parser.add_argument(
-        "--tasks", nargs="+", metavar="TASK", choices=list(TASKS), help="of `stability`"
+        "--seeds", dest="gossip_seeds", type=int, metavar="N", help="of `stability` (default 10)"
     )
+    parser.add_argument(
+        "--tasks", dest="gossip_tasks", nargs="+", metavar="TASK", choices=list(TASKS),
+        help="of `stability`",
+    )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the JSON goes instead")
     parser.add_argument("--runs", type=int, metavar="N", help="of each measurement (default 3)")
     parser.add_argument(
         "--quick", action="store_true", help="small and short: whether it works, not how fast"
     )
     parser.add_argument(
-        "--growth-seconds", type=float, metavar="S",
+        "--growth-seconds", dest="growth_s", type=float, metavar="S",
         help="length of the run whose memory is watched (default 60)",
     )  # fmt: skip
     parser.add_argument(
@@ -88,13 +93,15 @@ def run(args: argparse.Namespace) -> int:
         raise SeedbedError(
             ExitCode.USAGE, f"bench has no part {', '.join(unknown)}: one of {', '.join(PARTS)}"
         )
-    parts = [*args.parts, *(part for part in ("replay", "gossip") if getattr(args, part))] or [
-        part for part in PARTS if part not in BY_NAME_ONLY
-    ]
-    signal.signal(signal.SIGTERM, _interrupt)
+    if args.runs is not None and args.runs < 1:
+        raise SeedbedError(ExitCode.USAGE, f"--runs {args.runs}: measure at least once")
+    parts = args.parts + args.alone or [part for part in PARTS if part not in BY_NAME_ONLY]
+    chosen = {name: value for name in SETTINGS if (value := getattr(args, name)) is not None}
+    # Every way out goes through `with`, which ends the processes.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="seedbed-bench-") as folder:
-        results = _measure(_plan(args, Path(folder)), parts, args.quick)
-    print(table(results), file=sys.stderr)
+        results = _measure(make_plan(Path(folder), args.quick, **chosen), parts, args.quick)
+    print(markdown(results), file=sys.stderr)
     text = json.dumps(results, indent=1)
     if args.json:
         args.json.write_text(text + "\n")
@@ -107,25 +114,6 @@ def run(args: argparse.Namespace) -> int:
             ExitCode.INTERNAL, f"not measured: {', '.join(results['failed'])}; see the log above"
         )
     return 0
-
-
-def _interrupt(_: int, __: FrameType | None) -> None:
-    raise KeyboardInterrupt  # so that every `with` ends its processes
-
-
-def _plan(args: argparse.Namespace, folder: Path) -> Plan:
-    if args.runs is not None and args.runs < 1:
-        raise SeedbedError(ExitCode.USAGE, f"--runs {args.runs}: measure at least once")
-    plan = quick(folder, args.runs or 1) if args.quick else Plan(folder, runs=args.runs or 3)
-    if args.growth_seconds is not None:
-        plan = replace(plan, growth_s=args.growth_seconds)
-    if args.seeds is not None:
-        plan = replace(plan, gossip_seeds=args.seeds)
-    if args.tasks is not None:
-        plan = replace(plan, gossip_tasks=tuple(args.tasks))
-    if args.actor_threads is not None:
-        plan = replace(plan, actor_threads=args.actor_threads)
-    return plan
 
 
 def _measure(plan: Plan, parts: list[str], is_quick: bool) -> dict[str, Any]:

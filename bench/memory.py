@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any
 
 from bench.child import Child
+from bench.command import TrainingRun
 from bench.figures import slope
-from bench.plan import Plan, pong
-from bench.training_run import TrainingRun
+from bench.plan import Plan, write_pong
 
 SAMPLE_S = 1.0
 MAX_GROUP = 32
@@ -30,49 +29,40 @@ def _slot(plan: Plan) -> dict[str, Any]:
     few, many = plan.slots
     with ExitStack() as stack:
         pairs = [_learner(plan, slots, stack) for slots in plan.slots]
-        answers = [(learner.hello, _play(plan, learner, clients)) for learner, clients in pairs]
-    hello = answers[0][0]
-    resident = [rss for _, rss in answers]
+        for _, clients in pairs:
+            clients.ask("play", steps=2 * plan.unroll_length + 2)
+        resident = [learner.ask("usage")["rss"] for learner, _ in pairs]
+        computed = pairs[0][0].ask("slot_bytes")
     return {
         "slots": [few, many],
         "rss_bytes": resident,
         "bytes_a_slot": (resident[1] - resident[0]) / (many - few),
-        "computed_unroll_bytes": hello["unroll_bytes"],
-        "computed_table_bytes": hello["table_bytes"],
-        "computed_bytes_a_slot": hello["unroll_bytes"] + hello["table_bytes"],
+        **computed,
+        "computed_bytes_a_slot": sum(computed.values()),
     }
 
 
 def _learner(plan: Plan, slots: int, stack: ExitStack) -> tuple[Child, Child]:
-    """A learner of so many slots, and clients that take them all."""
+    """Start a learner of so many slots, and clients that take them all."""
     group = min(MAX_GROUP, slots // 2)
-    path = plan.folder / f"memory-{slots}.yaml"
     inference = f"{{slots: {slots}, max_batch_envs: {group}}}"
-    path.write_text(pong(replace(plan, environments=group), network="nature", inference=inference))
+    path = write_pong(plan, f"memory-{slots}", group, network="nature", inference=inference)
     address = f"unix:{plan.folder / f'memory-{slots}.sock'}"
     learner = Child(
-        "null_learner", plan.folder, str(path), address, "--tables", name=f"memory-{slots}"
-    )
+        "null_learner:NullLearner", plan.folder, f"memory-{slots}",
+        path=path, listen=address, tables=True,
+    )  # fmt: skip
     stack.enter_context(learner)
     clients = Child(
-        "stream_clients", plan.folder, str(path), address, str(slots // group), str(group),
-        name=f"memory-clients-{slots}",
+        "stream_clients:Clients", plan.folder, f"memory-clients-{slots}",
+        experiment=path, address=address, streams=slots // group, num_envs=group,
     )  # fmt: skip
-    stack.enter_context(clients)
-    return learner, clients
-
-
-def _play(plan: Plan, learner: Child, clients: Child) -> int:
-    """Resident bytes of a learner whose sessions have filled more than an unroll."""
-    clients.ask("play", steps=2 * plan.unroll_length + 2)
-    rss: int = learner.ask("usage")["rss"]
-    return rss
+    return learner, stack.enter_context(clients)
 
 
 def _growth(plan: Plan) -> dict[str, Any]:
     """Resident bytes of a training run, sampled after it has warmed up."""
-    path = plan.folder / "growth.yaml"
-    path.write_text(pong(plan, network="nature"))
+    path = write_pong(plan, "growth", network="nature")
     samples: list[tuple[float, dict[str, int]]] = []
     with TrainingRun(path, plan.folder / "growth") as training:
         training.wait_for_updates(3)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import argparse
 import time
-from typing import Any
+from collections.abc import Callable
+from itertools import cycle
 
 import numpy as np
 
-from bench.child import serve
 from bench.null_learner import pong_spec
 from seedbed import backends
 from seedbed.config import load_experiment
@@ -62,26 +61,19 @@ class Parts:
         (batch,) = BatchBuilder(environments).add(done)
         return batch
 
-    def infer(self, environments: int, seconds: float) -> dict[str, Any]:
-        """CPU and wall seconds of a step in batches of so many environments."""
-        params = self._built.trainer.params()
+    def infer(self, environments: int, seconds: float) -> dict[str, float]:
+        """Return CPU and wall seconds of a step in batches of so many environments."""
+        params, run = self._built.trainer.params(), self._built.inference.run
         rows = [self._rows(environments, flag) for flag in (FIRST, *[0] * 16)]
         for row in rows:  # compiles, and warms up
-            self._built.inference.run(params, [row])
-        steps, cpu, started = 0, time.process_time(), time.perf_counter()
-        while time.perf_counter() - started < seconds:
-            self._built.inference.run(params, [rows[1 + steps % 16]])
-            steps += 1
-        return _costs(steps * environments, cpu, started)
+            run(params, [row])
+        again = cycle(rows[1:])
+        return _cost(lambda: run(params, [next(again)]), environments, seconds)
 
-    def train(self, seconds: float) -> dict[str, Any]:
-        """CPU and wall seconds of a step in training."""
+    def train(self, seconds: float) -> dict[str, float]:
+        """Return CPU and wall seconds of a step in training."""
         self._update()
-        updates, cpu, started = 0, time.process_time(), time.perf_counter()
-        while time.perf_counter() - started < seconds:
-            self._update()
-            updates += 1
-        return _costs(updates * self._batch.steps, cpu, started)
+        return _cost(self._update, self._batch.steps, seconds)
 
     def _update(self) -> None:
         backend = self._built.backend
@@ -90,22 +82,19 @@ class Parts:
             np.asarray(value)
 
 
-def _costs(steps: int, cpu: float, started: float) -> dict[str, Any]:
+def _cost(action: Callable[[], object], steps: int, seconds: float) -> dict[str, float]:
+    """Repeat an action for so many seconds; return the CPU and wall seconds of a step.
+
+    Args:
+        action: What is measured.
+        steps: Environment steps of an action.
+        seconds: Shortest time.
+    """
+    done, cpu, started = 0, time.process_time(), time.perf_counter()
+    while time.perf_counter() - started < seconds:
+        action()
+        done += steps
     return {
-        "steps": steps,
-        "cpu_s": (time.process_time() - cpu) / steps,
-        "wall_s": (time.perf_counter() - started) / steps,
+        "cpu_s": (time.process_time() - cpu) / done,
+        "wall_s": (time.perf_counter() - started) / done,
     }
-
-
-def main() -> None:
-    """Serve `infer` and `train`."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("experiment")
-    args = parser.parse_args()
-    parts = Parts(args.experiment)
-    serve({"infer": parts.infer, "train": parts.train})
-
-
-if __name__ == "__main__":
-    main()

@@ -2,31 +2,234 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+import string
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from bench.gossip.report import gossip_tables, stability_tables
-from bench.replay.report import replay_tables
+Case = Mapping[str, Any]
+
+# A number in a format such as `{rss_bytes:.0f/mi}` is given in that unit.
+UNITS = {"ki": 2**-10, "mi": 2**-20, "million": 1e-6, "percent": 100, "milli": 1000}
 
 
-def table(results: dict[str, Any]) -> str:
-    """Everything that was measured, for a terminal."""
-    return markdown(results)
+class Table(NamedTuple):
+    """A Markdown table of a part's results.
+
+    Titles and cells are format strings. A series is shown as its median with (least to greatest),
+    and what is None not at all.
+
+    Attributes:
+        title: Of the part's results; a sentence of its own in a table without `rows`.
+        rows: Takes the part's results, and returns the case of each row.
+        head: Heads of the columns, with `|` between them.
+        cells: Cells of a case, likewise.
+    """
+
+    title: str
+    rows: Callable[[Any], Iterable[Case]] | None = None
+    head: str = ""
+    cells: str = ""
+
+    def markdown(self, part: Case) -> str:
+        """Return the table of a part, whose columns line up."""
+        title = _TEXT.format(self.title, **part)
+        if self.rows is None:
+            return title
+        cells = self.cells.split(" | ")
+        table = [self.head.split(" | ")]
+        table += [[_TEXT.format(cell, **case) for cell in cells] for case in self.rows(part)]
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        lines = ["| " + " | ".join(map(str.ljust, row, widths)) + " |" for row in table]
+        rule = "|" + "|".join("-" * (width + 2) for width in widths) + "|"
+        return "\n".join([f"**{title}**", "", lines[0], rule, *lines[1:]])
+
+
+class _Text(string.Formatter):
+    def format_field(self, value: Any, format_spec: str) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, dict):
+            median, low, high = (format(value[it], format_spec) for it in ("median", "min", "max"))
+            return f"{median} ({low} to {high})"
+        spec, _, unit = format_spec.partition("/")
+        return format(value * UNITS[unit] if unit else value, spec)
+
+
+_TEXT = _Text()
+
+
+def _named(cases: Mapping[str, Case]) -> list[dict[str, Any]]:
+    """Return the cases, each with its name."""
+    return [{"name": name, **case} for name, case in cases.items()]
+
+
+def _cases(part: Case) -> Iterable[Case]:
+    cases: Iterable[Case] = part["cases"]
+    return cases
+
+
+def _memory(part: Case) -> Iterable[Case]:
+    """Yield what was measured, and the figure."""
+    figures = {**part["slot"], **part["growth"]}
+    frames = "{env_frames:.2f/million} M frames"
+    rows = {
+        "a slot, measured": "{bytes_a_slot:.0f/ki} KiB",
+        "a slot, computed": "{computed_bytes_a_slot:.0f/ki} KiB: unroll "
+        "{computed_unroll_bytes:.0f/ki}, device tables {computed_table_bytes:.0f/ki}",
+        f"learner, resident after {frames}": "{learner_rss_bytes:.0f/mi} MiB, "
+        "{learner_rss_growth_bytes:+.1f/mi} MiB since warm, "
+        "{learner_bytes_a_million_frames:+.1f/mi} MiB a million frames",
+        f"actors, resident after {frames}": "{actors_rss_bytes:.0f/mi} MiB, "
+        "{actors_rss_growth_bytes:+.1f/mi} MiB since warm, "
+        "{actors_bytes_a_million_frames:+.1f/mi} MiB a million frames",
+    }
+    for what, figure in rows.items():
+        yield {"what": _TEXT.format(what, **figures), "figure": _TEXT.format(figure, **figures)}
+
+
+def _gossip_speed(part: Case) -> Iterable[Case]:
+    """Yield the cases with the shares of time that they spend on the exchange."""
+    speed = part["speed"]
+    for name, case in speed["cases"].items():
+        shares = {key: speed[f"gossip_share_of_{key}"][name] for key in ("time", "steps")}
+        yield {"name": name, **case, **shares}
+
+
+def _stability(task: Case) -> Iterable[Case]:
+    """Yield the runs of each case. Their scores are in rising order, missing ones first."""
+    for name, share in task["successful"].items():
+        scores = task["scores"][name]
+        known = sorted(score for score in scores if score is not None)
+        missing = ["none"] * (len(scores) - len(known))
+        text = ", ".join([*missing, *(f"{score:.3g}" for score in known)])
+        yield {"name": name, "share": share, "runs": len(scores), "scores": text}
+
+
+TABLES: dict[str, Sequence[Table]] = {
+    "actor_efficiency": [
+        Table(
+            "actor_efficiency",
+            _cases,
+            "environments a group | efficiency | goal | steps/s | bare steps/s | learner CPU",
+            "{environments} | {efficiency:,.2f} | {goal:,.2f} | {steps_per_s:,.0f} | "
+            "{bare_steps_per_s:,.0f} | {learner_cpu_us_a_step[median]:.0f} µs a step",
+        )
+    ],
+    "wire_efficiency": [
+        Table(
+            "wire_efficiency",
+            _cases,
+            "E | streams | efficiency | goal | messages/s | bare messages/s | "
+            "server CPU a message | bare",
+            "{environments} | {streams} | {efficiency:,.2f} | {goal:,.2f} | "
+            "{messages_per_s:,.0f} | {bare_messages_per_s:,.0f} | "
+            "{server_cpu_us[median]:.0f} µs | {bare_server_cpu_us[median]:.0f} µs",
+        )
+    ],
+    "system_efficiency": [
+        Table(
+            "system_efficiency",
+            _cases,
+            "network | efficiency | goal | env_fps | goal | steps/s | limit | "
+            "one after the other | arithmetic | CPU a step: environment + inference + training",
+            "{network} | {efficiency:,.2f} | {goal:,.2f} | {env_fps:,.0f} | "
+            "{env_fps_goal:,.0f} | {steps_per_s:,.0f} | {limit_steps_per_s:,.0f} | "
+            "{serial_steps_per_s:,.0f} | {arithmetic_steps_per_s[median]:,.0f} "
+            "({mflop_a_step:.0f} MFLOP at {gemm_gflops[median]:.0f} GFLOP/s) | "
+            "{env_cpu_us[median]:.0f} + {infer_cpu_us[median]:.0f} + "
+            "{train_cpu_us[median]:.0f} µs (inference of {infer_batch})",
+        )
+    ],
+    "memory": [Table("memory", _memory, "what | figure", "{what} | {figure}")],
+    "replay": [
+        Table(
+            "replay within the learner ({backend}, device {homes[device][device]}; sequences of "
+            "40 + 80 steps of 84 x 84, batches of 64)",
+            lambda part: _named(part["homes"]),
+            "storage | inserted/s | of a copy | drawn/s | of a copy | priorities/s",
+            "{name} | {insert_sequences_per_s:,.0f} | {insert_of_copy:,.2f} | "
+            "{sample_sequences_per_s:,.0f} | {sample_of_copy:,.2f} | {priorities_per_s:,.0f}",
+        ),
+        Table(
+            "replay shard (two processes, unix socket)",
+            lambda part: part["service"]["cases"],
+            "kept in | frame stack | inserted/s | of a bare stream | drawn/s | of a bare stream | "
+            "goal | priorities/s",
+            "{kept_in} | {frame_stack} | {insert_sequences_per_s:,.0f} | "
+            "{insert_of_bare_stream:,.2f} | {sample_sequences_per_s:,.0f} | "
+            "{sample_of_bare_stream:,.2f} | 0.70 | {priorities_per_s:,.0f}",
+        ),
+        Table(
+            "training step, {training[transitions]:,} transitions of 57 floats "
+            "({training[device]})",
+            lambda part: part["training"]["steps"],
+            "batch | RAM, copied each step: ms | RAM, prefetched: ms | device, fused: ms | "
+            "faster than copied: % | than prefetched: % | paper: %",
+            "{batch_size} | {host_ms:,.2f} | {prefetched_ms:,.2f} | {device_ms:,.2f} | "
+            "{speedup_percent:,.0f} | {speedup_percent_over_prefetched:,.0f} | "
+            "{paper_percent:.1f}",
+        ),
+        Table(
+            "insertion of a transition (paper: {training[insertion][paper_us][ram]} µs in RAM, "
+            "{training[insertion][paper_us][gpu]} µs on the GPU, 2,000 at a time)",
+            lambda part: part["training"]["insertion"]["cases"],
+            "at a time | RAM: µs | device: µs",
+            "{at_a_time:,} | {host_us:,.2f} | {device_us:,.2f}",
+        ),
+    ],
+    "gossip": [
+        Table(
+            "bytes on the wire of a mixing, TCP, everything counted",
+            lambda part: _named(part["exchange"]),
+            "parameters of | bytes | on the wire | ratio | goal",
+            "{name} | {parameters_bytes:,} | {wire_bytes:,.0f} | {ratio:.4f} | 1.02",
+        ),
+        Table(
+            "learners on {speed[environment]}, {speed[simulators]} simulators each",
+            _gossip_speed,
+            "learners | env frames/s | updates/s | mixes/s | of the learner's time: % | "
+            "of its training steps: %",
+            "{name} | {env_frames:,.0f} | {updates:.1f} | {gossip_mixes:.1f} | "
+            "{time:.2f/percent} | {steps:.1f/percent}",
+        ),
+        Table(
+            "frames a second, as ratios",
+            lambda part: ({"case": pair} for pair in part["speed"]["ratios"].items()),
+            " | ratio",
+            "{case[0]} | {case[1]:.2f}",
+        ),
+        Table(
+            "a straggler: {straggler[learners]} learners on {straggler[environment]}, the steps of "
+            "one of them {straggler[slow_s]:g/milli} ms longer",
+            lambda part: _named(part["straggler"]["cases"]),
+            "learners | env frames/s",
+            "{name} | {env_frames:,.0f}",
+        ),
+        Table(
+            "With the straggler gossip keeps {straggler[kept][gossip]:.0f/percent} %, allreduce "
+            "keeps {straggler[kept][allreduce]:.0f/percent} %; gossip is "
+            "{straggler[gossip / allreduce, one slow]:.2f} times as fast as all-reduce then."
+        ),
+    ],
+    "stability": [
+        Table(
+            "{name}: runs above half of A2C's mean score with 16 simulators "
+            "({half_of_nominal:.4g}) after {env_frames:,} frames ({backend})",
+            _stability,
+            "method, simulators | successful | runs | scores",
+            "{name} | {share:.0f/percent} % | {runs} | {scores}",
+        )
+    ],
+}
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """Everything that was measured, a table a part; medians, with (least to greatest)."""
-    parts = {
-        "actor_efficiency": _actor,
-        "wire_efficiency": _wire,
-        "system_efficiency": _system,
-        "memory": _memory,
-        "replay": _replay,
-        "gossip": _gossip,
-        "stability": _stability,
-    }
+    """Return everything that was measured, medians with (least to greatest)."""
     blocks = [_heading(results)]
-    blocks += [make(results[key]) for key, make in parts.items() if key in results]
+    for key, tables in TABLES.items():
+        if key in results:
+            parts = _named(results[key]) if key == "stability" else [results[key]]
+            blocks += [table.markdown(part) for part in parts for table in tables]
     return "\n\n".join(blocks)
 
 
@@ -45,126 +248,3 @@ def _heading(results: dict[str, Any]) -> str:
     ]  # fmt: skip
     lines += [f"{part} failed, and is missing" for part in results.get("failed", {})]
     return "\n".join(f"- {line}" for line in lines)
-
-
-def _actor(result: dict[str, Any]) -> str:
-    return _table(
-        "actor_efficiency",
-        ("environments a group", "efficiency", "goal", "steps/s", "bare steps/s", "learner CPU"),
-        (
-            (
-                str(case["environments"]),
-                _series(case["efficiency"], 2),
-                _goal(case["goal"]),
-                _series(case["steps_per_s"]),
-                _series(case["bare_steps_per_s"]),
-                f"{case['learner_cpu_us_a_step']['median']:.0f} µs a step",
-            )
-            for case in result["cases"]
-        ),
-    )
-
-
-def _wire(result: dict[str, Any]) -> str:
-    return _table(
-        "wire_efficiency",
-        ("E", "streams", "efficiency", "goal", "messages/s", "bare messages/s", "server CPU a "
-         "message", "bare"),
-        (
-            (
-                str(case["environments"]),
-                str(case["streams"]),
-                _series(case["efficiency"], 2),
-                _goal(case["goal"]),
-                _series(case["messages_per_s"]),
-                _series(case["bare_messages_per_s"]),
-                f"{case['server_cpu_us']['median']:.0f} µs",
-                f"{case['bare_server_cpu_us']['median']:.0f} µs",
-            )
-            for case in result["cases"]
-        ),
-    )  # fmt: skip
-
-
-def _system(result: dict[str, Any]) -> str:
-    return _table(
-        "system_efficiency",
-        ("network", "efficiency", "goal", "env_fps", "goal", "steps/s", "limit", "one after the "
-         "other", "arithmetic", "CPU a step: environment + inference + training"),
-        (
-            (
-                case["network"],
-                _series(case["efficiency"], 2),
-                _goal(case["goal"]),
-                _series(case["env_fps"]),
-                _goal(case["env_fps_goal"], 0),
-                _series(case["steps_per_s"]),
-                _series(case["limit_steps_per_s"]),
-                _series(case["serial_steps_per_s"]),
-                f"{case['arithmetic_steps_per_s']['median']:,.0f} ({case['mflop_a_step']:.0f} "
-                f"MFLOP at {case['gemm_gflops']['median']:.0f} GFLOP/s)",
-                " + ".join(
-                    f"{case[f'{part}_cpu_us']['median']:.0f}" for part in ("env", "infer", "train")
-                )
-                + f" µs (inference of {case['infer_batch']})",
-            )
-            for case in result["cases"]
-        ),
-    )  # fmt: skip
-
-
-def _memory(result: dict[str, Any]) -> str:
-    slot, growth = result["slot"], result["growth"]
-    return _table(
-        "memory",
-        ("what", "figure"),
-        (
-            ("a slot, measured", f"{slot['bytes_a_slot'] / 1024:.0f} KiB"),
-            (
-                "a slot, computed",
-                f"{slot['computed_bytes_a_slot'] / 1024:.0f} KiB: unroll "
-                f"{slot['computed_unroll_bytes'] / 1024:.0f}, device tables "
-                f"{slot['computed_table_bytes'] / 1024:.0f}",
-            ),
-            *(
-                (
-                    f"{who}, resident after {growth['env_frames'] / 1e6:.2f} M frames",
-                    f"{growth[f'{who}_rss_bytes'] / 2**20:.0f} MiB, "
-                    f"{growth[f'{who}_rss_growth_bytes'] / 2**20:+.1f} MiB since warm, "
-                    f"{growth[f'{who}_bytes_a_million_frames'] / 2**20:+.1f} MiB a million frames",
-                )
-                for who in ("learner", "actors")
-            ),
-        ),
-    )
-
-
-def _replay(result: dict[str, Any]) -> str:
-    return replay_tables(result, _table, _series)
-
-
-def _gossip(result: dict[str, Any]) -> str:
-    return gossip_tables(result, _table)
-
-
-def _stability(result: dict[str, Any]) -> str:
-    return stability_tables(result, _table)
-
-
-def _series(figures: dict[str, Any], digits: int = 0) -> str:
-    median, low, high = (f"{figures[name]:,.{digits}f}" for name in ("median", "min", "max"))
-    return f"{median} ({low} to {high})"
-
-
-def _goal(goal: float | None, digits: int = 2) -> str:
-    return "" if goal is None else f"{goal:,.{digits}f}"
-
-
-def _table(title: str, head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table whose columns line up."""
-    cells = [list(head), *(list(row) for row in rows)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(head))]
-    lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)) + " |"
-             for row in cells]  # fmt: skip
-    rule = "|" + "|".join("-" * (w + 2) for w in widths) + "|"
-    return "\n".join([f"**{title}**", "", lines[0], rule, *lines[1:]])

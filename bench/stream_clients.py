@@ -6,21 +6,20 @@ and a step is put together by one copy, so that the client costs little of what 
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
+from types import SimpleNamespace
 from typing import Any
 
 import grpc
 import numpy as np
 
-from bench.bare_stream import METHOD, SERVICE
-from bench.child import serve
+from bench.bare_stream import PATH
 from bench.null_learner import pong_spec
 from seedbed.config import load_experiment
 from seedbed.rpc import channels
 from seedbed.rpc.step_codec import Step, write_actor_message
-from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.services.actor.loop import make_hello
 from seedbed.spec import FIRST
 from seedbed.v1 import inference_pb2 as wire
 
@@ -32,20 +31,8 @@ class Clients:
 
     def __init__(self, experiment: str, address: str, streams: int, num_envs: int) -> None:
         spec = pong_spec(load_experiment(experiment))
-        self._hello = wire.ActorMessage(
-            hello=wire.Hello(
-                protocol_version=PROTOCOL_VERSION,
-                oldest_protocol_version=OLDEST_PROTOCOL_VERSION,
-                actor="bench",
-                environment=spec.name,
-                environments=num_envs,
-                observation=wire.ArraySpec(
-                    shape=spec.observation.shape, dtype=spec.observation.dtype
-                ),
-                actions=spec.actions,
-                action_repeat=spec.action_repeat,
-            )
-        ).SerializeToString()
+        env: Any = SimpleNamespace(spec=spec, num_envs=num_envs)
+        self._hello = wire.ActorMessage(hello=make_hello(env, "bench")).SerializeToString()
         rows = np.random.default_rng(0).integers(
             0, 256, num_envs * spec.observation.row_bytes, np.uint8
         )
@@ -54,20 +41,16 @@ class Clients:
         )
         self._address = address
         self._calls: list[Any] = []
-        self._channels: list[Any] = []
-        self._streams = streams
         self._sequences = [0] * streams
         self._loop = asyncio.new_event_loop()
         self._loop.run_until_complete(self._open())
 
     async def _open(self) -> None:
-        for _ in range(self._streams):
-            channel = channels.aio_channel(self._address)
-            call: Any = channel.stream_stream(f"/{SERVICE}/{METHOD}")()
+        for _ in self._sequences:
+            call: Any = channels.aio_channel(self._address).stream_stream(PATH)()
             await call.write(self._hello)
             async with asyncio.timeout(REPLY_S):
                 await call.read()
-            self._channels.append(channel)
             self._calls.append(call)
 
     async def _step(self, stream: int) -> None:
@@ -85,7 +68,7 @@ class Clients:
                 await self._step(stream)
 
         async with asyncio.timeout(until - time.perf_counter() + REPLY_S):
-            await asyncio.gather(*(play(stream) for stream in range(self._streams)))
+            await asyncio.gather(*(play(stream) for stream in range(len(self._sequences))))
 
     def measure(self, seconds: float) -> dict[str, Any]:
         """Messages that were answered, seconds and CPU seconds; all streams wait in between."""
@@ -97,37 +80,6 @@ class Clients:
             "cpu_s": time.process_time() - cpu,
         }
 
-    def play(self, steps: int) -> dict[str, Any]:
+    def play(self, steps: int) -> None:
         """So many steps of every stream."""
         self._loop.run_until_complete(self._run(time.perf_counter() + REPLY_S, steps))
-        return {}
-
-    def close(self) -> None:
-        """Leave."""
-        for call in self._calls:
-            call.cancel()
-
-        async def close() -> None:
-            for channel in self._channels:
-                await channel.close()
-
-        self._loop.run_until_complete(close())
-
-
-def main() -> None:
-    """Serve `measure` and `play`."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("experiment")
-    parser.add_argument("address")
-    parser.add_argument("streams", type=int)
-    parser.add_argument("num_envs", type=int)
-    args = parser.parse_args()
-    clients = Clients(args.experiment, args.address, args.streams, args.num_envs)
-    try:
-        serve({"measure": clients.measure, "play": clients.play})
-    finally:
-        clients.close()
-
-
-if __name__ == "__main__":
-    main()

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from bench.arithmetic import mflop_a_step
 from bench.bare_environments import GROUPS
 from bench.child import Child
-from bench.figures import ratio, series
+from bench.command import TrainingRun
+from bench.figures import series_of
 from bench.machine import gemm_gflops
-from bench.plan import Plan, pong
-from bench.training_run import TrainingRun
+from bench.plan import Plan, write_pong
 from seedbed.runtime.limits import usable_cpus
 
 GOAL = 0.90
@@ -35,98 +36,94 @@ def system_efficiency(plan: Plan) -> dict[str, Any]:
 
 
 def _case(plan: Plan, network: str) -> dict[str, Any]:
-    path = plan.folder / f"system-{network}.yaml"
-    path.write_text(pong(plan, network=network))
-    turns: list[dict[str, Any]] = []
+    path = write_pong(plan, f"system-{network}", network=network)
+    mflop = mflop_a_step(network, FRAME_STACK, plan.unroll_length)
+    turns: list[dict[str, float]] = []
     with (
         TrainingRun(path, plan.folder / f"system-{network}") as training,
-        Child("model_parts", plan.folder, str(path), name=f"parts-{network}") as parts,
         Child(
-            "bare_environments", plan.folder, str(path), str(plan.environments),
-            str(plan.actor_threads), name=f"environments-{network}",
+            "model_parts:Parts", plan.folder, f"parts-{network}", experiment=path
+        ) as parts,
+        Child(
+            "bare_environments:Bare", plan.folder, f"environments-{network}",
+            experiment=path, num_envs=plan.environments, threads=plan.actor_threads,
         ) as bare,
     ):  # fmt: skip
         training.wait_for_updates(FIRST_UPDATES)
         time.sleep(plan.system_warm_up_s)
         for _ in range(plan.runs):
-            system = _window(plan, training)
+            before, after = _window(plan, training)
             training.hold()
             # Sessions are answered as a whole, so batches are multiples of a group.
-            mean = system["batch_environments"] or plan.environments
+            mean = after["numbers"].get("batch_environments") or plan.environments
             batch = plan.environments * max(1, round(mean / plan.environments))
-            turns.append(
-                {
-                    "system": system,
-                    "batch": batch,
-                    "gemm_gflops": gemm_gflops(plan.gemm_size, tries=3),
-                    "env": bare.ask("measure", seconds=plan.part_window_s, warm_up_s=0.3),
-                    "infer": parts.ask("infer", environments=batch, seconds=plan.part_window_s),
-                    "train": parts.ask("train", seconds=plan.part_window_s),
-                }
-            )
+            gemm = gemm_gflops(plan.gemm_size, tries=3)
+            env = bare.ask("measure", seconds=plan.part_window_s, warm_up_s=0.3)
+            costs = [
+                {"cpu_s": env["cpu_s"] / env["steps"], "wall_s": env["seconds"] / env["steps"]},
+                parts.ask("infer", environments=batch, seconds=plan.part_window_s),
+                parts.ask("train", seconds=plan.part_window_s),
+            ]
+            turns.append(_figures(before, after, costs, mflop, gemm))
             training.go_on()
-    return _figures(plan, network, turns)
+    return {
+        "network": network,
+        "goal": GOAL,
+        "env_fps_goal": FPS_GOAL.get(network),
+        **series_of(turns),
+        "mflop_a_step": mflop,
+        "cores": usable_cpus(),
+        "infer_batch": batch,
+        "groups": GROUPS,
+        "bottleneck": after["bottleneck"],
+        "numbers": after["numbers"],
+    }
 
 
-def _window(plan: Plan, training: TrainingRun) -> dict[str, Any]:
-    """Steps a second of a stretch of the run, everything included."""
+def _window(plan: Plan, training: TrainingRun) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the status at the begin and at the end of a stretch, everything included."""
     if plan.system_warm_up_s:
         time.sleep(SETTLE_S)
     before = training.status()
     time.sleep(plan.system_window_s)
     training.wait_for_updates(before["counters"]["updates"] + 1)  # on a machine that is too busy
-    after = training.status()
-    seconds = after["read_at"] - before["read_at"]
-    grown = {
-        name: after["counters"][name] - before["counters"][name]
-        for name in ("env_frames", "trained_frames", "updates")
-    }
-    return {
-        "env_fps": grown["env_frames"] / seconds,
-        "trained_fps": grown["trained_frames"] / seconds,
-        "updates_per_s": grown["updates"] / seconds,
-        "batch_environments": after["numbers"].get("batch_environments"),
-        "numbers": after["numbers"],
-        "bottleneck": after["bottleneck"],
-        "rss": after["rss"],
-    }
+    return before, training.status()
 
 
-def _figures(plan: Plan, network: str, turns: list[dict[str, Any]]) -> dict[str, Any]:
-    cores = usable_cpus()
-    mflop = mflop_a_step(network, FRAME_STACK, plan.unroll_length)
-    env_cpu = [t["env"]["cpu_s"] / t["env"]["steps"] for t in turns]
-    env_wall = [t["env"]["seconds"] / t["env"]["steps"] for t in turns]
-    infer, train = ([t[part]["cpu_s"] for t in turns] for part in ("infer", "train"))
-    limit = [cores / sum(costs) for costs in zip(env_cpu, infer, train, strict=True)]
-    wall = [[t[part]["wall_s"] for t in turns] for part in ("infer", "train")]
-    serial = [1 / sum(costs) for costs in zip(env_wall, *wall, strict=True)]
-    gemm = [t["gemm_gflops"] for t in turns]
-    arithmetic = [
-        1 / (cpu / cores + mflop / 1e3 / speed) for cpu, speed in zip(env_cpu, gemm, strict=True)
-    ]
-    fps = [t["system"]["env_fps"] for t in turns]
-    reached = [value / ACTION_REPEAT for value in fps]
-    last = turns[-1]["system"]
+def _figures(
+    before: dict[str, Any],
+    after: dict[str, Any],
+    costs: Sequence[dict[str, float]],
+    mflop: float,
+    gemm: float,
+) -> dict[str, float]:
+    """Return the figures of one turn.
+
+    Args:
+        before: Status at the begin of the window.
+        after: Status at its end.
+        costs: CPU and wall seconds of a step: environment, inference, training.
+        mflop: Millions of operations of a step.
+        gemm: GFLOP/s of a matrix product.
+    """
+    seconds, cores = after["read_at"] - before["read_at"], usable_cpus()
+    env_fps, trained_fps = (
+        (after["counters"][name] - before["counters"][name]) / seconds
+        for name in ("env_frames", "trained_frames")
+    )
+    reached = env_fps / ACTION_REPEAT
+    cpu = [cost["cpu_s"] for cost in costs]
+    limit = cores / sum(cpu)
     return {
-        "network": network,
-        "goal": GOAL,
-        "efficiency": ratio(reached, limit),
-        "env_fps": series(fps),
-        "env_fps_goal": FPS_GOAL.get(network),
-        "trained_fps": series([t["system"]["trained_fps"] for t in turns]),
-        "steps_per_s": series(reached),
-        "limit_steps_per_s": series(limit),
-        "serial_steps_per_s": series(serial),
-        "arithmetic_steps_per_s": series(arithmetic),
-        "gemm_gflops": series(gemm),
-        "mflop_a_step": mflop,
-        "cores": cores,
-        "env_cpu_us": series([1e6 * x for x in env_cpu]),
-        "infer_cpu_us": series([1e6 * x for x in infer]),
-        "train_cpu_us": series([1e6 * x for x in train]),
-        "infer_batch": turns[-1]["batch"],
-        "groups": GROUPS,
-        "bottleneck": last["bottleneck"],
-        "numbers": last["numbers"],
-    }  # fmt: skip
+        "efficiency": reached / limit,
+        "env_fps": env_fps,
+        "trained_fps": trained_fps,
+        "steps_per_s": reached,
+        "limit_steps_per_s": limit,
+        "serial_steps_per_s": 1 / sum(cost["wall_s"] for cost in costs),
+        "arithmetic_steps_per_s": 1 / (cpu[0] / cores + mflop / 1e3 / gemm),
+        "gemm_gflops": gemm,
+        "env_cpu_us": 1e6 * cpu[0],
+        "infer_cpu_us": 1e6 * cpu[1],
+        "train_cpu_us": 1e6 * cpu[2],
+    }

@@ -13,21 +13,16 @@ CELLS, CELL = 8, 3
 SIZE = CELLS * CELL
 
 
-def make_catch() -> Catch:
-    """Make a game of Catch."""
-    return Catch()
-
-
-def make_slow(id: str, sleep_s: float) -> gymnasium.Env[Any, Any]:
-    """Make an environment of Gymnasium whose steps take `sleep_s` longer."""
-    return Slow(gymnasium.make(id), sleep_s)
-
-
 class Slow(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """Sleeps at every step, as a simulator that computes elsewhere."""
+    """Sleeps at every step of an environment of Gymnasium, as a simulator that computes elsewhere.
 
-    def __init__(self, env: gymnasium.Env[Any, Any], sleep_s: float) -> None:
-        super().__init__(env)
+    Args:
+        id: Of the environment.
+        sleep_s: Time that a step takes longer, in seconds.
+    """
+
+    def __init__(self, id: str, sleep_s: float) -> None:
+        super().__init__(gymnasium.make(id))
         self._sleep_s = sleep_s
 
     def step(self, action: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import socketserver
 import threading
 import time
 from concurrent.futures import Future
@@ -25,43 +27,40 @@ LONGEST_S = 60.0
 SIZES = {"impala_shallow, Pong": 620_550, "mlp, CartPole": 4_675}
 
 
-class Relay:
-    """Relay that counts the bytes of TCP connections, in both directions."""
+class Relay(socketserver.ThreadingTCPServer):
+    """Relay that counts the bytes of TCP connections, in both directions.
+
+    Args:
+        to: Port of the target.
+    """
+
+    daemon_threads = True
 
     def __init__(self, to: int) -> None:
-        self._to, self.bytes = to, 0
-        self._lock = threading.Lock()
-        self._server = socket.create_server(("127.0.0.1", 0))
-        self.port = int(self._server.getsockname()[1])
-        threading.Thread(target=self._accept, daemon=True).start()
+        super().__init__(("127.0.0.1", 0), _Connection)
+        self.to, self.bytes, self.lock = to, 0, threading.Lock()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
 
-    def _accept(self) -> None:
-        while True:
-            try:
-                one, _ = self._server.accept()
-            except OSError:
-                return  # closed
-            try:
-                other = socket.create_connection(("127.0.0.1", self._to))
-            except OSError:
-                one.close()  # the peer does not listen yet, and the client tries again
-                continue
-            for source, target in ((one, other), (other, one)):
-                threading.Thread(target=self._pass, args=(source, target), daemon=True).start()
+
+class _Connection(socketserver.BaseRequestHandler):
+    server: Relay
+
+    def handle(self) -> None:
+        try:
+            other = socket.create_connection(("127.0.0.1", self.server.to))
+        except OSError:
+            return  # the peer does not listen yet, and the client tries again
+        back = threading.Thread(target=self._pass, args=(other, self.request), daemon=True)
+        back.start()
+        self._pass(self.request, other)
+        back.join()
 
     def _pass(self, source: socket.socket, target: socket.socket) -> None:
-        try:
+        with contextlib.suppress(OSError), target:
             while data := source.recv(1 << 16):
-                with self._lock:
-                    self.bytes += len(data)
+                with self.server.lock:
+                    self.server.bytes += len(data)
                 target.sendall(data)
-        except OSError:
-            pass
-        finally:
-            target.close()
-
-    def close(self) -> None:
-        self._server.close()
 
 
 def exchange(plan: Plan) -> dict[str, Any]:
@@ -72,22 +71,20 @@ def exchange(plan: Plan) -> dict[str, Any]:
 def _wire(size: int, messages: int) -> dict[str, float]:
     ports = [_free_port() for _ in range(2)]
     relay = Relay(ports[1])
-    heard = [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{ports[1]}"]
-    sees = [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{relay.port}"]
-    threads = [Threads(), Threads()]
+    listening, through_relay = (
+        [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{port}"]
+        for port in (ports[1], relay.server_address[1])
+    )
+    threads = Threads()
     layout = ParameterLayout(("parameters",), ((size,),))
     peers = []
-    for rank, addresses in enumerate((sees, heard)):
-        own = [*addresses]
-        own[rank] = heard[rank]
+    for rank, addresses in enumerate((through_relay, listening)):
         config = parse_experiment(
             "name: bench\nenvironment: {id: CartPole-v1}\n"
-            f"gossip: {{replicas: 2, addresses: {own}}}"
+            f"gossip: {{replicas: 2, addresses: {addresses}}}"
         )
         membership = Membership(rank, 2, 1000.0)
-        peers.append(
-            GossipTransport(config, membership, layout, threads[rank], None, Member, Future)
-        )
+        peers.append(GossipTransport(config, membership, layout, threads, None, Member, Future))
     try:
         for one in peers:
             one.start()
@@ -100,12 +97,12 @@ def _wire(size: int, messages: int) -> dict[str, float]:
             _until(lambda n=number: client.sent == n + 1)
         sent = relay.bytes - before
     finally:
-        for one, thread in zip(peers, threads, strict=True):
-            thread.stopping.set()
+        threads.stopping.set()
+        for one in peers:
             one.close()
-        for thread in threads:
-            thread.join(10)
-        relay.close()
+        threads.join(10)
+        relay.shutdown()
+        relay.server_close()
     return {
         "parameters_bytes": values.nbytes,
         "wire_bytes": sent / messages,

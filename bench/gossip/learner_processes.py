@@ -1,161 +1,19 @@
-"""Processes of several learners with their actors, each with settings of its own."""
+"""Processes of several learners with their actors."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import signal
-import subprocess
-import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import yaml
 
-from bench.child import failed
+from bench.child import ROOT
+from bench.command import START_S, TrainingRun
+from seedbed.launch.learners_view import read_statuses
+from seedbed.runs.layout import learner_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-
-ROOT = Path(__file__).parents[2]
-START_S = 300.0
-END_S = 60.0
-
-
-class LearnerProcesses:
-    """One process `seedbed train --rank R` for each learner, in one folder.
-
-    Args:
-        folder: Made for the run directories and logs.
-        experiment: Experiment as YAML gives it, without the section `gossip`.
-        ranks: Keys and values of `--set` for each learner.
-        learners: Further settings of the section `gossip`.
-    """
-
-    def __init__(
-        self,
-        folder: Path,
-        experiment: Mapping[str, Any],
-        ranks: Sequence[Mapping[str, Any]],
-        **learners: Any,
-    ) -> None:
-        self._folder = folder
-        folder.mkdir(parents=True)
-        sockets = [f"unix:{folder}/{rank}.sock" for rank in range(len(ranks))]
-        tree = {
-            **experiment,
-            "gossip": {"replicas": len(ranks), "addresses": sockets, **learners},
-            "evaluation": {"at_end": False},
-            "logging": {"interval_s": 1.0},
-        }
-        path = folder / "experiment.yaml"
-        path.write_text(yaml.safe_dump(tree))
-        self._processes = [self._start(path, rank, settings) for rank, settings in enumerate(ranks)]
-
-    def _start(self, path: Path, rank: int, settings: Mapping[str, Any]) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "seedbed.cli.main", "train", str(path)]
-        command += ["--rank", str(rank), "--run-dir", str(self._folder / f"learner-{rank}")]
-        for key, value in settings.items():
-            command += ["--set", f"{key}={json.dumps(value)}"]
-        with self._log(rank).open("wb") as log, self._output(rank).open("wb") as output:
-            return subprocess.Popen(
-                command,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=log,
-                process_group=0,
-                cwd=ROOT,
-            )
-
-    def _log(self, rank: int) -> Path:
-        return self._folder / f"{rank}.log"
-
-    def _output(self, rank: int) -> Path:
-        return self._folder / f"{rank}.json"
-
-    def statuses(self) -> list[dict[str, Any]]:
-        """Return the newest status.json of each learner; empty before the first one.
-
-        Raises:
-            SeedbedError: A learner has ended.
-        """
-        found = []
-        for rank, process in enumerate(self._processes):
-            if process.poll():
-                raise failed(f"learner {rank} ended with {process.returncode}", self._log(rank))
-            try:
-                path = self._folder / f"learner-{rank}" / "status.json"
-                found.append(dict(json.loads(path.read_text())))
-            except (OSError, ValueError):
-                found.append({})
-        return found
-
-    def measure(self, warm_up_s: float, window_s: float) -> list[dict[str, float]]:
-        """Return how much the counters of each learner grew a second.
-
-        Args:
-            warm_up_s: Time between the first updates of all learners and the window.
-            window_s: Length of the window.
-        """
-        deadline = time.monotonic() + START_S
-        while any(status.get("counters", {}).get("updates", 0) < 5 for status in self.statuses()):
-            if time.monotonic() > deadline:
-                raise SeedbedError(
-                    ExitCode.INTERNAL, f"no five updates of all within {START_S:g} s"
-                )
-            time.sleep(0.2)
-        time.sleep(warm_up_s)
-        first = self.statuses()
-        time.sleep(window_s)
-        last = self.statuses()
-        grown = []
-        for before, after in zip(first, last, strict=True):
-            seconds = after["time"] - before["time"]
-            grown.append({k: (_of(after, k) - _of(before, k)) / seconds for k in MEASURED})
-        return grown
-
-    @property
-    def over(self) -> bool:
-        """Whether all learners have ended by themselves, or one has failed."""
-        codes = [process.poll() for process in self._processes]
-        return any(codes) or None not in codes
-
-    def end(self, deadline_s: float) -> list[dict[str, Any]]:
-        """Wait until all learners have ended, and return what each of them printed.
-
-        Raises:
-            SeedbedError: A learner failed, or took longer than `deadline_s`.
-        """
-        deadline = time.monotonic() + deadline_s
-        for rank, process in enumerate(self._processes):
-            try:
-                code = process.wait(max(0.1, deadline - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                raise failed(f"learner {rank} is still there", self._log(rank)) from None
-            if code:
-                raise failed(f"learner {rank} ended with {code}", self._log(rank))
-        return [
-            dict(json.loads(self._output(rank).read_text())) for rank in range(len(self._processes))
-        ]
-
-    def __enter__(self) -> LearnerProcesses:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        for process in self._processes:
-            process.terminate()
-        for process in self._processes:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                process.wait(END_S)
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-
 
 MEASURED = (
     "env_frames",
@@ -165,14 +23,119 @@ MEASURED = (
     "gossip_mixes",
     "gossip_sent_bytes",
     "gossip_superseded",
-    "training_s",
 )
 
 
-def _of(status: Mapping[str, Any], name: str) -> float:
-    if name == "training_s":  # busy seconds of training, as a total of its steps
-        updates = status["counters"]["updates"]
-        return float(updates * (status["numbers"].get("train_step_ms_p50") or 0) / 1000)
-    if name in status["counters"]:
-        return float(status["counters"][name])
-    return float(status["numbers"].get(name) or 0)
+def shipped(name: str, simulators: int) -> dict[str, Any]:
+    """Return an experiment of `experiments/`, without its stop conditions.
+
+    Args:
+        name: Of the file.
+        simulators: Environments of each learner, all of them in every batch.
+    """
+    tree: dict[str, Any] = yaml.safe_load((ROOT / "experiments" / name).read_text())
+    del tree["stop"]
+    tree["actor"]["envs_per_group"] = simulators // tree["actor"]["groups"]
+    tree["learner"]["batch_size"] = simulators
+    return tree
+
+
+class LearnerProcesses:
+    """One process `seedbed train --rank R` for each learner, in one folder.
+
+    Args:
+        folder: Made for the run directories and logs.
+        experiment: Experiment as YAML gives it, without the section `gossip`.
+        count: Number of learners.
+        first: More arguments of the first learner.
+        gossip: Further settings of the section `gossip`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        experiment: Mapping[str, Any],
+        count: int,
+        *first: str,
+        **gossip: Any,
+    ) -> None:
+        folder.mkdir(parents=True)
+        sockets = [f"unix:{folder}/{rank}.sock" for rank in range(count)]
+        tree = {
+            **experiment,
+            "gossip": {"replicas": count, "addresses": sockets, **gossip},
+            "evaluation": {"at_end": False},
+            "logging": {"interval_s": 1.0},
+        }
+        path = folder / "experiment.yaml"
+        path.write_text(yaml.safe_dump(tree))
+        self._directories = [learner_directory(folder, rank) for rank in range(count)]
+        self._runs = [
+            TrainingRun(str(path), directory, "--rank", str(rank), *(() if rank else first))
+            for rank, directory in enumerate(self._directories)
+        ]
+
+    def measure(self, warm_up_s: float, window_s: float) -> dict[str, float]:
+        """Return how much the counters of all learners grew a second.
+
+        Args:
+            warm_up_s: Time between the first updates of all learners and the window.
+            window_s: Length of the window.
+        """
+        deadline = time.monotonic() + START_S
+        while any(status.get("updates", 0) < 5 for status in self._statuses()):
+            if time.monotonic() > deadline:
+                raise SeedbedError(
+                    ExitCode.INTERNAL, f"no five updates of all within {START_S:g} s"
+                )
+            time.sleep(0.2)
+        time.sleep(warm_up_s)
+        first = self._statuses()
+        time.sleep(window_s)
+        pairs = list(zip(first, self._statuses(), strict=True))
+        return {
+            name: sum((b[name] - a[name]) / (b["time"] - a["time"]) for a, b in pairs)
+            for name in (*MEASURED, "training_s")
+        }
+
+    def _statuses(self) -> list[dict[str, float]]:
+        """Return the newest numbers of each learner; empty before the first ones."""
+        for run in self._runs:
+            run.check()
+        return [
+            _totals(status) if status is not None else {}
+            for status in read_statuses(self._directories)
+        ]
+
+    @property
+    def over(self) -> bool:
+        """Return whether all learners have ended by themselves, or one has failed."""
+        codes = [run.exit_code for run in self._runs]
+        return any(codes) or None not in codes
+
+    def summaries(self) -> list[dict[str, Any]]:
+        """Return what each learner printed at its end.
+
+        Raises:
+            SeedbedError: A learner failed, or has not ended.
+        """
+        return [run.printed() for run in self._runs]
+
+    def __enter__(self) -> LearnerProcesses:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for run in self._runs:
+            run.terminate()
+        for run in self._runs:
+            run.__exit__(*error)
+
+
+def _totals(status: Mapping[str, Any]) -> dict[str, float]:
+    numbers = {**status["numbers"], **status["counters"]}
+    return {
+        **{name: float(numbers.get(name) or 0) for name in MEASURED},
+        "time": status["time"],
+        # Busy seconds of training, as a total of its steps.
+        "training_s": numbers["updates"] * (numbers.get("train_step_ms_p50") or 0) / 1000,
+    }

@@ -10,19 +10,17 @@ same updates. Only scores count, so as many runs as there are cores run at a tim
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import logging
 import os
 import statistics
+import threading
 import time
-from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from bench.gossip.learner_processes import ROOT, LearnerProcesses
+from bench.gossip.learner_processes import LearnerProcesses, shipped
 from bench.plan import Plan
 from seedbed.runtime.exit_codes import SeedbedError
 
@@ -32,7 +30,7 @@ log = logging.getLogger(__name__)
 TASKS: dict[str, dict[str, Any]] = {
     "CartPole": {"environment": {"id": "CartPole-v1"}, "stop": {"env_frames": 300_000}},
     "Catch": {
-        "environment": {"id": "bench.gossip.environments:make_catch"},
+        "environment": {"id": "bench.gossip.environments:Catch"},
         "learner": {"network": "impala_shallow", "network_options": {"standardize": True}},
         "a2c": {"reward_scale": 1.0, "entropy_cost": 0.003},
         "stop": {"env_frames": 200_000},
@@ -56,23 +54,30 @@ def _task(plan: Plan, task: str) -> dict[str, Any]:
         for learners in sorted({1, max(1, simulators // 16)})
     }
     runs = [(seed, case) for seed in range(1, plan.gossip_seeds + 1) for case in cases]
-    found: dict[tuple[int, str], float | None] = {}
-    waiting, under_way = deque(runs), dict[tuple[int, str], tuple[LearnerProcesses, float]]()
-    with contextlib.ExitStack() as teams:
-        while waiting or under_way:
-            while waiting and len(under_way) < len(os.sched_getaffinity(0)):
-                seed, case = waiting.popleft()
-                folder = plan.folder / f"{task}-{case}-{seed}".replace(" ", "-")
-                learners = teams.enter_context(_start(plan, folder, task, *cases[case], seed))
-                under_way[seed, case] = learners, time.monotonic() + LONGEST_S
-            for run, (learners, deadline) in list(under_way.items()):
-                if learners.over or time.monotonic() > deadline:
-                    with learners:  # if one learner failed, the others may still train
-                        found[run] = _score(learners)
-                    log.info("gossip: %s, seed %d, %s: %s", task, *run, found[run])
-                    del under_way[run]
-            time.sleep(_POLL_S)
-    scores = {case: [found[run] for run in runs if run[1] == case] for case in cases}  # by seed
+    interrupted = threading.Event()
+
+    def score(run: tuple[int, str]) -> float | None:
+        if interrupted.is_set():
+            return None
+        seed, case = run
+        folder = plan.folder / f"{task}-{case}-{seed}".replace(" ", "-")
+        with _start(plan, folder, task, *cases[case], seed) as learners:
+            deadline = time.monotonic() + LONGEST_S
+            while not (learners.over or interrupted.is_set() or time.monotonic() > deadline):
+                time.sleep(_POLL_S)
+            found = _score(learners)
+        log.info("gossip: %s, seed %d, %s: %s", task, seed, case, found)
+        return found
+
+    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as teams:
+        try:
+            found = list(teams.map(score, runs))
+        except BaseException:
+            interrupted.set()
+            raise
+    scores: dict[str, list[float | None]] = {case: [] for case in cases}  # by seed
+    for (_, case), of in zip(runs, found, strict=True):
+        scores[case].append(of)
     nominal = [score for score in scores["a2c 16"] if score is not None]
     half = statistics.mean(nominal) / 2
     return {
@@ -90,24 +95,21 @@ def _task(plan: Plan, task: str) -> dict[str, Any]:
 def _start(
     plan: Plan, folder: Path, task: str, learners: int, simulators: int, seed: int
 ) -> LearnerProcesses:
-    tree = yaml.safe_load((ROOT / "experiments" / "cartpole-a2c.yaml").read_text())
-    del tree["stop"]
+    tree = shipped("cartpole-a2c.yaml", simulators)
     for section, change in TASKS[task].items():
         tree[section] = {**tree.get(section, {}), **change}
     tree["seed"] = seed
-    tree["actor"]["envs_per_group"] = simulators // tree["actor"]["groups"]
     tree["learner"]["backend"] = BACKEND
-    tree["learner"]["batch_size"] = simulators
     tree["learner"]["optimizer"]["nominal_envs"] = 16
     if plan.gossip_frames is not None:
         tree["stop"] = {"env_frames": plan.gossip_frames}
-    return LearnerProcesses(folder, tree, [{}] * learners)
+    return LearnerProcesses(folder, tree, learners)
 
 
 def _score(learners: LearnerProcesses) -> float | None:
     """Return the mean return of all learners' last episodes; None if the run failed."""
     try:
-        summaries = learners.end(0)
+        summaries = learners.summaries()
     except SeedbedError as error:
         log.warning("gossip: a run without a score: %s", error)
         return None

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import logging
-import subprocess
-import sys
 from typing import Any
 
+from bench.child import Child
 from bench.plan import Plan
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 log = logging.getLogger(__name__)
 
@@ -18,37 +15,39 @@ LONGEST_S = 1800.0
 
 
 def replay(plan: Plan) -> dict[str, Any]:
-    """Measure storages, shards and the training step.
-
-    Raises:
-        SeedbedError: A measurement failed.
-    """
+    """Measure storages, shards and the training step."""
     backend = "tensorflow" if importlib.util.find_spec("tensorflow") else "jax"
-    windows = ["--runs", str(plan.runs), "--window-s", str(plan.replay_window_s)]
-    sequences = ["--sequences", str(plan.replay_sequences)]
+    of_backend = {"backend": backend, "runs": plan.runs, "window_s": plan.replay_window_s}
+    sequences, transitions = plan.replay_sequences, plan.replay_transitions
+    log.info("replay: storages")
+    with Child(
+        "replay.storages:Storages", plan.folder, "storages", sequences=sequences, **of_backend
+    ) as child:
+        homes = {home: child.ask(home, LONGEST_S) for home in ("host", "device")}
+    log.info("replay: shards")
+    with Child(
+        "replay.service:Shards", plan.folder, "shards",
+        sequences=sequences, rounds=plan.replay_rounds, runs=plan.runs,
+    ) as child:  # fmt: skip
+        cases = [
+            child.ask("measure", LONGEST_S, frame_stack=stack, kept_in=kept_in)
+            for stack, kept_in in ((4, "files"), (4, "memory"), (1, "files"))
+        ]
+    log.info("replay: the training step")
+    with Child(
+        "replay.training:Training", plan.folder, "training", transitions=transitions, **of_backend
+    ) as child:
+        steps = [child.ask("steps", LONGEST_S, batch_size=size) for size in plan.replay_batches]
+        insertion = child.ask("insertion", LONGEST_S, sizes=plan.replay_sizes)
     return {
         "backend": backend,
-        "homes": _measured("storages", "--backend", backend, *windows, *sequences),
-        "service": _measured(
-            "service", "--runs", str(plan.runs), "--rounds", str(plan.replay_rounds), *sequences
-        ),
-        "training": _measured(
-            "training",
-            *("--backend", backend, *windows, "--transitions", str(plan.replay_transitions)),
-            *("--batches", *map(str, plan.replay_batches)),
-            *("--sizes", *map(str, plan.replay_sizes)),
-        ),
+        "homes": homes,
+        "service": {"cases": cases},
+        "training": {
+            "backend": backend,
+            "device": homes["device"]["device"],
+            "transitions": transitions,
+            "steps": steps,
+            "insertion": insertion,
+        },
     }
-
-
-def _measured(name: str, *arguments: str) -> dict[str, Any]:
-    log.info("replay: %s", name)
-    command = [sys.executable, "-m", f"bench.replay.{name}", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST_S)
-    if done.returncode:
-        raise SeedbedError(
-            ExitCode.INTERNAL, f"{' '.join(command)} ended with {done.returncode}: "
-            f"{done.stderr[-2000:]}"
-        )  # fmt: skip
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result

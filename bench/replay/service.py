@@ -1,25 +1,27 @@
-"""Replay on a shard next to a bare gRPC stream of the same bytes, each between two processes."""
+"""Child: replay on a shard next to a bare gRPC stream of the same bytes.
+
+Each stream is between two processes.
+"""
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import contextlib
-import json
-import subprocess
-import sys
-import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections import deque
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
+from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import grpc
-import grpc.aio
 import numpy as np
 
-from bench.figures import ratio, series
+from bench.bare_stream import PATH
+from bench.child import Child
+from bench.command import Command
+from bench.figures import series, series_of
 from bench.replay.content import atari, chunk_of
 from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sample_arrays, sequences_a_message
@@ -30,212 +32,173 @@ BATCH = 64
 ENVIRONMENTS = 32
 EXPONENT = 0.9
 START_S = 60.0
-_DOWN, _UP = "/bare/Down", "/bare/Up"
+UNDER_WAY = 16  # messages of the bare stream
 
 
-# --- a bare stream -----------------------------------------------------------------------------
+class BareClient:
+    """Streams to and from `BareServer`.
 
+    A process of its own: event loops of one process share gRPC's queue.
+    """
 
-async def _serve_bare(address: str, size: int) -> None:
-    """Serve Down, which sends as many messages as requested, and Up, which answers messages."""
-    message = bytes(size)
+    def down(self, address: str, messages: int, rounds: int) -> float:
+        """Return the seconds of requests for messages, two requests under way.
 
-    async def down(_: Any, context: Any) -> None:
-        while (count := await context.read()) is not grpc.aio.EOF:
-            for _ in range(int(count)):
-                await context.write(message)
+        Args:
+            address: Of a server that answers a request with all messages.
+            messages: Messages of a request.
+            rounds: Requests.
+        """
+        return channels.run(self._down(address, messages, rounds))
 
-    async def up(_: Any, context: Any) -> None:
-        while await context.read() is not grpc.aio.EOF:
-            await context.write(b"1")
+    async def _down(self, address: str, messages: int, rounds: int) -> float:
+        async with channels.aio_channel(address) as channel:
+            call: Any = channel.stream_stream(PATH)()
+            await call.write(b"1")
+            for _ in range(messages):  # connected
+                await call.read()
+            start = time.perf_counter()
+            await call.write(b"1")
+            for done in range(rounds):
+                if done + 1 < rounds:
+                    await call.write(b"1")
+                for _ in range(messages):
+                    await call.read()
+            return time.perf_counter() - start
 
-    server = channels.aio_server()
-    handlers: dict[str, Any] = {
-        "Down": grpc.stream_stream_rpc_method_handler(down),
-        "Up": grpc.stream_stream_rpc_method_handler(up),
-    }
-    server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler("bare", handlers),))
-    channels.bind(server, address)
-    await server.start()
-    print("listening", file=sys.stderr, flush=True)
-    await server.wait_for_termination()
+    def up(self, address: str, size: int, messages: int) -> float:
+        """Return the seconds until all messages are answered.
 
+        Args:
+            address: Of a server that answers each message once.
+            size: Bytes of a message.
+            messages: How many.
+        """
+        return channels.run(self._up(address, size, messages))
 
-async def _bare_down(address: str, messages: int, rounds: int) -> float:
-    """Return the seconds of `rounds` requests for `messages` messages, two of them under way."""
-    async with channels.aio_channel(address) as channel:
-        call: Any = channel.stream_stream(_DOWN)()
-        ask = str(messages).encode()
-        await call.write(ask)
-        await call.read()  # connected
-        for _ in range(messages - 1):
+    async def _up(self, address: str, size: int, messages: int) -> float:
+        async with channels.aio_channel(address) as channel:
+            call: Any = channel.stream_stream(PATH)()
+            message, window = bytes(size), asyncio.Semaphore(UNDER_WAY)
+            await call.write(message)
             await call.read()
-        start = time.perf_counter()
-        await call.write(ask)
-        for done in range(rounds):
-            if done + 1 < rounds:
-                await call.write(ask)
+            start = time.perf_counter()
+
+            async def send() -> None:
+                for _ in range(messages):
+                    await window.acquire()
+                    await call.write(message)
+
+            sending = asyncio.create_task(send())
             for _ in range(messages):
                 await call.read()
-        return time.perf_counter() - start
+                window.release()
+            await sending
+            return time.perf_counter() - start
 
 
-async def _bare_up(address: str, size: int, messages: int) -> float:
-    """Return the seconds until all messages are answered, at most 16 of them under way."""
-    async with channels.aio_channel(address) as channel:
-        call: Any = channel.stream_stream(_UP)()
-        message, window = bytes(size), asyncio.Semaphore(16)
-        await call.write(message)
-        await call.read()
-        start = time.perf_counter()
+class Shards:
+    """Replay of one shard.
 
-        async def send() -> None:
-            for _ in range(messages):
-                await window.acquire()
-                await call.write(message)
+    Args:
+        sequences: Capacity.
+        rounds: Chunks and batches of a measurement.
+        runs: Turns.
+    """
 
-        sending = asyncio.create_task(send())
-        for _ in range(messages):
-            await call.read()
-            window.release()
-        await sending
-        return time.perf_counter() - start
+    def __init__(self, sequences: int, rounds: int, runs: int) -> None:
+        keep_large_blocks()
+        self._sequences, self._rounds, self._runs = sequences, rounds, runs
 
+    def measure(self, frame_stack: int, kept_in: str) -> dict[str, Any]:
+        """Measure sequences a second in and out, each in turn with a bare stream of the same bytes.
 
-# --- measuring ---------------------------------------------------------------------------------
+        Args:
+            frame_stack: K.
+            kept_in: `files` or `memory`.
+        """
+        spec, rounds = atari(frame_stack), self._rounds
+        one = sum(array.row_bytes for array in sample_arrays(spec, 1).values())
+        a_message = sequences_a_message(spec)
+        sent = max(1, MESSAGE_BYTES // chunk_bytes(spec))
+        messages_in, messages_out = max(1, rounds * ENVIRONMENTS // sent), -(-BATCH // a_message)
+        random = np.random.default_rng(0)
+        chunks = [chunk_of(spec, ENVIRONMENTS, 0, random) for _ in range(3)]
+        numbers = count()
 
+        def insert(chunk: int) -> None:
+            replay.add(replace(chunks[chunk], chunk_index=next(numbers)))
 
-@contextlib.contextmanager
-def _process(folder: Path, name: str, *arguments: str) -> Iterator[None]:
-    """Run a Python process; enter the block once it listens."""
-    said = folder / f"{name}.log"
-    with said.open("w") as log:
-        process = subprocess.Popen([sys.executable, "-m", *arguments], stderr=log, stdout=log)
-    try:
-        end = time.monotonic() + START_S
-        while "listening" not in said.read_text():
-            if process.poll() is not None or time.monotonic() > end:
-                raise RuntimeError(f"{name} does not start: {said.read_text()}")
-            time.sleep(0.05)
-        yield
-    finally:
-        process.kill()
-        process.wait()
+        def draw() -> Any:
+            return replay.request_sample(random.random(BATCH))
 
-
-def _apart(what: str, address: str, first: int, second: int) -> float:
-    """Run a bare client in another process: event loops of one process share gRPC's queue."""
-    program = [sys.executable, "-m", "bench.replay.service", what]
-    answer = subprocess.run(
-        [*program, address, str(first), str(second)], check=True, capture_output=True, timeout=120
-    )
-    return float(answer.stdout)
-
-
-def measure(
-    sequences: int, frame_stack: int, in_memory: bool, rounds: int, runs: int
-) -> dict[str, Any]:
-    """Measure sequences a second in and out, each in turn with a bare stream of the same bytes."""
-    spec = atari(frame_stack)
-    one = sum(array.row_bytes for array in sample_arrays(spec, 1).values())
-    a_message = sequences_a_message(spec)
-    sent = max(1, MESSAGE_BYTES // chunk_bytes(spec))
-    random = np.random.default_rng(0)
-    chunks = [chunk_of(spec, ENVIRONMENTS, 0, random) for _ in range(3)]
-    found: dict[str, list[float]] = {"insert": [], "sample": [], "bare_in": [], "bare_out": []}
-    with tempfile.TemporaryDirectory(prefix="seedbed-bench-") as name:
-        folder = Path(name)
-        shard, bare = f"unix:{folder}/shard", f"unix:{folder}/bare"
-        keep = [] if in_memory else ["--directory", str(folder / "files")]
-        command = ["seedbed.cli.main", "replay", "--listen", shard, "--metrics-port", "0"]
-        command += ["--sequences", str(sequences), *keep]
-        size = a_message * one
-        with (
-            _process(folder, "shard", *command),
-            _process(folder, "bare", "bench.replay.service", "--serve", bare, str(size)),
-        ):
+        with ExitStack() as stack:
+            folder = Path(stack.enter_context(TemporaryDirectory(prefix="seedbed-bench-")))
+            shard, up, down = (f"unix:{folder}/{name}.sock" for name in ("shard", "up", "down"))
+            keep = ["--directory", f"{folder}/files"] if kept_in == "files" else []
+            process = stack.enter_context(
+                Command(
+                    folder / "shard.log",
+                    *("replay", "--listen", shard, "--metrics-port", "0"),
+                    *("--sequences", str(self._sequences), *keep),
+                )
+            )
+            bare_server = partial(Child, "bare_stream:BareServer", folder, fast_loop=True)
+            stack.enter_context(bare_server("up", listen=up, reply_bytes=1))
+            stack.enter_context(
+                bare_server("down", listen=down, reply_bytes=a_message * one, replies=messages_out)
+            )
+            bare = stack.enter_context(Child("replay.service:BareClient", folder, "bare"))
+            process.wait_until_log_says("listening", START_S)
             replay = ShardedReplay(spec, [shard], EXPONENT, timeout_s=60)
-            number = 0
-            for _ in range(sequences // ENVIRONMENTS):  # every page once
-                replay.add(replace(chunks[0], chunk_index=number))
-                number += 1
+            for _ in range(self._sequences // ENVIRONMENTS):  # every page once
+                insert(0)
                 replay.flush(60)
-            messages = -(-BATCH // a_message)
             for _ in range(4):  # and the learner's
-                waiting = [replay.request_sample(random.random(BATCH)) for _ in range(3)]
-                for future in waiting:
-                    future.result(60)
-            for _ in range(runs):
+                for waiting in [draw() for _ in range(3)]:
+                    waiting.result(60)
+            turns = []
+            for _ in range(self._runs):
                 start = time.perf_counter()
                 for turn in range(rounds):
-                    replay.add(replace(chunks[turn % 3], chunk_index=number))
-                    number += 1
+                    insert(turn % 3)
                 replay.flush(60)
-                seconds = time.perf_counter() - start
-                found["insert"].append(rounds * ENVIRONMENTS / seconds)
-                count = max(1, rounds * ENVIRONMENTS // sent)
-                seconds = _apart("--up", bare, sent * chunk_bytes(spec), count)
-                found["bare_in"].append(count * sent / seconds)
+                inserted = rounds * ENVIRONMENTS / (time.perf_counter() - start)
+                seconds = bare.ask(
+                    "up", 120, address=up, size=sent * chunk_bytes(spec), messages=messages_in
+                )
+                bare_in = messages_in * sent / seconds
                 start = time.perf_counter()
-                futures = [replay.request_sample(random.random(BATCH)) for _ in range(2)]
+                under_way = deque(draw() for _ in range(2))
                 for turn in range(rounds):
                     if turn + 2 < rounds:
-                        futures.append(replay.request_sample(random.random(BATCH)))
-                    futures.pop(0).result(60)
-                seconds = time.perf_counter() - start
-                found["sample"].append(rounds * BATCH / seconds)
-                seconds = _apart("--down", bare, messages, rounds)
-                found["bare_out"].append(rounds * BATCH / seconds)
-            keys = replay.request_sample(random.random(BATCH)).result(60).keys
-            priorities = _priorities(replay, keys, runs, 50 * rounds)
+                        under_way.append(draw())
+                    under_way.popleft().result(60)
+                drawn = rounds * BATCH / (time.perf_counter() - start)
+                seconds = bare.ask("down", 120, address=down, messages=messages_out, rounds=rounds)
+                turns.append(
+                    {
+                        "insert_sequences_per_s": inserted,
+                        "insert_of_bare_stream": inserted / bare_in,
+                        "sample_sequences_per_s": drawn,
+                        "sample_of_bare_stream": drawn * seconds / (rounds * BATCH),
+                    }
+                )
+            keys = draw().result(60).keys
+            priorities = [_priorities_per_s(replay, keys, 50 * rounds) for _ in range(self._runs)]
             replay.close()
-    return {
-        "frame_stack": frame_stack,
-        "kept_in": "memory" if in_memory else "files",
-        "insert_sequences_per_s": series(found["insert"]),
-        "insert_of_bare_stream": ratio(found["insert"], found["bare_in"]),
-        "sample_sequences_per_s": series(found["sample"]),
-        "sample_of_bare_stream": ratio(found["sample"], found["bare_out"]),
-        "priorities_per_s": series(priorities),
-    }
+        return {
+            "frame_stack": frame_stack,
+            "kept_in": kept_in,
+            **series_of(turns),
+            "priorities_per_s": series(priorities),
+        }
 
 
-def _priorities(replay: ShardedReplay, keys: Any, runs: int, batches: int) -> list[float]:
+def _priorities_per_s(replay: ShardedReplay, keys: Any, batches: int) -> float:
     """Measure new priorities a second, until the last one is set."""
-    rates = []
-    for _ in range(runs):
-        start = time.perf_counter()
-        for _ in range(batches):
-            replay.update_priorities(keys, np.ones(len(keys), np.float32))
-        replay.flush(60)
-        rates.append(batches * len(keys) / (time.perf_counter() - start))
-    return rates
-
-
-def main(argv: Sequence[str] | None = None) -> None:
-    """Print the numbers as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=12)
-    parser.add_argument("--sequences", type=int, default=1024)
-    parser.add_argument("--serve", nargs=2, metavar=("ADDRESS", "BYTES"), help="the bare server")
-    parser.add_argument("--up", nargs=3, metavar=("ADDRESS", "BYTES", "MESSAGES"))
-    parser.add_argument("--down", nargs=3, metavar=("ADDRESS", "MESSAGES", "ROUNDS"))
-    args = parser.parse_args(argv)
-    keep_large_blocks()
-    if args.serve:
-        channels.run(_serve_bare(args.serve[0], int(args.serve[1])))
-    elif args.up or args.down:
-        address, first, second = args.up or args.down
-        client = _bare_up if args.up else _bare_down
-        print(channels.run(client(address, int(first), int(second))))
-    else:
-        cases = [
-            measure(args.sequences, stack, in_memory, args.rounds, args.runs)
-            for stack, in_memory in ((4, False), (4, True), (1, False))
-        ]
-        print(json.dumps({"cases": cases}))
-
-
-if __name__ == "__main__":
-    main()
+    start = time.perf_counter()
+    for _ in range(batches):
+        replay.update_priorities(keys, np.ones(len(keys), np.float32))
+    replay.flush(60)
+    return batches * len(keys) / (time.perf_counter() - start)

@@ -1,27 +1,24 @@
-"""Insertion, sampling and priorities of the storages within the learner, next to a memory copy.
+"""Child: insertion, sampling and priorities of the storages within the learner.
 
-Run as a process of its own, since it chooses Keras's backend: `python -m bench.replay.storages`.
+Next to a memory copy. A process of its own, since it chooses Keras's backend.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
 import time
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
+from itertools import count
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.figures import ratio, series
+from bench.figures import series_of
 from bench.replay.content import atari, chunk_of
 from seedbed import backends
-from seedbed.backends.protocol import Backend
 from seedbed.replay.buffer import SequenceBuffer
-from seedbed.replay.sequence import SequenceChunk
 from seedbed.runtime.allocator import keep_large_blocks
 
 ENVIRONMENTS = 32
@@ -63,95 +60,82 @@ class Bare:
         return self._memory[self._at - size : self._at].copy()
 
 
-def measure(replay: Any, sample: Callable[[], NDArray[np.int64]], capacity: int, runs: int,
-            window_s: float) -> dict[str, Any]:  # fmt: skip
-    """Measure the rates of a replay, each in turn with a bare copy of the same bytes."""
-    spec, random = replay.spec, np.random.default_rng(0)
-    chunks = [chunk_of(spec, ENVIRONMENTS, 0, random) for _ in range(3)]
-    number = 0
+class Storages:
+    """Replay in the learner's RAM and on its device.
 
-    def insert() -> None:
-        nonlocal number
-        chunk: SequenceChunk = chunks[number % 3]
-        replay.add(replace(chunk, chunk_index=number))
-        number += 1
+    Args:
+        backend: Name of Keras's backend.
+        sequences: Capacity.
+        runs: Turns.
+        window_s: Time of each measurement.
+    """
 
-    for _ in range(2 * capacity // ENVIRONMENTS):  # every page once, and evictions
-        insert()
-    bare = Bare(capacity * spec.steps * spec.observation.row_bytes)
-    sample_bytes = BATCH * spec.frames * spec.observation.row_bytes
-    priority = np.ones(BATCH, np.float32)
-    found: dict[str, list[float]] = {
-        name: [] for name in ("insert", "bare_insert", "sample", "bare_sample", "priorities")
-    }
-    sample()
-    for _ in range(runs):
-        found["insert"].append(ENVIRONMENTS * timed(insert, window_s))
-        copy_in = timed(lambda: bare.write(chunks[0].frames), window_s)
-        found["bare_insert"].append(ENVIRONMENTS * copy_in)
-        found["sample"].append(BATCH * timed(sample, window_s))
-        found["bare_sample"].append(BATCH * timed(lambda: bare.read(sample_bytes), window_s))
-        update = partial(replay.update_priorities, sample(), priority)
-        found["priorities"].append(BATCH * timed(update, window_s))
-    return {
-        "insert_sequences_per_s": series(found["insert"]),
-        "insert_of_copy": ratio(found["insert"], found["bare_insert"]),
-        "sample_sequences_per_s": series(found["sample"]),
-        "sample_of_copy": ratio(found["sample"], found["bare_sample"]),
-        "priorities_per_s": series(found["priorities"]),
-    }
+    def __init__(self, backend: str, sequences: int, runs: int, window_s: float) -> None:
+        keep_large_blocks()
+        self._backend = backends.use(backend)
+        self._sequences, self._runs, self._window_s = sequences, runs, window_s
+        self._random = np.random.default_rng(1)
 
+    def host(self) -> dict[str, Any]:
+        """Measure replay in the learner's RAM."""
+        replay = SequenceBuffer(atari(), self._sequences, EXPONENT)
 
-def host(capacity: int, runs: int, window_s: float) -> dict[str, Any]:
-    """Measure replay in the learner's RAM."""
-    replay = SequenceBuffer(atari(), capacity, EXPONENT)
-    random = np.random.default_rng(1)
-    return measure(
-        replay,
-        lambda: replay.request_sample(random.random(BATCH)).result().keys,
-        capacity,
-        runs,
-        window_s,
-    )
+        def sample() -> NDArray[np.int64]:
+            return replay.request_sample(self._random.random(BATCH)).result().keys
 
+        return self._measure(replay, sample)
 
-def device(backend: Backend, capacity: int, runs: int, window_s: float) -> dict[str, Any]:
-    """Measure replay on the device. Fetches the items of each sample, to wait for it."""
-    from seedbed.replay.client.device import DeviceReplay
+    def device(self) -> dict[str, Any]:
+        """Measure replay on the device. Fetches the items of each sample, to wait for it."""
+        from seedbed.replay.client.device import DeviceReplay
 
-    replay = DeviceReplay(backend, atari(), capacity, EXPONENT, transfer_steps=ENVIRONMENTS * 80)
-    random = np.random.default_rng(1)
+        backend, transfer = self._backend, ENVIRONMENTS * 80
+        replay = DeviceReplay(backend, atari(), self._sequences, EXPONENT, transfer_steps=transfer)
 
-    def sample() -> NDArray[np.int64]:
-        batch = replay.draw_batch(random.random((BATCH, 2), np.float32))
-        keys: NDArray[np.int64] = replay.ring.key[np.asarray(batch["items"])]
-        return keys
+        def sample() -> NDArray[np.int64]:
+            batch = replay.draw_batch(self._random.random((BATCH, 2), np.float32))
+            keys: NDArray[np.int64] = replay.ring.key[np.asarray(batch["items"])]
+            return keys
 
-    return {
-        "device": backend.devices()[0],
-        **measure(replay, sample, capacity, runs, window_s),
-    }
+        return {"device": backend.devices()[0], **self._measure(replay, sample)}
 
+    def _measure(
+        self, replay: Any, sample: Callable[[], NDArray[np.int64]]
+    ) -> dict[str, dict[str, Any]]:
+        """Measure the rates of an empty replay, each in turn with a bare copy of the same bytes.
 
-def main() -> None:
-    """Print the numbers as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backend", choices=("tensorflow", "jax"), required=True)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--window-s", type=float, default=1.0)
-    parser.add_argument("--sequences", type=int, default=1024)
-    args = parser.parse_args()
-    keep_large_blocks()
-    backend = backends.use(args.backend)
-    print(
-        json.dumps(
-            {
-                "host": host(args.sequences, args.runs, args.window_s),
-                "device": device(backend, args.sequences, args.runs, args.window_s),
-            }
-        )
-    )
+        Args:
+            replay: What chunks are added to.
+            sample: Draws a batch, and returns its keys.
+        """
+        spec, random = replay.spec, np.random.default_rng(0)
+        chunks = [chunk_of(spec, ENVIRONMENTS, 0, random) for _ in range(3)]
+        numbers = count()
 
+        def insert() -> None:
+            number = next(numbers)
+            replay.add(replace(chunks[number % 3], chunk_index=number))
 
-if __name__ == "__main__":
-    main()
+        for _ in range(2 * self._sequences // ENVIRONMENTS):  # every page once, and evictions
+            insert()
+        bare = Bare(self._sequences * spec.steps * spec.observation.row_bytes)
+        sample_bytes = BATCH * spec.frames * spec.observation.row_bytes
+        priority = np.ones(BATCH, np.float32)
+        sample()
+        turns = []
+        for _ in range(self._runs):
+            inserted = timed(insert, self._window_s)
+            copied_in = timed(lambda: bare.write(chunks[0].frames), self._window_s)
+            sampled = timed(sample, self._window_s)
+            copied_out = timed(lambda: bare.read(sample_bytes), self._window_s)
+            updated = timed(partial(replay.update_priorities, sample(), priority), self._window_s)
+            turns.append(
+                {
+                    "insert_sequences_per_s": ENVIRONMENTS * inserted,
+                    "insert_of_copy": inserted / copied_in,
+                    "sample_sequences_per_s": BATCH * sampled,
+                    "sample_of_copy": sampled / copied_out,
+                    "priorities_per_s": BATCH * updated,
+                }
+            )
+        return series_of(turns)

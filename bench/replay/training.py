@@ -1,25 +1,23 @@
-"""The training step of "Deep In-GPU Experience Replay" (section 5), with two replay storages.
+"""Child: the training step of "Deep In-GPU Experience Replay" (section 5), with two storages.
 
 Its dueling DQN on states of 27 floats, a million transitions, uniform sampling. Three ways to the
 same update: drawn in RAM and copied before every step, as the paper's baseline; drawn and copied
-ahead by a thread, as ours; and fused, on the device. Run as a process of its own:
-`python -m bench.replay.training`.
+ahead by a thread, as ours; and fused, on the device. A process of its own, since it chooses Keras's
+backend.
 """
 
 from __future__ import annotations
 
-import argparse
-import json
-import queue
-import threading
-import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from itertools import count
 from typing import Any
 
 import numpy as np
 
-from bench.figures import series
+from bench.figures import series, series_of
 from bench.replay.content import chunk_of
 from bench.replay.storages import timed
 from seedbed import backends
@@ -37,6 +35,7 @@ ACTIONS = 30
 PAPER_PERCENT = {16: 30.54, 32: 54.87, 64: 67.08, 128: 114.41, 256: 114.35}
 # Its section 5: microseconds a transition, in RAM, and on the GPU 2,000 at a time.
 PAPER_INSERT_US = {"ram": 1.4, "gpu": 37.5}
+AHEAD = 2  # batches that the thread has drawn
 
 
 def built_for(backend: Backend, replay: str, batch_size: int, sequences: int) -> LearnerComponents:
@@ -76,161 +75,112 @@ def fill(replay: Any, transitions: int, at_a_time: int) -> None:
         replay.add(replace(chunk, chunk_index=number))
 
 
-class Ahead:
-    """Thread that draws batches and copies them to the device, two ahead."""
+class Training:
+    """The training step, and the insertion of transitions.
 
-    def __init__(self, draw: Callable[[], Any]) -> None:
-        self._draw = draw
-        self._ready: queue.Queue[Any] = queue.Queue(2)
-        self._stopping = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+    Args:
+        backend: Name of Keras's backend.
+        transitions: Capacity of the replay, which is full.
+        runs: Turns.
+        window_s: Time of each measurement; of an insertion half of it.
+    """
 
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            batch = self._draw()
-            while not self._stopping.is_set():
-                try:
-                    self._ready.put(batch, timeout=0.1)
-                    break
-                except queue.Full:
-                    continue
+    def __init__(self, backend: str, transitions: int, runs: int, window_s: float) -> None:
+        keep_large_blocks()
+        self._backend = backends.use(backend)
+        self._transitions, self._runs, self._window_s = transitions, runs, window_s
 
-    def get(self) -> Any:
-        """The next batch, on the device."""
-        return self._ready.get()
+    def steps(self, batch_size: int) -> dict[str, Any]:
+        """Measure the milliseconds of a training step in each way, in turn.
 
-    def stop(self) -> None:
-        """End the thread."""
-        self._stopping.set()
-        self._thread.join()
+        Args:
+            batch_size: Transitions of a step.
+        """
+        backend, transitions = self._backend, self._transitions
+        host = built_for(backend, "host", batch_size, transitions)
+        device = built_for(backend, "device", batch_size, transitions)
+        fed: Any = host.source
+        fused: Any = device.source
+        for source in (fed, fused):
+            fill(source.buffer, transitions, 2000)
+        random = np.random.default_rng(1)
 
+        def draw() -> Any:
+            sample = fed.buffer.request_sample(random.random(batch_size)).result()
+            return backend.to_device(training_batch(sample, 1, 0).arrays)
 
-def steps(backend: Backend, batch_size: int, transitions: int, runs: int, window_s: float
-          ) -> dict[str, Any]:  # fmt: skip
-    """Measure the milliseconds of a training step in each way, in turn."""
-    host = built_for(backend, "host", batch_size, transitions)
-    device = built_for(backend, "device", batch_size, transitions)
-    fed: Any = host.source
-    fused: Any = device.source
-    for source in (fed, fused):
-        fill(source.buffer, transitions, 2000)
-    random = np.random.default_rng(1)
+        def wait_for(outputs: dict[str, Any]) -> None:
+            # All that a learner looks at comes to the host in every way.
+            for value in outputs.values():
+                np.asarray(value)
 
-    def draw() -> Any:
-        sample = fed.buffer.request_sample(random.random(batch_size)).result()
-        return backend.to_device(training_batch(sample, 1, 0).arrays)
+        def prefetched(seconds: float) -> float:
+            with ThreadPoolExecutor(1) as thread:
+                ahead = deque(thread.submit(draw) for _ in range(AHEAD))
 
-    def wait_for(outputs: dict[str, Any]) -> None:
-        # All that a learner looks at comes to the host in every way.
-        for value in outputs.values():
-            np.asarray(value)
+                def step() -> None:
+                    ahead.append(thread.submit(draw))
+                    wait_for(host.trainer.step(ahead.popleft().result()))
 
-    ways: dict[str, Callable[[], None]] = {
-        "host": lambda: wait_for(host.trainer.step(draw())),
-        "prefetched": lambda: wait_for(host.trainer.step(ahead.get())),
-        "device": lambda: wait_for(fused.step()),
-    }
-    found: dict[str, list[float]] = {name: [] for name in ways}
-    for run in range(runs + 1):  # the first one compiles
-        for name, step in ways.items():
-            if name == "prefetched":
-                ahead = Ahead(draw)
-            rate = timed(step, window_s if run else 0.2)
-            if name == "prefetched":
-                ahead.stop()
-            if run:
-                found[name].append(1000 / rate)
+                return timed(step, seconds)
 
-    def percent(name: str) -> dict[str, Any]:
-        pairs = zip(found[name], found["device"], strict=True)
-        return series([100 * (over / under - 1) for over, under in pairs])
-
-    return {
-        "batch_size": batch_size,
-        **{f"{name}_ms": series(values) for name, values in found.items()},
-        "speedup_percent": percent("host"),
-        "speedup_percent_over_prefetched": percent("prefetched"),
-        "paper_percent": PAPER_PERCENT.get(batch_size),
-    }
-
-
-def insertion(
-    backend: Backend, sizes: tuple[int, ...], sequences: int, runs: int, window_s: float
-) -> dict[str, Any]:
-    """Measure the microseconds a transition, for different numbers added at a time."""
-    from seedbed.replay.buffer import SequenceBuffer
-    from seedbed.replay.client.device import DeviceReplay
-
-    spec = SequenceSpec(STATE, steps=1)
-    cases = []
-    for size in sizes:
-        storages: dict[str, Any] = {
-            "host": SequenceBuffer(spec, sequences, 0.0),
-            "device": DeviceReplay(backend, spec, sequences, 0.0, transfer_steps=size),
+        turns = []
+        for window in (0.2, *[self._window_s] * self._runs):
+            copied_ms = 1000 / timed(lambda: wait_for(host.trainer.step(draw())), window)
+            prefetched_ms = 1000 / prefetched(window)
+            fused_ms = 1000 / timed(lambda: wait_for(fused.step()), window)
+            turns.append(
+                {
+                    "host_ms": copied_ms,
+                    "prefetched_ms": prefetched_ms,
+                    "device_ms": fused_ms,
+                    "speedup_percent": 100 * (copied_ms / fused_ms - 1),
+                    "speedup_percent_over_prefetched": 100 * (prefetched_ms / fused_ms - 1),
+                }
+            )
+        return {
+            "batch_size": batch_size,
+            **series_of(turns[1:]),  # the first one compiles
+            "paper_percent": PAPER_PERCENT.get(batch_size),
         }
-        chunk = chunk_of(spec, size, 0, np.random.default_rng(0))
-        case: dict[str, Any] = {"at_a_time": size}
-        for name, replay in storages.items():
-            add = _adder(backend, replay, chunk)
-            add()  # nothing can be drawn before the second one
-            timed(add, 0.3)
-            rates = [timed(add, window_s) for _ in range(runs)]
-            case[f"{name}_us"] = series([1e6 / (rate * size) for rate in rates])
-        cases.append(case)
-    return {"cases": cases, "paper_us": PAPER_INSERT_US}
+
+    def insertion(self, sizes: Sequence[int]) -> dict[str, Any]:
+        """Measure the microseconds a transition, for different numbers added at a time.
+
+        Args:
+            sizes: The numbers.
+        """
+        from seedbed.replay.buffer import SequenceBuffer
+        from seedbed.replay.client.device import DeviceReplay
+
+        spec = SequenceSpec(STATE, steps=1)
+        sequences = max(4 * max(sizes), 1000)
+        cases = []
+        for size in sizes:
+            storages: dict[str, Any] = {
+                "host": SequenceBuffer(spec, sequences, 0.0),
+                "device": DeviceReplay(self._backend, spec, sequences, 0.0, transfer_steps=size),
+            }
+            chunk = chunk_of(spec, size, 0, np.random.default_rng(0))
+            case: dict[str, Any] = {"at_a_time": size}
+            for name, replay in storages.items():
+                add = _adder(self._backend, replay, chunk)
+                add()  # nothing can be drawn before the second one
+                timed(add, 0.3)
+                rates = [timed(add, self._window_s / 2) for _ in range(self._runs)]
+                case[f"{name}_us"] = series([1e6 / (rate * size) for rate in rates])
+            cases.append(case)
+        return {"cases": cases, "paper_us": PAPER_INSERT_US}
 
 
 def _adder(backend: Backend, replay: Any, chunk: SequenceChunk) -> Callable[[], None]:
     """Return a function that adds the chunk once more, and waits until it is stored."""
-    count = 0
+    numbers = count()
 
     def add() -> None:
-        nonlocal count
-        replay.add(replace(chunk, chunk_index=count))
-        count += 1
-        if count > 1 and hasattr(replay, "draw_batch"):
+        number = next(numbers)
+        replay.add(replace(chunk, chunk_index=number))
+        if number and hasattr(replay, "draw_batch"):
             np.asarray(replay.draw_batch(np.zeros((1, 2), np.float32))["items"])
 
     return add
-
-
-def main() -> None:
-    """Print the numbers as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--backend", choices=("tensorflow", "jax"), required=True)
-    parser.add_argument("--runs", type=int, default=3)
-    parser.add_argument("--window-s", type=float, default=1.0)
-    parser.add_argument("--transitions", type=int, default=1_000_000)
-    parser.add_argument("--batches", type=int, nargs="*", default=list(PAPER_PERCENT))
-    parser.add_argument("--sizes", type=int, nargs="*", default=[1, 10, 100, 500, 2000, 10000])
-    args = parser.parse_args()
-    keep_large_blocks()
-    backend = backends.use(args.backend)
-    started = time.time()
-    cases = [
-        steps(backend, size, args.transitions, args.runs, args.window_s) for size in args.batches
-    ]
-    inserted = insertion(
-        backend,
-        tuple(args.sizes),
-        max(4 * max(args.sizes), 1000),
-        args.runs,
-        args.window_s / 2,
-    )
-    print(
-        json.dumps(
-            {
-                "backend": backend.name,
-                "device": backend.devices()[0],
-                "transitions": args.transitions,
-                "steps": cases,
-                "insertion": inserted,
-                "seconds": round(time.time() - started, 1),
-            }
-        )
-    )
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,7 @@ import pytest
 
 from bench import main
 from bench.arithmetic import mflop_a_step
-from bench.figures import ratio, series, slope
+from bench.figures import series, series_of, slope
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from tests.bench.quick import bench, check_series, quick
 
@@ -107,8 +107,9 @@ def test_median_and_extremes() -> None:
     }  # fmt: skip
 
 
-def test_ratio_is_of_pairs_not_of_medians() -> None:
-    assert ratio([1.0, 10.0, 4.0], [2.0, 5.0, 4.0])["values"] == [0.5, 2.0, 1.0]
+def test_series_of_each_figure_of_the_turns() -> None:
+    turns = [{"ours": 1.0, "bare": 2.0}, {"ours": 5.0, "bare": 10.0}]
+    assert series_of(turns) == {"ours": series([1.0, 5.0]), "bare": series([2.0, 10.0])}
 
 
 def test_operations_of_a_step() -> None:
@@ -131,7 +132,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
 
     def run(parts: dict[str, Any], ends: type[BaseException], said: str = "") -> dict[str, Any]:
         monkeypatch.setattr(main, "PARTS", parts)
-        monkeypatch.setattr(main, "table", lambda _: "")
+        monkeypatch.setattr(main, "markdown", lambda _: "")
         parser = argparse.ArgumentParser()
         main.add_arguments(parser)
         file = tmp_path / "out.json"

@@ -1,0 +1,152 @@
+"""Commands of `seedbed` in processes of their own, as production starts them."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Any, Self
+
+import grpc
+
+from bench.child import ROOT, failed, rss_bytes
+from seedbed.launch.supervisor import seedbed_command
+from seedbed.rpc import channels
+from seedbed.runs.layout import socket_path
+from seedbed.v1 import inference_pb2 as wire
+from seedbed.v1 import inference_pb2_grpc as wire_grpc
+
+START_S = 300.0
+END_S = 60.0
+STATUS_S = 20.0
+
+
+class Command:
+    """A command in a process group of its own in our session.
+
+    Should the benchmark be killed while the group is held, the kernel sends it SIGHUP and lets it
+    go.
+
+    Args:
+        log: File of stderr. stdout goes to the file of that name with `.json`.
+        arguments: Arguments of `seedbed`, the subcommand first.
+    """
+
+    def __init__(self, log: Path, *arguments: str) -> None:
+        self._log, self._output = log, log.with_suffix(".json")
+        self._what = f"`seedbed {arguments[0]}` ({log.stem})"
+        with log.open("wb") as errors, self._output.open("wb") as output:
+            self._process = subprocess.Popen(
+                seedbed_command(*arguments), stdin=subprocess.DEVNULL, stdout=output,
+                stderr=errors, process_group=0, cwd=ROOT,
+            )  # fmt: skip
+
+    @property
+    def exit_code(self) -> int | None:
+        """Return the exit code, None while the process runs."""
+        return self._process.poll()
+
+    def check(self) -> None:
+        """Raise SeedbedError if the process has ended."""
+        if self.exit_code is not None:
+            raise self.failed(f"ended with exit code {self.exit_code}")
+
+    def failed(self, how: str) -> Exception:
+        """Return an error with the end of the log."""
+        return failed(f"{self._what} {how}", self._log)
+
+    def wait_until_log_says(self, words: str, longest_s: float) -> None:
+        """Wait for words in the log."""
+        deadline = time.monotonic() + longest_s
+        while words not in self._log.read_text():
+            self.check()
+            if time.monotonic() > deadline:
+                raise self.failed(f"does not say {words!r} within {longest_s:g} s")
+            time.sleep(0.05)
+
+    def printed(self) -> Any:
+        """Return the JSON on stdout of a process that has ended."""
+        if self.exit_code != 0:
+            code = self.exit_code
+            raise self.failed("is still there" if code is None else f"ended with exit code {code}")
+        return json.loads(self._output.read_text())
+
+    def terminate(self) -> None:
+        """Ask the process to end."""
+        if self.exit_code is None:
+            os.killpg(self._process.pid, signal.SIGCONT)  # it may be held
+            self._process.terminate()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.terminate()
+        try:
+            self._process.wait(END_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+
+class TrainingRun(Command):
+    """A learner with its actors, which can be held while others are measured.
+
+    Args:
+        experiment: Path of the experiment.
+        run_dir: Made by the run.
+        options: More arguments of `seedbed train`.
+    """
+
+    def __init__(self, experiment: str, run_dir: Path, *options: str) -> None:
+        super().__init__(
+            run_dir.with_suffix(".log"), "train", experiment, "--run-dir", str(run_dir),
+            *options,
+        )  # fmt: skip
+        self._channel = channels.channel(f"unix:{socket_path(run_dir.absolute())}")
+        self._stub = wire_grpc.InferenceStub(self._channel)
+
+    def status(self) -> dict[str, Any]:
+        """Return the learner's status of now.
+
+        With `read_at` (seconds) and `rss` (bytes) of learner and actors.
+        """
+        try:
+            reply = self._stub.GetStatus(
+                wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            raise self.failed(f"does not say its status ({error})") from error
+        pid = self._process.pid
+        actors = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return {
+            **json.loads(reply.json),
+            "read_at": time.perf_counter(),
+            "rss": {
+                "learner": rss_bytes(pid),
+                "actors": sum(rss_bytes(int(actor)) for actor in actors),
+            },
+        }
+
+    def wait_for_updates(self, updates: int) -> None:
+        """Wait until so many updates were made: everything is compiled then."""
+        deadline = time.monotonic() + START_S
+        while self.status()["counters"]["updates"] < updates:
+            if time.monotonic() > deadline:
+                raise self.failed(f"has not made {updates} updates within {START_S:g} s")
+            time.sleep(0.2)
+
+    def hold(self) -> None:
+        """Stop all its processes where they are."""
+        os.killpg(self._process.pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let them go."""
+        os.killpg(self._process.pid, signal.SIGCONT)
+
+    def __exit__(self, *error: object) -> None:
+        self._channel.close()
+        super().__exit__(*error)
