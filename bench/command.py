@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any, Self
@@ -13,7 +14,6 @@ from typing import Any, Self
 import grpc
 
 from bench.child import ROOT, failed, rss_bytes
-from seedbed.launch.supervisor import seedbed_command
 from seedbed.rpc import channels
 from seedbed.runs.layout import socket_path
 from seedbed.v1 import inference_pb2 as wire
@@ -40,9 +40,13 @@ class Command:
         self._what = f"`seedbed {arguments[0]}` ({log.stem})"
         with log.open("wb") as errors, self._output.open("wb") as output:
             self._process = subprocess.Popen(
-                seedbed_command(*arguments), stdin=subprocess.DEVNULL, stdout=output,
-                stderr=errors, process_group=0, cwd=ROOT,
-            )  # fmt: skip
+                [sys.executable, "-m", "seedbed.cli.main", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=errors,
+                process_group=0,
+                cwd=ROOT,
+            )
 
     @property
     def exit_code(self) -> int | None:

@@ -11,9 +11,9 @@ import yaml
 
 from bench.child import ROOT
 from bench.command import START_S, TrainingRun
-from seedbed.launch.learners_view import read_statuses
 from seedbed.runs.layout import learner_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.telemetry.status import read_status
 
 MEASURED = (
     "env_frames",
@@ -100,12 +100,14 @@ class LearnerProcesses:
 
     def _statuses(self) -> list[dict[str, float]]:
         """Return the newest numbers of each learner; empty before the first ones."""
-        for run in self._runs:
+        found = []
+        for run, directory in zip(self._runs, self._directories, strict=True):
             run.check()
-        return [
-            _totals(status) if status is not None else {}
-            for status in read_statuses(self._directories)
-        ]
+            try:
+                found.append(_totals(read_status(directory)))
+            except (OSError, ValueError):
+                found.append({})
+        return found
 
     @property
     def over(self) -> bool:
