@@ -164,7 +164,7 @@ class Training:
             chunk = chunk_of(spec, size, 0, np.random.default_rng(0))
             case: dict[str, Any] = {"at_a_time": size}
             for name, replay in storages.items():
-                add = _adder(self._backend, replay, chunk)
+                add = _adder(replay, chunk)
                 add()  # nothing can be drawn before the second one
                 timed(add, 0.3)
                 rates = [timed(add, self._window_s / 2) for _ in range(self._runs)]
@@ -173,7 +173,7 @@ class Training:
         return {"cases": cases, "paper_us": PAPER_INSERT_US}
 
 
-def _adder(backend: Backend, replay: Any, chunk: SequenceChunk) -> Callable[[], None]:
+def _adder(replay: Any, chunk: SequenceChunk) -> Callable[[], None]:
     """Return a function that adds the chunk once more, and waits until it is stored."""
     numbers = count()
 
