@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.config.gossip import Gossip, Graph, Weights
-from seedbed.runtime.exit_codes import ConfigError, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 
 Matrix = NDArray[np.float64]
 
@@ -98,14 +98,14 @@ def make_topology(settings: Gossip) -> Topology:
     smallest = smallest_window(graphs, learners)
     if smallest is None:
         source, target = _unreached(np.maximum.reduce(graphs), learners) or (0, 0)
-        raise _invalid(
+        raise ConfigError(
             f"gossip.graphs: nothing that learner {source} sends ever reaches learner {target}, "
             f"in all {len(graphs)} graphs together: add edges until they are strongly connected"
         )
     window = settings.connectivity_window
     for first in range(len(graphs) if 0 < window < smallest else 0):
         if unreached := _unreached(_union(graphs, first, window), learners):
-            raise _invalid(
+            raise ConfigError(
                 f"gossip.connectivity_window {window}: in the {window} graphs from "
                 f"gossip.graphs[{first}] on nothing that learner {unreached[0]} sends reaches "
                 f"learner {unreached[1]}; {smallest} in a row are strongly connected: set it to "
@@ -157,7 +157,7 @@ def _matrix(graph: Graph, count: int, where: str) -> Matrix:
         return _normalized(adjacency)
     for source, target in graph:
         if not (source < count and target < count) or source == target:
-            raise _invalid(
+            raise ConfigError(
                 f"{where}: the edge [{source}, {target}] is none between two of the "
                 f"{count} learners 0 to {count - 1}"
             )
@@ -179,19 +179,19 @@ def _checked(graph: Weights, count: int, where: str) -> Matrix:
     rows = graph.weights
     if len(rows) != count or any(len(row) != count for row in rows):
         shape = f"{len(rows)} rows of {sorted({len(row) for row in rows})}"
-        raise _invalid(
+        raise ConfigError(
             f"{where}: weights has {shape} numbers, and there are {count} learners: "
             f"{count} rows of {count}"
         )
     matrix = np.array(rows, np.float64)
     for i, total in enumerate(matrix.sum(axis=1)):
         if abs(total - 1) > _ROUNDING:
-            raise _invalid(
+            raise ConfigError(
                 f"{where}: row {i} sums to {total:.6g}, and must to 1: learner {i}'s parameters "
                 "would grow or shrink with every mixing"
             )
         if not matrix[i, i]:
-            raise _invalid(
+            raise ConfigError(
                 f"{where}: row {i} has weight 0 in column {i}: learner {i} would throw away what "
                 "it has learned"
             )
@@ -219,7 +219,3 @@ def _censored(graph: Matrix, absent: Sequence[int]) -> Matrix:
         matrix[node] = 0
         matrix[node, node] = 1
     return _normalized(matrix > 0) if uniform else matrix
-
-
-def _invalid(reason: str) -> SeedbedError:
-    return ConfigError(reason)

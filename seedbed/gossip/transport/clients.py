@@ -134,7 +134,7 @@ class PeerClient:
                 await self._connect()
             except grpc.aio.AioRpcError as error:
                 cause = describe(error)
-                self.rejection = str(error.details()) if error.code() in _REJECTIONS else ""
+                self.rejection = self._refusal(error) if error.code() in _REJECTIONS else ""
             except (TimeoutError, ConnectionError) as error:
                 cause = str(error) or "no answer"
             finally:
@@ -222,11 +222,12 @@ class PeerClient:
                     arrays += reply.arrays
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:
-                    raise ConfigError(
-                        f"learner {self.rank} at {self.address} refused this one: {error.details()}"
-                    ) from error
+                    raise ConfigError(self._refusal(error)) from error
         fetched.state = state_from_wire(arrays)
         return fetched
+
+    def _refusal(self, error: grpc.RpcError) -> str:
+        return f"learner {self.rank} at {self.address} refused this one: {error.details()}"
 
 
 class RingClient:

@@ -153,10 +153,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
 
     def rejection(self) -> str:
         """Return the reason why a peer does not accept this learner; empty if there is none."""
-        for client in self.clients.values():
-            if reason := client.rejection:
-                return f"learner {client.rank} at {client.address} refused this one: {reason}"
-        return ""
+        return next(filter(None, (client.rejection for client in self.clients.values())), "")
 
     # --- from the peers, in the event loop ---------------------------------------------------
 
