@@ -11,7 +11,7 @@ import keras
 from seedbed.networks import NETWORKS
 from seedbed.networks.body import Body
 from seedbed.ops.frame_stack import stacked_shape
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError, SeedbedError
 from seedbed.spec import ArraySpec
 
 
@@ -52,18 +52,16 @@ def make_body(
     except SeedbedError:
         raise
     except Exception as error:
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             f"learner.network {network!r} cannot be built on observations {stacked} "
-            f"({frame_stack} stacked frames {frame}): {error}",
+            f"({frame_stack} stacked frames {frame}): {error}"
         ) from error
     stateful = body.non_trainable_variables
     if stateful:
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             f"learner.network {network!r} has variables that training does not change: "
             f"{[v.path for v in stateful]}. Networks are pure functions of their weights here: no "
-            "dropout, no batch normalisation",
+            "dropout, no batch normalisation"
         )
     return body
 
@@ -97,20 +95,18 @@ def load_class(path: str, key: str) -> Any:
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise SeedbedError(ExitCode.CONFIG, f"{key} {path!r} cannot be loaded: {error}") from error
+        raise ConfigError(f"{key} {path!r} cannot be loaded: {error}") from error
 
 
 def _make(network: str, options: dict[str, Any]) -> Any:
     if ":" not in network and network not in NETWORKS:
-        raise SeedbedError(
-            ExitCode.CONFIG,
-            f"learner.network {network!r} is unknown: one of {sorted(NETWORKS)}, or module:Class",
+        raise ConfigError(
+            f"learner.network {network!r} is unknown: one of {sorted(NETWORKS)}, or module:Class"
         )
     torso_class = load_class(NETWORKS.get(network, network), "learner.network")
     if not (inspect.isclass(torso_class) and issubclass(torso_class, keras.layers.Layer)):
-        raise SeedbedError(
-            ExitCode.CONFIG,
-            f"learner.network {network!r} is no subclass of keras.layers.Layer: {torso_class!r}",
+        raise ConfigError(
+            f"learner.network {network!r} is no subclass of keras.layers.Layer: {torso_class!r}"
         )
     signature = inspect.signature(torso_class)
     names = [
@@ -121,14 +117,11 @@ def _make(network: str, options: dict[str, Any]) -> Any:
     free = any(p.kind is p.VAR_KEYWORD for p in signature.parameters.values())
     unknown = sorted(set(options) - set(names))
     if unknown and not free:
-        raise SeedbedError(
-            ExitCode.CONFIG,
+        raise ConfigError(
             f"learner.network_options {unknown} unknown to {network!r}, which takes "
-            f"{sorted(names) or 'none'}",
+            f"{sorted(names) or 'none'}"
         )
     try:
         return torso_class(**options)
     except (TypeError, ValueError) as error:
-        raise SeedbedError(
-            ExitCode.CONFIG, f"learner.network_options {options} of {network!r}: {error}"
-        ) from error
+        raise ConfigError(f"learner.network_options {options} of {network!r}: {error}") from error

@@ -25,7 +25,7 @@ from seedbed.replay.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 
 log = logging.getLogger(__name__)
 
@@ -87,10 +87,9 @@ class ShardedReplay(ReplayBuffer):
         window_bytes: int = 64 * 1024 * 1024,
     ) -> None:
         if chunk_bytes(spec) > channels.MAX_MESSAGE_BYTES - MESSAGE_BYTES:
-            raise SeedbedError(
-                ExitCode.CONFIG,
+            raise ConfigError(
                 f"a sequence of {chunk_bytes(spec)} bytes does not fit into a message of "
-                f"{channels.MAX_MESSAGE_BYTES}: fewer steps, or another storage",
+                f"{channels.MAX_MESSAGE_BYTES}: fewer steps, or another storage"
             )
         self.spec = spec
         self._splitter = ChunkSplitter(spec, len(addresses))
