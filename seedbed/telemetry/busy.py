@@ -45,7 +45,7 @@ class BusyClock:
         return self
 
     def __exit__(self, *error: object) -> None:
-        self._pop()
+        self._switch(*self._outer.pop())
 
     @contextmanager
     def blocked(self, reason: str) -> Iterator[None]:
@@ -54,7 +54,7 @@ class BusyClock:
         try:
             yield
         finally:
-            self._pop()
+            self._switch(*self._outer.pop())
 
     @property
     def waiting_for(self) -> str:
@@ -78,9 +78,6 @@ class BusyClock:
     def _push(self, kind: str, reason: str) -> None:
         self._outer.append(self._state[:2])
         self._switch(kind, reason)
-
-    def _pop(self) -> None:
-        self._switch(*self._outer.pop())
 
     def _switch(self, kind: str, reason: str) -> None:
         now = self._now()

@@ -27,11 +27,6 @@ def dollars_per_hour(cost: Cost) -> float:
     )
 
 
-def dollars_per_billion_frames(dollars: float, frames: int) -> float | None:
-    """Return what a billion frames cost at the price so far; None before the first frame."""
-    return dollars / frames * 1e9 if frames else None
-
-
 class RunCost:
     """Time and money of a run, counted into its `Counters`.
 

@@ -80,12 +80,6 @@ class InferenceStats:
             self._oldest_s += oldest_wait_s
             self._run_s += run_s
 
-    @property
-    def mean_batch_envs(self) -> float | None:
-        """Mean environments in a batch of this process; None before the first batch."""
-        batches, envs = self.batch_envs.total()
-        return envs / batches if batches else None
-
     def totals(self) -> dict[str, float]:
         """Return running totals of this process."""
         with self._lock:

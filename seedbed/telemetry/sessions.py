@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
+from contextlib import suppress
 from typing import ClassVar
 
 import numpy as np
@@ -135,15 +136,18 @@ class SessionStats:
 
     def totals(self) -> dict[str, float]:
         """Return running totals of this process."""
-        totals = {
+        totals: dict[str, float] = {
             "messages": self.messages,
             "env_frames": self._frames,
             "environment_s": self._environment_s,
             "wait_s": self._wait_s,
             "backpressure_s": self._backpressure_s,
         }
-        grpc = _read_clock(self._grpc_clock)
-        return totals if grpc is None else {**totals, "grpc_cpu_s": grpc}
+        if self._grpc_clock is not None:
+            # An error: the thread has ended, or the platform has no such clock.
+            with suppress(OSError):
+                totals["grpc_cpu_s"] = time.clock_gettime(self._grpc_clock)
+        return totals
 
 
 def _thread_clock() -> int:
@@ -151,13 +155,3 @@ def _thread_clock() -> int:
     if not hasattr(time, "pthread_getcpuclockid"):
         return -1
     return time.pthread_getcpuclockid(threading.get_ident())
-
-
-def _read_clock(clock: int | None) -> float | None:
-    if clock is None or clock == -1:
-        return None
-    try:
-        return time.clock_gettime(clock)
-    except OSError:
-        # The thread has ended.
-        return None

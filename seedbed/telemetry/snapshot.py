@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from seedbed.telemetry.bottleneck import Bottleneck, bottleneck
 from seedbed.telemetry.busy import THREADS
-from seedbed.telemetry.cost import dollars_per_billion_frames
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.formats import Number
 from seedbed.telemetry.time_left import TimeLeft, time_left
@@ -71,7 +70,7 @@ def take_snapshot(telemetry: Telemetry, total: Counters) -> Snapshot:
     returns = sessions.recent_returns.values(RECENT_EPISODES)
     lag, latency_s = training.recent_lag, inference.recent_latency_s
     used_envs = ratio("batch_envs", "padded_envs")
-    counts = counters.to_json()
+    counts, frames = counters.to_json(), counters.env_frames
     dollars = counts.pop("dollars")
     numbers: dict[str, Number] = {
         "time": time.time(),
@@ -103,7 +102,7 @@ def take_snapshot(telemetry: Telemetry, total: Counters) -> Snapshot:
         **load,
         "dollars": dollars,
         "dollars_per_hour": telemetry.cost.dollars_per_hour,
-        "dollars_per_billion_frames": dollars_per_billion_frames(dollars, counters.env_frames),
+        "dollars_per_billion_frames": dollars / frames * 1e9 if frames else None,
         "eta_s": left.seconds if left else None,
         "bottleneck": limit.part,
         **telemetry.replay.as_dict(),

@@ -277,6 +277,7 @@ class Telemetry:
         """Return the object that ends a run, on stdout. None, never 0, where there is no data."""
         self.cost.account()
         counters, numbers = self.counters, take_snapshot(self, self.counters).numbers
+        batches, envs = self.inference.batch_envs.total()
         summary = {
             **counters.to_json(),
             "env_fps": counters.env_frames / counters.seconds if counters.seconds else None,
@@ -285,7 +286,7 @@ class Telemetry:
             "policy_lag_p50": numbers["policy_lag_p50"],
             "inference_ms_p50": numbers["inference_ms_p50"],
             "inference_ms_p99": numbers["inference_ms_p99"],
-            "batch_environments": self.inference.mean_batch_envs,
+            "batch_environments": envs / batches if batches else None,
             "train_step_ms_p50": numbers["train_step_ms_p50"],
             "dollars_per_billion_frames": numbers["dollars_per_billion_frames"],
             "bottleneck": self._bottleneck.part,
