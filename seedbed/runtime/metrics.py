@@ -52,13 +52,21 @@ class Histogram:
         self._lock = threading.Lock()
 
     def observe(self, value: float) -> None:
-        """Count one value."""
+        """Count one value.
+
+        Args:
+            value: A number in the unit of the bounds.
+        """
         with self._lock:
             self._counts[bisect.bisect_left(self.bounds, value)] += 1
             self._sum += value
 
     def observe_many(self, values: ArrayLike) -> None:
-        """Count every element of an array."""
+        """Count every element of an array.
+
+        Args:
+            values: Numbers in the unit of the bounds; the shape does not matter.
+        """
         array = np.asarray(values, np.float64).ravel()
         if not array.size:
             return

@@ -60,7 +60,11 @@ def duration(seconds: Number) -> str:
 
 
 def percent(fraction: float | None) -> str:
-    """Format a fraction of 1."""
+    """Format a fraction of 1.
+
+    Args:
+        fraction: A share of 1; None is unknown.
+    """
     return NOTHING if fraction is None else f"{100 * fraction:.0f} %"
 
 

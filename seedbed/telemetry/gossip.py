@@ -75,7 +75,11 @@ class GossipStats:
     )
 
     def begin(self, peers: int) -> None:
-        """Begin to count, as one of so many learners."""
+        """Begin to count, as one of so many learners.
+
+        Args:
+            peers: Learners, this one included.
+        """
         self.peers = self.alive = peers
         self.update_norm, self.is_disconnected = 0.0, False
 

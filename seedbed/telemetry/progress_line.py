@@ -90,6 +90,10 @@ def fit(parts: Sequence[Part], columns: int | None) -> str:
 
     First the bottleneck is only named, then the longest parts become short, then the parts with the
     lowest priority are dropped.
+
+    Args:
+        parts: Parts of the line, from left to right; the last one is shortened first.
+        columns: Characters that fit; None is no limit.
     """
     line = _join(parts)
     if columns is None or len(line) <= columns:

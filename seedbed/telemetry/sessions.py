@@ -93,7 +93,12 @@ class SessionStats:
             self._grpc_clock = _thread_clock()
 
     def on_episodes(self, returns: NDArray[np.floating], lengths: NDArray[np.integer]) -> None:
-        """Count episodes that ended: raw undiscounted returns [n], lengths in steps [n]."""
+        """Count episodes that ended: raw undiscounted returns [n], lengths in steps [n].
+
+        Args:
+            returns: [n] raw, undiscounted returns.
+            lengths: [n] lengths in steps.
+        """
         self._counters.episodes += len(returns)
         self.returns.observe_many(returns)
         self.lengths.observe_many(lengths)
@@ -101,7 +106,11 @@ class SessionStats:
         self.recent_lengths.extend(lengths)
 
     def on_abandoned(self, episodes: int) -> None:
-        """Count episodes that were cut by a disconnect or a restart."""
+        """Count episodes that were cut by a disconnect or a restart.
+
+        Args:
+            episodes: Number of episodes.
+        """
         with self._lock:
             self._counters.abandoned_episodes += episodes
 
@@ -129,7 +138,11 @@ class SessionStats:
         return self.recent_returns.mean(100)
 
     def mean_return(self, episodes: int) -> float | None:
-        """Return the mean return of the last `episodes`; None until so many have ended."""
+        """Return the mean return of the last `episodes`; None until so many have ended.
+
+        Args:
+            episodes: Number of episodes; 0 has no mean.
+        """
         if not 0 < episodes <= len(self.recent_returns):
             return None
         return self.recent_returns.mean(episodes)

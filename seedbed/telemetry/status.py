@@ -136,7 +136,11 @@ def describe_threads(
 
 
 def plain(value: Any) -> Any:
-    """Convert for JSON: NaN and infinities become null, NumPy's numbers plain ones."""
+    """Convert for JSON: NaN and infinities become null, NumPy's numbers plain ones.
+
+    Args:
+        value: Mappings, sequences, numbers, arrays and texts, nested.
+    """
     if isinstance(value, Mapping):
         return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):

@@ -42,7 +42,12 @@ class EventFile:
         self._writer.write_event(Event(wall_time=time.time(), step=purge_step, session_log=log))
 
     def add(self, step: int, scalars: Mapping[str, float]) -> None:
-        """Write and flush scalars at `step` (environment frames). NaN is left out."""
+        """Write and flush scalars at `step` (environment frames). NaN is left out.
+
+        Args:
+            step: Emulator frames so far.
+            scalars: Value of each tag; NaN is left out.
+        """
         values = [
             Summary.Value(tag=tag, simple_value=value)
             for tag, value in scalars.items()

@@ -97,7 +97,12 @@ class TrainingStats:
             self._scalar_updates += 1
 
     def set_queue(self, waiting: int, capacity: int) -> None:
-        """Set how many unrolls wait for training, and how many the queue holds."""
+        """Set how many unrolls wait for training, and how many the queue holds.
+
+        Args:
+            waiting: Unrolls that wait.
+            capacity: Unrolls at which the queue is full; 0 is no queue.
+        """
         self.waiting_unrolls, self.capacity_unrolls = waiting, capacity
         if capacity:
             with self._lock:

@@ -55,7 +55,11 @@ class WandbRun:
         self._run.log({name: value for name, value in numbers.items() if value is not None})
 
     def close(self, exit_code: int = 0) -> None:
-        """Finish the run, after its uploads."""
+        """Finish the run, after its uploads.
+
+        Args:
+            exit_code: Exit code of the run, as the service shows it.
+        """
         self._run.finish(exit_code=exit_code)
 
 

@@ -28,7 +28,11 @@ class RecentValues:
         return min(self._written, self.capacity)
 
     def extend(self, values: ArrayLike) -> None:
-        """Append every element of an array, in order."""
+        """Append every element of an array, in order.
+
+        Args:
+            values: Numbers, oldest first; the shape does not matter.
+        """
         array = np.asarray(values, np.float64).ravel()[-self.capacity :]
         with self._lock:
             start = self._written % self.capacity
@@ -38,13 +42,21 @@ class RecentValues:
             self._written += array.size
 
     def append(self, value: float) -> None:
-        """Append one value."""
+        """Append one value.
+
+        Args:
+            value: The newest number.
+        """
         with self._lock:
             self._ring[self._written % self.capacity] = value
             self._written += 1
 
     def values(self, last: int | None = None) -> NDArray[np.float64]:
-        """Return the last `last` values (all that are stored, if None), oldest first."""
+        """Return the last `last` values (all that are stored, if None), oldest first.
+
+        Args:
+            last: Number of values; None is all that are stored.
+        """
         with self._lock:
             size = len(self)
             count = size if last is None else min(last, size)
@@ -52,12 +64,20 @@ class RecentValues:
             return self._ring[places]
 
     def mean(self, last: int | None = None) -> float | None:
-        """Return the mean of the last values; None without any."""
+        """Return the mean of the last values; None without any.
+
+        Args:
+            last: Number of values; None is all that are stored.
+        """
         values = self.values(last)
         return float(values.mean()) if values.size else None
 
     def percentile(self, percent: float) -> float | None:
-        """Return an interpolated percentile of the stored values; None without any."""
+        """Return an interpolated percentile of the stored values; None without any.
+
+        Args:
+            percent: 0 is the smallest value, 100 the largest.
+        """
         values = self.values()
         return float(np.percentile(values, percent)) if values.size else None
 
@@ -74,7 +94,12 @@ class History:
         self._lock = threading.Lock()
 
     def add(self, now: float, totals: Mapping[str, float]) -> None:
-        """Store the totals of `now` (monotonic seconds)."""
+        """Store the totals of `now` (monotonic seconds).
+
+        Args:
+            now: Monotonic seconds.
+            totals: Running totals by name; they never fall.
+        """
         with self._lock:
             self._snapshots.append((now, totals))
             # One snapshot at least as old as the longest window stays, as the window's start.

@@ -54,7 +54,13 @@ class ActorMetrics:
         return len(self.connected_groups)
 
     def on_step(self, environments: int, step_s: float, wait_s: float) -> None:
-        """Count a step of a group that took `step_s`, after waiting `wait_s` for its actions."""
+        """Count a step of a group that took `step_s`, after waiting `wait_s` for its actions.
+
+        Args:
+            environments: Environments of the group.
+            step_s: Seconds of the step.
+            wait_s: Seconds in which the group waited for its actions before.
+        """
         self.step_s.observe(step_s)
         self.wait_s.observe(wait_s)
         with self._lock:
@@ -66,6 +72,10 @@ class ActorMetrics:
             self.reconnects += 1
 
     def on_environment_failure(self, environments: int = 1) -> None:
-        """Count environments that raised and are made anew."""
+        """Count environments that raised and are made anew.
+
+        Args:
+            environments: Number of environments.
+        """
         with self._lock:
             self.environment_failures += environments
