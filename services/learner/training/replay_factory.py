@@ -1,19 +1,28 @@
-"""Construction of the batch source of agents that train from replay."""
+"""Construction of the replay of `learner.replay`, and of the source that draws batches from it."""
 
 from __future__ import annotations
 
+import logging
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seedbed.backends.protocol import Backend, Trainer
+from seedbed.config.learner import Replay
 from seedbed.config.schema import Experiment
-from seedbed.replay.client.factory import make_device_replay, make_replay_buffer
-from seedbed.replay.sequence import SequenceSpec
+from seedbed.replay.client.sharded import ShardedReplay
+from seedbed.replay.local_buffer import make_local_buffer
+from seedbed.replay.replay_buffer import ReplayBuffer
+from seedbed.replay.sequence import SequenceSpec, format_bytes
 from seedbed.rpc.credentials import Credentials
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.services.learner.training.replay_source import ReplaySource
 from seedbed.telemetry.replay import ReplaySourceStats
 
 if TYPE_CHECKING:  # imports Keras
+    from seedbed.replay.client.device import DeviceReplay
     from seedbed.services.learner.training.fused_replay import FusedReplay
+
+log = logging.getLogger(__name__)
 
 
 def make_replay_source(
@@ -35,14 +44,55 @@ def make_replay_source(
         credentials: Credentials of this process; None: plain text, without tokens.
 
     Raises:
-        SeedbedError: CONFIG: the replay does not fit. REPLAY_FILES: its files cannot be used.
+        SeedbedError: CONFIG: the replay does not fit, or no shard is named. REPLAY_FILES: its
+            files cannot be used.
     """
     learner, settings = experiment.learner, experiment.learner.replay
     seed, size = experiment.seed, learner.batch_size
-    if settings.storage != "device":
-        buffer = make_replay_buffer(settings, spec, credentials)
-        return ReplaySource(buffer, settings, size, seed, trainer, backend, stats)
-    from seedbed.services.learner.training.fused_replay import FusedReplay
+    if settings.storage == "device":
+        from seedbed.services.learner.training.fused_replay import FusedReplay
 
-    replay = make_device_replay(settings, spec, backend, seed)
-    return FusedReplay(replay, trainer, settings, size, stats)
+        on_device = _device_replay(settings, spec, backend, seed)
+        return FusedReplay(on_device, trainer, settings, size, stats)
+    buffer: ReplayBuffer
+    if settings.storage == "remote":
+        buffer = _sharded_replay(settings, spec, credentials)
+    else:
+        folder = Path(settings.directory) if settings.directory else None
+        capacity, exponent = settings.capacity, settings.priority_exponent
+        buffer = make_local_buffer("replay in the learner:", spec, capacity, exponent, folder)
+    return ReplaySource(buffer, settings, size, seed, trainer, backend, stats)
+
+
+def _sharded_replay(
+    settings: Replay, spec: SequenceSpec, credentials: Credentials | None
+) -> ShardedReplay:
+    if not settings.shards:
+        raise ConfigError(
+            "learner.replay.storage is remote, and learner.replay.shards names none: start shards "
+            "with `seedbed replay`, and list their addresses"
+        )
+    log.info("replay on %d shards: %s", len(settings.shards), ", ".join(settings.shards))
+    exponent, timeout_s = settings.priority_exponent, settings.shard_timeout_s
+    return ShardedReplay(
+        spec, settings.shards, exponent, credentials=credentials, timeout_s=timeout_s
+    )
+
+
+def _device_replay(
+    settings: Replay, spec: SequenceSpec, backend: Backend, seed: int
+) -> DeviceReplay:
+    from seedbed.replay.client.device import DeviceReplay
+    from seedbed.replay.client.device_tables import device_bytes
+
+    capacity, device = settings.capacity, backend.devices()[0]
+    size, limit = device_bytes(spec, capacity), backend.memory_bytes()
+    log.info("replay on %s: %s", device, format_bytes(size))
+    if limit and size > limit:
+        raise ConfigError(
+            f"learner.replay.capacity {capacity} take {format_bytes(size)}, and {device} has "
+            f"{format_bytes(limit)}: at most {int(capacity * limit / size)} would fit, less what "
+            "the model needs. Lower it, or use storage: host"
+        )
+    exponent, steps = settings.priority_exponent, settings.transfer_steps
+    return DeviceReplay(backend, spec, capacity, exponent, steps, seed)
