@@ -300,12 +300,11 @@ class Issuer(_Section):
 class AuthValues(_Section):
     """Tokens for gRPC and /status."""
 
-    enabled: bool = Field(True, description="A token for each role; `docs/security.md`.")
-    existingSecret: str = Field(
-        "",
-        description="Secret with the keys actor, learner, shard and observer, as `seedbed tokens` "
-        "writes the files; default: a Job makes RELEASE-auth.",
-    )
+    enabled: bool = True
+    """A token for each role; `docs/security.md`."""
+    existingSecret: str = ""
+    """Secret with the keys actor, learner, shard and observer, as `seedbed tokens` writes the
+    files; default: a Job makes RELEASE-auth."""
 
 
 class TlsValues(_Section):
