@@ -41,7 +41,6 @@ def run(args: argparse.Namespace) -> None:
     experiment = load_experiment(args.experiment, args.set)
     with open_run(args, experiment) as directory:
         from seedbed.services.learner.learner import Learner
-        from seedbed.services.learner.profiling import profile_on_signal
 
         credentials = credentials_of(args, Role.LEARNER)
         check_exposure(args.listen, credentials, args.insecure, "--listen")
@@ -52,10 +51,9 @@ def run(args: argparse.Namespace) -> None:
             experiment, directory, args.listen, credentials=credentials, rank=args.rank
         )
         on_stop_signals(lambda name: learner.stop(f"signal {name}"))
-        profile_on_signal(learner.profiler)
-        if learner.check_already_finished():
-            summary = learner.load_or_complete_summary()
-        else:
+        learner.profiler.profile_on_signal()
+        summary = learner.summary_if_finished()
+        if summary is None:
             print(f"seedbed: listening on {learner.start()}", file=sys.stderr, flush=True)
             summary = learner.run()
         print(json.dumps(summary), flush=True)

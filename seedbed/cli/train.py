@@ -82,14 +82,13 @@ def run(args: argparse.Namespace) -> None:
 
 def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) -> dict[str, object]:
     from seedbed.services.learner.learner import Learner
-    from seedbed.services.learner.profiling import profile_on_signal
 
     _check_ports(experiment)
     learner = Learner(experiment, directory, f"unix:{directory.socket}", rank=rank or 0)
     on_stop_signals(lambda name: learner.stop(f"signal {name}"), exit_on_second_signal=rank is None)
-    if learner.check_already_finished():
-        return learner.load_or_complete_summary()
-    profile_on_signal(learner.profiler)
+    if (summary := learner.summary_if_finished()) is not None:
+        return summary
+    learner.profiler.profile_on_signal()
     address = learner.start()
     actors = LocalActors(experiment, directory, address, learner.threads, rank or 0)
     actors.start()

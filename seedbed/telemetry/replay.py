@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.replay.rate_limiter import RateLimiter
 from seedbed.replay.replay_buffer import ReplayStats
 from seedbed.runtime.metrics import Histogram, Metric, counter, documented, gauge, histogram
 from seedbed.telemetry.windows import RecentValues
@@ -56,6 +58,24 @@ class ReplaySourceStats:
         self.age_s = Histogram(AGE_BOUNDS_S)
         self.recent_age_s = RecentValues(1024)
         self.waited_s = {"insert": 0.0, "sample": 0.0}
+        self._recorded_at = time.perf_counter()
+
+    def record(self, buffer: ReplayStats, limiter: RateLimiter, samples_ahead: int = 0) -> None:
+        """Record the state of the replay, and which side it has held up since the last call.
+
+        Args:
+            buffer: Newest statistics of the replay buffer.
+            limiter: Rate limiter of the replay.
+            samples_ahead: Batches that are requested and not taken by training yet.
+        """
+        now = time.perf_counter()
+        passed_s, self._recorded_at = now - self._recorded_at, now
+        if not limiter.may_insert():
+            self.waited_s["insert"] += passed_s
+        elif limiter.is_warm and not samples_ahead and not limiter.may_train():
+            self.waited_s["sample"] += passed_s
+        self.buffer = buffer
+        self.filling = buffer.trouble or limiter.warm_up_progress(buffer.sampleable)
 
     def on_sample(self, age_s: NDArray[np.float64]) -> None:
         """Count a batch of drawn sequences, of ages [B] in seconds."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import socket
 import threading
 from functools import partial
 
@@ -15,7 +16,7 @@ from seedbed.rpc.credentials import Credentials
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.http import start_metrics_server
 from seedbed.runtime.signals import on_stop_signals
-from seedbed.services.actor.loop import ActorLoop, actor_name
+from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
 
 log = logging.getLogger(__name__)
@@ -49,20 +50,20 @@ class Actor:
         self._credentials = credentials
         self.metrics = ActorMetrics()
 
-    def _make_loop(self, group: int) -> ActorLoop:
-        settings = self._experiment.actor
-        return ActorLoop(
-            partial(make_actor_env, self._experiment, self._index, group),
-            self._address,
-            actor_name(self._index, group),
-            settings.reply_timeout_s,
-            settings.connect_timeout_s,
-            self.metrics,
-            credentials=self._credentials,
-        )
-
     async def _run(self) -> None:
-        actor_loops = [self._make_loop(group) for group in range(self._experiment.actor.groups)]
+        settings, process = self._experiment.actor, f"{socket.gethostname()}/{os.getpid()}"
+        actor_loops = [
+            ActorLoop(
+                partial(make_actor_env, self._experiment, self._index, group),
+                self._address,
+                f"{process}/{self._index}/{group}",
+                settings.reply_timeout_s,
+                settings.connect_timeout_s,
+                self.metrics,
+                self._credentials,
+            )
+            for group in range(settings.groups)
+        ]
         loop = asyncio.get_running_loop()
         tasks = [asyncio.create_task(actor_loop.run()) for actor_loop in actor_loops]
 

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import os
 import secrets
-import socket
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -44,12 +42,12 @@ class LearnerUnresponsive(Exception):
     """The learner sent nothing in time, sent a wrong message, or ended the stream."""
 
 
-def make_hello(env: VectorEnv, name: str, protocol_version: int = PROTOCOL_VERSION) -> wire.Hello:
+def make_hello(env: VectorEnv, name: str) -> wire.Hello:
     """Return the first message of a stream of `env`, with a new incarnation."""
     spec = env.spec
     return wire.Hello(
-        protocol_version=protocol_version,
-        oldest_protocol_version=min(OLDEST_PROTOCOL_VERSION, protocol_version),
+        protocol_version=PROTOCOL_VERSION,
+        oldest_protocol_version=OLDEST_PROTOCOL_VERSION,
         incarnation=secrets.randbits(63),
         actor=name,
         environment=spec.name,
@@ -91,11 +89,9 @@ class ActorLoop:
         reply_timeout_s: longest wait for a message of the learner.
         connect_timeout_s: longest time without any actions.
         metrics: shared by the groups of an actor.
-        protocol_version: newest version of the protocol to offer.
         credentials: credentials of this process; None: plain text, without tokens.
     """
 
-    # Eight arguments: an actor's settings in their own names, and two for tests.
     def __init__(
         self,
         make: Callable[[], VectorEnv],
@@ -104,7 +100,6 @@ class ActorLoop:
         reply_timeout_s: float,
         connect_timeout_s: float,
         metrics: ActorMetrics,
-        protocol_version: int = PROTOCOL_VERSION,
         credentials: Credentials | None = None,
     ) -> None:
         self._make = make
@@ -114,7 +109,6 @@ class ActorLoop:
         self._reply_timeout_s = reply_timeout_s
         self._connect_timeout_s = connect_timeout_s
         self._metrics = metrics
-        self._protocol_version = protocol_version
         self._credentials = credentials
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"environments {name}")
         self._stopping = asyncio.Event()
@@ -182,7 +176,7 @@ class ActorLoop:
                     f"(actor.connect_timeout_s is {self._connect_timeout_s:g}): {cause}",
                 )
             reconnects += 1
-            self._metrics.on_reconnect()
+            self._metrics.reconnects += 1
             when = f"again in {attempts.pause_s:.1f} s"
             if failed and learners.several and not self._answered:
                 attempts.skip_pause()
@@ -197,7 +191,7 @@ class ActorLoop:
         Resets the environments, because the learner has dropped the last stream's unroll.
         """
         loop = asyncio.get_running_loop()
-        hello = make_hello(env, self._name, self._protocol_version)
+        hello = make_hello(env, self._name)
         # Also as metadata, which the learner judges before it reads a message (docs/wire.md).
         carried = (HELLO_KEY, hello.SerializeToString())
         call = method(metadata=(*call_metadata(self._credentials), carried))
@@ -227,9 +221,8 @@ class ActorLoop:
                 time_step = await loop.run_in_executor(self._thread, env.step, action)
                 environment_s, wait_s = time.perf_counter() - got, got - sent
                 self._metrics.on_step(env.num_envs, environment_s, wait_s)
-                if env.failures != self._failures:
-                    self._metrics.on_environment_failure(env.failures - self._failures)
-                    self._failures = env.failures
+                self._metrics.environment_failures += env.failures - self._failures
+                self._failures = env.failures
                 self._answered = True
                 sequence += 1
         finally:
@@ -276,8 +269,3 @@ class ActorLoop:
         if not isinstance(message, Actions) and message.HasField("finished"):
             raise ExperimentFinished(message.finished.reason)
         return message
-
-
-def actor_name(index: int, group: int) -> str:
-    """Return the name of a group for logs: `host/pid/index/group`."""
-    return f"{socket.gethostname()}/{os.getpid()}/{index}/{group}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import ClassVar
 
 from seedbed.runtime.metrics import (
@@ -18,7 +17,7 @@ from seedbed.runtime.metrics import (
 
 
 class ActorMetrics:
-    """All counts of one actor process, from 0. Thread-safe.
+    """All counts of one actor process, from 0. The actor's event loop alone writes them.
 
     Attributes:
         steps: Environment steps (steps of a group times its environments) of this actor process.
@@ -43,9 +42,7 @@ class ActorMetrics:
         self.step_s = Histogram(LATENCY_BOUNDS_S)
         self.wait_s = Histogram(LATENCY_BOUNDS_S)
         self.steps = self.reconnects = self.environment_failures = 0
-        # Names of the groups connected now.
         self.connected_groups: set[str] = set()
-        self._lock = threading.Lock()
         self.registry = StatsRegistry(self)
 
     @property
@@ -54,28 +51,13 @@ class ActorMetrics:
         return len(self.connected_groups)
 
     def on_step(self, environments: int, step_s: float, wait_s: float) -> None:
-        """Count a step of a group that took `step_s`, after waiting `wait_s` for its actions.
+        """Count a step of a group.
 
         Args:
-            environments: Environments of the group.
-            step_s: Seconds of the step.
-            wait_s: Seconds in which the group waited for its actions before.
+            environments: environments of the group.
+            step_s: seconds that the step took.
+            wait_s: seconds that the actor waited for the actions.
         """
         self.step_s.observe(step_s)
         self.wait_s.observe(wait_s)
-        with self._lock:
-            self.steps += environments
-
-    def on_reconnect(self) -> None:
-        """Count a group that connects again."""
-        with self._lock:
-            self.reconnects += 1
-
-    def on_environment_failure(self, environments: int = 1) -> None:
-        """Count environments that raised and are made anew.
-
-        Args:
-            environments: Number of environments.
-        """
-        with self._lock:
-            self.environment_failures += environments
+        self.steps += environments

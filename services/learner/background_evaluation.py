@@ -42,7 +42,6 @@ class BackgroundEvaluation:
         self._wants_checkpoint = False
         self._process: subprocess.Popen[bytes] | None = None
         self._output: IO[bytes] | None = None
-        self._log: IO[bytes] | None = None
         self._checkpoint = ""
         self.skip_final_evaluation = False
         self.best: float | None = None
@@ -80,17 +79,16 @@ class BackgroundEvaluation:
         self._run.store.pinned = self._checkpoint
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
         self._run.logs.mkdir(parents=True, exist_ok=True)
-        self._log = (self._run.logs / "evaluation.log").open("ab")
-        # The learner uses the accelerator: some cannot be shared, others would run full.
-        options = ("--set", "learner.device=cpu")
-        self._process = start_evaluation(
-            self._run.path,
-            self._checkpoint,
-            self._settings,
-            *options,
-            stdout=self._output,
-            stderr=self._log,
-        )
+        with (self._run.logs / "evaluation.log").open("ab") as errors:
+            self._process = start_evaluation(
+                self._run.path,
+                self._checkpoint,
+                self._settings,
+                # The learner uses the accelerator: some cannot be shared, others would run full.
+                "--set=learner.device=cpu",
+                stdout=self._output,
+                stderr=errors,
+            )
         # The evaluation takes the CPU time that training leaves.
         own = os.getpriority(os.PRIO_PROCESS, 0)
         with suppress(ProcessLookupError):
@@ -104,11 +102,8 @@ class BackgroundEvaluation:
         deadline = time.monotonic() + FINAL_TIMEOUT_S
         while self._process.poll() is None:
             if self.skip_final_evaluation or time.monotonic() > deadline:
-                why = (
-                    "a signal came"
-                    if self.skip_final_evaluation
-                    else f"it took more than {FINAL_TIMEOUT_S:g} s"
-                )
+                slow = f"it took more than {FINAL_TIMEOUT_S:g} s"
+                why = "a signal came" if self.skip_final_evaluation else slow
                 log.error("the last evaluation was ended: %s", why)
                 self._abandon()
                 return
@@ -124,10 +119,8 @@ class BackgroundEvaluation:
 
     def _close(self) -> None:
         assert self._output is not None
-        assert self._log is not None
         self._output.close()
-        self._log.close()
-        self._process = self._output = self._log = None
+        self._process = self._output = None
 
     def _take(self, checkpointer: Checkpointer) -> None:
         assert self._process is not None

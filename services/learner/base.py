@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import time
+from collections.abc import Callable
 from typing import Any
 
 from seedbed import backends
 from seedbed.backends.protocol import Backend
-from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
-from seedbed.gossip.exchange import ParameterExchange, ShuttingDown
+from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.membership import Membership
 from seedbed.rpc.credentials import Credentials
 from seedbed.runs.directory import RunDirectory
@@ -20,16 +20,13 @@ from seedbed.runtime.http import MetricsServer, start_metrics_server
 from seedbed.runtime.threads import Threads
 from seedbed.services.learner.background_evaluation import BackgroundEvaluation
 from seedbed.services.learner.checkpointer import Checkpointer
-from seedbed.services.learner.components import ComponentsFuture, LearnerComponents
+from seedbed.services.learner.components import ComponentsFuture, LearnerComponents, ParameterStore
 from seedbed.services.learner.exchange_factory import make_exchange, make_membership
-from seedbed.services.learner.parameter_store import ParameterStore
 from seedbed.services.learner.profiling import Profiler
 from seedbed.services.learner.stop import RunStop
-from seedbed.services.learner.training.prefetch import PrefetchThread
-from seedbed.services.learner.training.thread import TrainingThread
+from seedbed.services.learner.training.thread import PrefetchThread, TrainingThread
 from seedbed.services.learner.unrolls.queue import UnrollQueue
 from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
-from seedbed.services.learner.watchdog import Watchdog
 from seedbed.spec import EnvironmentSpec
 from seedbed.telemetry import Counters, Telemetry
 
@@ -112,10 +109,10 @@ class LearnerBase:
         )
         self.checkpointer = Checkpointer(learner.checkpoint, run.store, self.telemetry, self._meta)
         self.profiler = Profiler(run.path / "profile", self.threads.stopping)
-        self.watchdog = Watchdog(learner.watchdog_timeout_s, [self.training.probe], self.threads)
+        # Each takes a limit in seconds, and returns why a part has made no progress for longer.
+        self._probes: list[Callable[[float], str | None]] = [self.training.probe]
         self.run_stop = RunStop(experiment.stop, self.telemetry, self.members)
         self._http: MetricsServer | None = None
-        self._exchange: ParameterExchange | None = None
         self._next_tick = time.monotonic()
 
     def _share_counters(self, members: Membership) -> None:
@@ -138,27 +135,24 @@ class LearnerBase:
     def _resume(self, run: RunDirectory) -> None:
         spent = run.last_counters()  # before telemetry writes its own
         if run.resume_from is not None:
-            self._resume_from(run.resume_from)
+            meta = run.resume_from.meta
+            self.counters.set_from(meta["counters"])
+            # Unrolls that were queued or incomplete at the checkpoint are lost.
+            kept = self.counters.inserted_frames or self.counters.trained_frames
+            self.counters.discarded_frames = self.counters.env_frames - kept
+            self.telemetry.restore(meta["telemetry"])
+            if self.members is not None:
+                self.members.restore(meta.get("peers", {}))
+            self.evaluation.best = meta["best_evaluation"]
+            log.info(
+                "resumed at frame %d, update %d from %s",
+                self.counters.env_frames,
+                self.counters.updates,
+                run.resume_from.path,
+            )
         # What was learned after the checkpoint is lost. The time and the money are spent.
         self.counters.seconds = max(self.counters.seconds, float(spent.get("seconds", 0)))
         self.counters.dollars = max(self.counters.dollars, float(spent.get("dollars", 0)))
-
-    def _resume_from(self, checkpoint: Checkpoint) -> None:
-        meta = checkpoint.meta
-        self.counters.set_from(meta["counters"])
-        # Unrolls that were queued or incomplete at the checkpoint are lost.
-        kept = self.counters.inserted_frames or self.counters.trained_frames
-        self.counters.discarded_frames = self.counters.env_frames - kept
-        self.telemetry.restore(meta["telemetry"])
-        if self.members is not None:
-            self.members.restore(meta.get("peers", {}))
-        self.evaluation.best = meta["best_evaluation"]
-        log.info(
-            "resumed at frame %d, update %d from %s",
-            self.counters.env_frames,
-            self.counters.updates,
-            checkpoint.path,
-        )
 
     def _meta(self) -> dict[str, Any]:
         """Return what a checkpoint stores besides arrays; JSON."""
@@ -184,11 +178,16 @@ class LearnerBase:
         self._http = start_metrics_server(
             self.experiment.learner.metrics_port,
             self.telemetry.registry,
-            unhealthy=self.watchdog.cause,
+            unhealthy=self._why_stuck,
             unready=self._unready,
             status=self.telemetry.status,
             profile=self.profiler.profile,
         )
+
+    def _why_stuck(self) -> str | None:
+        """Return why a part has work and makes no progress, or None. Any thread."""
+        limit_s = self.experiment.learner.watchdog_timeout_s
+        return next(filter(None, (probe(limit_s) for probe in self._probes)), None)
 
     def _load_backend(self) -> Backend:
         learner = self.experiment.learner
@@ -226,12 +225,11 @@ class LearnerBase:
             self.run_directory.path / "gossip", self._credentials,
         )  # fmt: skip
         self.telemetry.phase = "meeting the other learners"
-        self._exchange = exchange
+        self.training.exchange = exchange
         # `end` closes an exchange that it sees. Otherwise it has seen none, and this thread ends.
         if self.threads.stopping.is_set():
             raise ShuttingDown
         exchange.start()
-        self.training.exchange = exchange
 
     # --- run -------------------------------------------------------------------------------
 
@@ -243,21 +241,16 @@ class LearnerBase:
         self.evaluation.skip_final_evaluation = self.run_stop.reason is not None
         self.run_stop.request(reason)
 
-    def check_already_finished(self) -> bool:
-        """Return whether the run that is resumed has met a stop condition, and log it.
+    def summary_if_finished(self) -> dict[str, Any] | None:
+        """Return the summary of a run that has met a stop condition before, or None.
 
-        Such a run need not be started: `load_or_complete_summary` returns its summary.
+        Such a run need not be started. Runs the final evaluation first, if a signal had
+        interrupted it.
         """
         met = self.run_stop.check_conditions()
-        if met is not None:
-            log.info("this run is finished (%s): to go on, raise that condition", met.text)
-        return met is not None
-
-    def load_or_complete_summary(self) -> dict[str, Any]:
-        """Return the stored summary of a finished run.
-
-        Runs the final evaluation first, if a signal had interrupted it.
-        """
+        if met is None:
+            return None
+        log.info("this run is finished (%s): to go on, raise that condition", met.text)
         stored = self.run_directory.read_summary()
         if stored is None:
             return self.end()
@@ -273,18 +266,18 @@ class LearnerBase:
         # An evaluation costs money too: none after a cap on dollars.
         return met is not None and met.key != "dollars" and self.experiment.evaluation.at_end
 
-    def _requests_waiting(self) -> int:
-        return 0
-
     def _tick(self) -> None:
-        self.telemetry.inference.waiting = self._requests_waiting()
         self.telemetry.training.set_queue(self.queue.unrolls, self.queue.capacity_unrolls)
         self.telemetry.tick()
 
     def _poll(self) -> None:
         """Do what is due now. Never waits."""
-        self.watchdog.check()
-        if self.components.done:
+        stuck = self._why_stuck()
+        if stuck is not None:
+            limit_s = self.experiment.learner.watchdog_timeout_s
+            text = f"{stuck} (learner.watchdog_timeout_s is {limit_s:g})"
+            self.threads.fail("watchdog", SeedbedError(ExitCode.THREAD_STUCK, text))
+        if self.components.result(0) is not None:
             self.checkpointer.poll(self.training.request_state)
             self.evaluation.poll(self.checkpointer)
         now = time.monotonic()
@@ -311,8 +304,8 @@ class LearnerBase:
         self.telemetry.phase = f"ending: {reason}"
         self.threads.stopping.set()
         self._end_sessions(reason)
-        if self._exchange is not None:
-            self._exchange.close()
+        if self.training.exchange is not None:
+            self.training.exchange.close()
         running = self.threads.join(JOIN_TIMEOUT_S)
         if running and failure is None:
             failure = SeedbedError(

@@ -1,4 +1,4 @@
-"""The parts of a learner that depend on the environment, and the wait for them."""
+"""The parts of a learner that depend on the environment, the wait for them, and the parameters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
 from seedbed.spec import EnvironmentSpec
+from seedbed.types import Params
 
 if TYPE_CHECKING:  # these import Keras, whose backend must be chosen first
     from seedbed.agents.inference_step import InferenceStep
@@ -32,6 +33,27 @@ class LearnerComponents:
     source: BatchSource
 
 
+class ParameterStore:
+    """The newest published parameters. Training publishes, inference reads between two batches."""
+
+    def __init__(self) -> None:
+        self._newest: tuple[Params, int] | None = None
+
+    def publish(self, params: Params, version: int) -> None:
+        """Replace the newest parameters as a whole.
+
+        Args:
+            params: the parameters, which must never change afterwards.
+            version: the count of updates that made them.
+        """
+        self._newest = (params, version)
+
+    def newest(self) -> tuple[Params, int]:
+        """Return the parameters and their version."""
+        assert self._newest is not None
+        return self._newest
+
+
 class ComponentsFuture:
     """Components to come: the event loop fixes the spec, then the training thread builds.
 
@@ -44,8 +66,6 @@ class ComponentsFuture:
         self._spec_known = threading.Event()
         if spec is not None:
             self._spec_known.set()
-        # Without the other components, which the event loop must not use.
-        self._unroll: Future[UnrollSpec | SequencePlan] = Future()
         self._components: Future[LearnerComponents] = Future()
 
     def fix_spec(self, spec: EnvironmentSpec) -> None:
@@ -61,12 +81,14 @@ class ComponentsFuture:
 
     def set_result(self, components: LearnerComponents) -> None:
         """Complete the future."""
-        self._unroll.set_result(components.unroll)
         self._components.set_result(components)
 
-    async def ready(self) -> UnrollSpec | SequencePlan:
-        """Wait for the components in an event loop. To cancel the wait cancels nothing else."""
-        return await asyncio.shield(asyncio.wrap_future(self._unroll))
+    async def unroll(self) -> UnrollSpec | SequencePlan:
+        """Wait for the components in an event loop, which must use no others than `unroll`.
+
+        To cancel the wait cancels nothing else.
+        """
+        return (await asyncio.shield(asyncio.wrap_future(self._components))).unroll
 
     def result(self, timeout_s: float) -> LearnerComponents | None:
         """Return the components, or None after `timeout_s`."""
@@ -74,8 +96,3 @@ class ComponentsFuture:
             return self._components.result(timeout_s)
         except TimeoutError:
             return None
-
-    @property
-    def done(self) -> bool:
-        """Return whether the components are built."""
-        return self._components.done()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from seedbed.agents.inference_step import InferenceStep
-from seedbed.agents.protocol import Agent
 from seedbed.agents.training_step import on_policy_loss, replay_loss
 from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment
@@ -43,35 +42,47 @@ def build_components(
         rank: number of this learner, from 0.
 
     Raises:
-        SeedbedError: CONFIG: a setting does not fit the environment or this machine.
+        SeedbedError: CONFIG: a setting does not fit the environment or this machine, or the
+            replay. REPLAY_FILES: the files of the replay cannot be used.
     """
-    learner = experiment.learner
+    learner, size = experiment.learner, experiment.learner.batch_size
     agent: Any = build_agent(experiment, spec)
-    unroll = _sequence_plan(experiment, agent, spec) or _unroll_spec(experiment, agent, spec)
-    frames = _frames_per_update(experiment, spec, isinstance(unroll, SequencePlan))
-    if isinstance(unroll, SequencePlan):
+    unroll: UnrollSpec | SequencePlan
+    if agent.trains_from_replay:
+        unroll = _sequence_plan(experiment, agent, spec)
         exponent = learner.replay.importance_sampling_exponent
         loss = replay_loss(agent, learner.frame_stack, exponent)
+        updates_per_batch = learner.replay.ratio
     else:
+        unroll = UnrollSpec(
+            observation=spec.observation,
+            unroll_length=learner.unroll_length,
+            frame_stack=learner.frame_stack,
+            state_size=agent.body.state_size,
+            behaviour=agent.behaviour,
+        )
         loss = on_policy_loss(agent, learner.frame_stack)
-    optimizer, clip = build_optimizer(experiment, frames), learner.optimizer.max_gradient_norm
+        updates_per_batch = learner.epochs_per_batch
+    # Schedules count by the frames that come in for each update. The other learners bring in as
+    # many in the meantime.
+    batch_frames = learner.unroll_length * size * spec.action_repeat
+    frames_per_update = batch_frames / updates_per_batch * experiment.gossip.replicas
+    optimizer = build_optimizer(experiment, frames_per_update)
+    clip = learner.optimizer.max_gradient_norm
     trainer = backend.trainer(agent.model, optimizer, loss, clip, agent.target_update_period)
-    source: BatchSource = OnPolicySource(trainer, backend, learner.batch_size)
+    source: BatchSource
     if isinstance(unroll, SequencePlan):
         stats = stats or ReplaySourceStats()
         source = make_replay_source(experiment, unroll.spec, backend, trainer, stats, credentials)
+    else:
+        source = OnPolicySource(trainer, backend, size)
     slots, seed = learner.inference.slots, experiment.seed + LEARNER_SEED_STRIDE * rank
     most = learner.inference.max_batch_envs
     inference = InferenceStep(backend, agent, spec, learner.frame_stack, slots, most, seed)
     return LearnerComponents(spec, unroll, backend, agent, trainer, inference, source)
 
 
-def _sequence_plan(
-    experiment: Experiment, agent: Any, spec: EnvironmentSpec
-) -> SequencePlan | None:
-    """Return what sessions write for an agent with replay, or None for an agent without."""
-    if not agent.trains_from_replay:
-        return None
+def _sequence_plan(experiment: Experiment, agent: Any, spec: EnvironmentSpec) -> SequencePlan:
     sequence = SequenceSpec(
         observation=spec.observation,
         steps=experiment.learner.unroll_length,
@@ -83,22 +94,3 @@ def _sequence_plan(
         actions=spec.actions,
     )
     return SequencePlan(sequence, agent.behaviour, agent.initial_priority)
-
-
-def _unroll_spec(experiment: Experiment, agent: Agent, spec: EnvironmentSpec) -> UnrollSpec:
-    return UnrollSpec(
-        observation=spec.observation,
-        unroll_length=experiment.learner.unroll_length,
-        frame_stack=experiment.learner.frame_stack,
-        state_size=agent.body.state_size,
-        behaviour=agent.behaviour,
-    )
-
-
-def _frames_per_update(experiment: Experiment, spec: EnvironmentSpec, with_replay: bool) -> float:
-    """Return the frames that come in for each update, by which schedules count."""
-    learner = experiment.learner
-    frames = learner.unroll_length * learner.batch_size * spec.action_repeat
-    frames_per_update = frames / (learner.replay.ratio if with_replay else learner.epochs_per_batch)
-    # The other learners bring in as many in the meantime.
-    return frames_per_update * experiment.gossip.replicas

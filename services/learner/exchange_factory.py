@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -90,7 +89,24 @@ def make_exchange(
         threads,
         lambda: training.give_states(components),
     )
-    heartbeat = make_heartbeat(experiment, membership, telemetry)
+    episodes, is_gossip = experiment.stop.mean_return_episodes, settings.topology == "gossip"
+
+    def heartbeat() -> Member:
+        """Return the status of this learner for its peers."""
+        counters = telemetry.counters
+        returns = telemetry.sessions.recent_returns.values(membership.share(episodes))
+        return Member(
+            iteration=membership.iteration if is_gossip else counters.updates,
+            updates=counters.updates,
+            env_frames=counters.env_frames,
+            seconds=counters.seconds,
+            dollars=counters.dollars,
+            return_sum=float(returns.sum()),
+            return_count=int(returns.size),
+            over=telemetry.stop_condition or "",
+            waiting=bool(stats.waiting),
+        )
+
     transport = GossipTransport(
         experiment,
         membership,
@@ -106,27 +122,3 @@ def make_exchange(
     every_s, every = settings.snapshot_every_s, settings.distance_every
     log = GossipLog(folder, every_s, settings.replicas, stats, every)
     return GossipExchange(settings, learner, transport, log)
-
-
-def make_heartbeat(
-    experiment: Experiment, membership: Membership, telemetry: Telemetry
-) -> Callable[[], Member]:
-    """Return the function that reports the status of this learner to its peers."""
-    episodes = experiment.stop.mean_return_episodes
-    counters, is_gossip = telemetry.counters, experiment.gossip.topology == "gossip"
-
-    def heartbeat() -> Member:
-        returns = telemetry.sessions.recent_returns.values(membership.share(episodes))
-        return Member(
-            iteration=membership.iteration if is_gossip else counters.updates,
-            updates=counters.updates,
-            env_frames=counters.env_frames,
-            seconds=counters.seconds,
-            dollars=counters.dollars,
-            return_sum=float(returns.sum()),
-            return_count=int(returns.size),
-            over=telemetry.stop_condition or "",
-            waiting=bool(telemetry.gossip.waiting),
-        )
-
-    return heartbeat

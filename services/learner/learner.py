@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import threading
+from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import override
@@ -15,11 +17,8 @@ from seedbed.runtime.threads import POLL_S, Threads
 from seedbed.services.learner.base import JOIN_TIMEOUT_S, LearnerBase
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import InferenceThread
-from seedbed.services.learner.sessions.batcher import Batcher
 from seedbed.services.learner.sessions.server import InferenceServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
-from seedbed.services.learner.sessions.slots import SlotAllocator
-from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
 
 log = logging.getLogger(__name__)
 
@@ -46,22 +45,13 @@ class Learner(LearnerBase):
         rank: int = 0,
     ) -> None:
         super().__init__(experiment, run, frozen, credentials, rank, listen.startswith("unix:"))
-        settings = experiment.learner.inference
-        self.batcher = Batcher(
-            settings.batch_envs, settings.max_batch_envs, settings.max_wait_ms / 1000
-        )
-        slots = SlotAllocator(settings.slots)
-        if isinstance(self.queue, SynchronousUnrollQueue):
-            slots = SlotAllocator(experiment.learner.batch_size, "learner.batch_size")
-        self.servicer = InferenceServicer(
-            experiment, self.batcher, self.queue, self.telemetry, self.components,
-            self._why_actions_wait, slots,
-        )  # fmt: skip
+        self.servicer = InferenceServicer(experiment, self.queue, self.telemetry, self.components)
+        self.batcher = self.servicer.batcher
         self.server = InferenceServer(self.servicer, listen, self.threads, credentials)
         self.inference = InferenceThread(
             self.batcher, self.store, self.telemetry, self.servicer.send_actions
         )
-        self.watchdog.probes += [self.inference.probe, self.prefetch.probe]
+        self._probes += [self.inference.probe, self.prefetch.probe]
         self._listen = listen
         self._lingers = False
 
@@ -76,7 +66,7 @@ class Learner(LearnerBase):
         self._serve_http()
         address = self.server.start(serving=self.run_directory.resume_from is None)
         self.threads.start("training", self._train)
-        self.threads.start("inference", self._infer)
+        self.threads.start("inference", lambda: self._run_when_built(self.inference.run))
         self.threads.start("prefetch", self._prefetch)
         return address
 
@@ -104,28 +94,16 @@ class Learner(LearnerBase):
             self.components.set_result(components)
             self.training.run(components, self.threads.stopping)
 
-    def _wait_for_components(self) -> LearnerComponents | None:
-        """Return the components, or None if the learner stops before they are built."""
-        components = None
-        while components is None and not self.threads.stopping.is_set():
-            components = self.components.result(POLL_S)
-        return components
-
-    def _infer(self) -> None:
-        components = self._wait_for_components()
-        if components is not None:
-            self.inference.run(components.inference, self.threads.stopping)
-
     def _prefetch(self) -> None:
-        components = self._wait_for_components()
-        if components is not None:
-            self.prefetch.run(components, self.threads.stopping)
+        self._run_when_built(self.prefetch.run)
 
-    def _why_actions_wait(self) -> str:
-        missing = self.queue.missing if isinstance(self.queue, SynchronousUnrollQueue) else 0
-        if missing:
-            return f"the round waits for {missing} environments that have not come"
-        return self.telemetry.waiting() or "the learner is busy"
+    def _run_when_built(self, run: Callable[[LearnerComponents, threading.Event], None]) -> None:
+        """Run a part once the components are built, unless the learner stops before."""
+        stopping = self.threads.stopping
+        while not stopping.is_set():
+            components = self.components.result(POLL_S)
+            if components is not None:
+                run(components, stopping)
 
     # --- run -------------------------------------------------------------------------------
 
@@ -144,8 +122,9 @@ class Learner(LearnerBase):
         return self.end()
 
     @override
-    def _requests_waiting(self) -> int:
-        return self.batcher.depth
+    def _tick(self) -> None:
+        self.telemetry.inference.waiting = self.batcher.depth
+        super()._tick()
 
     @override
     def _end_sessions(self, reason: str) -> None:

@@ -6,7 +6,6 @@ import logging
 import signal
 import threading
 from pathlib import Path
-from types import FrameType
 
 from seedbed import backends
 from seedbed.runtime.http import Conflict
@@ -15,10 +14,6 @@ log = logging.getLogger(__name__)
 
 # Length of a profile that a signal starts, in seconds.
 SIGNAL_S = 5.0
-
-
-class NothingComputes(Conflict):
-    """No backend has started, so there is nothing to profile yet."""
 
 
 class Profiler:
@@ -38,13 +33,13 @@ class Profiler:
         """Profile for `seconds`, and return the directory of the profiles.
 
         Raises:
-            NothingComputes: no backend has started yet.
+            Conflict: no backend has started yet.
             RuntimeError: another profile is running.
         """
         try:
             backend = backends.current()
         except RuntimeError:
-            raise NothingComputes("nothing computes yet: the first actor starts it") from None
+            raise Conflict("nothing computes yet: the first actor starts it") from None
         if not self._running.acquire(blocking=False):
             raise RuntimeError("a profile is running: try again when it is done")
         try:
@@ -56,21 +51,17 @@ class Profiler:
         log.info("profile written: tensorboard --logdir %s", self._directory)
         return str(self._directory)
 
-    def start(self, seconds: float) -> None:
-        """Profile in a thread of its own. Errors are logged, and training goes on."""
-        threading.Thread(target=self._guarded, args=(seconds,), name="profile", daemon=True).start()
+    def profile_on_signal(self) -> None:
+        """Let SIGUSR1 profile `SIGNAL_S` seconds in a thread of its own. Main thread only."""
 
-    def _guarded(self, seconds: float) -> None:
+        def start(*_: object) -> None:
+            threading.Thread(target=self._guarded, name="profile", daemon=True).start()
+
+        signal.signal(signal.SIGUSR1, start)
+
+    def _guarded(self) -> None:
+        """Profile. Errors are logged, and training goes on."""
         try:
-            self.profile(seconds)
+            self.profile(SIGNAL_S)
         except Exception as error:
             log.error("no profile: %s: %s", type(error).__name__, error)
-
-
-def profile_on_signal(profiler: Profiler) -> None:
-    """Let SIGUSR1 start a profile of `SIGNAL_S` seconds. Main thread only."""
-
-    def handler(_: int, __: FrameType | None) -> None:
-        profiler.start(SIGNAL_S)
-
-    signal.signal(signal.SIGUSR1, handler)

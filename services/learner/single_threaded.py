@@ -10,7 +10,6 @@ docs/reproducibility.md.
 from __future__ import annotations
 
 import csv
-import time
 import zlib
 from dataclasses import dataclass
 from typing import Any
@@ -19,17 +18,14 @@ import numpy as np
 
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
-from seedbed.rpc.versions import PROTOCOL_VERSION
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.runtime.threads import POLL_S
-from seedbed.services.actor.loop import actor_name, make_step
+from seedbed.services.actor.loop import make_step
 from seedbed.services.learner.base import LearnerBase
 from seedbed.services.learner.components import LearnerComponents
-from seedbed.services.learner.inference.thread import split_outputs
-from seedbed.services.learner.profiling import profile_on_signal
-from seedbed.services.learner.sessions.handshake import Handshake
+from seedbed.services.learner.inference.thread import run_batch
 from seedbed.services.learner.sessions.session import Session
 from seedbed.services.learner.sessions.slots import SlotAllocator
 from seedbed.services.learner.training.sources import PrefetchedSource
@@ -48,9 +44,9 @@ def run_deterministic(experiment: Experiment, directory: RunDirectory) -> dict[s
     """
     learner = SingleThreadedLearner(experiment, directory)
     on_stop_signals(lambda name: learner.stop(f"signal {name}"))
-    if learner.check_already_finished():
-        return learner.load_or_complete_summary()
-    profile_on_signal(learner.profiler)
+    if (summary := learner.summary_if_finished()) is not None:
+        return summary
+    learner.profiler.profile_on_signal()
     with (directory.path / "trace.csv").open("a", newline="") as file:
         learner.trace = csv.writer(file)
         if file.tell() == 0:
@@ -70,10 +66,7 @@ class _EnvSession:
 class SingleThreadedLearner(LearnerBase):
     """A learner that steps the environments itself, in the thread that trains."""
 
-    def __init__(self, experiment: Experiment, run: RunDirectory, frozen: bool = False) -> None:
-        super().__init__(experiment, run, frozen)
-        self.trace: Any = None  # a csv writer
-        self._slots = SlotAllocator(experiment.learner.inference.slots)
+    trace: Any = None  # a csv writer
 
     def run(self) -> dict[str, Any]:
         """Train until the run ends, end it, and return the summary.
@@ -86,14 +79,14 @@ class SingleThreadedLearner(LearnerBase):
         try:
             self._serve_http()
             backend = self._load_backend()
-            envs = self._make_envs()
+            actor = self.experiment.actor
+            envs = [
+                [make_actor_env(self.experiment, index, group) for group in range(actor.groups)]
+                for index in range(actor.processes)
+            ]
             components = self._build(self._agreed_spec(envs[0][0].spec), backend)
             self.components.set_result(components)
-            batches = [
-                batch
-                for actor, made in enumerate(envs)
-                for batch in self._inference_batches(self._open_sessions(components, actor, made))
-            ]
+            batches = self._open_sessions(components, envs)
             sessions = [session for batch in batches for session in batch]
             stats = self.telemetry.sessions
             stats.connected = len(sessions)
@@ -111,14 +104,6 @@ class SingleThreadedLearner(LearnerBase):
             each.env.close()
         return self.end()
 
-    def _make_envs(self) -> list[list[VectorEnv]]:
-        """Make the vector environments of each actor, in order."""
-        experiment, settings = self.experiment, self.experiment.actor
-        return [
-            [make_actor_env(experiment, actor, group) for group in range(settings.groups)]
-            for actor in range(settings.processes)
-        ]
-
     def _agreed_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:
         if self.components.spec is not None and self.components.spec != spec:
             raise SeedbedError(
@@ -129,22 +114,21 @@ class SingleThreadedLearner(LearnerBase):
         return spec
 
     def _open_sessions(
-        self, components: LearnerComponents, actor: int, envs: list[VectorEnv]
-    ) -> list[_EnvSession]:
-        sessions = []
-        for index, env in enumerate(envs):
-            name, e = actor_name(actor, index), env.num_envs
-            handshake = Handshake(PROTOCOL_VERSION, 0, name, e, components.spec)
-            slots = self._slots.allocate(e)
-            session = Session(index, handshake, slots, components.unroll, self.telemetry.sessions)
-            sessions.append(_EnvSession(env, session, env.reset()))
-        return sessions
-
-    def _inference_batches(self, sessions: list[_EnvSession]) -> list[list[_EnvSession]]:
-        """Split the sessions of an actor into as few inference batches as hold them."""
-        each = self.experiment.actor.envs_per_group
-        size = self.experiment.learner.inference.max_batch_envs // each
-        return [sessions[start : start + size] for start in range(0, len(sessions), size)]
+        self, components: LearnerComponents, actors: list[list[VectorEnv]]
+    ) -> list[list[_EnvSession]]:
+        """Open the sessions, in as few inference batches as hold those of each actor."""
+        inference, stats = self.experiment.learner.inference, self.telemetry.sessions
+        size = inference.max_batch_envs // self.experiment.actor.envs_per_group
+        allocator = SlotAllocator(inference.slots)
+        batches = []
+        for envs in actors:
+            sessions = []
+            for env in envs:
+                slots = allocator.allocate(env.num_envs)
+                session = Session(components.spec, slots, components.unroll, stats)
+                sessions.append(_EnvSession(env, session, env.reset()))
+            batches += [sessions[at : at + size] for at in range(0, len(sessions), size)]
+        return batches
 
     def _train(self, components: LearnerComponents, sessions: list[_EnvSession]) -> None:
         """Pass the newest time steps to the sessions, and train on the batches that they fill."""
@@ -163,20 +147,8 @@ class SingleThreadedLearner(LearnerBase):
 
     def _act(self, components: LearnerComponents, sessions: list[_EnvSession]) -> None:
         """Answer the sessions in one batch, and step their environments."""
-        started = time.perf_counter()
         requests = [each.session.request() for each in sessions]
-        params, version = self.store.newest()
-        with self.telemetry.busy["inference"]:
-            outputs = components.inference.run(params, [request.inputs for request in requests])
-            split_outputs(outputs, requests, version)
-        run_s = time.perf_counter() - started
-        self.telemetry.inference.on_batch(
-            rows=sum(request.num_envs for request in requests),
-            padded_rows=outputs.padded_rows,
-            oldest_wait_s=0.0,
-            latencies_s=[run_s] * len(requests),
-            run_s=run_s,
-        )
+        run_batch(components.inference, requests, self.store, self.telemetry, lambda batch: None)
         for each, request in zip(sessions, requests, strict=True):
             assert request.action is not None
             each.time_step = each.env.step(np.frombuffer(request.action, np.int32))

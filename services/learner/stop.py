@@ -27,13 +27,8 @@ def met_condition(
         counters: the counters of all learners together.
         mean_return: mean return of the last N episodes; None until there are N.
     """
-    limits = (
-        ("env_frames", stop.env_frames, counters.env_frames),
-        ("updates", stop.updates, counters.updates),
-        ("seconds", stop.seconds, counters.seconds),
-        ("dollars", stop.dollars, counters.dollars),
-    )
-    for name, limit, value in limits:
+    for name in ("env_frames", "updates", "seconds", "dollars"):
+        limit, value = getattr(stop, name), getattr(counters, name)
         if limit and value >= limit:
             return MetCondition(name, f"stop.{name}: {value:.10g} of {limit:.10g}")
     if stop.mean_return is not None:

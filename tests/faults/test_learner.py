@@ -300,7 +300,6 @@ def test_a_best_checkpoint_that_cannot_be_kept_ends_nothing(
         evaluation = learner.evaluation
         evaluation._checkpoint = "checkpoint-000000000001.safetensors"  # deleted meanwhile
         evaluation._output = io.BytesIO(b'{"mean": 1.5, "episodes": 3}')
-        evaluation._log = io.BytesIO()
         evaluation._process = subprocess.Popen(["true"])  # as if it had evaluated
         wait_for(lambda: learner.telemetry.evaluation.count, "its result is taken")
         actor.play()

@@ -124,7 +124,7 @@ def null_learner(
         learner = NullLearner(config, run, address, frozen=True)
         learner.policy, learner.may_build = policy, allowed
         if not train:
-            monkeypatch.setattr(learner, "_prefetch", lambda: None)
+            monkeypatch.setattr(learner.prefetch, "run", lambda *_: None)
         learner.address = learner.start()
         learner.ended = threading.Event()
 

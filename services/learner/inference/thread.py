@@ -11,16 +11,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.runtime.threads import POLL_S
-from seedbed.services.learner.parameter_store import ParameterStore
+from seedbed.services.learner.components import LearnerComponents, ParameterStore
 from seedbed.services.learner.sessions.batcher import Batcher, Request
 from seedbed.telemetry import Telemetry
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imports Keras
     from seedbed.agents.inference_step import InferenceOutputs, Policy
 
 
 def split_outputs(outputs: InferenceOutputs, batch: list[Request], version: int) -> None:
-    """Give each request of a batch its part of the outputs."""
+    """Give each request of a batch its part of the outputs.
+
+    Args:
+        outputs: the outputs of the batch, environments in the order of the requests.
+        batch: the requests.
+        version: the count of updates that made the parameters.
+    """
     state: NDArray[np.float32] | None = None
     start = 0
     for request in batch:
@@ -35,6 +41,30 @@ def split_outputs(outputs: InferenceOutputs, batch: list[Request], version: int)
             state_before = state[envs]
         request.set_outputs(action, behaviour, version, state_before)
         request.action = action.tobytes()
+
+
+def run_batch(
+    policy: Policy,
+    batch: list[Request],
+    store: ParameterStore,
+    telemetry: Telemetry,
+    send_actions: Callable[[list[Request]], None],
+) -> None:
+    """Run the policy on a batch with the newest parameters, and send the actions."""
+    started = time.perf_counter()
+    params, version = store.newest()
+    with telemetry.busy["inference"]:
+        outputs = policy.run(params, [request.inputs for request in batch])
+        split_outputs(outputs, batch, version)
+    send_actions(batch)
+    ended = time.perf_counter()
+    telemetry.inference.on_batch(
+        rows=len(outputs.action),
+        padded_rows=outputs.padded_rows,
+        oldest_wait_s=started - batch[0].arrived,
+        latencies_s=[ended - request.arrived for request in batch],
+        run_s=ended - started,
+    )
 
 
 class InferenceThread:
@@ -76,30 +106,16 @@ class InferenceThread:
             return f"inference took no batch for {waited_s:.0f} s with a request waiting"
         return None
 
-    def run(self, policy: Policy, stopping: threading.Event) -> None:
+    def run(self, components: LearnerComponents, stopping: threading.Event) -> None:
         """Run until `stopping` is set."""
-        busy = self._telemetry.busy["inference"]
         while not stopping.is_set():
             batch = self._batcher.take(POLL_S)
             if not batch:
                 continue
-            started = time.perf_counter()
             num_envs = sum(request.num_envs for request in batch)
-            self.batch_since = started if num_envs in self._compiled else None
-            params, version = self._store.newest()
-            with busy:
-                outputs = policy.run(params, [request.inputs for request in batch])
-                split_outputs(outputs, batch, version)
-            self._send_actions(batch)
-            ended = time.perf_counter()
+            self.batch_since = time.perf_counter() if num_envs in self._compiled else None
+            run_batch(components.inference, batch, self._store, self._telemetry, self._send_actions)
             self.batch_since = None
             self._compiled.add(num_envs)
-            self._telemetry.inference.on_batch(
-                rows=num_envs,
-                padded_rows=outputs.padded_rows,
-                oldest_wait_s=started - batch[0].arrived,
-                latencies_s=[ended - request.arrived for request in batch],
-                run_s=ended - started,
-            )
             # Its inputs are views of unrolls, whose memory can be freed now.
             del batch

@@ -93,7 +93,12 @@ class Batcher:
             return True
 
     def set_connected(self, sessions: int, num_envs: int) -> None:
-        """Set how many sessions and environments could join a batch."""
+        """Set what could join a batch.
+
+        Args:
+            sessions: connected sessions.
+            num_envs: environments of all sessions together.
+        """
         with self._changed:
             self._sessions, self._num_envs = sessions, num_envs
             self._changed.notify()

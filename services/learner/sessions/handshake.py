@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,9 +15,6 @@ from seedbed.v1 import inference_pb2 as wire
 _DTYPES = ("uint8", "int8", "int16", "uint16", "int32", "float16", "float32")
 # Rewards and flags of the largest group, and the message's own fields.
 _STEP_OVERHEAD_BYTES = 64 * 1024
-
-# Field, whether it fits, expected, received, advice.
-_Check = tuple[str, bool, object, object, str]
 
 
 @dataclass(frozen=True)
@@ -46,45 +42,43 @@ def validate_hello(
     Raises:
         SpecMismatch: the first field that does not fit.
     """
-    for field, fits, expected, received, advice in _checks(hello, environment, spec, max_envs):
+
+    def check(field: str, fits: bool, expected: object, received: object, advice: str) -> None:
         if not fits:
             raise SpecMismatch(field, expected, received, advice)
-    version = min(hello.protocol_version, PROTOCOL_VERSION)
-    return Handshake(version, hello.incarnation, hello.actor, hello.environments, _spec_of(hello))
 
-
-def _checks(
-    hello: wire.Hello, environment: str, spec: EnvironmentSpec | None, max_envs: int
-) -> Iterator[_Check]:
-    """Yield the checks in order. Each one may rely on the checks before it."""
+    # In this order, because a check may rely on those before it.
     newest = min(hello.protocol_version, PROTOCOL_VERSION)
-    yield (
+    check(
         "protocol_version",
         newest >= max(hello.oldest_protocol_version, OLDEST_PROTOCOL_VERSION, 1),
         f"{OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}",
         f"{hello.oldest_protocol_version} to {hello.protocol_version}",
         "upgrade the older side; versions next to each other work together",
     )
-    fits, advice = (
-        hello.environment == environment,
-        "start actor and learner with the same experiment",
-    )
-    yield "environment", fits, repr(environment), repr(hello.environment), advice
+    fits = hello.environment == environment
+    advice = "start actor and learner with the same experiment"
+    check("environment", fits, repr(environment), repr(hello.environment), advice)
     for field, high, advice in (
         ("environments", max_envs, "learner.inference.max_batch_envs bounds actor.envs_per_group"),
         ("actions", 2**15, "only discrete action spaces are supported"),
         ("action_repeat", 1024, "emulator frames a step"),
     ):
         value = getattr(hello, field)
-        yield field, 1 <= value <= high, f"1 to {high}", value, advice
+        check(field, 1 <= value <= high, f"1 to {high}", value, advice)
     dtype, shape = hello.observation.dtype, list(hello.observation.shape)
     dtypes, advice = "one of " + ", ".join(_DTYPES), "convert it in the environment"
-    yield "observation.dtype", dtype in _DTYPES, dtypes, repr(dtype), advice
+    check("observation.dtype", dtype in _DTYPES, dtypes, repr(dtype), advice)
     fits, advice = 1 <= len(shape) <= 3 and min(shape) >= 1, "flatten it in the environment"
-    yield "observation.shape", fits, "one to three positive sizes", shape, advice
-    theirs = _spec_of(hello)
+    check("observation.shape", fits, "one to three positive sizes", shape, advice)
+    theirs = EnvironmentSpec(
+        name=hello.environment,
+        observation=ArraySpec(tuple(shape), str(np.dtype(dtype))),
+        actions=hello.actions,
+        action_repeat=hello.action_repeat,
+    )
     step_bytes = hello.environments * theirs.observation.row_bytes
-    yield (
+    check(
         "observation",
         step_bytes <= MAX_MESSAGE_BYTES - _STEP_OVERHEAD_BYTES,
         f"steps of at most {MAX_MESSAGE_BYTES} bytes",
@@ -94,14 +88,5 @@ def _checks(
     advice = "all actors and the checkpoint must have one environment"
     for field in ("observation", "actions", "action_repeat") if spec is not None else ():
         ours, other = getattr(spec, field), getattr(theirs, field)
-        yield field, ours == other, ours, other, advice
-
-
-def _spec_of(hello: wire.Hello) -> EnvironmentSpec:
-    observation = hello.observation
-    return EnvironmentSpec(
-        name=hello.environment,
-        observation=ArraySpec(tuple(observation.shape), str(np.dtype(observation.dtype))),
-        actions=hello.actions,
-        action_repeat=hello.action_repeat,
-    )
+        check(field, ours == other, ours, other, advice)
+    return Handshake(newest, hello.incarnation, hello.actor, hello.environments, theirs)

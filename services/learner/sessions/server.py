@@ -33,8 +33,7 @@ class InferenceServer(ServerThread):
 
     def end_streams(self, reason: str, over: bool) -> None:
         """End every stream, now and later; see `InferenceServicer.finish`. Any thread."""
-        if self._loop is not None:
-            self._loop.call_soon_threadsafe(self._servicer.finish, reason, over)
+        self._soon(self._servicer.finish, reason, over)
 
     def _add(self, server: grpc.aio.Server) -> None:
         server.add_generic_rpc_handlers((inference_handlers(self._servicer),))

@@ -7,7 +7,6 @@ import json
 import logging
 import secrets
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -30,6 +29,7 @@ from seedbed.services.learner.sessions.rejections import InvalidStep
 from seedbed.services.learner.sessions.session import Session
 from seedbed.services.learner.sessions.slots import SlotAllocator
 from seedbed.services.learner.unrolls.queue import CompletedUnroll, UnrollQueue
+from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
 from seedbed.telemetry import Telemetry
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
@@ -80,32 +80,33 @@ class InferenceServicer(wire_grpc.InferenceServicer):
 
     Args:
         experiment: its `environment.id` and `learner` settings are read.
-        batcher: takes the requests.
         queue: takes the unrolls.
         telemetry: receives counts and times.
         components: built for the first actor's spec; awaited with notices.
-        reason: returns what a late answer waits for, in words.
-        slots: bounds the connected environments.
+
+    Attributes:
+        batcher: takes the requests.
     """
 
     def __init__(
         self,
         experiment: Experiment,
-        batcher: Batcher,
         queue: UnrollQueue,
         telemetry: Telemetry,
         components: ComponentsFuture,
-        reason: Callable[[], str],
-        slots: SlotAllocator,
     ) -> None:
         self._experiment = experiment
         self._settings = experiment.learner
-        self._batcher = batcher
         self._queue = queue
         self._telemetry = telemetry
         self._components = components
-        self._reason = reason
-        self._slots = slots
+        inference = self._settings.inference
+        self.batcher = Batcher(
+            inference.batch_envs, inference.max_batch_envs, inference.max_wait_ms / 1000
+        )
+        self._slots = SlotAllocator(inference.slots)
+        if isinstance(queue, SynchronousUnrollQueue):
+            self._slots = SlotAllocator(self._settings.batch_size, "learner.batch_size")
         self._open = OpenStreams("the learner stops", self._on_rejected, invalid=())
         self._streams: dict[int, Stream] = {}
         self._numbers = 0
@@ -201,20 +202,19 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 log.info("session %d: %s leaves: %s", stream.number, handshake.actor, reason)
                 return
             if stream.session is None:
-                writers = await self._components.ready()
-                stream.session = Session(
-                    stream.number, handshake, slots, writers, self._telemetry.sessions
-                )
+                writers = await self._components.unroll()
+                stats = self._telemetry.sessions
+                stream.session = Session(handshake.spec, slots, writers, stats)
             session = stream.session
             unroll = session.receive(message)
             if unroll is not None and not self._queue.try_put(unroll):
-                await self._wait_for_room(session, unroll)
+                await self._wait_for_room(unroll, unroll.steps * handshake.spec.action_repeat)
             if self._ending is not None:
                 await self._end_stream(context)
                 return
             stream.answer = loop.create_future()
             stream.request = session.request(wake)
-            self._batcher.submit(stream.request)
+            self.batcher.submit(stream.request)
             await stream.answer
             action = stream.request.action
             stream.request = None
@@ -227,16 +227,15 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 return
             await write(Actions(message.sequence, action))
 
-    async def _wait_for_room(self, session: Session, unroll: CompletedUnroll) -> None:
-        frames = unroll.steps * session.handshake.spec.action_repeat
-        self._batcher.pause()
+    async def _wait_for_room(self, unroll: CompletedUnroll, frames: int) -> None:
+        self.batcher.pause()
         try:
             backpressure_s = await self._queue.put(
                 unroll, lambda reason: self._telemetry.sessions.on_discarded(frames, reason)
             )
             self._telemetry.sessions.on_backpressure(backpressure_s)
         finally:
-            self._batcher.resume()
+            self.batcher.resume()
 
     def _leave(self, stream: Stream, slots: NDArray[np.int32]) -> None:
         del self._streams[stream.number]
@@ -246,7 +245,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             stream.session.close()
         request = stream.request
         self._update_connected()
-        if request is not None and not request.done and not self._batcher.cancel(request):
+        if request is not None and not request.done and not self.batcher.cancel(request):
             # A batch that names these slots is being computed: they are free when it is done.
             request.on_done = lambda: self._slots.free(slots)
         else:
@@ -255,7 +254,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
 
     def _update_connected(self) -> None:
         num_envs = sum(stream.handshake.num_envs for stream in self._streams.values())
-        self._batcher.set_connected(len(self._streams), num_envs)
+        self.batcher.set_connected(len(self._streams), num_envs)
         stats = self._telemetry.sessions
         stats.connected, stats.environments = len(self._streams), num_envs
 
@@ -313,7 +312,10 @@ class InferenceServicer(wire_grpc.InferenceServicer):
 
     async def _notify(self, stream: Stream, late: float) -> None:
         sequence = stream.session.sequence - 1 if stream.session else 0
-        notice = wire.Notice(sequence=max(sequence, 0), reason=self._reason(), waited_seconds=late)
+        reason = self._telemetry.waiting() or "the learner is busy"
+        if isinstance(self._queue, SynchronousUnrollQueue) and self._queue.missing:
+            reason = f"the round waits for {self._queue.missing} environments that have not come"
+        notice = wire.Notice(sequence=max(sequence, 0), reason=reason, waited_seconds=late)
         # If the stream has ended meanwhile, its own coroutine raises why.
         with suppress(grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
             await stream.context.write(wire.LearnerMessage(notice=notice))
@@ -331,7 +333,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         for stream in self._streams.values():
             if stream.answer is not None and not stream.answer.done():
                 if stream.request is not None:
-                    self._batcher.cancel(stream.request)
+                    self.batcher.cancel(stream.request)
                 stream.wake()
 
     @override

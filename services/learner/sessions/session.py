@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.rpc.step_codec import Step
 from seedbed.services.learner.sessions.batcher import Request
-from seedbed.services.learner.sessions.handshake import Handshake
 from seedbed.services.learner.sessions.rejections import InvalidStep
 from seedbed.services.learner.unrolls.queue import CompletedUnroll
-from seedbed.spec import ALL_FLAGS, FIRST, TERMINATED, TRUNCATED, StepInputs
+from seedbed.services.learner.unrolls.unroll import UnrollSpec
+from seedbed.spec import ALL_FLAGS, FIRST, TERMINATED, TRUNCATED, EnvironmentSpec
+from seedbed.telemetry.sessions import SessionStats
+
+if TYPE_CHECKING:  # imports Keras
+    from seedbed.services.learner.unrolls.sequences import SequencePlan
 
 _ENDED = np.uint8(TERMINATED | TRUNCATED)
 # Longest duration of a step, or of a wait for actions.
 _LONGEST_S = 1e6
-
-
-class UnrollWriterFactory(Protocol):
-    """Makes the writer of a session's unrolls: `UnrollSpec`, or `SequencePlan` for replay."""
-
-    def writer(self, environments: int) -> Any:
-        """Return a writer for so many environments."""
-
-
-class SessionListener(Protocol):
-    """Receives the steps and episodes of sessions; `SessionStats` in production."""
-
-    def on_step(self, frames: int, environment_seconds: float, wait_seconds: float) -> None:
-        """Count a step of a session."""
-
-    def on_episodes(self, returns: NDArray[np.float64], lengths: NDArray[np.int64]) -> None:
-        """Count episodes that have ended."""
-
-    def on_abandoned(self, episodes: int) -> None:
-        """Count episodes that were cut."""
-
-    def on_discarded(self, frames: int, reason: str) -> None:
-        """Count frames that are never trained on."""
 
 
 def _wrong_seconds(step: Step) -> InvalidStep:
@@ -57,11 +38,10 @@ class Session:
     loop awaits the request, so that one thread at a time uses a session.
 
     Args:
-        number: number of the session, for logs.
-        handshake: sizes of the group.
+        spec: sizes of a step of one environment.
         slots: [E] int32, slots of the environments.
         unroll: makes the writer of the unrolls.
-        listener: receives the counts.
+        stats: receives the counts.
 
     Attributes:
         sequence: number of the next step.
@@ -70,26 +50,23 @@ class Session:
 
     def __init__(
         self,
-        number: int,
-        handshake: Handshake,
+        spec: EnvironmentSpec,
         slots: NDArray[np.int32],
-        unroll: UnrollWriterFactory,
-        listener: SessionListener,
+        unroll: UnrollSpec | SequencePlan,
+        stats: SessionStats,
     ) -> None:
-        self.number = number
-        self.handshake = handshake
-        self.slots = slots
-        e = handshake.num_envs
-        self.num_envs = e
+        self._spec = spec
+        self._slots = slots
+        self.num_envs = e = len(slots)
         self.sequence = 0
-        self._listener = listener
+        self._stats = stats
         self._writer = unroll.writer(e)
         self.set_outputs = self._writer.set_outputs
-        self._shape = (e, *handshake.spec.observation.shape)
-        self._dtype = np.dtype(handshake.spec.observation.dtype)
+        self._shape = (e, *spec.observation.shape)
+        self._dtype = np.dtype(spec.observation.dtype)
         self._is_float = self._dtype.kind == "f"
-        self._observation_bytes = e * handshake.spec.observation.row_bytes
-        self._repeat = handshake.spec.action_repeat
+        self._observation_bytes = e * spec.observation.row_bytes
+        self._repeat = spec.action_repeat
         self._returns = np.zeros(e)
         self._lengths = np.zeros(e, np.int64)
         self._must_be_first = np.ones(e, bool)
@@ -131,24 +108,22 @@ class Session:
         if self._any_must_be_first or flags_bytes != self._no_flags:
             first = (flags & FIRST) != 0
             self._check_flags(flags, first)
-            self._listener.on_step(
+            self._stats.on_step(
                 (e - int(np.count_nonzero(first))) * self._repeat, environment_s, wait_s
             )
             self._count_episodes(reward, flags, first)
         else:
-            self._listener.on_step(e * self._repeat, environment_s, wait_s)
+            self._stats.on_step(e * self._repeat, environment_s, wait_s)
             self._lengths += 1
             if rewarded:
                 self._returns += reward
         self.sequence += 1
-        block: CompletedUnroll | None = self._writer.add_step(observation, reward, flags)
-        return block
+        return self._writer.add_step(observation, reward, flags)
 
     def _wrong_bytes(self, field: str, expected: int, received: int) -> InvalidStep:
-        spec = self.handshake.spec
         return InvalidStep(
             field,
-            f"{expected} bytes ({self.num_envs} environments of {spec.observation})",
+            f"{expected} bytes ({self.num_envs} environments of {self._spec.observation})",
             f"{received} bytes",
             "send exactly what Hello announced",
         )
@@ -199,7 +174,7 @@ class Session:
             # A first step that no finished step precedes: the episode was cut.
             cut = int(np.count_nonzero(first & ~self._must_be_first))
             if cut:
-                self._listener.on_abandoned(cut)
+                self._stats.on_abandoned(cut)
             self._returns[first] = 0.0
             self._lengths[first] = 0
             self._returns += np.where(first, 0.0, reward)
@@ -210,7 +185,7 @@ class Session:
         ended = (flags & _ENDED) != 0
         self._must_be_first, self._any_must_be_first = ended, bool(ended.any())
         if self._any_must_be_first:
-            self._listener.on_episodes(self._returns[ended], self._lengths[ended])
+            self._stats.on_episodes(self._returns[ended], self._lengths[ended])
 
     def request(self, on_done: Callable[[], None] = lambda: None) -> Request:
         """Return the newest step as a request for inference.
@@ -218,17 +193,14 @@ class Session:
         Args:
             on_done: called in the event loop once the outputs are in the request.
         """
-        writer = self._writer
-        inputs = StepInputs(
-            self.slots, writer.observation, writer.flags, writer.reward, writer.previous_action
-        )
-        return Request(inputs, self.num_envs, writer.needs_state, self.set_outputs, on_done)
+        inputs, needs_state = self._writer.inputs(self._slots), self._writer.needs_state
+        return Request(inputs, self.num_envs, needs_state, self.set_outputs, on_done)
 
     def close(self) -> None:
         """Count the steps of the incomplete unroll as discarded, and the open episodes."""
         discarded = self._writer.pending_steps * self._repeat
         if discarded:
-            self._listener.on_discarded(discarded, "session ended")
+            self._stats.on_discarded(discarded, "session ended")
         cut = int(np.count_nonzero(~self._must_be_first))
         if cut and self.sequence:
-            self._listener.on_abandoned(cut)
+            self._stats.on_abandoned(cut)

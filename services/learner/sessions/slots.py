@@ -46,6 +46,10 @@ class SlotAllocator:
         return np.array([heapq.heappop(self._available) for _ in range(count)], np.int32)
 
     def free(self, slots: NDArray[np.int32]) -> None:
-        """Free slots, which no inference batch may name any more."""
+        """Free slots.
+
+        Args:
+            slots: [n] int32, which no inference batch may name any more.
+        """
         for slot in slots.tolist():
             heapq.heappush(self._available, slot)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -31,18 +30,18 @@ class FusedReplay(BatchSource):
 
     Args:
         buffer: the replay buffer on the device.
-        trainer: makes the updates.
         settings: `learner.replay` of the experiment.
         batch_size: B, sequences of a batch.
+        trainer: makes the updates.
         stats: the statistics of the replay, kept up to date.
     """
 
     def __init__(
         self,
         buffer: DeviceReplay,
-        trainer: Trainer,
         settings: Replay,
         batch_size: int,
+        trainer: Trainer,
         stats: ReplaySourceStats,
     ) -> None:
         self.buffer = buffer
@@ -51,17 +50,11 @@ class FusedReplay(BatchSource):
         self._limiter = RateLimiter(settings, batch_size * buffer.spec.steps)
         self._arrived: deque[SequenceChunk] = deque()
         self._changed = threading.Condition()
-        self._recorded_at = time.perf_counter()
         self._update: Callable[[], dict[str, Any]] = trainer.fuse(
             buffer.tables, partial(buffer.draw, batch_size=batch_size), buffer.set_priorities
         )
 
     # --- prefetch thread -------------------------------------------------------------------
-
-    @property
-    @override
-    def idle_s(self) -> float:
-        return POLL_S
 
     @override
     def wait_until_insertable(self, busy: BusyClock, stopping: threading.Event) -> bool:
@@ -76,14 +69,6 @@ class FusedReplay(BatchSource):
             self._limiter.on_insert(self.buffer.spec.steps * unroll.environments, 0)
             self._changed.notify_all()
         return unroll.steps
-
-    @override
-    def prefetch(self, busy: BusyClock, stopping: threading.Event) -> None:
-        """Do nothing, because batches are drawn on the device."""
-
-    @override
-    def close(self) -> None:
-        """Do nothing, because the training thread may still use the buffer."""
 
     # --- training thread -------------------------------------------------------------------
 
@@ -100,7 +85,7 @@ class FusedReplay(BatchSource):
             check_fills(self.buffer.stats(), self._limiter.min_size)
         with self._changed:
             self._limiter.on_insert(0, self.buffer.ring.sampleable)
-            self._record_stats()
+            self.stats.record(self.buffer.stats(), self._limiter)
             due = self._limiter.may_train()
         return TrainingBatch({}, np.zeros(self._batch_size), 0) if due else None
 
@@ -131,13 +116,3 @@ class FusedReplay(BatchSource):
     @override
     def pending_steps(self) -> int:
         return 0
-
-    def _record_stats(self) -> None:
-        now = time.perf_counter()
-        passed_s, self._recorded_at = now - self._recorded_at, now
-        if not self._limiter.may_insert():
-            self.stats.waited_s["insert"] += passed_s
-        elif self._limiter.is_warm and not self._limiter.may_train():
-            self.stats.waited_s["sample"] += passed_s
-        self.stats.buffer = state = self.buffer.stats()
-        self.stats.filling = self._limiter.warm_up_progress(state.sampleable)

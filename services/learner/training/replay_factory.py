@@ -53,7 +53,7 @@ def make_replay_source(
         from seedbed.services.learner.training.fused_replay import FusedReplay
 
         on_device = _device_replay(settings, spec, backend, seed)
-        return FusedReplay(on_device, trainer, settings, size, stats)
+        return FusedReplay(on_device, settings, size, trainer, stats)
     buffer: ReplayBuffer
     if settings.storage == "remote":
         buffer = _sharded_replay(settings, spec, credentials)

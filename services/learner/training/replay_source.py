@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections import deque
 from collections.abc import Mapping
 from concurrent.futures import Future
@@ -21,7 +20,6 @@ from seedbed.replay.rate_limiter import RateLimiter
 from seedbed.replay.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.sequence import Sample, SequenceChunk
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.training.sources import TURN_S, PrefetchedSource
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import FIRST
@@ -63,12 +61,10 @@ class ReplaySource(PrefetchedSource):
         self._random = np.random.default_rng(seed)
         self._samples: deque[Future[Sample]] = deque()
         self._priorities: deque[tuple[NDArray[np.int64], NDArray[np.float32]]] = deque()
-        self._recorded_at = time.perf_counter()
 
-    @property
     @override
-    def idle_s(self) -> float:
-        return 0.0 if self._samples else POLL_S
+    def may_prefetch(self) -> bool:
+        return bool(self._samples)
 
     @override
     def wait_until_insertable(self, busy: BusyClock, stopping: threading.Event) -> bool:
@@ -87,21 +83,19 @@ class ReplaySource(PrefetchedSource):
             ValueError: the chunk does not fit the buffer.
         """
         self.buffer.add(unroll)
-        self._limiter.on_insert(self.buffer.spec.steps * unroll.environments, self._sampleable())
+        sampleable = 0
+        if not self._limiter.is_warm:
+            state = self.buffer.stats()
+            check_fills(state, self._limiter.min_size)
+            sampleable = state.sampleable
+        self._limiter.on_insert(self.buffer.spec.steps * unroll.environments, sampleable)
         return unroll.steps
-
-    def _sampleable(self) -> int:
-        if self._limiter.is_warm:
-            return 0
-        state = self.buffer.stats()
-        check_fills(state, self._limiter.min_size)
-        return state.sampleable
 
     @override
     def prepare(self, timeout_s: float) -> TrainingBatch | None:
         self._request_samples()
         sample = self._take_sample(timeout_s)
-        self._record_stats()
+        self.stats.record(self.buffer.stats(), self._limiter, samples_ahead=len(self._samples))
         if sample is None:
             return None
         spec = self.buffer.spec
@@ -152,20 +146,13 @@ class ReplaySource(PrefetchedSource):
     def close(self) -> None:
         self.buffer.close()
 
-    def _record_stats(self) -> None:
-        """Record the state of the buffer, and how long inserts or training have waited for it."""
-        now = time.perf_counter()
-        passed_s, self._recorded_at = now - self._recorded_at, now
-        if not self._limiter.may_insert():
-            self.stats.waited_s["insert"] += passed_s
-        elif self._limiter.is_warm and not self._samples and not self._limiter.may_train():
-            self.stats.waited_s["sample"] += passed_s
-        self.stats.buffer = state = self.buffer.stats()
-        self.stats.filling = state.trouble or self._limiter.warm_up_progress(state.sampleable)
-
 
 def check_fills(state: ReplayStats, min_size: int) -> None:
     """Refuse a replay that never gets `min_size` sequences that can be sampled.
+
+    Args:
+        state: the state of the replay buffer.
+        min_size: sequences that must be sampleable before training begins.
 
     Raises:
         SeedbedError: CONFIG: every sequence was replaced twice, and too few can be sampled.

@@ -24,12 +24,13 @@ TURN_S = 0.005
 class BatchSource(Protocol):
     """Source of training batches: unrolls, a replay buffer, or a replay buffer on the device.
 
-    The prefetch thread calls the methods down to `close`, the training thread the others.
+    The prefetch thread calls the methods down to `close`, the training thread the others. A method
+    that returns at once here is for the sources that need it.
     """
 
-    @property
-    def idle_s(self) -> float:
-        """Seconds for which the prefetch thread may wait for an unroll."""
+    def may_prefetch(self) -> bool:
+        """Return whether the next batch needs no further unroll."""
+        return False
 
     def wait_until_insertable(self, busy: BusyClock, stopping: threading.Event) -> bool:
         """Return whether an unroll may be inserted, after a short wait if it may not.
@@ -39,7 +40,14 @@ class BatchSource(Protocol):
         """
 
     def insert(self, unroll: Any) -> int:
-        """Take what a session has completed, and return how many steps of it went into replay."""
+        """Take what a session has completed.
+
+        Args:
+            unroll: a `SessionUnroll`, or a `SequenceChunk` for replay.
+
+        Returns:
+            The steps of it that went into replay.
+        """
 
     def prefetch(self, busy: BusyClock, stopping: threading.Event) -> None:
         """Build the next batch, if one is due, and wait until training has room for it.
@@ -47,9 +55,11 @@ class BatchSource(Protocol):
         Raises:
             SeedbedError: the replay buffer has failed.
         """
+        return
 
     def close(self) -> None:
-        """Release what the prefetch thread has used. Called once, when it ends."""
+        """Release what the prefetch thread alone has used. Called once, when it ends."""
+        return
 
     def next_batch(self, timeout_s: float) -> TrainingBatch | None:
         """Return the next batch, or None after `timeout_s`."""
@@ -75,6 +85,7 @@ class BatchSource(Protocol):
             batch: the batch of the update.
             scalars: the scalars that `train_step` returned, on the host.
         """
+        return
 
     def pending_steps(self) -> int:
         """Return the steps that never were trained on. Both threads have ended."""
@@ -141,10 +152,9 @@ class OnPolicySource(PrefetchedSource):
         self._builder = BatchBuilder(batch_size)
         self._completed: deque[TrainingBatch] = deque()
 
-    @property
     @override
-    def idle_s(self) -> float:
-        return 0.0 if self._completed else POLL_S
+    def may_prefetch(self) -> bool:
+        return bool(self._completed)
 
     @override
     def wait_until_insertable(self, busy: BusyClock, stopping: threading.Event) -> bool:
@@ -158,14 +168,6 @@ class OnPolicySource(PrefetchedSource):
     @override
     def prepare(self, timeout_s: float) -> TrainingBatch | None:
         return self._to_device(self._completed.popleft()) if self._completed else None
-
-    @override
-    def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
-        """Do nothing, because an unroll is not used again."""
-
-    @override
-    def close(self) -> None:
-        """Do nothing, because the queue belongs to the learner."""
 
     @override
     def pending_steps(self) -> int:

@@ -1,14 +1,13 @@
-"""The training thread: takes batches, updates the parameters, publishes them."""
+"""The threads that train: one builds the next batch while the other one updates the parameters."""
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import math
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
@@ -18,12 +17,59 @@ from numpy.typing import NDArray
 from seedbed.gossip.exchange import ParameterExchange, ShuttingDown
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import POLL_S
-from seedbed.services.learner.components import LearnerComponents
-from seedbed.services.learner.parameter_store import ParameterStore
+from seedbed.services.learner.components import LearnerComponents, ParameterStore
 from seedbed.services.learner.unrolls.batches import TrainingBatch
+from seedbed.services.learner.unrolls.queue import UnrollQueue
 from seedbed.telemetry import Telemetry
 
 log = logging.getLogger(__name__)
+
+
+class PrefetchThread:
+    """Inserts unrolls into the batch source, and builds the next batch while training is busy."""
+
+    def __init__(self, queue: UnrollQueue, telemetry: Telemetry) -> None:
+        self._queue = queue
+        self._telemetry = telemetry
+        self._updates = -1
+        self._progress_at = time.perf_counter()
+
+    def probe(self, limit_s: float) -> str | None:
+        """Return why no unroll has reached training for `limit_s`, or None. Main thread."""
+        now, updates = time.perf_counter(), self._telemetry.counters.updates
+        full = self._queue.unrolls >= self._queue.capacity_unrolls
+        training_idle = self._telemetry.busy["training"].state[0] == "idle"
+        if updates != self._updates or not (full and training_idle):
+            self._updates, self._progress_at = updates, now
+        elif now - self._progress_at > limit_s:
+            waited_s, unrolls = now - self._progress_at, self._queue.unrolls
+            return f"prefetch handed on nothing for {waited_s:.0f} s with {unrolls} unrolls waiting"
+        return None
+
+    def run(self, components: LearnerComponents, stopping: threading.Event) -> None:
+        """Insert and prefetch until `stopping` is set."""
+        source, busy = components.source, self._telemetry.busy["prefetch"]
+        try:
+            while not stopping.is_set():
+                waiting = self._queue.wait(0.0 if source.may_prefetch() else POLL_S)
+                if waiting and source.wait_until_insertable(busy, stopping):
+                    unroll = self._queue.get(POLL_S)
+                    if unroll is not None:
+                        with busy:
+                            self.insert(components, unroll)
+                source.prefetch(busy, stopping)
+        finally:
+            source.close()
+
+    def insert(self, components: LearnerComponents, unroll: Any) -> None:
+        """Insert what a session has completed, and count the frames that went into replay.
+
+        Args:
+            components: hold the batch source.
+            unroll: a `SessionUnroll`, or a `SequenceChunk` for replay.
+        """
+        frames = components.source.insert(unroll) * components.spec.action_repeat
+        self._telemetry.counters.inserted_frames += frames
 
 
 class TrainingThread:
@@ -122,27 +168,21 @@ class TrainingThread:
     def _update(self, components: LearnerComponents, batch: TrainingBatch) -> dict[str, float]:
         """Make one update, check its scalars, and publish its parameters."""
         version = self._telemetry.counters.updates + 1
-        with self._at_work():
-            outputs = components.source.train_step(batch, self.exchange)
-            scalars = {name: float(np.asarray(value)) for name, value in outputs.items()}
-            check_finite(scalars, version)
-            self._store.publish(components.trainer.params(), version)
-            components.source.on_trained(batch, scalars)
-        return scalars
-
-    @contextlib.contextmanager
-    def _at_work(self) -> Iterator[None]:
-        """Report to telemetry and the watchdog that an update is under way."""
         # The first update compiles, for as long as it takes.
         if not self._compiled:
             self._telemetry.phase = "compiling the training step"
         else:
             self.step_since = time.perf_counter()
         with self._telemetry.busy["training"]:
-            yield
+            outputs = components.source.train_step(batch, self.exchange)
+            scalars = {name: float(np.asarray(value)) for name, value in outputs.items()}
+            check_finite(scalars, version)
+            self._store.publish(components.trainer.params(), version)
+            components.source.on_trained(batch, scalars)
         if not self._compiled:
             self._telemetry.phase = "training"
         self._compiled, self.step_since = True, None
+        return scalars
 
     def _discard(self, components: LearnerComponents, batch: TrainingBatch, reason: str) -> None:
         self._telemetry.sessions.on_discarded(batch.steps * components.spec.action_repeat, reason)
@@ -163,7 +203,11 @@ class TrainingThread:
 
 
 def check_finite(scalars: dict[str, float], version: int) -> None:
-    """Check the loss and the gradient norm of update `version`.
+    """Check the loss and the gradient norm of an update.
+
+    Args:
+        scalars: the scalars of the update.
+        version: number of the update, from 1.
 
     Raises:
         SeedbedError: DIVERGED: one of them is infinite or no number.

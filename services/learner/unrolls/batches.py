@@ -49,9 +49,8 @@ class BatchBuilder:
     @property
     def pending_steps(self) -> int:
         """Steps that wait for a batch to fill up."""
-        return sum(
-            int(np.count_nonzero((_flags(u)[1:, i:j] & FIRST) == 0)) for u, i, j in self._parts
-        )
+        flags = [unroll.flags[-len(unroll.action) :, i:j] for unroll, i, j in self._parts]
+        return sum(int(np.count_nonzero((part & FIRST) == 0)) for part in flags)
 
     def add(self, unroll: SessionUnroll) -> list[TrainingBatch]:
         """Add a session's unroll, and return the batches that it completes."""
@@ -89,8 +88,3 @@ class BatchBuilder:
             version=np.concatenate([np.full(j - i, u.version.mean()) for u, i, j in parts]),
             steps=int(np.count_nonzero((arrays["flags"][-steps:] & FIRST) == 0)),
         )
-
-
-def _flags(unroll: SessionUnroll) -> NDArray[np.uint8]:
-    """Return the flags [T + 1, E] of an unroll without the context of its first stack."""
-    return unroll.flags[-len(unroll.reward) :]

@@ -8,20 +8,13 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
+from seedbed.replay.sequence import SequenceChunk
+from seedbed.services.learner.unrolls.unroll import SessionUnroll
 
-class CompletedUnroll(Protocol):
-    """Complete unroll of a session: a `SessionUnroll`, or a `SequenceChunk` for replay."""
-
-    @property
-    def environments(self) -> int:
-        """E, environments of the session."""
-
-    @property
-    def steps(self) -> int:
-        """Transitions of the unroll that are steps of an environment."""
-
+# What a session hands on, without and with replay.
+CompletedUnroll = SessionUnroll | SequenceChunk
 
 # Called with the reason, in a word or two, why an unroll will never be trained on.
 OnDiscard = Callable[[str], None]
@@ -36,27 +29,25 @@ class UnrollQueue:
 
     Sizes are in unrolls of single environments. An unroll of E environments is let in while fewer
     than `capacity_unrolls` wait, so that one larger than the capacity cannot deadlock.
+
+    Attributes:
+        unrolls: unrolls of single environments that wait.
     """
 
     def __init__(self, capacity_unrolls: int) -> None:
         self.capacity_unrolls = capacity_unrolls
         self._queued: deque[Any] = deque()
-        self._unrolls = 0
+        self.unrolls = 0
         self._changed = threading.Condition()
         self._waiters: deque[asyncio.Future[None]] = deque()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closed = False
         self._dropped_steps = 0
 
-    @property
-    def unrolls(self) -> int:
-        """Unrolls of single environments that wait."""
-        return self._unrolls
-
     def try_put(self, unroll: CompletedUnroll) -> bool:
         """Put an unroll if there is room."""
         with self._changed:
-            if self._unrolls >= self.capacity_unrolls and not self._closed:
+            if self.unrolls >= self.capacity_unrolls and not self._closed:
                 return False
             self._append(unroll)
             return True
@@ -66,7 +57,7 @@ class UnrollQueue:
             self._dropped_steps += unroll.steps
             return
         self._queued.append(unroll)
-        self._unrolls += unroll.environments
+        self.unrolls += unroll.environments
         self._changed.notify()
 
     async def put(self, unroll: CompletedUnroll, on_discard: OnDiscard = ignore) -> float:
@@ -115,12 +106,10 @@ class UnrollQueue:
     def get(self, timeout_s: float) -> Any | None:
         """Return the oldest unroll, or None after `timeout_s` or once the queue is closed."""
         with self._changed:
-            if not self._queued and not self._closed:
-                self._changed.wait(timeout_s)
-            if not self._queued:
+            if not self.wait(timeout_s):
                 return None
             unroll = self._queued.popleft()
-            self._unrolls -= unroll.environments
+            self.unrolls -= unroll.environments
             self._wake_putters()
             return unroll
 
@@ -148,7 +137,7 @@ class UnrollQueue:
             self._closed = True
             self._dropped_steps += sum(unroll.steps for unroll in self._queued)
             self._queued.clear()
-            self._unrolls = 0
+            self.unrolls = 0
             self._changed.notify_all()
             dropped_steps = self._dropped_steps
         self._wake_putters()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from seedbed.agents.protocol import SequenceWindow
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec
-from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, ArraySpec
+from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, ArraySpec, StepInputs
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,12 @@ class SequencePlan:
         """K, observations of a stack."""
         return self.spec.frame_stack
 
-    def bytes_per_environment(self) -> int:
-        """Return the host memory of one environment's part of a chunk, in bytes."""
-        behaviour = sum(array.row_bytes for array in self.behaviour.values())
-        return (
-            self.spec.steps * self.spec.observation.row_bytes
-            + (self.spec.frames + 1) * (1 + 4 + 4 + behaviour)
-            + 4 * self.spec.state_size
-        )
-
     def writer(self, environments: int) -> SequenceWriter:
-        """Return the writer of one session."""
+        """Return the writer of one session.
+
+        Args:
+            environments: E, environments of the session.
+        """
         return SequenceWriter(self, environments)
 
 
@@ -127,6 +122,7 @@ class SequenceWriter:
                 name: small[f"behaviour/{name}"][timesteps] for name in self._plan.behaviour
             },
         )
+        no_state = np.zeros((self._environments, spec.state_size), np.float32)
         chunk = SequenceChunk(
             stream_id=self._stream_id,
             chunk_index=self._chunk_index,
@@ -135,7 +131,7 @@ class SequenceWriter:
             reward=window.reward,
             action=window.action[:-1],
             previous_action=small["action"][self._length - spec.timesteps - 1],
-            state=self._states.pop(self._chunk_index, self._no_state()),
+            state=self._states.pop(self._chunk_index, no_state),
             priority=self._plan.priority(window),
             version=self._version / spec.steps,
         )
@@ -147,31 +143,14 @@ class SequenceWriter:
             self._small[name][: -spec.steps] = array[spec.steps :]
         return chunk
 
-    def _no_state(self) -> NDArray[np.float32]:
-        return np.zeros((self._environments, self._spec.state_size), np.float32)
+    def inputs(self, slots: NDArray[np.int32]) -> StepInputs:
+        """Return the newest step for inference: views, which are never written to again.
 
-    @property
-    def observation(self) -> NDArray[Any]:
-        """Observation of the newest step `[E, *shape]`; never written to again."""
-        newest: NDArray[Any] = self._frames[self._written - 1]
-        return newest
-
-    @property
-    def flags(self) -> NDArray[np.uint8]:
-        """Flags of the newest step `[E]`."""
-        newest: NDArray[np.uint8] = self._small["flags"][self._at]
-        return newest
-
-    @property
-    def reward(self) -> NDArray[np.float32]:
-        """Reward of the newest step `[E]`."""
-        newest: NDArray[np.float32] = self._small["reward"][self._at]
-        return newest
-
-    @property
-    def previous_action(self) -> NDArray[np.int32]:
-        """Actions `[E]` of the step before the newest; -1 before the first."""
-        return self._last_action
+        Args:
+            slots: `[E]`, slots of the environments.
+        """
+        frame, small, at = self._frames[self._written - 1], self._small, self._at
+        return StepInputs(slots, frame, small["flags"][at], small["reward"][at], self._last_action)
 
     @property
     def _begins(self) -> int | None:

@@ -52,7 +52,7 @@ class SynchronousUnrollQueue(UnrollQueue):
     @property
     def missing(self) -> int:
         """Environments that a batch which has begun waits for."""
-        return max(0, self._expected - self._unrolls) if self._queued else 0
+        return max(0, self._expected - self.unrolls) if self._queued else 0
 
     @override
     def try_put(self, unroll: Any) -> bool:
@@ -98,7 +98,7 @@ class SynchronousUnrollQueue(UnrollQueue):
             if unroll not in self._queued:
                 return False
             self._queued.remove(unroll)
-            self._unrolls -= unroll.environments
+            self.unrolls -= unroll.environments
             if not self._queued:
                 self._first_at = None
             return True
@@ -111,7 +111,7 @@ class SynchronousUnrollQueue(UnrollQueue):
             while not self._closed:
                 now = time.perf_counter()
                 due = end if self._first_at is None else self._first_at + self._straggler_timeout_s
-                if self._queued and (self._unrolls >= self._expected or now >= due):
+                if self._queued and (self.unrolls >= self._expected or now >= due):
                     return self._take(now)
                 if now >= end:
                     break
@@ -128,9 +128,9 @@ class SynchronousUnrollQueue(UnrollQueue):
                 self._straggler_timeout_s,
             )
         unrolls = list(self._queued)
-        self._expected = self._unrolls
+        self._expected = self.unrolls
         self._queued.clear()
-        self._unrolls = 0
+        self.unrolls = 0
         self._first_at, self._taken_at, self._in_training = None, now, True
         return joined(unrolls, self.capacity_unrolls)
 
@@ -153,6 +153,10 @@ def joined(unrolls: Sequence[SessionUnroll], environments: int) -> SessionUnroll
     """Join unrolls of the same version into one of `environments` environments.
 
     Missing environments have first steps only, from which no transition is real.
+
+    Args:
+        unrolls: at least one.
+        environments: environments of the result, those that are missing included.
     """
     like = unrolls[0]
     missing = environments - sum(unroll.environments for unroll in unrolls)

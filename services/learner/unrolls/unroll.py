@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.spec import FIRST, ArraySpec
+from seedbed.spec import FIRST, ArraySpec, StepInputs
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,11 @@ class UnrollSpec:
         return timesteps * self.observation.row_bytes + scalars + behaviour + 4 * self.state_size
 
     def writer(self, environments: int) -> UnrollWriter:
-        """Return the writer of one session."""
+        """Return the writer of one session.
+
+        Args:
+            environments: E, environments of the session.
+        """
         return UnrollWriter(self, environments)
 
 
@@ -62,8 +66,7 @@ class SessionUnroll:
     @property
     def steps(self) -> int:
         """Transitions of the unroll that are steps of an environment."""
-        context = self.flags.shape[0] - self.reward.shape[0]
-        return int(np.count_nonzero((self.flags[context + 1 :] & FIRST) == 0))
+        return int(np.count_nonzero((self.flags[-len(self.action) :] & FIRST) == 0))
 
 
 class UnrollWriter:
@@ -129,28 +132,16 @@ class UnrollWriter:
         fresh.previous_action[:] = self._last_action
         return done
 
-    @property
-    def observation(self) -> NDArray[Any]:
-        """Observation of the newest step `[E, *shape]`; never written to again."""
-        newest: NDArray[Any] = self._unroll.observation[self._context + self._t]
-        return newest
+    def inputs(self, slots: NDArray[np.int32]) -> StepInputs:
+        """Return the newest step for inference: views, which are never written to again.
 
-    @property
-    def flags(self) -> NDArray[np.uint8]:
-        """Flags of the newest step `[E]`."""
-        newest: NDArray[np.uint8] = self._unroll.flags[self._context + self._t]
-        return newest
-
-    @property
-    def reward(self) -> NDArray[np.float32]:
-        """Reward of the newest step `[E]`."""
-        newest: NDArray[np.float32] = self._unroll.reward[self._t]
-        return newest
-
-    @property
-    def previous_action(self) -> NDArray[np.int32]:
-        """Actions `[E]` of the step before the newest; -1 before the first."""
-        return self._last_action
+        Args:
+            slots: `[E]`, slots of the environments.
+        """
+        unroll, t, at = self._unroll, self._t, self._context + self._t
+        return StepInputs(
+            slots, unroll.observation[at], unroll.flags[at], unroll.reward[t], self._last_action
+        )
 
     @property
     def needs_state(self) -> bool:

@@ -58,11 +58,9 @@ def test_everything_is_there_with_zero_and_then_counts(
     assert len(scrape(server)) == len(ActorMetrics.METRICS) + 2  # a histogram has a count and a sum
     for _ in range(3):
         metrics.on_step(32, 0.02, 0.001)
-    metrics.on_reconnect()
-    metrics.on_environment_failure(2)
-    for name in ("a", "b", "c"):
-        metrics.connected_groups.add(name)
-    metrics.connected_groups.discard("c")
+    metrics.reconnects += 1
+    metrics.environment_failures += 2
+    metrics.connected_groups |= {"a", "b"}
     found = scrape(server)
     assert found["seedbed_actor_steps_total"] == 96
     assert found["seedbed_actor_step_seconds_count"] == 3

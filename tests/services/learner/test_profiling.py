@@ -18,7 +18,7 @@ from prometheus_client import CollectorRegistry
 from seedbed.backends.protocol import Backend
 from seedbed.runtime.http import MetricsServer
 from seedbed.services.learner import profiling
-from seedbed.services.learner.profiling import Profiler, profile_on_signal
+from seedbed.services.learner.profiling import Profiler
 
 pytestmark = pytest.mark.backends
 
@@ -72,8 +72,8 @@ def test_a_signal_starts_one_and_a_second_one_is_refused(
     profiler = Profiler(tmp_path / "profile", stopping)
     guarded = profiler._guarded
 
-    def watched(seconds: float) -> None:
-        guarded(seconds)
+    def watched() -> None:
+        guarded()
         ended.set()
 
     monkeypatch.setattr(profiler, "_guarded", watched)
@@ -82,7 +82,7 @@ def test_a_signal_starts_one_and_a_second_one_is_refused(
     )
     before = signal.getsignal(signal.SIGUSR1)
     try:
-        profile_on_signal(profiler)
+        profiler.profile_on_signal()
         os.kill(os.getpid(), signal.SIGUSR1)
         assert started.wait(DEADLINE_S)
         with pytest.raises(RuntimeError, match="a profile is running"):

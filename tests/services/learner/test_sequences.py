@@ -67,11 +67,11 @@ def play(
         block = writer.add_step(**new)
         if block is not None:
             blocks.append(block)
-        np.testing.assert_array_equal(writer.observation, new["observation"])
-        np.testing.assert_array_equal(writer.flags, new["flags"])
-        np.testing.assert_array_equal(writer.reward, new["reward"])
+        slots = np.arange(E, dtype=np.int32)
         expected = history["action"][-1] if row else np.full(E, -1)
-        np.testing.assert_array_equal(writer.previous_action, expected)
+        inputs = (slots, new["observation"], new["flags"], new["reward"], expected)
+        for ours, wanted in zip(writer.inputs(slots), inputs, strict=True):
+            np.testing.assert_array_equal(ours, wanted)
         outputs = {
             "action": random.integers(0, 4, E).astype(np.int32),
             "chosen": random.normal(size=E).astype(np.float32),

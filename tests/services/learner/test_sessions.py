@@ -12,7 +12,7 @@ from seedbed.config import parse_experiment
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.step_codec import Step, read_actor_message, write_actor_message
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from seedbed.services.learner.sessions.handshake import Handshake, validate_hello
+from seedbed.services.learner.sessions.handshake import validate_hello
 from seedbed.services.learner.sessions.rejections import InvalidStep, NoCapacity, SpecMismatch
 from seedbed.services.learner.sessions.session import Session
 from seedbed.services.learner.sessions.slots import SlotAllocator
@@ -34,9 +34,8 @@ def make_session(
     telemetry: Telemetry | None = None, environments: int = E, unroll_length: int = 5
 ) -> Session:
     unroll = UnrollSpec(SPEC.observation, unroll_length, 1, 0, {})
-    handshake = Handshake(PROTOCOL_VERSION, 1, "test", environments, SPEC)
     slots = np.arange(environments, dtype=np.int32)
-    return Session(1, handshake, slots, unroll, (telemetry or make_telemetry()).sessions)
+    return Session(SPEC, slots, unroll, (telemetry or make_telemetry()).sessions)
 
 
 def step(sequence: int, flags: Any, reward: Any = 0.0) -> Step:

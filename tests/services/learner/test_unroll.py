@@ -50,11 +50,11 @@ def play(spec: UnrollSpec, rows: int) -> tuple[History, list[SessionUnroll], Unr
         block = writer.add_step(observation, reward, flags)
         if block is not None:
             blocks.append(block)
-        np.testing.assert_array_equal(writer.observation, observation)
-        np.testing.assert_array_equal(writer.flags, flags)
-        np.testing.assert_array_equal(writer.reward, reward)
+        slots = np.arange(e, dtype=np.int32)
         expected = history.action[-1] if row else np.full(e, -1)
-        np.testing.assert_array_equal(writer.previous_action, expected)
+        inputs = (slots, observation, flags, reward, expected)
+        for ours, wanted in zip(writer.inputs(slots), inputs, strict=True):
+            np.testing.assert_array_equal(ours, wanted)
 
         action = random.integers(0, 4, e).astype(np.int32)
         logits = random.normal(size=(e, 4)).astype(np.float32)
