@@ -22,7 +22,7 @@ def device_sample(replay: Any, uniform: NDArray[np.float64]) -> Sample:
     upper = np.floor(uniform * 2**24)
     pair = np.stack([upper / 2**24, uniform * 2**24 - upper], -1).astype(np.float32)
     batch = replay.draw_batch(np.minimum(pair, np.float32(1 - 2**-24)))
-    host = {name: np.array(replay._np.asarray(value)) for name, value in batch.items()}
+    host = {name: np.array(value) for name, value in batch.items()}
     return Sample(
         keys=replay.ring.key[host["items"]],
         probability=host["probability"].astype(np.float64),
