@@ -1,4 +1,4 @@
-"""How numbers are written for people: in the progress line, the status and the bottleneck."""
+"""Formats of numbers for people, in the progress line, the status and the bottleneck."""
 
 from __future__ import annotations
 

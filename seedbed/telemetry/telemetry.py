@@ -165,12 +165,12 @@ class Telemetry:
 
     @property
     def is_bottleneck(self) -> dict[str, bool]:
-        """Whether a part sets the pace, by part."""
+        """Part that sets the pace: true for this part, false for the others."""
         return {part: part == self._bottleneck.part for part in PARTS}
 
     @property
     def is_finished(self) -> bool:
-        """Whether a stop condition is met."""
+        """State of the run: true once a stop condition is met."""
         return self.stop_condition is not None
 
     def join_learners(
