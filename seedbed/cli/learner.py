@@ -44,8 +44,7 @@ def run(args: argparse.Namespace) -> None:
 
         credentials = credentials_of(args, Role.LEARNER)
         check_exposure(args.listen, credentials, args.insecure, "--listen")
-        if experiment.gossip.addresses:
-            own = experiment.gossip.addresses[args.rank]
+        for own in experiment.gossip.addresses[args.rank :][:1]:
             check_exposure(own, credentials, args.insecure, "gossip.addresses")
         learner = Learner(
             experiment, directory, args.listen, credentials=credentials, rank=args.rank
