@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from seedbed.numbers import check_number
 from seedbed.telemetry.counters import Counters
 from seedbed.v1.gossip_pb2 import Member
+
+# A float64 counts exactly up to here, and no sum of such numbers is infinite.
+LARGEST = 2.0**53
+
+# Numbers of a heartbeat, each with the smallest value that is allowed.
+_NUMBERS = {
+    **dict.fromkeys(("iteration", "updates", "env_frames", "seconds", "dollars"), 0.0),
+    "return_sum": -LARGEST,
+}
+# Text of a stop condition, which begins with the learner if another one has met it.
+_CONDITION = re.compile(r"(?:learner \d+: )?stop\.(\w+): ")
 
 
 def _fields(status: Member) -> dict[str, Any]:
@@ -61,7 +74,12 @@ class Membership:
         Args:
             rank: Rank of the learner.
             status: Content of the heartbeat.
+
+        Raises:
+            InvalidNumbers: A number is not finite, negative, or too large to be counted.
         """
+        for name, low in _NUMBERS.items():
+            check_number(name, getattr(status, name), low, LARGEST)
         with self._lock:
             before = self._known.get(rank)
             # A smaller iteration is progress too: the learner resumed from an older checkpoint.
@@ -118,13 +136,18 @@ class Membership:
     def _others(self) -> dict[int, Member]:
         return {rank: status for rank, status in self.all_known().items() if rank != self.rank}
 
-    def peers_over(self) -> str:
-        """Return the stop condition that a peer has met; empty while there is none."""
-        for rank, status in self._others().items():
-            if status.over:
-                relayed = status.over.startswith("learner ")
-                return status.over if relayed else f"learner {rank}: {status.over}"
-        return ""
+    def peers_over(self) -> dict[str, int]:
+        """Return the stop conditions that peers say are met: the key, and the rank of a peer."""
+        found = ((rank, _CONDITION.match(peer.over)) for rank, peer in self._others().items())
+        return {match[1]: rank for rank, match in found if match}
+
+    def furthest(self, own: Counters) -> Counters:
+        """Return `total` with the most updates and seconds that any learner counts."""
+        result = self.total(own)
+        for status in self._others().values():
+            result.updates = max(result.updates, status.updates)
+            result.seconds = max(result.seconds, status.seconds)
+        return result
 
     def total(self, own: Counters) -> Counters:
         """Add up the frames and dollars of all learners; updates and seconds stay `own`."""
@@ -157,7 +180,7 @@ class Membership:
         """
         share = self.share(episodes)
         mine = own(share)
-        others = self._others().values()
+        others = [peer for peer in self._others().values() if peer.return_count <= episodes]
         count = share + sum(status.return_count for status in others)
         if mine is None or count < episodes:
             return None

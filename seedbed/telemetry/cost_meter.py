@@ -8,6 +8,8 @@ import threading
 import urllib.request
 from typing import Any, NamedTuple
 
+from seedbed.numbers import check_number
+
 log = logging.getLogger(__name__)
 
 POLL_INTERVAL_S = 10.0
@@ -45,7 +47,10 @@ class CostMeterClient:
         try:
             with urllib.request.urlopen(self._url, timeout=TIMEOUT_S) as answer:
                 status: dict[str, Any] = json.load(answer)
-            self.reading = Reading(float(status["dollars"]), float(status["dollars_per_hour"]))
+            reading = Reading(float(status["dollars"]), float(status["dollars_per_hour"]))
+            for name, value in reading._asdict().items():
+                check_number(name, value)
+            self.reading = reading
         except (OSError, ValueError, KeyError, TypeError) as error:
             if not self._silent:
                 log.warning(

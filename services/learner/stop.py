@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import NamedTuple
 
 from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership
+from seedbed.numbers import InvalidNumbers, check_number
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry import Counters, Telemetry
 
 
@@ -26,10 +29,20 @@ def met_condition(
         stop: the conditions of the experiment.
         counters: the counters of all learners together.
         mean_return: mean return of the last N episodes; None until there are N.
+
+    Raises:
+        SeedbedError: INTERNAL, a counter with a limit is not a finite number, so that it would
+            never reach the limit.
     """
     for name in ("env_frames", "updates", "seconds", "dollars"):
         limit, value = getattr(stop, name), getattr(counters, name)
-        if limit and value >= limit:
+        if not limit:
+            continue
+        try:
+            check_number(f"stop.{name}", value)
+        except InvalidNumbers as error:
+            raise SeedbedError(ExitCode.INTERNAL, f"{error}, which no limit would end") from error
+        if value >= limit:
             return MetCondition(name, f"stop.{name}: {value:.10g} of {limit:.10g}")
     if stop.mean_return is not None:
         mean = mean_return(stop.mean_return_episodes)
@@ -40,11 +53,6 @@ def met_condition(
                 f"wanted {stop.mean_return:g}",
             )
     return None
-
-
-def condition_of_peer(text: str) -> MetCondition:
-    """Parse the condition that a peer's heartbeat reports: `learner 2: stop.KEY: ...`."""
-    return MetCondition(text.partition("stop.")[2].partition(":")[0], text)
 
 
 class RunStop:
@@ -81,10 +89,25 @@ class RunStop:
         members, telemetry = self._members, self._telemetry
         if members is None:
             return met_condition(self._stop, telemetry.counters, telemetry.sessions.mean_return)
-        if text := members.peers_over():
-            return condition_of_peer(text)
-        return met_condition(
-            self._stop,
-            members.total(telemetry.counters),
-            lambda episodes: members.mean_return(telemetry.sessions.mean_return, episodes),
-        )
+
+        def mean_return(episodes: int) -> float | None:
+            return members.mean_return(telemetry.sessions.mean_return, episodes)
+
+        total = members.total(telemetry.counters)
+        met = met_condition(self._stop, total, mean_return)
+        if met is not None or not (over := members.peers_over()):
+            return met
+
+        # What a peer says counts if the numbers of the heartbeats confirm it. Updates and seconds
+        # are met by the learner that counts most of them. A mean return moves with each episode
+        # that ends between two heartbeats: one standard error of this learner's mean is allowed.
+        def highest_mean_return(episodes: int) -> float | None:
+            mean, share = mean_return(episodes), members.share(episodes)
+            own = telemetry.sessions.recent_returns.values(share)
+            return None if mean is None else mean + float(own.std()) / math.sqrt(own.size)
+
+        furthest = members.furthest(telemetry.counters)
+        met = met_condition(self._stop, furthest, highest_mean_return)
+        if met is None or met.key not in over:
+            return None
+        return MetCondition(met.key, f"learner {over[met.key]}: {met.text}")

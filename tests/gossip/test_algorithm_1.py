@@ -356,7 +356,7 @@ def test_a_stop_condition_reaches_all(make: Any, tmp_path: Path) -> None:
     learners[2].end()  # its last heartbeat reports it
     for learner in learners[:2]:
         wait_for(learner.membership.peers_over, "the heartbeat has come")
-        assert learner.membership.peers_over() == "learner 2: stop.env_frames: 5 of 5"
+        assert learner.membership.peers_over() == {"env_frames": 2}
 
 
 # --- what is refused -------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from seedbed.launch.learners_view import learners_line, run_summary
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.layout import learner_directories, learner_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.services.learner.stop import condition_of_peer, met_condition
+from seedbed.services.learner.stop import met_condition
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.progress_line import fit
 from seedbed.v1.gossip_pb2 import Member
@@ -97,16 +97,13 @@ def test_the_dead_have_no_share_of_the_episodes() -> None:
 
 def test_what_a_peer_has_met_ends_all() -> None:
     members = Membership(1, 3, 10.0)
-    assert members.peers_over() == ""
+    assert members.peers_over() == {}
     members.update(1, Member(over="stop.updates: its own does not count here"))
+    assert members.peers_over() == {}
     members.update(2, Member(over="stop.dollars: 3 of 3"))
-    assert members.peers_over() == "learner 2: stop.dollars: 3 of 3"
-    reached = condition_of_peer(members.peers_over())
-    assert reached.key == "dollars"
-    members.update(0, Member(over="learner 2: stop.dollars: 3 of 3"))
-    assert members.peers_over() == "learner 2: stop.dollars: 3 of 3", (
-        "the learner that met it, not the one that reports it"
-    )
+    assert members.peers_over() == {"dollars": 2}
+    members.update(0, Member(over="learner 2: stop.seconds: 3 of 3"))
+    assert members.peers_over() == {"dollars": 2, "seconds": 0}
 
 
 def test_alive_is_who_makes_progress() -> None:
@@ -141,7 +138,7 @@ def test_what_others_had_done_survives_a_restart() -> None:
     after = Membership(0, 2, 10.0)
     after.restore(before.to_json())
     assert after.total(Counters(env_frames=1)).env_frames == 41
-    assert after.peers_over() == "", "whether it is over is looked at anew"
+    assert after.peers_over() == {}, "whether it is over is looked at anew"
     assert after.peers_heard() == {}, "and no peer has reported yet"
     assert after.highest_iteration(1) == 4
     fewer = Membership(0, 1, 10.0)
