@@ -7,7 +7,7 @@ comparison, so a range excludes NaN too.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,13 @@ from seedbed.spec import ALL_FLAGS
 
 # Largest priority of a sequence. A larger one would take every draw.
 MAX_PRIORITY = 1e9
+
+
+class Bounds(NamedTuple):
+    """Largest magnitudes of what an environment returns."""
+
+    reward: float = 1e6
+    observation: float = 1e6  # of floats; integers are bounded by their dtype
 
 
 class InvalidNumbers(ValueError):
@@ -43,10 +50,11 @@ def check_magnitudes(field: str, values: NDArray[Any], largest: float) -> None:
     Raises:
         InvalidNumbers: a value is outside, infinite or NaN.
     """
-    # As a Python float, because float16 would turn a large limit into infinity.
-    if not float(np.abs(values).max()) <= largest:
+    # As a Python float, because float16 would turn a large limit into infinity. `reduce` saves a
+    # third of the time of `max` on a small array, which each step has.
+    if not float(np.maximum.reduce(np.abs(values), axis=None)) <= largest:
         wrong = ~(np.abs(values.astype(np.float64)) <= largest)
-        _reject(field, values, wrong, f"numbers of at most {largest:g}")
+        _reject(field, values, wrong, f"finite numbers of at most {largest:g}")
 
 
 def check_range(field: str, values: NDArray[Any], low: float, high: float) -> None:

@@ -6,7 +6,11 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from seedbed.numbers import Bounds
 from seedbed.settings import Positive, Section, fixed
+
+# Largest float32: no number on the wire is larger.
+FLOAT32_MAX = 3.4028235e38
 
 
 class Atari(Section):
@@ -45,6 +49,19 @@ class Environment(Section):
     """Keyword arguments for `gymnasium.make`, or for the factory."""
     atari: Atari = Field(default_factory=Atari)
     """Settings of `atari:` ids only."""
+    max_abs_reward: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = Bounds().reward
+    """Largest magnitude of a reward. A larger reward, NaN or infinity ends the stream of the
+    environments that sent it, because one such number makes the loss infinite.
+    """
+    max_abs_observation: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = Bounds().observation
+    """Largest magnitude of a number of a float observation, as `max_abs_reward`. Observations of
+    integers are bounded by their dtype.
+    """
+
+    @property
+    def bounds(self) -> Bounds:
+        """Largest magnitudes of rewards and observations."""
+        return Bounds(self.max_abs_reward, self.max_abs_observation)
 
     @model_validator(mode="after")
     def _atari_has_no_kwargs(self) -> Environment:

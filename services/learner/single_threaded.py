@@ -125,7 +125,8 @@ class SingleThreadedLearner(LearnerBase):
             sessions = []
             for env in envs:
                 slots = allocator.allocate(env.num_envs)
-                session = Session(components.spec, slots, components.unroll, stats)
+                bounds = self.experiment.environment.bounds
+                session = Session(components.spec, slots, components.unroll, stats, bounds)
                 sessions.append(_EnvSession(env, session, env.reset()))
             batches += [sessions[at : at + size] for at in range(0, len(sessions), size)]
         return batches

@@ -111,7 +111,11 @@ def running(path: Path, *overrides: str) -> Iterator[Run]:
 
 
 def test_a_loss_that_is_infinite_ends_the_run_and_spares_the_checkpoint(tmp_path: Path) -> None:
-    overrides = (f"environment.id={ENVIRONMENTS}:Explodes", "learner.checkpoint.every_s=0.05")
+    overrides = (
+        f"environment.id={ENVIRONMENTS}:Explodes",
+        "environment.max_abs_reward=3.4e38",
+        "learner.checkpoint.every_s=0.05",
+    )
     Explodes.now.clear()
     with running(tmp_path, *overrides) as run:
         run.trains()

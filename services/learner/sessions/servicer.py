@@ -204,7 +204,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             if stream.session is None:
                 writers = await self._components.unroll()
                 stats = self._telemetry.sessions
-                stream.session = Session(handshake.spec, slots, writers, stats)
+                bounds = self._experiment.environment.bounds
+                stream.session = Session(handshake.spec, slots, writers, stats, bounds)
             session = stream.session
             unroll = session.receive(message)
             if unroll is not None and not self._queue.try_put(unroll):

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.numbers import Bounds, InvalidNumbers, check_flags, check_magnitudes
 from seedbed.rpc.step_codec import Step
 from seedbed.services.learner.sessions.batcher import Request
 from seedbed.services.learner.sessions.rejections import InvalidStep
 from seedbed.services.learner.unrolls.queue import CompletedUnroll
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
-from seedbed.spec import ALL_FLAGS, FIRST, TERMINATED, TRUNCATED, EnvironmentSpec
+from seedbed.spec import FIRST, TERMINATED, TRUNCATED, EnvironmentSpec
 from seedbed.telemetry.sessions import SessionStats
 
 if TYPE_CHECKING:  # imports Keras
@@ -42,6 +43,7 @@ class Session:
         slots: [E] int32, slots of the environments.
         unroll: makes the writer of the unrolls.
         stats: receives the counts.
+        bounds: largest magnitudes of rewards and observations.
 
     Attributes:
         sequence: number of the next step.
@@ -54,7 +56,9 @@ class Session:
         slots: NDArray[np.int32],
         unroll: UnrollSpec | SequencePlan,
         stats: SessionStats,
+        bounds: Bounds,
     ) -> None:
+        self._max_reward, self._max_observation = bounds
         self._spec = spec
         self._slots = slots
         self.num_envs = e = len(slots)
@@ -104,7 +108,14 @@ class Session:
         # Most steps have no flag, and many no reward. Comparing bytes costs next to nothing; a
         # NumPy call on a few numbers costs microseconds, and thousands of steps arrive a second.
         rewarded = reward_bytes != self._no_reward
-        self._check_numbers(observation, reward, rewarded)
+        try:
+            if rewarded:
+                check_magnitudes("reward", reward, self._max_reward)
+            if self._is_float:
+                check_magnitudes("observation", observation, self._max_observation)
+        except InvalidNumbers as wrong:
+            advice = f"mend the environment, or raise environment.max_abs_{wrong.field}"
+            raise InvalidStep(wrong.field, wrong.expected, wrong.received, advice) from None
         if self._any_must_be_first or flags_bytes != self._no_flags:
             first = (flags & FIRST) != 0
             self._check_flags(flags, first)
@@ -128,24 +139,11 @@ class Session:
             "send exactly what Hello announced",
         )
 
-    def _check_numbers(
-        self, observation: NDArray[Any], reward: NDArray[np.float32], rewarded: bool
-    ) -> None:
-        if rewarded and not np.isfinite(reward).all():
-            row = int(np.flatnonzero(~np.isfinite(reward))[0])
-            raise InvalidStep(
-                "reward", "finite numbers", f"{reward[row]} in row {row}", "mend the environment"
-            )
-        if self._is_float and not np.isfinite(observation).all():
-            raise InvalidStep(
-                "observation", "finite numbers", "NaN or infinity", "mend the environment"
-            )
-
     def _check_flags(self, flags: NDArray[np.uint8], first: NDArray[np.bool_]) -> None:
-        if flags.max() > ALL_FLAGS:
-            raise InvalidStep(
-                "flags", f"bits below {ALL_FLAGS + 1}", int(flags.max()), "see StepFlag"
-            )
+        try:
+            check_flags(flags)
+        except InvalidNumbers as wrong:
+            raise InvalidStep(wrong.field, wrong.expected, wrong.received, "see StepFlag") from None
         if (self._must_be_first & ~first).any():
             row = int(np.flatnonzero(self._must_be_first & ~first)[0])
             raise InvalidStep(

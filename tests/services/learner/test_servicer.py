@@ -247,7 +247,7 @@ WRONG = {
         ARGUMENT,
         "reward",
         "finite",
-        "nan in row 1",
+        "nan at [1]",
     ),
     "flags": ([hello(), step(0, flags=bytes([FIRST, 255]))], ARGUMENT, "flags", "16", "255"),
     "no first": ([hello(), step(0, flags=bytes(2))], ARGUMENT, "flags", "FIRST", "flags 0"),

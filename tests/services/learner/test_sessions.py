@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from seedbed.config import parse_experiment
+from seedbed.numbers import Bounds
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.step_codec import Step, read_actor_message, write_actor_message
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
@@ -35,7 +36,7 @@ def make_session(
 ) -> Session:
     unroll = UnrollSpec(SPEC.observation, unroll_length, 1, 0, {})
     slots = np.arange(environments, dtype=np.int32)
-    return Session(SPEC, slots, unroll, (telemetry or make_telemetry()).sessions)
+    return Session(SPEC, slots, unroll, (telemetry or make_telemetry()).sessions, Bounds())
 
 
 def step(sequence: int, flags: Any, reward: Any = 0.0) -> Step:
@@ -83,18 +84,26 @@ REFUSED_STEPS = {
     "a NaN observation": (
         {"observation": float32(0, 0, 0, 0, np.nan, 0)},
         "observation",
-        "finite",
-        "NaN",
+        "finite numbers of at most 1e+06",
+        "nan at [1, 1]",
     ),
     "an infinite observation": (
         {"observation": float32(0, 0, 0, 0, -np.inf, 0)},
         "observation",
         "finite",
-        "infinity",
+        "-inf at [1, 1]",
+    ),
+    "a huge observation": (
+        {"observation": float32(0, 0, 3e38, 0, 0, 0)},
+        "observation",
+        "at most 1e+06",
+        "e+38 at [0, 2]",
     ),
     "rewards of float64": ({"reward": bytes(16)}, "reward", "8 bytes", "16 bytes"),
-    "a NaN reward": ({"reward": float32(0, np.nan)}, "reward", "finite", "nan in row 1"),
-    "an infinite reward": ({"reward": float32(np.inf, 0)}, "reward", "finite", "inf in row 0"),
+    "a NaN reward": ({"reward": float32(0, np.nan)}, "reward", "finite", "nan at [1]"),
+    "an infinite reward": ({"reward": float32(np.inf, 0)}, "reward", "finite", "inf at [0]"),
+    "a huge reward": ({"reward": float32(0, -3e38)}, "reward", "at most 1e+06", "e+38 at [1]"),
+    "a reward just too large": ({"reward": float32(1.001e6, 0)}, "reward", "1e+06", "1001000"),
     "too few flags": ({"flags": b"\0"}, "flags", "2 bytes", "1 bytes"),
     "an unknown flag": ({"flags": b"\0\x10"}, "flags", "below 16", "16"),
     "a duration that is no number": (
