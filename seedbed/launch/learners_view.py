@@ -11,7 +11,6 @@ from typing import Any
 
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.formats import duration, money, number, si_number
-from seedbed.telemetry.progress_line import Part
 from seedbed.telemetry.status import RunStatus
 
 
@@ -23,8 +22,8 @@ def read_json(path: Path) -> Any:
         return None
 
 
-def learners_line(statuses: Sequence[RunStatus | None], running: int) -> list[Part]:
-    """Return the progress line of all learners.
+def learners_line(statuses: Sequence[RunStatus | None], running: int) -> list[str]:
+    """Return the parts of the progress line of all learners, the most important first.
 
     Args:
         statuses: status.json of each learner, by rank.
@@ -45,26 +44,24 @@ def learners_line(statuses: Sequence[RunStatus | None], running: int) -> list[Pa
     mean = sum(value * count for value, count in returns) / episodes if episodes else None
     distance = max((item.get("gossip_distance") or 0 for item in numbers), default=0)
     fps = "/".join(number(total(f"env_fps_{window}s")) for window in (10, 60, 300))
-    parts = [
-        Part(f"{running} of {len(statuses)} learners", 8),
-        Part(f"{si_number(total('env_frames'))} frames", 8),
-        Part(f"{fps} FPS", 7, f"{number(total('env_fps_10s'))} FPS"),
-        Part(f"{number(total('updates_per_s'), 1)} updates/s", 1),
-        Part(f"return {number(mean, 1)} (last {episodes})", 6, f"return {number(mean, 1)}"),
-        Part(f"{si_number(total('gossip_mixes'))} mixes", 2),
-        Part(f"distance {distance:.3g}", 3),
-        Part(money(total("dollars")), 4),
-    ]
     ends = [left["seconds"] for status in known if (left := status.get("eta"))]
-    parts.append(Part(f"ETA {duration(max(ends)) if ends else '-'}", 5))
     waiting = [
         f"learner {rank}: {status['waiting_for'] if status else 'starting'}"
         for rank, status in enumerate(statuses)
         if status is None or status.get("waiting_for")
     ]
-    if waiting:
-        parts.append(Part(f"now: {'; '.join(waiting)}", 9))
-    return parts
+    return [
+        f"return {number(mean, 1)} (last {episodes})",
+        f"{running} of {len(statuses)} learners",
+        f"{si_number(total('env_frames'))} frames",
+        f"{fps} FPS",
+        *([f"now: {'; '.join(waiting)}"] if waiting else []),
+        f"ETA {duration(max(ends)) if ends else '-'}",
+        money(total("dollars")),
+        f"distance {distance:.3g}",
+        f"{si_number(total('gossip_mixes'))} mixes",
+        f"{number(total('updates_per_s'), 1)} updates/s",
+    ]
 
 
 def run_summary(

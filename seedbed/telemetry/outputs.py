@@ -13,7 +13,7 @@ from seedbed.config.schema import Experiment
 from seedbed.runtime.metrics import Metric, Value, counter, documented
 from seedbed.telemetry.formats import Number
 from seedbed.telemetry.progress import ProgressFile
-from seedbed.telemetry.progress_line import Part, ProgressLine
+from seedbed.telemetry.progress_line import ProgressLine
 from seedbed.telemetry.status import RunStatus, write_status
 from seedbed.telemetry.tensorboard import EventFile, MetricScalars
 from seedbed.telemetry.weights_and_biases import WandbRun
@@ -64,7 +64,7 @@ class Outputs:
     def write(
         self,
         row: Mapping[str, Number],
-        parts: list[Part],
+        parts: list[str],
         metrics: Callable[[], Mapping[str, Value]],
         status: Callable[[], RunStatus],
     ) -> None:
