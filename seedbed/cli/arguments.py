@@ -47,6 +47,12 @@ def credentials_of(args: argparse.Namespace, role: Role) -> Credentials:
     return Credentials(role, tokens, Tls(args.tls) if args.tls else None, args.tls_release)
 
 
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """Add `--trust`, for commands that build what a checkpoint or a run directory names."""
+    text = "import and call what the file names as module:attribute; it can run any code"
+    parser.add_argument("--trust", action="store_true", help=text)
+
+
 def add_parent(parser: argparse.ArgumentParser) -> None:
     """Add `--exit-with-parent`, for processes that Seedbed starts."""
     text = "end when the parent process PID ends, even by kill -9"

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seedbed import backends
-from seedbed.cli.arguments import add_parent, add_set, exit_with_parent
+from seedbed.cli.arguments import add_parent, add_set, add_trust, exit_with_parent
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
 from seedbed.runs.directory import read_checkpoint
-from seedbed.runs.resume import compare, read_stored
+from seedbed.runs.resume import compare
+from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import ConfigError
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--max-steps", type=_positive, default=100_000, help="steps that cut an episode (100000)")
     add("--video", type=Path, metavar="FILE.mp4", help="record one more episode as a video")
     add_set(parser)
+    add_trust(parser)
     add_parent(parser)
 
 
@@ -64,7 +66,7 @@ def run(args: argparse.Namespace) -> None:
         if in_other_folder
         else read_checkpoint(args.run_dir, args.checkpoint)
     )
-    trained = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
+    trained = stored_experiment(checkpoint, args.trust)
     experiment, changed = apply_atari_protocol(trained)
     experiment = _overridden(trained, experiment, args.set)
     for line in changed:
@@ -79,7 +81,7 @@ def run(args: argparse.Namespace) -> None:
 
     if args.video:
         check_video(args.video)
-    policy = TrainedPolicy.from_checkpoint(checkpoint, backend)
+    policy = TrainedPolicy.from_checkpoint(checkpoint, trained, backend)
     settings = EvaluationSettings(
         episodes=args.episodes,
         greedy=args.policy == "greedy" if args.policy else policy.is_greedy(experiment),

@@ -6,8 +6,9 @@ import argparse
 import sys
 
 from seedbed import backends
+from seedbed.cli.arguments import add_trust
 from seedbed.runs.directory import read_checkpoint
-from seedbed.runs.resume import read_stored
+from seedbed.runs.trust import stored_experiment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -16,6 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("run_dir", metavar="RUN_DIR", help="run directory, or a .safetensors file")
     add("directory", metavar="DIR", help="new or empty directory of the files")
     add("--checkpoint", default="newest", metavar="newest|best|N", help="N is a number of updates")
+    add_trust(parser)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -25,11 +27,11 @@ def run(args: argparse.Namespace) -> None:
         SeedbedError: no such checkpoint, or its network cannot be exported.
     """
     checkpoint = read_checkpoint(args.run_dir, args.checkpoint)
-    experiment = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
+    experiment = stored_experiment(checkpoint, args.trust)
     backends.use(experiment.learner.backend)
     from seedbed.export.policy import export_policy
 
-    model, imports = export_policy(checkpoint, args.directory)
+    model, imports = export_policy(checkpoint, experiment, args.directory)
     print(f"exported {checkpoint.path} at {checkpoint.updates} updates", file=sys.stderr)
     for name in imports:
         print(f"import {name} before loading the policy: Keras lacks this layer", file=sys.stderr)

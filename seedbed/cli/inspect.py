@@ -10,11 +10,11 @@ import sys
 from pathlib import Path
 
 from seedbed import backends
-from seedbed.cli.arguments import add_set
+from seedbed.cli.arguments import add_set, add_trust
 from seedbed.config import Experiment, load_experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import read_checkpoint
-from seedbed.runs.resume import read_stored
+from seedbed.runs.trust import stored_experiment
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -33,6 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--updates", type=int, default=0, metavar="N", help="updates before the batch (default: 0)")
     add("--columns", type=int, default=3, metavar="E", help="environments drawn (default: 3)")
     add_set(dump)
+    add_trust(dump)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -41,7 +42,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         SeedbedError: the experiment is wrong, or the learner fails.
     """
-    experiment, init_from = _source(args.source, args.set)
+    experiment, init_from = _source(args.source, args.set, args.trust)
     learner = experiment.learner
     backends.use(learner.backend, learner.deterministic, learner.device)
     # These import Keras, so after its backend is fixed.
@@ -58,9 +59,9 @@ def run(args: argparse.Namespace) -> None:
     print(args.directory)
 
 
-def _source(source: str, overrides: list[str]) -> tuple[Experiment, str | None]:
+def _source(source: str, overrides: list[str], trust: bool) -> tuple[Experiment, str | None]:
     if Path(source).is_file() and not source.endswith(".safetensors"):
         return load_experiment(source, overrides), None
     checkpoint = read_checkpoint(source)
-    stored = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
+    stored = stored_experiment(checkpoint, trust)
     return parse_experiment(dump_experiment(stored), overrides, "inspect"), source

@@ -14,7 +14,7 @@ from seedbed import backends
 from seedbed.config import Experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol
 from seedbed.runs.directory import read_checkpoint
-from seedbed.runs.resume import read_stored
+from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import EnvironmentSpec, TimeStep
 
@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 def load_policy(
-    run_dir: str | Path, checkpoint: str = "newest", backend: str | None = None
+    run_dir: str | Path,
+    checkpoint: str = "newest",
+    backend: str | None = None,
+    trust: bool = False,
 ) -> Policy:
     """Load the policy of a run.
 
@@ -34,13 +37,16 @@ def load_policy(
             updates. Of a run of several learners, `"newest"` is the average of their parameters.
         backend: `"tensorflow"` or `"jax"`. None takes the backend that Keras has in this process,
             else the one that the environment variable `KERAS_BACKEND` names, else the run's.
+        trust: Import and call what the file names as `module:attribute`: an environment, a network
+            or an agent of your own. False refuses such a file, because it can run any code.
 
     Raises:
-        SeedbedError: CHECKPOINT_READ, there is no such checkpoint; BACKEND, the backend is not
+        SeedbedError: CHECKPOINT_READ, there is no such checkpoint; CONFIG, it names
+            `module:attribute`, and `trust` is False; BACKEND, the backend is not
             installed, or Keras runs another one in this process.
     """
     found = read_checkpoint(run_dir, checkpoint)
-    experiment = read_stored(str(found.meta["experiment"]), found.path)
+    experiment = stored_experiment(found, trust)
     if backend is None and "keras" in sys.modules:
         backend = sys.modules["keras"].backend.backend()
     chosen = backend or os.environ.get("KERAS_BACKEND") or experiment.learner.backend
@@ -48,7 +54,7 @@ def load_policy(
     # This imports Keras, so after its backend is fixed.
     from seedbed.evaluation.trained_policy import TrainedPolicy
 
-    policy = TrainedPolicy.from_checkpoint(found, used)
+    policy = TrainedPolicy.from_checkpoint(found, experiment, used)
     return Policy(policy, experiment, found.path, found.updates)
 
 

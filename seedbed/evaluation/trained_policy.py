@@ -27,14 +27,21 @@ class TrainedPolicy:
     frame_stack: int
 
     @classmethod
-    def from_checkpoint(cls, checkpoint: Checkpoint, backend: Backend) -> TrainedPolicy:
+    def from_checkpoint(
+        cls, checkpoint: Checkpoint, experiment: Experiment, backend: Backend
+    ) -> TrainedPolicy:
         """Build the agent of a checkpoint.
+
+        Args:
+            checkpoint: the checkpoint.
+            experiment: its experiment, as `stored_experiment` returns it.
+            backend: backend of this process.
 
         Raises:
             SeedbedError: CHECKPOINT_READ, the arrays do not fit the experiment's network.
         """
-        trained, agent = load_agent(checkpoint)
-        return cls(backend, agent, checkpoint.spec, trained.learner.frame_stack)
+        agent = load_agent(checkpoint, experiment)
+        return cls(backend, agent, checkpoint.spec, experiment.learner.frame_stack)
 
     def is_greedy(self, experiment: Experiment) -> bool:
         """Return whether `evaluation.policy`, or else the agent, asks for greedy actions."""

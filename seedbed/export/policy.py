@@ -25,20 +25,22 @@ from seedbed.export.readme import readme
 from seedbed.factory import build_agent, build_optimizer
 from seedbed.networks.image import FirstConvolution, scaled
 from seedbed.ops.frame_stack import stacked_shape
-from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.files import replacing
 from seedbed.spec import EnvironmentSpec
 from seedbed.types import Tensor
 
 
-def load_agent(checkpoint: Checkpoint) -> tuple[Experiment, Agent]:
+def load_agent(checkpoint: Checkpoint, experiment: Experiment) -> Agent:
     """Build the agent of a checkpoint with its trained weights. `backends.use` comes first.
+
+    Args:
+        checkpoint: the checkpoint.
+        experiment: its experiment, as `stored_experiment` returns it.
 
     Raises:
         SeedbedError: CHECKPOINT_READ where the arrays do not fit the experiment's network.
     """
-    experiment = read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
     agent = build_agent(experiment, checkpoint.spec)
     names, _ = named_variables(agent.model, build_optimizer(experiment, 1))
     variables = agent.model.trainable_variables
@@ -46,11 +48,18 @@ def load_agent(checkpoint: Checkpoint) -> tuple[Experiment, Agent]:
         variables, checked(names, variables, checkpoint.arrays, "model/"), strict=True
     ):
         variable.assign(array)
-    return experiment, agent
+    return agent
 
 
-def export_policy(checkpoint: Checkpoint, directory: str | Path) -> tuple[Path, list[str]]:
+def export_policy(
+    checkpoint: Checkpoint, experiment: Experiment, directory: str | Path
+) -> tuple[Path, list[str]]:
     """Write `policy.keras`, `policy.json` and `README.md`. `backends.use` comes first.
+
+    Args:
+        checkpoint: the checkpoint.
+        experiment: its experiment, as `stored_experiment` returns it.
+        directory: new or empty directory of the files.
 
     Returns:
         Path of `policy.keras`, and each `module:Class` that must be imported before loading it:
@@ -59,7 +68,7 @@ def export_policy(checkpoint: Checkpoint, directory: str | Path) -> tuple[Path, 
     Raises:
         SeedbedError: the agent or its network cannot be exported, and why.
     """
-    experiment, agent = load_agent(checkpoint)
+    agent = load_agent(checkpoint, experiment)
     spec = checkpoint.spec
     model = functional_policy(agent, spec, experiment.learner.frame_stack)
     directory = Path(directory)

@@ -89,7 +89,7 @@ def walk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[dict[str, Any], str]:
-    code = main(["evaluate", *map(str, words)])
+    code = main(["evaluate", "--trust", *map(str, words)])
     out, err = capsys.readouterr()
     assert code == 0, err
     lines = out.splitlines()
@@ -209,7 +209,7 @@ def test_what_cannot_be_done_is_said(
     code: ExitCode,
     message: str,
 ) -> None:
-    assert main(["evaluate", str(walk), *words]) == code
+    assert main(["evaluate", str(walk), "--trust", *words]) == code
     assert message in capsys.readouterr().err
 
 
@@ -217,7 +217,7 @@ def test_the_missing_extra_is_named(
     walk: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
-    assert main(["evaluate", str(walk), "--video", "walk.mp4"]) == ExitCode.USAGE
+    assert main(["evaluate", str(walk), "--trust", "--video", "walk.mp4"]) == ExitCode.USAGE
     assert "pip install seedbed[video]" in capsys.readouterr().err
 
 
@@ -230,7 +230,7 @@ def test_an_environment_that_shows_nothing_is_said(
     )
     run = make_run(tmp_path / "run", text)
     words = ["--episodes", "1", "--max-steps", "5", "--video", str(tmp_path / "x.mp4")]
-    assert main(["evaluate", str(run), *words]) == ExitCode.ENVIRONMENT
+    assert main(["evaluate", str(run), "--trust", *words]) == ExitCode.ENVIRONMENT
     assert "cannot be drawn" in capsys.readouterr().err
     assert not list(tmp_path.glob("*.mp4"))
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -25,6 +26,7 @@ from seedbed.factory import build_agent, build_optimizer
 from seedbed.networks import NETWORKS
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.runs.directory import open_run_directory, read_checkpoint
+from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.spec import ArraySpec, EnvironmentSpec
 
@@ -166,7 +168,8 @@ def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> Non
     given = given_rows(kind, lstm, stack)
     assert given["observation"].shape[2:] == stacked_shape(FRAMES[kind].shape, stack)
     got = np.load(case / "got.npz")
-    _, agent = load_agent(read_checkpoint(case / "run"))
+    checkpoint = read_checkpoint(case / "run")
+    agent = load_agent(checkpoint, stored_experiment(checkpoint, trust=True))
     state = ops.convert_to_tensor(given["state"])
     params = [v.value for v in agent.model.trainable_variables]
     for t in range(STEPS):
@@ -226,8 +229,8 @@ def the_readme_works(directory: Path) -> None:
     assert np.shape(scope["action"]) == (1,)
 
 
-def namespace(**values: str) -> argparse.Namespace:
-    return argparse.Namespace(**values)
+def namespace(**values: Any) -> argparse.Namespace:
+    return argparse.Namespace(trust=True, **values)
 
 
 class Halved(keras.layers.Layer):
