@@ -44,7 +44,13 @@ def credentials_of(args: argparse.Namespace, role: Role) -> Credentials:
     """
     file = token_file(args.token_file)
     tokens = Tokens(file) if file else None
-    return Credentials(role, tokens, Tls(args.tls) if args.tls else None, args.tls_release)
+    return Credentials(
+        role,
+        tokens,
+        Tls(args.tls) if args.tls else None,
+        args.tls_release,
+        getattr(args, "insecure", False),  # servers only
+    )
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.http import MetricsServer
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
+from seedbed.runtime.tokens import TOKEN_FILE_VARIABLE, Tokens, token_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,6 +29,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--settings", required=True, type=Path, metavar="FILE.yaml", help="the chart's cost values")
     add("--budget", type=float, default=0.0, metavar="DOLLARS", help="stop.dollars (default: none)")
     add("--replay", action="store_true", help="the release has replay shards")
+    text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment)"
+    add("--token-file", metavar="FILE", help=text)
+    add("--insecure", action="store_true", help="serve /status to every client, without tokens")
     add("--port", type=int, default=9092, help="port of HTTP (default %(default)s)")
 
 
@@ -44,10 +48,16 @@ def run(args: argparse.Namespace) -> None:
         raise ConfigError(f"cannot read {args.settings}: {error}") from error
     prices = PriceList(settings)
     cluster = Cluster(args.release, args.namespace, settings.readNodes, args.replay)
-    learners = [partial(read_learner, url) for url in args.learner]
+    file = token_file(args.token_file)
+    tokens = Tokens(file) if file else None
+    if tokens is not None and args.insecure:
+        raise ConfigError("--insecure contradicts --token-file: leave one of them out")
+    learners = [partial(read_learner, url, tokens) for url in args.learner]
     meter = CostMeter(cluster, prices, learners, args.budget)
     stopping = threading.Event()
-    http = MetricsServer(args.port, meter.registry, status=meter.status)
+    http = MetricsServer(
+        args.port, meter.registry, status=meter.status, tokens=tokens, insecure=args.insecure
+    )
     on_stop_signals(lambda _: stopping.set())
     meter.run(stopping)
     http.close()

@@ -43,9 +43,9 @@ def run(args: argparse.Namespace) -> None:
         from seedbed.services.learner.learner import Learner
 
         credentials = credentials_of(args, Role.LEARNER)
-        check_exposure(args.listen, credentials, args.insecure, "--listen")
+        check_exposure(args.listen, credentials, "--listen")
         for own in experiment.gossip.addresses[args.rank :][:1]:
-            check_exposure(own, credentials, args.insecure, "gossip.addresses")
+            check_exposure(own, credentials, "gossip.addresses")
         learner = Learner(
             experiment, directory, args.listen, credentials=credentials, rank=args.rank
         )

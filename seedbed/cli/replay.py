@@ -72,13 +72,15 @@ def run(args: argparse.Namespace) -> None:
     shard = Shard(args.sequences, args.priority_exponent, args.directory, memory)
     threads = Threads()
     credentials = credentials_of(args, Role.SHARD)
-    check_exposure(args.listen, credentials, args.insecure, "--listen")
+    check_exposure(args.listen, credentials, "--listen")
     server = ReplayServer(shard, args.listen, threads, credentials)
     http = start_metrics_server(
         args.metrics_port,
         shard.registry,
         unready=lambda: None if server.address and shard.serving else "not listening",
         status=shard.status,
+        tokens=credentials.tokens,
+        insecure=credentials.insecure,
     )
     shard.open()
     print(f"seedbed: listening on {server.start()}", file=sys.stderr, flush=True)

@@ -6,20 +6,25 @@ import argparse
 import json
 import socket
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import grpc
 
+from seedbed.cli.arguments import add_credentials, credentials_of
 from seedbed.cli.status_page import status_page
 from seedbed.rpc import channels
+from seedbed.rpc.credentials import Credentials, call_metadata
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.limits import process_start_ticks
+from seedbed.runtime.tokens import Role
 from seedbed.telemetry.status import STATUS_FILE, RunStatus, read_status
 from seedbed.v1 import inference_pb2, inference_pb2_grpc
 
 DEADLINE_S = 5.0
+_REFUSED = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,6 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="RUN_DIR|HOST:PORT|unix:PATH",
         help="run directory with a status.json, or address of a running learner",
     )
+    add_credentials(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of the page")
 
 
@@ -36,8 +42,7 @@ def run(args: argparse.Namespace) -> int:
     """Print the page, or JSON, to stdout.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY without a status.json there; LEARNER_UNREACHABLE when no learner
-            answers within 5 seconds.
+        SeedbedError: RUN_DIRECTORY without a status.json there; others as `request_status`.
     """
     target = str(args.target)
     if learners := learner_directories(target):
@@ -48,7 +53,8 @@ def run(args: argparse.Namespace) -> int:
             for rank, (directory, status) in enumerate(zip(learners, statuses, strict=True))
         )
     else:
-        shown = read_file(Path(target)) if Path(target).is_dir() else request_status(target)
+        is_directory = Path(target).is_dir()
+        shown = read_file(Path(target)) if is_directory else request_status(target, _caller(args))
         page = status_page(shown)
     print(json.dumps(shown, indent=1, ensure_ascii=False) if args.json else page)
     return ExitCode.OK
@@ -84,11 +90,26 @@ def read_file(run_dir: Path) -> RunStatus:
     return status
 
 
-def request_status(address: str) -> RunStatus:
+def _caller(args: argparse.Namespace) -> Credentials:
+    """Return credentials of the observer, or of the role whose secret the token file has."""
+    found = credentials_of(args, Role.OBSERVER)
+    if found.tokens is None:
+        return found
+    # In a pod of a learner or an actor, SEEDBED_TOKEN_FILE is that pod's own.
+    roles = (Role.OBSERVER, Role.LEARNER, Role.ACTOR)
+    return replace(found, role=next(filter(found.tokens.has_secret, roles), Role.OBSERVER))
+
+
+def request_status(address: str, credentials: Credentials | None = None) -> RunStatus:
     """Request the status of the learner at `host:port` or `unix:PATH`, and add `source`.
 
+    Args:
+        address: `host:port` or `unix:PATH`.
+        credentials: Credentials of this process; None: plain text, without tokens.
+
     Raises:
-        SeedbedError: USAGE, the address is none; LEARNER_UNREACHABLE, no answer in time.
+        SeedbedError: USAGE, the address is none; LEARNER_UNREACHABLE, no answer in time;
+            REFUSED_BY_LEARNER, the credential does not allow it.
     """
     host, colon, port = address.rpartition(":")
     if not address.startswith("unix:") and not (colon and host and port.isdigit()):
@@ -97,16 +118,21 @@ def request_status(address: str) -> RunStatus:
             f"{address!r} is neither a directory that exists nor an address: give a run directory, "
             "host:port or unix:PATH",
         )
-    with channels.channel(address) as channel:
+    with channels.channel(address, credentials) as channel:
         stub = inference_pb2_grpc.InferenceStub(channel)
         try:
-            reply = stub.GetStatus(inference_pb2.GetStatusRequest(), timeout=DEADLINE_S)
+            reply = stub.GetStatus(
+                inference_pb2.GetStatusRequest(),
+                timeout=DEADLINE_S,
+                metadata=call_metadata(credentials),
+            )
         except grpc.RpcError as error:
             details = str(error.details())
             if "HTTP/2" in details or "http2" in details.lower():
                 details += " (is that the metrics port? the one for actors is wanted)"
+            refused = error.code() in _REFUSED
             raise SeedbedError(
-                ExitCode.LEARNER_UNREACHABLE,
+                ExitCode.REFUSED_BY_LEARNER if refused else ExitCode.LEARNER_UNREACHABLE,
                 f"no status from {address} within {DEADLINE_S:g} s: {error.code().name}: {details}",
             ) from error
     status: RunStatus = json.loads(reply.json)

@@ -55,12 +55,14 @@ class Credentials:
         tokens: tokens; None: calls carry none, and none is demanded.
         tls: certificates; None: connections are not encrypted.
         release: `RELEASE.NAMESPACE` that a peer's certificate must name; empty: any.
+        insecure: every client is served, beyond this machine too.
     """
 
     role: Role
     tokens: Tokens | None = None
     tls: Tls | None = None
     release: str = ""
+    insecure: bool = False
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the metadata that each call of this process carries."""
@@ -153,22 +155,21 @@ def is_local(address: str) -> bool:
     return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
-def check_exposure(address: str, credentials: Credentials, insecure: bool, option: str) -> None:
+def check_exposure(address: str, credentials: Credentials, option: str) -> None:
     """Check that an address beyond this machine has a credential.
 
     Args:
         address: `host:port` or `unix:PATH`, to listen on.
         credentials: this process's.
-        insecure: `--insecure` was given.
         option: what names the address, such as `--listen`.
 
     Raises:
         SeedbedError: CONFIG, every client that reaches the address would be served.
     """
     protected = credentials.tokens is not None or credentials.tls is not None
-    if insecure and protected:
+    if credentials.insecure and protected:
         raise ConfigError("--insecure contradicts --token-file and --tls: leave one of them out")
-    if not (is_local(address) or protected or insecure):
+    if not (is_local(address) or protected or credentials.insecure):
         raise ConfigError(
             f"{option} {address} is beyond this machine, and every client that reaches it would be "
             "served: give --token-file (`seedbed tokens DIR` makes the files) or --tls, or "

@@ -38,7 +38,8 @@ HELP: dict[ExitCode, str] = {
     ExitCode.OK: "Finished, or stopped cleanly on a signal.",
     ExitCode.INTERNAL: "A defect of Seedbed: please report it with the traceback in the log.",
     ExitCode.USAGE: "The command line is wrong: see --help.",
-    ExitCode.CONFIG: "The experiment's YAML or a --set is wrong: mend the key that the line names.",
+    ExitCode.CONFIG: "A key of the experiment, a --set, an option or a token file is wrong: "
+    "mend what the line names.",
     ExitCode.ENVIRONMENT: "The environment cannot be made, or raises at every try: "
     "run `seedbed check env` on it.",
     ExitCode.BACKEND: "The backend or its device does not start: run `seedbed check machine`.",
@@ -55,13 +56,13 @@ HELP: dict[ExitCode, str] = {
     "volume, or name another one.",
     ExitCode.LEARNER_UNREACHABLE: "No learner answered at the address in time: is it up, and does "
     "the network policy let this actor through?",
-    ExitCode.REFUSED_BY_LEARNER: "The learner refused this actor: the line names both sides' "
-    "numbers; both must run the same experiment.",
+    ExitCode.REFUSED_BY_LEARNER: "The learner refused this process, as the line says: both must "
+    "run the same experiment, and a learner with --token-file demands a token of its release.",
     ExitCode.ACTORS_FAILED: "Actor processes keep failing: see actor-*.log in the run directory.",
     ExitCode.REPLAY_UNREACHABLE: "No replay shard answered in time: are they up, and does the "
     "network policy let the learner through?",
-    ExitCode.REFUSED_BY_REPLAY: "A replay shard refused this learner: the line names both sides' "
-    "numbers; give each experiment shards of its own.",
+    ExitCode.REFUSED_BY_REPLAY: "A replay shard refused this learner, as the line says: give "
+    "each experiment shards of its own, and learner and shards token files of one release.",
     ExitCode.PEERS_UNREACHABLE: "A learner of an all-reduce did not answer in time, and all wait "
     "for all: start it again, or set gossip.topology to gossip.",
     ExitCode.LEARNERS_FAILED: "Learner processes keep failing: see logs/learner-*.log in the run "

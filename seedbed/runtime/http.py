@@ -6,8 +6,11 @@ import json
 import logging
 import math
 import threading
+import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
+from http.client import HTTPException
+from ipaddress import ip_address
 from socketserver import ThreadingMixIn
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
@@ -19,8 +22,23 @@ from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4, generate_late
 from typing_extensions import override
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.tokens import (
+    AUTHORIZATION,
+    BEARER,
+    Role,
+    Tokens,
+    authorization_of,
+)
 
 MAX_PROFILE_S = 300.0
+# Longest answer that `get_json` reads, in bytes.
+MAX_JSON_BYTES = 16 << 20
+
+# Routes that need a token beyond loopback, and the roles that they are for.
+_ALLOWED: Mapping[str, tuple[Role, ...]] = {
+    "GET /status": (Role.OBSERVER, Role.LEARNER),
+    "POST /profile": (Role.OBSERVER,),
+}
 
 log = logging.getLogger(__name__)
 
@@ -57,6 +75,9 @@ class MetricsServer:
     GET /status: JSON, 404 without `status`. POST /profile?seconds=N: runs `profile(N)`, answers
     with the directory that `profile` returns; 409 while one runs, 404 without `profile`.
 
+    Beyond loopback, /status and /profile need a token of a role that they are for: 401 without
+    one, 403 with another role's or where this process has no token file.
+
     Attributes:
         port: The port in use.
     """
@@ -70,6 +91,8 @@ class MetricsServer:
         unready: Callable[[], str | None] = lambda: None,
         status: Callable[[], Mapping[str, Any]] | None = None,
         profile: Callable[[float], str] | None = None,
+        tokens: Tokens | None = None,
+        insecure: bool = False,
     ) -> None:
         """Listen.
 
@@ -80,11 +103,14 @@ class MetricsServer:
             unready: Returns at once the reason to send no client here yet, or None.
             status: Returns the object of /status.
             profile: Called with seconds; blocks so long and returns the directory of the profile.
+            tokens: Tokens that clients beyond loopback need; None: those clients are refused.
+            insecure: Serve every client.
 
         Raises:
             SeedbedError: BIND, when the port is taken or not allowed.
         """
         self._profiling = threading.Lock()
+        self._tokens, self._insecure = tokens, insecure
         # The classic text, because OpenMetrics forbids the sum of negative returns.
         self._routes: dict[str, Callable[[str], Answer]] = {
             "GET /metrics": lambda _: Answer(
@@ -120,15 +146,43 @@ class MetricsServer:
     def _answer(self, environ: WSGIEnvironment, start: StartResponse) -> Iterable[bytes]:
         name = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
         route = self._routes.get(name)
-        not_found = _text("404 Not Found", f"no {name} here: {', '.join(self._routes)}")
         try:
-            answer = route(environ["QUERY_STRING"]) if route else not_found
+            if route is None:
+                answer = _text("404 Not Found", f"no {name} here: {', '.join(self._routes)}")
+            else:
+                answer = self._denial(name, environ) or route(environ["QUERY_STRING"])
         except Exception as error:
             log.exception("%s failed", name)
             answer = _text("500 Internal Server Error", f"{type(error).__name__}: {error}")
         size = str(len(answer.body))
-        start(answer.status, [("Content-Type", answer.content_type), ("Content-Length", size)])
+        headers = [("Content-Type", answer.content_type), ("Content-Length", size)]
+        if answer.status.startswith("401"):
+            headers.append(("WWW-Authenticate", BEARER.strip()))
+        start(answer.status, headers)
         return [answer.body]
+
+    def _denial(self, name: str, environ: WSGIEnvironment) -> Answer | None:
+        """Return why a route is refused to a client, or None if the client may have it."""
+        allowed = _ALLOWED.get(name)
+        if allowed is None or self._insecure or ip_address(environ["REMOTE_ADDR"]).is_loopback:
+            return None
+        if self._tokens is None:
+            return _text(
+                "403 Forbidden",
+                f"{name} is for clients on 127.0.0.1 only, because this process has no token file: "
+                "start this process with --token-file (docs/security.md)",
+            )
+        role = self._tokens.role_of(authorization_of(environ.get("HTTP_AUTHORIZATION", "")))
+        if role in allowed:
+            return None
+        wanted = " or ".join(allowed)
+        if role is None:
+            return _text(
+                "401 Unauthorized",
+                f"{name} needs a token of the role {wanted}: send `Authorization: Bearer SECRET` "
+                "with a secret of this release's token files (docs/security.md)",
+            )
+        return _text("403 Forbidden", f"{name} is for the role {wanted}, and the token of {role}")
 
     def _run_profile(self, profile: Callable[[float], str], query: str) -> Answer:
         given = parse_qs(query).get("seconds", ["5"])[-1]
@@ -162,6 +216,31 @@ def start_metrics_server(
         parts: More arguments of `MetricsServer`.
     """
     return MetricsServer(port, registry, **parts) if port else None
+
+
+def get_json(url: str, timeout_s: float, tokens: Tokens | None, role: Role) -> Any:
+    """Return the JSON at a URL.
+
+    Args:
+        url: `http:` or `https:`.
+        timeout_s: Longest wait for each part of the answer, in seconds.
+        tokens: Their first secret of `role` is sent; None: no token is.
+        role: Role of this process.
+
+    Raises:
+        OSError: There is no answer, or none with status 200.
+        ValueError: The answer is not JSON, or is cut off.
+        SeedbedError: CONFIG, the token file has no secret of the role.
+    """
+    request = urllib.request.Request(url)
+    if tokens is not None:
+        # Not sent on to where a redirection points.
+        request.add_unredirected_header(AUTHORIZATION, BEARER + tokens.secret(role))
+    try:
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            return json.loads(answer.read(MAX_JSON_BYTES))
+    except (HTTPException, RecursionError) as error:
+        raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
 class _Server(ThreadingMixIn, WSGIServer):

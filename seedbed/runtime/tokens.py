@@ -94,6 +94,11 @@ class Tokens:
             # The file is being replaced: the old tokens are still valid.
             log.warning("%s; the tokens that were read before stay valid", error)
 
+    def has_secret(self, role: Role) -> bool:
+        """Return whether the file has a secret of this role, and not only a digest."""
+        self._refresh()
+        return role in self._secrets
+
     def secret(self, role: Role) -> str:
         """Return the secret that a client of this role sends.
 

@@ -10,6 +10,7 @@ from seedbed.config.run import Cost
 from seedbed.config.schema import Experiment
 from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
 from seedbed.runtime.metrics import Metric, documented, gauge
+from seedbed.runtime.tokens import Tokens
 from seedbed.telemetry.cost_meter import CostMeterClient
 from seedbed.telemetry.counters import Counters
 
@@ -43,12 +44,18 @@ class RunCost:
     )
 
     def __init__(
-        self, experiment: Experiment, counters: Counters, now: Callable[[], float]
+        self,
+        experiment: Experiment,
+        counters: Counters,
+        now: Callable[[], float],
+        tokens: Tokens | None = None,
     ) -> None:
         self.dollars_per_hour = dollars_per_hour(experiment.cost)
         self.budget_dollars = experiment.stop.dollars
         self._counters = counters
-        self._meter = CostMeterClient(experiment.cost.meter) if experiment.cost.meter else None
+        self._meter: CostMeterClient | None = None
+        if experiment.cost.meter:
+            self._meter = CostMeterClient(experiment.cost.meter, tokens)
         self._now = now
         self._accounted_at = now()
         self._lock = threading.Lock()

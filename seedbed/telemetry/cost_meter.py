@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
-import urllib.request
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from seedbed.numbers import check_number
+from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.http import get_json
+from seedbed.runtime.tokens import Role, Tokens
 
 log = logging.getLogger(__name__)
 
@@ -30,9 +31,14 @@ class CostMeterClient:
         reading: The newest answer; None before the first.
     """
 
-    def __init__(self, url: str) -> None:
-        """Poll once, before anything is counted at other prices, and start the thread."""
-        self._url = url
+    def __init__(self, url: str, tokens: Tokens | None = None) -> None:
+        """Poll once, before anything is counted at other prices, and start the thread.
+
+        Args:
+            url: `cost.meter`.
+            tokens: Tokens of the learner; None: none is sent.
+        """
+        self._url, self._tokens = url, tokens
         self._silent = False
         self.reading: Reading | None = None
         self._poll()
@@ -45,13 +51,12 @@ class CostMeterClient:
 
     def _poll(self) -> None:
         try:
-            with urllib.request.urlopen(self._url, timeout=TIMEOUT_S) as answer:
-                status: dict[str, Any] = json.load(answer)
+            status = get_json(self._url, TIMEOUT_S, self._tokens, Role.LEARNER)
             reading = Reading(float(status["dollars"]), float(status["dollars_per_hour"]))
             for name, value in reading._asdict().items():
                 check_number(name, value)
             self.reading = reading
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError, SeedbedError) as error:
             if not self._silent:
                 log.warning(
                     "no answer from the cost meter at %s (%s: %s): dollars are counted at the last "

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, TextIO
 from seedbed.config.schema import Experiment
 from seedbed.runtime.limits import machine_cpu_seconds, usable_cpus
 from seedbed.runtime.metrics import Metric, StatsRegistry, documented, gauge
+from seedbed.runtime.tokens import Tokens
 from seedbed.telemetry.bottleneck import PARTS, Bottleneck
 from seedbed.telemetry.busy import THREADS, BusyClock
 from seedbed.telemetry.checkpoints import CheckpointStats, EvaluationStats
@@ -91,6 +92,7 @@ class Telemetry:
         counters: Counters,
         *,
         actors_here: bool = False,
+        tokens: Tokens | None = None,
         out: TextIO | None = None,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -101,6 +103,7 @@ class Telemetry:
             run_dir: Where files are written; must exist. None writes none.
             counters: Totals over all restarts.
             actors_here: The actors run on this machine, so that they share its CPU.
+            tokens: Tokens of this process, for the cost meter; None: none is sent.
             out: Where the progress line goes; stderr by default.
             now: Monotonic seconds.
 
@@ -119,7 +122,7 @@ class Telemetry:
         self.phase = "starting"
         self.stop_condition: str | None = None
         self.stop_reason: str | None = None
-        self.cost = RunCost(experiment, counters, now)
+        self.cost = RunCost(experiment, counters, now, tokens)
         self.outputs = Outputs(experiment, run_dir, out or sys.stderr)
         self.numbers: dict[str, Number] = {}
         self.user = UserScalars(experiment.logging.scalars)

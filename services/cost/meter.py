@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import threading
 import time
-import urllib.request
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from seedbed.numbers import check_number
+from seedbed.runtime.http import get_json
 from seedbed.runtime.metrics import Metric, StatsRegistry
+from seedbed.runtime.tokens import Role, Tokens
 from seedbed.services.cost.ledger import Ledger
 from seedbed.services.cost.metrics import METRICS, stop_condition
 from seedbed.services.cost.prices import PriceList
@@ -92,8 +93,7 @@ class CostMeter:
     def reconcile(self) -> None:
         """Price the present pods, and end what is over. A call that fails is tried next time."""
         self._try("pods", self._price)
-        statuses = self._poll_learners()
-        self._try("end", lambda: self._end(statuses))
+        self._try("end", lambda: self._end(self._poll_learners()))
         now = self._now()
         if self.ledger.is_due(now):
             self._try("state", lambda: self._save(now))
@@ -156,8 +156,9 @@ class CostMeter:
             self.ledger.charge(self._now(), 0.0 if over else sum(rates.values()))
 
     def _poll_learners(self) -> list[RunStatus | None]:
-        """Return the learners' statuses, None for a learner that does not answer."""
-        statuses = list(self._asking.map(lambda ask: ask(), self._learners))
+        """Return the learners' statuses, None for a learner that does not answer with one."""
+        answers = self._asking.map(lambda ask: ask(), self._learners)
+        statuses = [answer if _is_status(answer) else None for answer in answers]
         with self._lock:
             for rank, status in enumerate(statuses):
                 if status is None:
@@ -247,11 +248,27 @@ def _has_workers(pods: Mapping[str, int]) -> bool:
     return any(number for component, number in pods.items() if component != "cost")
 
 
-def read_learner(url: str) -> RunStatus | None:
-    """Read a learner's /status; None while the learner does not answer, or not with JSON."""
+def _is_status(answer: Any) -> bool:
+    """Return whether an answer has what the meter reads, in the ranges that a learner gives."""
     try:
-        with urllib.request.urlopen(url, timeout=LEARNER_TIMEOUT_S) as answer:
-            status: RunStatus = json.load(answer)
+        for name in ("env_frames", "dollars"):
+            check_number(name, answer["counters"][name])
+        return isinstance(answer["state"], str) and isinstance(answer.get("over") or "", str)
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return False
+
+
+def read_learner(url: str, tokens: Tokens | None = None) -> Any:
+    """Read a learner's /status.
+
+    Args:
+        url: The address of /status.
+        tokens: Tokens of the meter, an observer; None: none is sent.
+
+    Returns:
+        The answer; None while the learner does not answer, or not with JSON.
+    """
+    try:
+        return get_json(url, LEARNER_TIMEOUT_S, tokens, Role.OBSERVER)
     except (OSError, ValueError):
         return None
-    return status

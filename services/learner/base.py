@@ -18,6 +18,7 @@ from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
 from seedbed.runtime.threads import Threads
+from seedbed.runtime.tokens import Role
 from seedbed.services.learner.background_evaluation import BackgroundEvaluation
 from seedbed.services.learner.checkpointer import Checkpointer
 from seedbed.services.learner.components import ComponentsFuture, LearnerComponents, ParameterStore
@@ -86,7 +87,13 @@ class LearnerBase:
         self.experiment = experiment
         self.run_directory = run
         self.counters = Counters()
-        self.telemetry = Telemetry(experiment, run.path, self.counters, actors_here=actors_here)
+        self.telemetry = Telemetry(
+            experiment,
+            run.path,
+            self.counters,
+            actors_here=actors_here,
+            tokens=credentials.tokens if credentials else None,
+        )
         self.threads = Threads()
         self._credentials = credentials
         learner = experiment.learner
@@ -175,6 +182,7 @@ class LearnerBase:
         return None
 
     def _serve_http(self) -> None:
+        credentials = self._credentials or Credentials(Role.LEARNER)
         self._http = start_metrics_server(
             self.experiment.learner.metrics_port,
             self.telemetry.registry,
@@ -182,6 +190,8 @@ class LearnerBase:
             unready=self._unready,
             status=self.telemetry.status,
             profile=self.profiler.profile,
+            tokens=credentials.tokens,
+            insecure=credentials.insecure,
         )
 
     def _why_stuck(self) -> str | None:

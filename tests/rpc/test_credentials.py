@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from pathlib import Path
 
 import grpc
@@ -200,16 +201,16 @@ def test_token_and_certificate_have_the_same_role(with_tls: Credentials, tmp_pat
 def test_exposure_needs_a_credential(server: Credentials, address: str, local: bool) -> None:
     assert is_local(address) == local
     open_to_all = Credentials(Role.LEARNER)
-    check_exposure(address, server, False, "--listen")
-    check_exposure(address, open_to_all, True, "--listen")
+    check_exposure(address, server, "--listen")
+    check_exposure(address, replace(open_to_all, insecure=True), "--listen")
     if local:
-        check_exposure(address, open_to_all, False, "--listen")
+        check_exposure(address, open_to_all, "--listen")
     else:
         with pytest.raises(SeedbedError, match=r"--token-file .* --tls, or --insecure") as caught:
-            check_exposure(address, open_to_all, False, "--listen")
+            check_exposure(address, open_to_all, "--listen")
         assert caught.value.code is ExitCode.CONFIG
 
 
 def test_insecure_contradicts_a_credential(server: Credentials) -> None:
     with pytest.raises(SeedbedError, match="contradicts"):
-        check_exposure("0.0.0.0:1", server, True, "--listen")
+        check_exposure("0.0.0.0:1", replace(server, insecure=True), "--listen")

@@ -289,6 +289,41 @@ def test_a_learner_that_does_not_answer_has_no_status(tmp_path: Path) -> None:
     assert read_learner((tmp_path / "status").as_uri()) == {"state": "training"}
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"state": "training"},
+        [],
+        "x",
+        {"state": 1, "counters": {"env_frames": 1, "dollars": 1}},
+        {"state": "training", "counters": {"env_frames": "many", "dollars": 1}},
+        {"state": "training", "counters": {"env_frames": 1, "dollars": float("nan")}},
+        {"state": "training", "counters": {"env_frames": float("inf"), "dollars": 1}},
+        {"state": "training", "over": [1], "counters": {"env_frames": 1, "dollars": 1}},
+    ],
+)
+def test_an_answer_that_is_no_status_counts_as_none(answer: Any) -> None:
+    scene = Scene(learners=2)
+    scene.learner("training", frames=7, rank=1)
+    scene.statuses[0] = answer
+    scene.hours(1)
+    assert scene.meter.ledger.frames == 7, "the other learner counts"
+    assert not scene.meter.errors
+
+
+def test_a_learner_that_cannot_be_asked_ends_no_loop() -> None:
+    scene = Scene()
+
+    def broken() -> None:
+        raise RuntimeError("a defect")
+
+    scene.meter._learners = [broken]
+    scene.hours(1)
+    assert scene.meter.errors == {"end": 1}
+    scene.hours(1)
+    assert scene.meter.dollars > 0, "the bill goes on"
+
+
 def test_a_ledger_never_goes_back() -> None:
     ledger = Ledger({"dollars": "5", "dollarsPerHour": "1", "unixTime": "2000"}, now=1000.0)
     assert ledger.dollars == 5.0

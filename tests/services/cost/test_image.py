@@ -1,0 +1,27 @@
+"""The cost meter's image, which has no gRPC."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+PROGRAM = """
+import sys
+sys.modules["grpc"] = sys.modules["google.protobuf"] = None  # an import of either fails
+import seedbed.cli.main
+import seedbed.cli.cost, seedbed.cli.tokens
+import seedbed.services.cost.cluster, seedbed.services.cost.meter, seedbed.services.cost.prices
+import seedbed.services.cost.token_secret
+for command in ("cost", "tokens"):
+    try:
+        seedbed.cli.main.main([command, "--help"])
+    except SystemExit as end:
+        assert end.code == 0
+"""
+
+
+def test_the_meter_and_the_tokens_need_no_grpc() -> None:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "--secret" in done.stdout
+    assert "--budget" in done.stdout
