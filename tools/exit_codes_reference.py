@@ -42,8 +42,8 @@ CURES: dict[ExitCode, str] = {
     ExitCode.OK: "The JSON object on stdout says why it stopped (`stop_reason`).",
     ExitCode.INTERNAL: "Report it with the traceback in the log.",
     ExitCode.USAGE: "See `seedbed COMMAND --help`.",
-    ExitCode.CONFIG: "Mend what the line names; [configuration](configuration.md) has the keys, and "
-    "[security](security.md) what a process needs to listen beyond its machine.",
+    ExitCode.CONFIG: "Mend what the line names; [configuration](configuration.md) has the keys, "
+    "and [security](security.md) what a process needs to listen beyond its machine.",
     ExitCode.ENVIRONMENT: "`seedbed check env ID` tries it alone; the traceback is in "
     "`logs/actor-*.log`.",
     ExitCode.BACKEND: "`seedbed check machine` says which backends and devices this machine has.",
@@ -59,8 +59,9 @@ CURES: dict[ExitCode, str] = {
     "small. Name another directory, enlarge the volume, or keep fewer sequences.",
     ExitCode.LEARNER_UNREACHABLE: "Actors try for `actor.connect_timeout_s`. Is the learner up? "
     "`seedbed status HOST:PORT` from the same place tells whether the network lets it through.",
-    ExitCode.REFUSED_BY_LEARNER: "The line names both sides' numbers, or the token that is missing: "
-    "both run the same experiment, and the process has a `--token-file` of the learner's release.",
+    ExitCode.REFUSED_BY_LEARNER: "The line names both sides' numbers, or the token that is "
+    "missing: both run the same experiment, and the process has a `--token-file` of the learner's "
+    "release.",
     ExitCode.ACTORS_FAILED: "See `logs/actor-*.log` in the run directory.",
     ExitCode.REPLAY_UNREACHABLE: "Learners try for `learner.replay.shard_timeout_s`; the line has "
     "the addresses. Look at the shards' logs and the network policy. A learner that is started "
