@@ -21,6 +21,7 @@ from seedbed.envs import make_vector_env
 from seedbed.rpc import channels
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.text import printable
 from seedbed.runtime.tokens import Role
 from seedbed.spec import VectorEnv
 from seedbed.v1 import inference_pb2 as wire
@@ -44,7 +45,7 @@ def run(args: argparse.Namespace) -> None:
         SeedbedError: LEARNER_UNREACHABLE, with the status of gRPC; REFUSED_BY_LEARNER, if the
             answer is no action of the environment.
     """
-    from seedbed.rpc.reconnect import FATAL
+    from seedbed.rpc.reconnect import FATAL, describe
 
     experiment = load_experiment(args.experiment, args.set)
     env = make_vector_env(experiment.environment, 1, 1, [SEED])
@@ -60,7 +61,7 @@ def run(args: argparse.Namespace) -> None:
             )
             answers = [message for message in call if kind_of(message) != "notice"]
     except grpc.RpcError as error:
-        received = f"{error.code().name}: {error.details()}"
+        received = describe(error)
         if error.code() in FATAL:
             raise SeedbedError(
                 ExitCode.REFUSED_BY_LEARNER, f"the learner at {args.learner} refused: {received}"
@@ -75,7 +76,7 @@ def run(args: argparse.Namespace) -> None:
     seconds = round(time.perf_counter() - started, 3)
     action = over = None
     if answers and kind_of(answers[0]) == "finished":
-        over = answers[0].finished.reason
+        over = printable(answers[0].finished.reason)
         text = f"the experiment is over: {over}"
     else:
         action = _action(answers, env.spec.actions, args.learner)

@@ -16,6 +16,7 @@ from seedbed.cli.arguments import add_credentials, credentials_of
 from seedbed.cli.status_page import status_page
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials, call_metadata
+from seedbed.rpc.reconnect import details_of
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.limits import process_start_ticks
@@ -127,7 +128,7 @@ def request_status(address: str, credentials: Credentials | None = None) -> RunS
                 metadata=call_metadata(credentials),
             )
         except grpc.RpcError as error:
-            details = str(error.details())
+            details = details_of(error)
             if "HTTP/2" in details or "http2" in details.lower():
                 details += " (is that the metrics port? the one for actors is wanted)"
             refused = error.code() in _REFUSED

@@ -12,6 +12,8 @@ from google.protobuf.message import DecodeError
 from typing_extensions import override
 
 from seedbed.rpc.credentials import Credentials, Denial
+from seedbed.runtime.peer_log import PeerLog
+from seedbed.runtime.text import printable
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +35,7 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
         self, credentials: Credentials, on_denied: Callable[[Denial], None] = lambda _: None
     ) -> None:
         self._credentials, self._on_denied = credentials, on_denied
+        self._warnings = PeerLog(log)
 
     @override
     async def intercept_service(
@@ -49,6 +52,8 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
             )
             if denial is not None:
                 self._on_denied(denial)
+                peer, message = printable(context.peer()), printable(denial.message)
+                self._warnings.warning(denial.code.name, "refused %s: %s", peer, message)
                 await context.abort(denial.code, denial.message)
             if handler.request_streaming and handler.response_streaming:
                 await handler.stream_stream(requests, context)

@@ -10,6 +10,9 @@ import time
 import grpc
 import grpc.aio
 
+from seedbed.rpc.streams import STATUS_LENGTH
+from seedbed.runtime.text import printable
+
 # Statuses with which a server rejects a client that would be rejected again.
 FATAL = frozenset(
     {
@@ -22,9 +25,14 @@ FATAL = frozenset(
 )
 
 
-def describe(error: grpc.aio.AioRpcError) -> str:
+def details_of(error: grpc.RpcError) -> str:
+    """Return the message of a call's status, which is a text of the peer."""
+    return printable(error.details() or "", STATUS_LENGTH)
+
+
+def describe(error: grpc.RpcError) -> str:
     """Return the status of a call in words."""
-    return f"{error.code().name}: {error.details()}"
+    return f"{error.code().name}: {details_of(error)}"
 
 
 class Attempts:

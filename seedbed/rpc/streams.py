@@ -24,9 +24,14 @@ import grpc
 import grpc.aio
 from google.protobuf.message import DecodeError
 
+from seedbed.runtime.peer_log import PeerLog
+from seedbed.runtime.text import printable
+
 log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_S = 10.0
+# Characters of a status message: this program's own words, and a text of the peer.
+STATUS_LENGTH = 1024
 
 
 class StreamRejected(Exception):
@@ -42,7 +47,7 @@ class StreamRejected(Exception):
     metadata: tuple[tuple[str, bytes], ...] = ()
 
     def __init__(self, message: str, code: grpc.StatusCode | None = None) -> None:
-        super().__init__(message)
+        super().__init__(printable(message, STATUS_LENGTH))
         self.code = code or self.code
 
 
@@ -120,6 +125,7 @@ class OpenStreams:
         self._on_rejected, self._invalid = on_rejected, invalid
         self._stopped = StreamRejected(stopping, grpc.StatusCode.UNAVAILABLE)
         self._ended: dict[asyncio.Task[Any], StreamRejected | None] = {}
+        self._warnings = PeerLog(log)
         self.closed = False
 
     async def serve(
@@ -153,11 +159,16 @@ class OpenStreams:
         finally:
             del self._ended[task]
         if rejection.code is not grpc.StatusCode.UNAVAILABLE:
-            log.warning("refused %s: %s", context.peer(), rejection)
+            self.warn(context, rejection)
             if self._on_rejected is not None:
                 self._on_rejected(rejection)
         # A peer that does not read keeps this waiting until its connection ends.
         await context.abort(rejection.code, str(rejection), rejection.metadata)
+
+    def warn(self, context: Any, rejection: StreamRejected) -> None:
+        """Log that a peer is refused, unless too many are."""
+        peer = printable(context.peer())
+        self._warnings.warning(rejection.code.name, "refused %s: %s", peer, rejection)
 
     def end(self, task: asyncio.Task[Any], rejection: StreamRejected) -> None:
         """Cancel the handler of one stream. The first rejection of a stream counts."""

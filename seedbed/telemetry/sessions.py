@@ -25,6 +25,7 @@ LENGTH_BOUNDS = (10, 20, 50, 100, 200, 500, 1_000, 2_000, 5_000, 10_000, 27_000,
 STREAM_ERROR_FIELDS = (
     *("protocol_version", "environment", "environments", "observation", "actions"),
     *("action_repeat", "sequence", "reward", "flags", "slots", "idle"),
+    *("unauthenticated", "permission_denied"),
 )
 
 
@@ -42,7 +43,8 @@ class SessionStats:
         recent_mean_return: Mean return of the last episodes, up to 100. NaN before the first.
         discarded_by_reason: Frames discarded by this process, by reason; a reason appears with its
             first frame.
-        stream_errors: Streams ended because of what the actor sent, by the field that did not fit.
+        stream_errors: Streams ended because of what the actor sent, by the field that did not fit,
+            and calls refused for their credential, by the code of gRPC.
         recent_returns: Returns of the last max(100, stop.mean_return_episodes) episodes, also from
             before a restart.
     """

@@ -15,6 +15,7 @@ import grpc.aio
 
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials, call_metadata
+from seedbed.rpc.reconnect import details_of
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
@@ -131,7 +132,7 @@ class LearnerSelection:
                     timeout=STATUS_TIMEOUT_S,
                 )
         except grpc.aio.AioRpcError as error:
-            cause = (error.details() or "").rpartition("last error: ")[2]
+            cause = details_of(error).rpartition("last error: ")[2]
             return f"{address} does not answer ({error.code().name}: {cause})"
         status: RunStatus = json.loads(reply.json)
         slots = status["slots"]

@@ -21,11 +21,12 @@ import numpy as np
 
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials, call_metadata
-from seedbed.rpc.reconnect import FATAL, Attempts, describe
+from seedbed.rpc.reconnect import FATAL, Attempts, describe, details_of
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.rpc.streams import write
 from seedbed.rpc.versions import HELLO_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.text import printable
 from seedbed.services.actor.learner_selection import LearnerSelection, NoCapacity
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.spec import TimeStep, VectorEnv, pack_flags
@@ -155,7 +156,7 @@ class ActorLoop:
                     raise SeedbedError(
                         ExitCode.REFUSED_BY_LEARNER,
                         f"the learner at {self._address} refused {self._name} "
-                        f"({error.code().name}): {error.details()}",
+                        f"({error.code().name}): {details_of(error)}",
                     ) from error
                 cause, failed = describe(error), True
             except LearnerUnresponsive as error:
@@ -247,10 +248,8 @@ class ActorLoop:
                     return message
                 received: str | None = f"those for {message.sequence}"
             elif (received := kind_of(message)) == "notice":
-                notice, seconds = message.notice, message.notice.waited_seconds
-                log.info(
-                    "%s: the learner is late by %.0f s: %s", self._name, seconds, notice.reason
-                )
+                late, reason = message.notice.waited_seconds, printable(message.notice.reason)
+                log.info("%s: the learner is late by %.0f s: %s", self._name, late, reason)
                 continue
             raise LearnerUnresponsive(f"expected actions for step {sequence}, received {received}")
 
@@ -267,5 +266,5 @@ class ActorLoop:
             # Without an error: the learner stops.
             raise LearnerUnresponsive(f"{self._address} ended the stream")
         if not isinstance(message, Actions) and message.HasField("finished"):
-            raise ExperimentFinished(message.finished.reason)
+            raise ExperimentFinished(printable(message.finished.reason))
         return message

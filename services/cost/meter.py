@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from seedbed.numbers import check_number
 from seedbed.runtime.http import get_json
 from seedbed.runtime.metrics import Metric, StatsRegistry
+from seedbed.runtime.text import printable
 from seedbed.runtime.tokens import Role, Tokens
 from seedbed.services.cost.ledger import Ledger
 from seedbed.services.cost.metrics import METRICS, stop_condition
@@ -181,7 +182,7 @@ class CostMeter:
             # Actors first, because the last evaluation needs none.
             self.cluster.scale_to_zero("actor")
             if is_over:
-                self._finish(ending[0]["over"] or "")
+                self._finish(printable(ending[0]["over"] or ""))
         elif budget and spent >= BUDGET_GRACE * budget and _has_workers(self.pods):
             # The learner did not: it waits for a node, crashes, or does not reach this meter.
             self.cluster.scale_to_zero("actor")

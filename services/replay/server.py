@@ -19,11 +19,12 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.replay.codec import sequences_a_message, spec_of, unpack
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello, hello_of
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.text import printable
 from seedbed.runtime.threads import Threads
 from seedbed.services.replay.shard import Shard, SpecMismatch
 from seedbed.v1 import replay_pb2 as wire
@@ -77,6 +78,10 @@ class ReplayServer(ServerThread):
     def _on_rejected(self, _: StreamRejected) -> None:
         self._shard.refused += 1
 
+    @override
+    def _on_denied(self, denial: Denial) -> None:
+        self._shard.refused += 1
+
     async def _state(self, _: Any, __: Any) -> wire.ShardState:
         return await self._shard.call(self._shard.state)
 
@@ -119,7 +124,7 @@ class ReplayServer(ServerThread):
         state = await shard.call(shard.state)
         welcome = wire.ReplayWelcome(protocol_version=version, state=state)
         await context.write(reply(welcome=welcome).SerializeToString())
-        return str(hello.learner)
+        return printable(hello.learner)
 
     async def _insert(self, context: Any) -> None:
         """Store chunks. While one chunk is stored the next one is read, and no more."""

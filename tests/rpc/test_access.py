@@ -14,6 +14,7 @@ import pytest
 from seedbed.rpc import channels
 from seedbed.rpc.access import AccessInterceptor
 from seedbed.rpc.credentials import Credentials
+from seedbed.runtime.peer_log import A_MINUTE
 from seedbed.runtime.tokens import Role, Tokens
 from seedbed.v1 import gossip_pb2, gossip_pb2_grpc, inference_pb2, inference_pb2_grpc
 
@@ -138,3 +139,15 @@ def test_a_request_that_cannot_be_read_is_an_invalid_argument(
     with pytest.raises(grpc.RpcError) as caught:
         list(fetch(b"\xff\xff", metadata=bearer(Role.LEARNER), timeout=10))
     assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
+def test_a_flood_of_denials_is_counted_and_logged_in_a_few_lines(
+    served: tuple[grpc.Channel, list[Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    channel, denials = served
+    stub = inference_pb2_grpc.InferenceStub(channel)
+    for _ in range(A_MINUTE + 5):
+        with pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
+            stub.GetStatus(inference_pb2.GetStatusRequest())
+    assert len(denials) == A_MINUTE + 5
+    assert sum(line.startswith("refused ipv4:127.0.0.1") for line in caplog.messages) == A_MINUTE

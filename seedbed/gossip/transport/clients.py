@@ -19,7 +19,7 @@ from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_chunks
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials, call_metadata
-from seedbed.rpc.reconnect import Attempts, describe
+from seedbed.rpc.reconnect import Attempts, describe, details_of
 from seedbed.rpc.streams import read, write
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.v1 import gossip_pb2 as wire
@@ -227,7 +227,7 @@ class PeerClient:
         return fetched
 
     def _refusal(self, error: grpc.RpcError) -> str:
-        return f"learner {self.rank} at {self.address} refused this one: {error.details()}"
+        return f"learner {self.rank} at {self.address} refused this one: {details_of(error)}"
 
 
 class RingClient:

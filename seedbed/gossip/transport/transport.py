@@ -212,7 +212,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         try:
             check_hello(self._hello, request.hello)
         except PeerRejected as rejection:
-            log.warning("refused %s: %s", context.peer(), rejection)
+            self._streams.warn(context, rejection)
             final, transient = grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNAVAILABLE
             await context.abort(transient if rejection.is_transient else final, str(rejection))
         await context.write(

@@ -28,7 +28,7 @@ from seedbed.replay.codec import sequences_of, spec_message, unpack
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials, call_metadata
-from seedbed.rpc.reconnect import FATAL, describe
+from seedbed.rpc.reconnect import FATAL, describe, details_of
 from seedbed.rpc.streams import read, write
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -247,7 +247,7 @@ class ShardClient:
             if error.code() in FATAL:
                 raise ShardRefused(
                     ExitCode.REFUSED_BY_REPLAY,
-                    f"the replay shard {self.address} refused this learner: {error.details()}",
+                    f"the replay shard {self.address} refused this learner: {details_of(error)}",
                 ) from error
         except TimeoutError:
             self.cause = f"no answer within {self._reply_timeout_s:g} s"

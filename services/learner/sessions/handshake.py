@@ -8,6 +8,7 @@ import numpy as np
 
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.runtime.text import printable
 from seedbed.services.learner.sessions.rejections import SpecMismatch
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from seedbed.v1 import inference_pb2 as wire
@@ -89,4 +90,5 @@ def validate_hello(
     for field in ("observation", "actions", "action_repeat") if spec is not None else ():
         ours, other = getattr(spec, field), getattr(theirs, field)
         check(field, ours == other, ours, other, advice)
-    return Handshake(newest, hello.incarnation, hello.actor, hello.environments, theirs)
+    name = printable(hello.actor)
+    return Handshake(newest, hello.incarnation, name, hello.environments, theirs)

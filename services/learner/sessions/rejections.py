@@ -5,6 +5,7 @@ from __future__ import annotations
 import grpc
 
 from seedbed.rpc.streams import StreamRejected
+from seedbed.runtime.text import printable
 from seedbed.v1 import inference_pb2 as wire
 
 # Trailing metadata of a rejection: a `StreamError`.
@@ -22,9 +23,9 @@ class ActorRejected(StreamRejected):
     """
 
     def __init__(self, field: str, expected: object, received: object, advice: str) -> None:
-        super().__init__(f"{field}: expected {expected}, received {received}; {advice}")
         self.field, self.advice = field, advice
-        self.expected, self.received = str(expected), str(received)
+        self.expected, self.received = str(expected), printable(received)
+        super().__init__(f"{field}: expected {expected}, received {self.received}; {advice}")
         detail = wire.StreamError(
             field=field, expected=self.expected, received=self.received, advice=advice
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import grpc.aio
 
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.step_codec import inference_handlers
 from seedbed.runtime.threads import Threads
@@ -34,6 +34,9 @@ class InferenceServer(ServerThread):
     def end_streams(self, reason: str, over: bool) -> None:
         """End every stream, now and later; see `InferenceServicer.finish`. Any thread."""
         self._soon(self._servicer.finish, reason, over)
+
+    def _on_denied(self, denial: Denial) -> None:
+        self._servicer.on_denied(denial)
 
     def _add(self, server: grpc.aio.Server) -> None:
         server.add_generic_rpc_handlers((inference_handlers(self._servicer),))

@@ -19,9 +19,11 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config import Experiment
+from seedbed.rpc.credentials import Denial
 from seedbed.rpc.step_codec import Actions, Step, kind_of
 from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
 from seedbed.rpc.versions import HELLO_KEY
+from seedbed.runtime.text import printable
 from seedbed.services.learner.components import ComponentsFuture
 from seedbed.services.learner.sessions.batcher import Batcher, Request
 from seedbed.services.learner.sessions.handshake import Handshake, validate_hello
@@ -125,6 +127,10 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         field = getattr(rejection, "field", None)
         self._telemetry.sessions.on_stream_error(field or rejection.code.name.lower())
 
+    def on_denied(self, denial: Denial) -> None:
+        """Count a call that was refused for its credential. Event loop only."""
+        self._telemetry.sessions.on_stream_error(denial.code.name.lower())
+
     async def _act(self, context: Any) -> None:
         """Serve one lock-step group, from Hello to the end of its stream."""
         if self._ending is not None:
@@ -198,7 +204,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                     continue  # said twice, for learners that read no metadata
                 if kind != "goodbye":
                     raise InvalidStep("message", "step or goodbye", kind or "nothing", "see Act")
-                reason = message.goodbye.reason
+                reason = printable(message.goodbye.reason)
                 log.info("session %d: %s leaves: %s", stream.number, handshake.actor, reason)
                 return
             if stream.session is None:
