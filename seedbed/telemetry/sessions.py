@@ -44,7 +44,7 @@ class SessionStats:
         discarded_by_reason: Frames discarded by this process, by reason; a reason appears with its
             first frame.
         stream_errors: Streams ended because of what the actor sent, by the field that did not fit,
-            and calls refused for their credential, by the code of gRPC.
+            and calls refused for a credential, by the code of gRPC.
         recent_returns: Returns of the last max(100, stop.mean_return_episodes) episodes, also from
             before a restart.
     """
