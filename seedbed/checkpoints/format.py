@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from seedbed.spec import EnvironmentSpec
 FORMAT = 1
 _DIGEST = re.compile(rb'"sha256":"([0-9a-f]{64})"')
 _NO_DIGEST = "0" * 64
+# Above any observation and any number of actions.
+_LARGEST = 1 << 30
 
 
 class CheckpointReadError(SeedbedError):
@@ -33,7 +36,11 @@ class CheckpointReadError(SeedbedError):
 
 
 class DamagedCheckpointError(Exception):
-    """Content that is not what was written, or not of a format that this version reads."""
+    """Content that is not what was written, or not of a format that this version reads.
+
+    A right digest is no proof: whoever makes a file can compute it. So every failure to read the
+    header, the arrays or the meta is this exception.
+    """
 
 
 @dataclass(frozen=True)
@@ -93,12 +100,41 @@ def decode(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
             f"the {len(content)} bytes have the checksum {digest.hexdigest()[:12]}, but it was "
             f"written with {written[:12]}: the file was cut short or changed"
         )
-    texts = json.loads(content[8:header_end])["__metadata__"]
-    if int(texts["seedbed_format"]) != FORMAT:
-        raise DamagedCheckpointError(
-            f"the file has format {texts['seedbed_format']}, this version of Seedbed reads {FORMAT}"
-        )
-    return dict(safetensors.numpy.load(content)), json.loads(texts["meta"])
+    try:
+        texts = json.loads(content[8:header_end])["__metadata__"]
+        written_as = int(texts["seedbed_format"])
+        if written_as == FORMAT:
+            return dict(safetensors.numpy.load(content)), _checked(json.loads(texts["meta"]))
+    except MemoryError:
+        raise  # the file may be whole
+    except Exception as error:
+        # JSON, safetensors and NumPy raise many kinds, RecursionError among them.
+        cause = f"{type(error).__name__}: {error}"
+        raise DamagedCheckpointError(f"the file's header is wrong ({cause!r:.200})") from error
+    raise DamagedCheckpointError(
+        f"the file has format {written_as}, this version of Seedbed reads {FORMAT}"
+    )
+
+
+def _checked(meta: dict[str, Any]) -> dict[str, Any]:
+    """Return the meta, if it has what every checkpoint has.
+
+    Raises:
+        ValueError: A part has a wrong type or an absurd size. A missing part may raise anything.
+    """
+    spec = EnvironmentSpec.from_json(meta["spec"])
+    shape, dtype = spec.observation.shape, np.dtype(spec.observation.dtype)
+    for size in (*shape, spec.observation.row_bytes, spec.actions, spec.action_repeat):
+        if not isinstance(size, int) or not 0 < size <= _LARGEST:
+            raise ValueError(f"spec has a size {size!r}")
+    if dtype.kind not in "biuf":
+        raise ValueError(f"spec has the type {dtype}")
+    if not isinstance(meta["experiment"], str):
+        raise ValueError("experiment is no text")
+    for name, value in meta["counters"].items():
+        if not math.isfinite(value):
+            raise ValueError(f"counter {name} is {value}")
+    return meta
 
 
 def _digest_span(content: bytes) -> tuple[int, int]:

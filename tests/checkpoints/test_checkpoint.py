@@ -81,7 +81,7 @@ def test_any_safetensors_reader_opens_it(tmp_path: Path) -> None:
 
 
 def test_every_flipped_byte_and_every_cut_is_noticed() -> None:
-    content = encode({"w": np.arange(8, dtype=np.float32)}, {"experiment": "name: x"})
+    content = encode({"w": np.arange(8, dtype=np.float32)}, meta_of(1))
     decode(content)
     for at in range(len(content)):
         for damaged in (
@@ -208,13 +208,14 @@ WRITER = """
 import sys
 import numpy as np
 from seedbed.checkpoints.store import CheckpointStore
+from tests.checkpoints.test_checkpoint import meta_of
 store = CheckpointStore(sys.argv[1])
 array = np.random.default_rng(0).random(1 << 20)  # 8 MiB
 newest = store.newest()
 updates = newest.updates if newest else 0
 while True:
     updates += 1
-    store.save({"model/a": array + updates}, {"counters": {"updates": updates}}, updates)
+    store.save({"model/a": array + updates}, meta_of(updates), updates)
     print(updates, flush=True)
 """
 
@@ -275,8 +276,9 @@ import resource, sys
 import numpy as np
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.runtime.exit_codes import SeedbedError
+from tests.checkpoints.test_checkpoint import meta_of
 store = CheckpointStore(sys.argv[1])
-store.save({"model/a": np.zeros(8)}, {"counters": {"updates": 1}}, 1)
+store.save({"model/a": np.zeros(8)}, meta_of(1), 1)
 resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))
 try:
     store.save({"model/a": np.zeros(8192)}, {}, 2)

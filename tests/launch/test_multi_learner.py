@@ -18,6 +18,7 @@ from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.layout import learner_directories, learner_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner.stop import met_condition
+from seedbed.spec import ArraySpec, EnvironmentSpec
 from seedbed.telemetry.counters import Counters
 from seedbed.v1.gossip_pb2 import Member
 
@@ -36,7 +37,9 @@ def checkpoint(value: float, rank: int = 0, **meta: Any) -> Checkpoint:
         "optimizer/v": np.full(2, value, np.float32),
     }
     counters = {"updates": 10 + rank, "env_frames": 100, "seconds": 5.0 + rank, "dollars": 0.5}
-    return Checkpoint(f"learner-{rank}", arrays, {"counters": counters, **meta})
+    spec = EnvironmentSpec("CartPole-v1", ArraySpec((4,), "float32"), 2, 1).to_json()
+    always = {"experiment": "name: x", "spec": spec, "counters": counters}
+    return Checkpoint(f"learner-{rank}", arrays, {**always, **meta})
 
 
 # --- together ----------------------------------------------------------------------------------
