@@ -104,10 +104,14 @@ class JaxTrainer(Trainer):
 
     @override
     def _optimize(
-        self, slots: list[Tensor], params: Params, gradients: list[Tensor]
+        self, slots: list[Tensor], params: Params, gradients: list[Tensor], finite: Tensor
     ) -> tuple[list[Tensor], Params]:
-        params, slots = self._optimizer.stateless_apply(slots, gradients, params)
-        return slots, params
+        new_params, new_slots = self._optimizer.stateless_apply(slots, gradients, params)
+        # XLA fuses the choice into the optimizer's own pass over the arrays.
+        chosen = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old), (new_slots, new_params), (slots, params)
+        )
+        return chosen[0], chosen[1]
 
     @override
     def _kept_arrays(self) -> list[Tensor]:

@@ -88,6 +88,11 @@ class DeviceTables(Protocol):
 class Trainer(ABC):
     """A compiled training step. One thread calls it.
 
+    An update whose loss or gradient norm is not finite is skipped: parameters, optimizer and target
+    network stay as they were, bit for bit, and the `gradient_norm` that it returns is not finite.
+    This is decided where the update is computed, by the gradients that are applied and nothing
+    else, so learners that apply the same gradients decide alike.
+
     The target network is a reference to published parameters of some updates ago. Since those
     never change, setting it costs nothing.
 
@@ -116,6 +121,8 @@ class Trainer(ABC):
         target_update_period: int = 0,
     ) -> None:
         # It imports Keras, whose backend is chosen by now.
+        from keras import ops
+
         from seedbed.backends.arithmetic import clip_by_global_norm, mixed
 
         optimizer.build(model.trainable_variables)
@@ -128,18 +135,22 @@ class Trainer(ABC):
         self._target_update_period = target_update_period
         self._target = self._params if target_update_period else []
         self._target_age = 0
+        # The newest update's parameters and gradient norm, until the target network counts it.
+        self._uncounted: tuple[Params, Tensor] | None = None
 
         def gradients(
             params: Params, target: Params, batch: TensorDict
         ) -> tuple[TensorDict, list[Tensor]]:
             value, scalars, found = self._differentiate(loss, params, target, batch)
+            # A loss that is not finite can have finite gradients. One NaN makes their norm NaN.
+            found = [*found[:-1], ops.where(ops.isfinite(value), found[-1], np.nan)]
             return {**scalars, "loss": value}, found
 
         def apply(
             slots: list[Tensor], params: Params, found: list[Tensor]
         ) -> tuple[list[Tensor], Params, Tensor]:
             found, norm = clip_by_global_norm(found, max_gradient_norm)
-            return *self._optimize(slots, params, found), norm
+            return *self._optimize(slots, params, found, ops.isfinite(norm)), norm
 
         def update(
             slots: list[Tensor], params: Params, target: Params, batch: TensorDict
@@ -157,7 +168,7 @@ class Trainer(ABC):
         self._gradients, self._mix = self._compile(gradients), self._compile(mix)
 
     def step(self, batch: TensorDict) -> TensorDict:
-        """Make one update. Return the loss's outputs, `loss` and `gradient_norm`, on the device.
+        """Make one update, or skip it. Return the loss's outputs, `loss` and `gradient_norm`.
 
         Args:
             batch: arrays on the device, as the loss takes them.
@@ -193,14 +204,23 @@ class Trainer(ABC):
 
     def _run(self, update: Callable[..., Any], *batch: TensorDict) -> TensorDict:
         outputs: TensorDict
+        self._count_for_target()
         self._slots, self._params, outputs = update(self._slots, self._params, self._target, *batch)
-        self._set_target_if_due()
+        self._uncounted = self._params, outputs["gradient_norm"]
         return outputs
 
-    def _set_target_if_due(self) -> None:
-        self._target_age += 1
-        if 0 < self._target_update_period <= self._target_age:
-            self._target, self._target_age = self._params, 0
+    def _count_for_target(self) -> None:
+        """Count the newest update for the target network, unless it was skipped.
+
+        Called late, when its gradient norm has been fetched already: nothing waits for the device.
+        """
+        if not self._target_update_period or self._uncounted is None:
+            return
+        (params, norm), self._uncounted = self._uncounted, None
+        if np.isfinite(np.asarray(norm)):
+            self._target_age += 1
+            if self._target_age >= self._target_update_period:
+                self._target, self._target_age = params, 0
 
     def gradients(self, batch: TensorDict) -> tuple[TensorDict, list[Tensor]]:
         """Make the first half of `step`.
@@ -210,13 +230,14 @@ class Trainer(ABC):
 
         Returns:
             The loss's outputs and `loss`; and the gradients, not clipped, in the order of the
-            parameters.
+            parameters. Where the loss is not finite, neither are they.
         """
+        self._count_for_target()
         outputs, gradients = self._gradients(self._params, self._target, batch)
         return outputs, gradients
 
     def apply(self, gradients: list[Tensor]) -> Tensor:
-        """Make the second half of `step`, clip and update. Return the norm before clipping.
+        """Make the second half of `step`: clip, and update or skip. Return the norm before clipping.
 
         Args:
             gradients: one array for each parameter, on the host or on the device.
@@ -224,7 +245,7 @@ class Trainer(ABC):
         self._slots, self._params, norm = self._apply(
             self._slots, self._params, [self._to_device(g) for g in gradients]
         )
-        self._set_target_if_due()
+        self._uncounted = self._params, norm
         return norm
 
     def layout(self) -> list[tuple[str, tuple[int, ...]]]:
@@ -262,6 +283,7 @@ class Trainer(ABC):
         They are on the host, and the same under both backends. `target_age` counts the updates
         since the target network was set.
         """
+        self._count_for_target()
         arrays = zip(self._names, self._params, strict=True)
         kept = zip(self._kept_names, self._kept_arrays(), strict=True)
         state = {name: np.array(array) for name, array in (*arrays, *kept)}
@@ -286,6 +308,7 @@ class Trainer(ABC):
             arrays = checked(self._kept_names, self._kept_arrays(), state, "optimizer/")
             self._set_kept_arrays(arrays)
         self.set_params(params)
+        self._uncounted = None
         if self._target_update_period:
             self._target, self._target_age = self._params, 0
             if optimizer and "target_age" in state:
@@ -313,9 +336,9 @@ class Trainer(ABC):
 
     @abstractmethod
     def _optimize(
-        self, slots: list[Tensor], params: Params, gradients: list[Tensor]
+        self, slots: list[Tensor], params: Params, gradients: list[Tensor], finite: Tensor
     ) -> tuple[list[Tensor], Params]:
-        """Apply the optimizer. Return its new arrays and the new parameters."""
+        """Apply the optimizer if `finite`. Return its new arrays and the new parameters."""
 
     def _assigned(self, params: Params) -> Params:
         """Return new parameters, after the model's variables have them, if those are in use."""

@@ -123,9 +123,13 @@ class TensorFlowTrainer(Trainer):
 
     @override
     def _optimize(
-        self, slots: list[Tensor], params: Params, gradients: list[Tensor]
+        self, slots: list[Tensor], params: Params, gradients: list[Tensor], finite: Tensor
     ) -> tuple[list[Tensor], Params]:
-        self._optimizer.apply(gradients, self._model.trainable_variables)
+        def apply() -> None:
+            self._optimizer.apply(gradients, self._model.trainable_variables)
+
+        # A branch of the graph: to choose between old and new values would copy each variable.
+        tf.cond(finite, apply, lambda: None)
         return slots, self._copies()
 
     @override
