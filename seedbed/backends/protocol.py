@@ -237,7 +237,7 @@ class Trainer(ABC):
         return outputs, gradients
 
     def apply(self, gradients: list[Tensor]) -> Tensor:
-        """Make the second half of `step`: clip, and update or skip. Return the norm before clipping.
+        """Make the second half of `step`: clip, then update or skip. Return the norm before it.
 
         Args:
             gradients: one array for each parameter, on the host or on the device.
