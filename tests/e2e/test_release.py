@@ -69,7 +69,7 @@ def test_install_scale_kill_upgrade_uninstall(pong: Release) -> None:
     until(lambda: float(pong.state().get("dollars", 0)) > 0, "the bill is kept")
 
     pong.uninstall()
-    pong.until(lambda: not pong.get("pods")["items"], "no pods")
+    pong.until(lambda: not pong.get("pods,jobs")["items"], "no pods")
     left = pong.get("all,configmap,secret,role,rolebinding,serviceaccount,networkpolicy,pdb,pvc")
     names = {(item["kind"], item["metadata"]["name"]) for item in left["items"]}
     ours = {(kind, name) for kind, name in names if "pong" in name}
@@ -94,7 +94,10 @@ def test_a_scaled_number_survives_upgrades(helm: str, namespace: str, tmp_path: 
     release = Release(f"scaled-{helm}", namespace, tmp_path, helm)
     # Without a cluster's worth of pods: nobody is scheduled, and the number is what counts.
     nowhere: dict[str, Any] = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
-    given = values(learner=nowhere, actor={**nowhere, "replicas": 3}, cost=nowhere)
+    # Nor the Job that makes tokens, so there are none.
+    given = values(
+        learner=nowhere, actor={**nowhere, "replicas": 3}, cost=nowhere, auth={"enabled": False}
+    )
     deployment = f"deployment/{release.name}-actor"
     release.install(given)
     assert release.replicas(deployment) == 3
@@ -173,6 +176,17 @@ def test_two_releases_and_a_stranger(namespace: str, tmp_path: Path) -> None:
           "app.kubernetes.io/name": "seedbed"}, 8470, False),
     ):  # fmt: skip
         assert connects(one, labels, port) is reaches, (labels, port)
+    # The policies let the release's own actors through. Without a token they are refused too.
+    learner = f"one-learner-0.one-learner.{namespace}.svc:8470"
+    inside = ("exec", "deployment/one-actor", "--")
+    assert "PROGRESS" in one.kubectl(*inside, "seedbed", "status", learner)
+    said = one.kubectl(
+        *inside, "env", "-u", "SEEDBED_TOKEN_FILE", "seedbed", "status", learner, check=False
+    )
+    assert "UNAUTHENTICATED" in said
+    # Metrics are open, and the status is not.
+    assert one.http("learner-0", 9090, "metrics")
+    assert one.http("learner-0", 9090, "status") is None
     one.uninstall()
     two.trains(beyond=two.frames())  # the other one goes on
     two.uninstall()

@@ -123,6 +123,9 @@
 {{- if and $dollars (not .Values.cost.enabled) -}}
   {{- fail (printf "experiment.stop.dollars is %v, and cost.enabled is false: nobody would count what the pods cost; enable the cost meter" $dollars) -}}
 {{- end -}}
+{{- if and .Values.tls.enabled .Values.cost.enabled (not .Values.auth.enabled) -}}
+  {{- fail "tls.enabled and cost.enabled need auth.enabled: certificates are for gRPC, and the cost meter reads the learner's /status with a token" -}}
+{{- end -}}
 {{- if and .Values.tls.enabled (not .Values.tls.certManager) (not (and .Values.tls.learnerSecret .Values.tls.actorSecret)) -}}
   {{- fail "tls.enabled without tls.certManager needs tls.learnerSecret and tls.actorSecret: secrets with tls.crt, tls.key and ca.crt" -}}
 {{- end -}}
