@@ -33,10 +33,13 @@ class Outputs:
     Attributes:
         errors: Intervals in which an output could not be written; the log has the reason.
         failing: Outputs that could not be written the last time.
+        dropped_rows: Rows of progress.csv that a full volume or a kill had cut; they are dropped.
     """
 
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
-        __doc__, counter("seedbed_telemetry_errors_total", "errors", ("output",), OUTPUTS)
+        __doc__,
+        counter("seedbed_telemetry_errors_total", "errors", ("output",), OUTPUTS),
+        counter("seedbed_progress_dropped_rows_total", "dropped_rows"),
     )
 
     def __init__(self, experiment: Experiment, run_dir: Path | None, out: TextIO) -> None:
@@ -60,6 +63,11 @@ class Outputs:
         self._events: EventFile | None = None
         enabled = experiment.logging.wandb.enabled
         self._wandb = WandbRun(experiment, run_dir) if enabled else None
+
+    @property
+    def dropped_rows(self) -> int:
+        """Rows of progress.csv that had been cut."""
+        return self._progress.dropped_rows if self._progress else 0
 
     def write(
         self,

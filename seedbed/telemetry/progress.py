@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import csv
+import logging
 import math
-import os
 from collections.abc import Mapping
 from pathlib import Path
 
 from seedbed.runtime.files import replacing
 from seedbed.telemetry.formats import Number
+
+log = logging.getLogger(__name__)
 
 
 class ProgressFile:
@@ -17,14 +19,19 @@ class ProgressFile:
 
     An existing file is continued, with its columns. When a row has a column that the file lacks,
     such as the first update's scalars, a file with the wider header replaces it as a whole; earlier
-    rows are empty there. No row is removed: after a restart from an older checkpoint the column
-    `env_frames` steps back once.
+    rows are empty there. No whole row is removed: after a restart from an older checkpoint the
+    column `env_frames` steps back once. A row that a full volume or a kill has cut is dropped when
+    the file is opened next.
+
+    Attributes:
+        dropped_rows: Rows that were cut, and dropped.
     """
 
     def __init__(self, path: Path) -> None:
         self._path = path
         # None before the file was read.
         self._columns: list[str] | None = None
+        self.dropped_rows = 0
 
     def append(self, row: Mapping[str, Number]) -> None:
         """Write one row. None and NaN become empty cells.
@@ -47,28 +54,39 @@ class ProgressFile:
             raise
 
     def _open(self) -> list[str]:
-        """Return the columns of the file, [] without a file, and end a last line that was cut."""
+        """Return the columns of the file, [] without a file; drop the rows that were cut."""
         try:
             with self._path.open("r+b") as file:
-                if file.seek(0, os.SEEK_END):
-                    file.seek(-1, os.SEEK_END)
-                    if file.read(1) != b"\n":
-                        file.write(b"\n")
+                lines = file.readlines()
+                cut = bool(lines) and not lines[-1].endswith(b"\n")
+                if cut:
+                    # It may have all cells, and the last one be half a number.
+                    file.truncate(sum(map(len, lines[:-1])))
         except FileNotFoundError:
             return []
-        with self._path.open(newline="") as text:
-            return next(csv.reader(text), [])
+        with self._path.open(newline="", errors="replace") as text:
+            rows: list[list[str]] = list(csv.reader(text))
+        columns = rows.pop(0) if rows else []
+        # 0.1 ended a cut line and went on.
+        whole = [row for row in rows if len(row) == len(columns)]
+        if len(whole) < len(rows):
+            self._replace(columns, whole)
+        if dropped := cut + len(rows) - len(whole):
+            self.dropped_rows += dropped
+            log.warning("%s: %d rows were cut in writing, and are dropped", self._path, dropped)
+        return columns
 
     def _widen(self, columns: list[str]) -> None:
-        with replacing(self._path) as draft, draft.open("w", newline="") as file:
-            writer = csv.writer(file, lineterminator="\n")
-            writer.writerow(columns)
-            if self._columns:
-                with self._path.open(newline="") as old:
-                    rows = csv.reader(old)
-                    next(rows)
-                    writer.writerows([*row, *[""] * (len(columns) - len(row))] for row in rows)
+        rows: list[list[str]] = []
+        if self._columns:
+            with self._path.open(newline="") as old:
+                _, *rows = csv.reader(old)
+        self._replace(columns, [[*row, *[""] * (len(columns) - len(row))] for row in rows])
         self._columns = columns
+
+    def _replace(self, columns: list[str], rows: list[list[str]]) -> None:
+        with replacing(self._path) as draft, draft.open("w", newline="") as file:
+            csv.writer(file, lineterminator="\n").writerows([columns, *rows])
 
 
 def _cell(value: Number) -> str:

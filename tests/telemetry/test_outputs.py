@@ -6,6 +6,7 @@ import fcntl
 import io
 import os
 import pty
+import resource
 import struct
 import termios
 from pathlib import Path
@@ -45,11 +46,44 @@ def test_progress_takes_new_columns_and_keeps_every_row(tmp_path: Path) -> None:
     assert path.read_text() == "frames,loss,part,mine\n1,,,\n2,0.25,CPU,\n3,,,\n4,,,\n"
 
 
-def test_progress_after_a_row_that_was_cut(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("before", "after", "dropped"),
+    [
+        ("frames,loss\n1,0.5\n2,0.", "frames,loss\n1,0.5\n3,1\n", 1),
+        ("frames,loss\n1,0.5\n2\n4,0.5\n2", "frames,loss\n1,0.5\n4,0.5\n3,1\n", 2),
+        ("frames,lo", "frames,loss\n3,1\n", 1),
+        ("frames,loss\n1,0.5\n", "frames,loss\n1,0.5\n3,1\n", 0),
+    ],
+)
+def test_rows_that_were_cut_are_dropped_and_counted(
+    before: str, after: str, dropped: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "progress.csv"
-    path.write_text("frames,loss\n1,0.5\n2,0.")
-    ProgressFile(path).append({"frames": 3, "loss": 1.0})
-    assert path.read_text() == "frames,loss\n1,0.5\n2,0.\n3,1\n"
+    path.write_text(before)
+    file = ProgressFile(path)
+    file.append({"frames": 3, "loss": 1.0})
+    assert path.read_text() == after
+    assert file.dropped_rows == dropped
+    assert (f"{path}: {dropped} " in caplog.text) == bool(dropped)
+
+
+def test_a_row_that_fills_the_volume_leaves_no_half_row(tmp_path: Path) -> None:
+    """The kernel takes the first bytes of a row and refuses the rest, as a full disk does."""
+    path = tmp_path / "progress.csv"
+    file = ProgressFile(path)
+    file.append({"frames": 1, "loss": 0.5})
+    whole = path.read_text()
+    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (len(whole) + 5, hard))
+    try:
+        with pytest.raises(OSError, match="too large"):
+            file.append({"frames": 2, "loss": 0.123456})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    assert path.read_text() == whole + "2,0.1", "half a row is there"
+    file.append({"frames": 3, "loss": 1.0})
+    assert path.read_text() == whole + "3,1\n"
+    assert file.dropped_rows == 1
 
 
 def test_line_tells_it_all() -> None:
