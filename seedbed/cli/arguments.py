@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 
 from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode
-from seedbed.runtime.signals import signal_on_parent_exit
+from seedbed.runtime.signals import exit_with_starting_thread
 from seedbed.runtime.tokens import TOKEN_FILE_VARIABLE, Role, Tokens, token_file
 
 
@@ -65,7 +64,7 @@ def add_parent(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exit-with-parent", type=int, metavar="PID", help=text)
 
 
-def exit_with_parent(args: argparse.Namespace, number: signal.Signals = signal.SIGTERM) -> None:
+def exit_with_parent(args: argparse.Namespace) -> None:
     """Do as `--exit-with-parent` says; exit now where the parent has ended already.
 
     The process asks the kernel itself: a parent with gRPC's threads must not fork, as it would for
@@ -73,10 +72,9 @@ def exit_with_parent(args: argparse.Namespace, number: signal.Signals = signal.S
 
     Args:
         args: With the PID of the parent, or None.
-        number: Signal that the process gets when the parent ends.
     """
     if args.exit_with_parent is not None:
-        signal_on_parent_exit(number)
+        exit_with_starting_thread()
         if os.getppid() != args.exit_with_parent:
             raise SystemExit(ExitCode.OK)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import signal
 import sys
 import time
 from pathlib import Path
@@ -59,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         SeedbedError: no such checkpoint, or the environment cannot be played here.
     """
-    exit_with_parent(args, signal.SIGKILL)  # only the parent would read the result
+    exit_with_parent(args)
     in_other_folder = args.checkpoint.endswith(".safetensors") and "/" in args.checkpoint
     checkpoint = (
         read_checkpoint(args.checkpoint)

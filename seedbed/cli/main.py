@@ -76,7 +76,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     else:
         for name, text in COMMANDS.items():
             subparsers.add_parser(name, help=text)
-        parser.parse_args(argv)  # ends the process
+        parser.parse_args(argv)  # ends the process, unless the command comes after `--`
+        parser.error(f"the first word is the command, not {argv[0]!r}")
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         # Find `module:name` parts of the user.
         sys.path.insert(0, str(Path.cwd()))

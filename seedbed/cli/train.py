@@ -91,8 +91,8 @@ def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) ->
     learner.profiler.profile_on_signal()
     address = learner.start()
     actors = LocalActors(experiment, directory, address, learner.threads, rank or 0)
-    actors.start()
     try:
+        actors.start()
         return learner.run()
     finally:
         actors.stop()

@@ -33,7 +33,7 @@ class LocalActors(Supervisor):
     window_s = 60.0
     too_many = ExitCode.ACTORS_FAILED
     fatal = (ExitCode.CONFIG, ExitCode.USAGE, ExitCode.ENVIRONMENT, ExitCode.REFUSED_BY_LEARNER)
-    stop_timeout_s = 12.0
+    stop_timeout_s = 8.0
 
     def __init__(
         self, experiment: Experiment, run: RunDirectory, address: str, threads: Threads, rank: int
@@ -52,9 +52,10 @@ class LocalActors(Supervisor):
     @override
     def stop(self) -> None:
         self._stopping.set()
-        if self._watcher.is_alive():
+        if self._watcher.ident is None:  # not every actor could be started
+            super().stop()
+        else:
             self._watcher.join()
-        super().stop()
 
     @override
     def start_process(self, index: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
@@ -68,13 +69,14 @@ class LocalActors(Supervisor):
 
     def _watch(self) -> None:
         try:
-            while not self._stopping.wait(_POLL_S):
-                # Exit code 0 counts as well, because a signal ended that actor. When the learner
-                # stops, all actors end by themselves.
-                if not self._threads.stopping.is_set():
-                    self.poll()
+            while not (self._stopping.wait(_POLL_S) or self._threads.stopping.is_set()):
+                # Exit code 0 counts as well, because a signal ended that actor.
+                self.poll()
         except BaseException as error:
             self._threads.fail("actors", error)
+        # While the learner ends. In this thread, because the kernel kills with it the actors that
+        # it has started.
+        super().stop()
 
     @override
     def last_words(self, index: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import subprocess
@@ -48,9 +49,9 @@ def train_multi_learner(
     stopping = threading.Event()
     on_stop_signals(lambda _: stopping.set())
     line = ProgressLine(sys.stderr)
-    learners.start()
     due = time.monotonic()
     try:
+        learners.start()
         while not learners.all_completed and not stopping.wait(_POLL_S):
             learners.poll()
             if time.monotonic() >= due:
@@ -64,7 +65,7 @@ def train_multi_learner(
     finished = not stopping.is_set() and first and "dollars" not in first["stop_reason"]
     evaluation = None
     if finished and experiment.evaluation.at_end:
-        evaluation = _evaluate(experiment, directory)
+        evaluation = _evaluate(experiment, directory, stopping)
     summary = run_summary(learners.statuses(), summaries, evaluation)
     if finished:
         directory.write_summary(summary)
@@ -177,15 +178,31 @@ class LocalLearners(Supervisor):
         return settings
 
 
-def _evaluate(experiment: Experiment, run: RunDirectory) -> dict[str, Any] | None:
-    """Evaluate the parameters that `gossip.evaluation` names; None where that fails."""
+def _evaluate(
+    experiment: Experiment, run: RunDirectory, stopping: threading.Event
+) -> dict[str, Any] | None:
+    """Evaluate the parameters that `gossip.evaluation` names; None where that fails.
+
+    Args:
+        experiment: the experiment.
+        run: the run directory.
+        stopping: ends the evaluation.
+    """
     which = "best" if experiment.gossip.evaluation == "best" else "newest"
     errors = run.logs / "evaluation.log"
     with errors.open("ab") as file:
         process = start_evaluation(
             run.path, which, experiment.evaluation, stdout=subprocess.PIPE, stderr=file
         )
-        text, _ = process.communicate()
+        text = None
+        while text is None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                text, _ = process.communicate(timeout=_POLL_S)
+            if text is None and stopping.is_set():
+                process.kill()
+    if stopping.is_set() and process.returncode:
+        log.error("the last evaluation was ended: a signal came")
+        return None
     if process.returncode:
         message = "the last evaluation failed with exit code %d: see %s"
         log.error(message, process.returncode, errors)

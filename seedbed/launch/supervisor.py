@@ -178,6 +178,7 @@ class Supervisor(ABC):
         """Send SIGTERM to every process, and SIGKILL to those that do not end in time."""
         for process in self._processes.values():
             process.terminate()
+            process.send_signal(signal.SIGCONT)  # a stopped process handles SIGTERM then
         deadline = time.monotonic() + self.stop_timeout_s
         for index, process in self._processes.items():
             try:

@@ -31,7 +31,8 @@ from seedbed.replay.buffer import SequenceBuffer, stored_arrays
 from seedbed.replay.incarnations import Incarnation, new_incarnation
 from seedbed.replay.sequence import SequenceSpec, describe_spec, format_bytes
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.files import atomic_write, lock_file
+from seedbed.runtime.files import atomic_write
+from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.spec import ArraySpec
 
 log = logging.getLogger(__name__)
@@ -170,7 +171,7 @@ class FileBuffer(SequenceBuffer):
         for mapped in self._maps:
             mapped.flush()
         if self._lock_file is not None:
-            os.close(self._lock_file)
+            release_lock(self._lock_file)
             self._lock_file = None
 
 
@@ -202,11 +203,11 @@ def open_buffer(directory: Path, spec: SequenceSpec, capacity: int, exponent: fl
             _create(directory, found)
         buffer = FileBuffer(directory, lock, found, exponent)
     except OSError as error:
-        os.close(lock)
+        release_lock(lock)
         used = error.filename or directory
         raise _refusal(f"cannot use {used}: {error.strerror or error}") from error
     except BaseException:
-        os.close(lock)
+        release_lock(lock)
         raise
     size, text = buffer.ring.size, "%s: %d of %d sequences are stored, %d can be sampled"
     log.info(text, directory, size, capacity, buffer.sampleable)
@@ -250,10 +251,11 @@ def _lock(directory: Path) -> int:
     """Lock the directory until the process ends or closes the returned file descriptor."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
-        return lock_file(directory / _LOCK)
-    except BlockingIOError:
+        return take_lock(directory / _LOCK)
+    except LockHeld as holder:
         raise _refusal(
-            f"another process has its replay in {directory}: each needs a directory of its own"
+            f"the replay in {directory} is in use by {holder}, or name another directory: each "
+            "replay needs one of its own"
         ) from None
     except OSError as error:
         raise _refusal(f"cannot use {directory}: {error.strerror}") from error

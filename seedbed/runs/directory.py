@@ -12,7 +12,6 @@ from __future__ import annotations
 import json
 import logging
 import os
-import socket
 import sys
 from pathlib import Path
 from typing import Any, Literal
@@ -25,7 +24,8 @@ from seedbed.config.load import dump_experiment
 from seedbed.runs.layout import checkpoint_directory, learner_directories, socket_path
 from seedbed.runs.resume import check_resume, read_stored
 from seedbed.runtime.exit_codes import RunDirectoryError
-from seedbed.runtime.files import atomic_write, lock_file
+from seedbed.runtime.files import atomic_write
+from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 
 log = logging.getLogger(__name__)
 
@@ -109,7 +109,7 @@ class RunDirectory:
 
     def close(self) -> None:
         """Release the lock."""
-        os.close(self._lock)
+        release_lock(self._lock)
 
     def __enter__(self) -> RunDirectory:
         return self
@@ -168,7 +168,7 @@ def open_run_directory(
         _prepare(directory, experiment)
         return directory
     except BaseException:
-        os.close(lock)
+        release_lock(lock)
         raise
 
 
@@ -191,24 +191,21 @@ def _acquire(path: Path) -> int:
             f"cannot make the run directory {path}: {error.strerror}"
         ) from error
     try:
-        lock = lock_file(path / _LOCK)
-    except BlockingIOError as error:
-        holder = (path / _LOCK).read_text(errors="replace").strip() or "another process"
+        lock = take_lock(path / _LOCK)
+    except LockHeld as holder:
         raise RunDirectoryError(
-            f"the run directory {path} is in use by {holder}: stop it, or choose another --run-dir"
-        ) from error
+            f"the run directory {path} is in use by {holder}, or choose another --run-dir"
+        ) from None
     except OSError as error:
         raise RunDirectoryError(
             f"{path} cannot be locked ({error.strerror}): choose a --run-dir on a local disk"
         ) from error
     if not _is_at(lock, path):
-        os.close(lock)
+        release_lock(lock)
         raise RunDirectoryError(
             f"the run directory {path} was moved while it was opened, by a --restart fresh: "
             "run the same command again"
         )
-    os.ftruncate(lock, 0)
-    os.pwrite(lock, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
     return lock
 
 
@@ -305,7 +302,7 @@ def _archive(path: Path, lock: int) -> int:
         ) from error
     print(f"fresh: the run before was moved to {aside}", file=sys.stderr)
     fresh = _acquire(path)
-    os.close(lock)
+    release_lock(lock)
     return fresh
 
 

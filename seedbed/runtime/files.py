@@ -1,9 +1,8 @@
-"""Files that are written whole or not at all, and files that one process locks."""
+"""Files that are written whole or not at all."""
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,22 +55,3 @@ def sync_directory(directory: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
-
-
-def lock_file(path: Path) -> int:
-    """Lock a file for this process, and create it where it is missing.
-
-    Returns:
-        A file descriptor that holds the lock until it is closed or the process ends.
-
-    Raises:
-        BlockingIOError: Another process holds the lock.
-        OSError: The file cannot be opened, or its file system has no locks.
-    """
-    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BaseException:
-        os.close(file)
-        raise
-    return file

@@ -68,6 +68,16 @@ def process_start_ticks(pid: int, root: Path = Path("/")) -> int | None:
     return int(after_name[19]) if len(after_name) > 19 else None
 
 
+def process_state(pid: int) -> str | None:
+    """Return the letter of a process's state, such as T for stopped; None: there is no process.
+
+    Args:
+        pid: Number of the process.
+    """
+    after_name = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
+    return after_name[0] if after_name else None
+
+
 def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
     """Yield the cgroup folders whose limits hold for this process, the innermost first."""
     for line in _read(root / "proc/self/cgroup").splitlines():

@@ -186,7 +186,7 @@ def test_two_processes_on_one_volume(tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "open\n"
         said = refusal(tmp_path, replay_writer.SPEC, 64, 0.5)
-        assert f"another process has its replay in {tmp_path}" in said
+        assert f"{tmp_path} is in use by process {process.pid} on" in said
     finally:
         process.kill()
         process.wait()

@@ -18,7 +18,10 @@ from seedbed.config import Experiment, load_experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import RunDirectory, open_run_directory, open_store, read_checkpoint
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.limits import process_state
+from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.spec import ArraySpec, EnvironmentSpec
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 SPEC = EnvironmentSpec("CartPole-v1", ArraySpec((4,), "float32"), 2, 1)
@@ -151,7 +154,9 @@ sys.stdin.read()
 """
 
 
-def test_one_learner_at_a_time_and_kill_9_gives_the_lock_back(tmp_path: Path) -> None:
+def test_one_learner_at_a_time_and_kill_9_gives_the_lock_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     holder = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path / "run"), dump_experiment(experiment())],
         cwd=ROOT,
@@ -165,10 +170,41 @@ def test_one_learner_at_a_time_and_kill_9_gives_the_lock_back(tmp_path: Path) ->
             with pytest.raises(SeedbedError, match=f"in use by process {holder.pid} on") as caught:
                 open_run_directory(tmp_path / "run", experiment(), restart)  # type: ignore[arg-type]
             assert caught.value.code == ExitCode.RUN_DIRECTORY
+            assert f"on {socket.gethostname()}: stop it with `kill {holder.pid}`" in str(
+                caught.value
+            )
+        holder.send_signal(signal.SIGSTOP)
+        wait_for(lambda: process_state(holder.pid) == "T", "it is stopped")
+        with pytest.raises(SeedbedError, match=f"is stopped: .*`kill -CONT {holder.pid}`"):
+            open_run_directory(tmp_path / "run", experiment())
+        assert not caplog.messages
     finally:
         holder.send_signal(signal.SIGKILL)
         holder.communicate(timeout=20)
-    open_run_directory(tmp_path / "run", experiment()).close()
+    for taken_over in (True, False):
+        open_run_directory(tmp_path / "run", experiment()).close()
+        found = f"was locked by process {holder.pid} on" in caplog.text
+        assert found == taken_over
+        caplog.clear()
+
+
+def test_a_lock_that_a_process_of_its_holder_keeps_names_the_way_to_that_process(
+    tmp_path: Path,
+) -> None:
+    lock = tmp_path / "lock"
+    file = take_lock(lock)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    for content, words in (
+        (f"process {gone.pid} on {socket.gethostname()}", f"process {gone.pid} on .* before it"),
+        ("process 1 on elsewhere", "process 1 on elsewhere: stop it there"),
+        ("\x1b[2J", "another process: stop it"),
+    ):
+        lock.write_text(content)
+        with pytest.raises(LockHeld, match=words):
+            take_lock(lock)
+    release_lock(file)
+    assert lock.read_text() == ""
 
 
 def test_init_from_counts_only_where_a_run_begins(
