@@ -17,6 +17,7 @@ from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import LocalLearner, ParameterExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.parameters import FlatParams
+from seedbed.gossip.transport.buffers import ring_bounds
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.types import Tensor
@@ -88,7 +89,8 @@ class AllReduceExchange(ParameterExchange):
         newest = max(heard, key=lambda rank: (heard[rank].updates, -rank))
         if heard[newest].updates <= self._counters.updates:
             return False
-        fetched = self._transport.clients[newest].fetch(whole_state=True)
+        own_bytes = sum(array.nbytes for array in self._trainer.state().values())
+        fetched = self._transport.clients[newest].fetch(state_bytes=own_bytes)
         if fetched.status is None or not fetched.state:
             return False
         if fetched.status.updates <= self._counters.updates:
@@ -130,6 +132,7 @@ class AllReduceExchange(ParameterExchange):
         self.stats.alive = self._membership.count
         self.stats.mixes += 1
         self.stats.sent_bytes = self._ring.sent_bytes
+        self.stats.refused = self._transport.refused
         return {**outputs, "gradient_norm": norm}
 
     def _receive(self, update: int, hop: int) -> bytes:
@@ -172,13 +175,11 @@ def ring_sum(
         rank: Rank of this learner.
         count: Number of learners.
         send: Sends (hop, segment) to learner rank + 1.
-        receive: Waits for the segment of a hop from learner rank − 1.
-
-    Raises:
-        ValueError: A segment does not have the expected size.
+        receive: Waits for the segment of a hop from learner rank − 1. `SegmentBuffer` takes none of
+            another size.
     """
     total = own.copy()
-    bounds = [len(total) * k // count for k in range(count + 1)]
+    bounds = ring_bounds(len(total), count)
 
     def segment(k: int) -> FlatParams:
         k %= count
@@ -189,8 +190,6 @@ def ring_sum(
         send(hop, segment(rank - hop).tobytes())
         data = np.frombuffer(receive(hop), np.float32)
         place = segment(rank - hop - 1)
-        if len(data) != len(place):
-            raise ValueError(f"{len(data)} numbers at hop {hop}, where {len(place)} are expected")
         if hop < count - 1:
             place += data
         else:

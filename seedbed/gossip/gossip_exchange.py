@@ -276,6 +276,7 @@ class GossipExchange(ParameterExchange):
         stats.sent = sum(client.sent for client in clients)
         stats.sent_bytes = sum(client.sent_bytes for client in clients)
         stats.received, stats.superseded = received.received, received.superseded
+        stats.refused = self._transport.refused
         stats.received_bytes = received.received * 4 * self._learner.layout.size
         in_peers = self._topology.in_peers(self._rank, self.iteration)
         stats.staleness = {peer: max(0, self.iteration - self._heard_at[peer]) for peer in in_peers}

@@ -64,6 +64,11 @@ class Credentials:
     release: str = ""
     insecure: bool = False
 
+    @property
+    def is_demanding(self) -> bool:
+        """Return whether a call needs a token or a certificate."""
+        return self.tokens is not None or self.tls is not None
+
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return the metadata that each call of this process carries."""
         if self.tokens is None:
@@ -86,7 +91,7 @@ class Credentials:
         allowed = MAY_CALL.get(method)
         if allowed is None:
             return Denial(grpc.StatusCode.PERMISSION_DENIED, f"{method} has no role")
-        if self.tokens is None and self.tls is None:
+        if not self.is_demanding:
             return None
         role: Role | None = None
         if self.tokens is not None:
@@ -166,7 +171,7 @@ def check_exposure(address: str, credentials: Credentials, option: str) -> None:
     Raises:
         SeedbedError: CONFIG, every client that reaches the address would be served.
     """
-    protected = credentials.tokens is not None or credentials.tls is not None
+    protected = credentials.is_demanding
     if credentials.insecure and protected:
         raise ConfigError("--insecure contradicts --token-file and --tls: leave one of them out")
     if not (is_local(address) or protected or credentials.insecure):

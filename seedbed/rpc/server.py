@@ -16,6 +16,7 @@ from seedbed.rpc.access import AccessInterceptor
 from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
+from seedbed.runtime.tokens import Role
 
 # Longest wait for the server to listen.
 START_S = 60.0
@@ -130,12 +131,9 @@ class ServerThread:
 
     async def _serve(self, serving: bool) -> None:
         self._loop = asyncio.get_running_loop()
-        guards = (
-            []
-            if self._credentials is None
-            else [AccessInterceptor(self._credentials, self._on_denied)]
-        )
-        server = channels.aio_server(guards)
+        # Without a credential too, because it refuses requests that cannot be read.
+        credentials = self._credentials or Credentials(Role.LEARNER)
+        server = channels.aio_server([AccessInterceptor(credentials, self._on_denied)])
         self._add(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         self.address = channels.bind(server, self._listen, self._credentials)

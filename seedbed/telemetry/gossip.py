@@ -26,6 +26,8 @@ class GossipStats:
         sent_bytes: Bytes of parameters sent to peers.
         received: Messages from peers.
         received_bytes: Bytes of parameters received from peers.
+        refused: Messages and answers of peers that were refused, because they do not fit this learner
+            or hold numbers that are not allowed.
         superseded: Messages that a newer one of the same peer replaced before mixing.
         seconds: Seconds of the training thread for its peers.
         wait_seconds: Seconds in which the training thread waited for a peer.
@@ -47,6 +49,7 @@ class GossipStats:
     sent_bytes: int = 0
     received: int = 0
     received_bytes: int = 0
+    refused: int = 0
     superseded: int = 0
     seconds: float = 0.0
     wait_seconds: float = 0.0
@@ -65,6 +68,7 @@ class GossipStats:
         counter("seedbed_gossip_sent_bytes_total", "sent_bytes"),
         counter("seedbed_gossip_received_total", "received"),
         counter("seedbed_gossip_received_bytes_total", "received_bytes"),
+        counter("seedbed_gossip_refused_total", "refused"),
         counter("seedbed_gossip_superseded_total", "superseded"),
         counter("seedbed_gossip_seconds_total", "seconds"),
         counter("seedbed_gossip_wait_seconds_total", "wait_seconds"),

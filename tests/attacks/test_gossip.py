@@ -7,8 +7,10 @@ import json
 import math
 import urllib.request
 from collections.abc import Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
+from queue import Queue
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,14 +20,20 @@ import pytest
 
 from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership
+from seedbed.gossip.transport.chunks import ChunkAssembler
+from seedbed.gossip.transport.clients import PeerClient
+from seedbed.gossip.transport.handshake import PeerRejected, check_hello
+from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.rpc import channels
+from seedbed.rpc.server import ServerThread
 from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.threads import Threads
 from seedbed.services.learner.stop import RunStop, met_condition
 from seedbed.telemetry.cost_meter import CostMeterClient
 from seedbed.telemetry.counters import Counters
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
-from tests.support.gossip_learners import GossipLearner, experiment
+from tests.support.gossip_learners import LAYOUT, GossipLearner, experiment
 from tests.support.waiting import wait_for
 
 NAN, INFINITE = math.nan, math.inf
@@ -199,3 +207,234 @@ def test_a_push_of_over_ends_nothing(victim: GossipLearner) -> None:
         list(stub_of(stack, victim).Push(iter(requests), timeout=20))
     wait_for(lambda: victim.membership.peers_heard(), "the heartbeat")
     assert victim.membership.peers_over() == {}
+
+
+# --- what is stored --------------------------------------------------------------------------
+
+
+def segment(update: int, hop: int, size: int) -> wire.ReduceRequest:
+    data = bytes(4 * size)
+    return wire.ReduceRequest(
+        segment=wire.ReduceRequest.Segment(update=update, step=hop, data=data)
+    )
+
+
+def reduced(
+    victim: GossipLearner | GossipTransport, *segments: wire.ReduceRequest, rank: int = 1
+) -> grpc.RpcError:
+    with ExitStack() as stack:
+        transport = victim if isinstance(victim, GossipTransport) else victim.transport
+        hello = wire.GossipHello()
+        hello.CopyFrom(transport._hello)
+        hello.rank, hello.incarnation = rank, 5
+        assert transport.address is not None
+        stub = wire_grpc.GossipStub(stack.enter_context(channels.channel(transport.address)))
+        with pytest.raises(grpc.RpcError) as refusal:
+            stub.Reduce(iter([wire.ReduceRequest(hello=hello), *segments]), timeout=20)
+        return refusal.value
+
+
+def test_no_segment_is_taken_where_gradients_are_not_exchanged(victim: GossipLearner) -> None:
+    """Segments that nothing takes filled the memory: 459 to 1,650 MB."""
+    error = reduced(victim, *(segment(i, 0, 2**20) for i in range(8)))
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "gossip.topology" in error.details()
+    assert victim.transport.segment_buffer.held == 0
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Iterator[GossipTransport]:
+    """Learner 0 of three that all-reduce; learner 2 sends to it. 8 parameters and a weight."""
+    config = experiment(tmp_path, 3, topology="allreduce")
+    threads = Threads()
+    transport = GossipTransport(
+        config, Membership(0, 3, 20.0), LAYOUT, threads, None, wire.Member, Future
+    )
+    transport.start()
+    yield transport
+    threads.stopping.set()
+    transport.close()
+    assert not threads.join(20)
+    assert threads.failure is None, threads.failure
+
+
+@pytest.mark.parametrize(
+    ("segments", "words"),
+    [
+        ([segment(0, 0, 4)], "16 bytes at hop 0, where 12 are expected"),
+        ([segment(0, 0, 2)], "8 bytes"),
+        ([segment(0, 4, 3)], "hop 4, and the hops are 0 to 3"),
+        ([segment(0, 0, 3), segment(0, 2, 3)], r"update 0, hop 2"),
+        ([segment(0, 0, 3), segment(1, 1, 3)], r"update 1, hop 1"),
+        ([segment(0, 3, 3), segment(2, 0, 3)], r"update 2, hop 0"),
+        ([segment(0, i % 4, 3) for i in range(5)], "4 segments wait"),
+    ],
+)
+def test_an_unexpected_segment_ends_its_stream(
+    ring: GossipTransport, segments: list[Any], words: str
+) -> None:
+    error = reduced(ring, *segments, rank=2)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert words in error.details()
+    assert ring.segment_buffer.held == 0, "those before it are dropped too"
+
+
+def test_segments_come_from_the_learner_before(ring: GossipTransport) -> None:
+    error = reduced(ring, segment(0, 0, 3), rank=1)
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert "learner 2 sends to this one, not learner 1" in error.details()
+    assert ring.segment_buffer.streams == 0
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        wire.Chunk(iteration=1, size=2**40, payload=bytes(4)),
+        wire.Chunk(iteration=1, size=32, offset=2**40, payload=bytes(4)),
+        wire.Chunk(iteration=1, size=32, payload=bytes(36)),
+    ],
+)
+def test_no_memory_is_taken_for_a_chunk_that_does_not_fit(
+    monkeypatch: pytest.MonkeyPatch, chunk: wire.Chunk
+) -> None:
+    assembler = ChunkAssembler(LAYOUT)
+    monkeypatch.setattr("seedbed.gossip.transport.chunks.np.empty", None)
+    with pytest.raises(ValueError, match="byte"):
+        assembler.add(chunk)
+
+
+def test_a_state_larger_than_this_learners_is_not_read(victim: GossipLearner) -> None:
+    """A peer may send arrays for ever."""
+    victim.transport._whole_state = lambda: done({"model/a": np.zeros(3 * 2**20, np.float32)})
+    assert victim.transport.address is not None
+    client = PeerClient(
+        0, victim.transport.address, hello_of(victim), wire.Member, 20.0, LAYOUT, None
+    )
+    assert client.fetch(state_bytes=12 * 2**20).state["model/a"].shape == (3 * 2**20,)
+    with pytest.raises(ValueError, match="more than 12582911 bytes"):
+        client.fetch(state_bytes=12 * 2**20 - 1)
+
+
+def done(value: Any) -> Future[Any]:
+    future: Future[Any] = Future()
+    future.set_result(value)
+    return future
+
+
+# --- streams ---------------------------------------------------------------------------------
+
+
+class OpenPush:
+    """A Push stream that stays open."""
+
+    def __init__(self, stack: ExitStack, victim: GossipLearner, incarnation: int) -> None:
+        self._requests: Queue[Any] = Queue()
+        self._requests.put(wire.PushRequest(hello=hello_of(victim, incarnation=incarnation)))
+        self.call = stub_of(stack, victim).Push(iter(self._requests.get, None), timeout=20)
+        stack.callback(self._requests.put, None)
+
+    def welcome(self) -> bool:
+        return bool(next(self.call).HasField("welcome"))
+
+
+def test_a_restarted_learner_replaces_its_old_stream(victim: GossipLearner) -> None:
+    with ExitStack() as stack:
+        old = OpenPush(stack, victim, 5)
+        assert old.welcome()
+        new = OpenPush(stack, victim, 6)
+        assert new.welcome()
+        error = refusal_of(old.call)
+        assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+        assert "learner 1 has started again" in error.details()
+        back = OpenPush(stack, victim, 5)
+        assert "learner 1 has started again" in refusal_of(back.call).details()
+        again = OpenPush(stack, victim, 6)
+        assert again.welcome(), "a connection that broke unnoticed is replaced"
+        assert refusal_of(new.call).code() is grpc.StatusCode.UNAVAILABLE
+
+
+@pytest.mark.parametrize("answer", [b"\x12\x00", b"\xff\xff\xff"])
+def test_an_answer_that_was_not_asked_for_ends_the_connection_alone(
+    tmp_path: Path, answer: bytes
+) -> None:
+    """`Received` without parameters in flight ended the learner with an AssertionError."""
+    calls: list[int] = []
+
+    async def push(_: Any, context: Any) -> None:
+        calls.append(1)
+        await context.read()
+        await context.write(wire.PushReply(welcome=wire.PushReply.Welcome()).SerializeToString())
+        await context.write(answer)
+        await context.read()
+        await context.read()
+
+    class Peer(ServerThread):
+        def _add(self, server: grpc.aio.Server) -> None:
+            handler = grpc.stream_stream_rpc_method_handler(push)
+            server.add_generic_rpc_handlers(
+                [grpc.method_handlers_generic_handler("seedbed.v1.Gossip", {"Push": handler})]
+            )
+
+        async def _finish(self) -> None: ...
+
+    config = experiment(tmp_path, 2)
+    threads = Threads()
+    peer = Peer(config.gossip.addresses[1], threads)
+    learner = GossipLearner(config, 0, tmp_path, updates=1)
+    try:
+        peer.start()
+        learner.start()
+        wait_for(lambda: len(calls) > 2, "it connects again")
+        assert learner.threads.failure is None, learner.threads.failure
+        assert learner.transport.refused > 0
+    finally:
+        learner.kill()
+        threads.stopping.set()
+        peer.close()
+        assert not threads.join(20)
+
+
+@pytest.mark.parametrize("method", ["Fetch", "Push", "Reduce"])
+def test_a_request_that_cannot_be_read_is_refused_without_a_traceback(
+    victim: GossipLearner, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """16,985 tracebacks were 26 MB of log."""
+    assert victim.transport.address is not None
+    with channels.channel(victim.transport.address) as channel:
+        call = channel.stream_stream(f"/seedbed.v1.Gossip/{method}")
+        error = refusal_of(call(iter([b"\xff\xff\xff"]), timeout=20))
+    expected = {"Reduce": grpc.StatusCode.FAILED_PRECONDITION}
+    assert error.code() is expected.get(method, grpc.StatusCode.INVALID_ARGUMENT)
+    assert not [record for record in caplog.records if record.exc_info]
+
+
+# --- what a refusal tells ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["Fetch", "Push"])
+def test_a_refusal_does_not_spell_out_the_model(
+    victim: GossipLearner, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """25 refusals told all names and shapes, and then Fetch gave the parameters."""
+    hello = hello_of(victim)
+    hello.parameters[1].name = "other/bias"
+    with ExitStack() as stack:
+        stub = stub_of(stack, victim)
+        call = (
+            stub.Fetch(wire.FetchRequest(hello=hello), timeout=20)
+            if method == "Fetch"
+            else stub.Push(iter([wire.PushRequest(hello=hello)]), timeout=20)
+        )
+        error = refusal_of(call)
+    assert error.code() is grpc.StatusCode.FAILED_PRECONDITION
+    assert "dense/bias" not in error.details()
+    assert "network" in error.details()
+    assert "parameter 'dense/bias' here is 'other/bias' there" in caplog.text
+
+
+def test_a_learner_with_a_credential_is_told_the_difference(victim: GossipLearner) -> None:
+    own = victim.transport._hello
+    theirs = hello_of(victim)
+    theirs.parameters[1].name = "other/bias"
+    with pytest.raises(PeerRejected, match="parameter 'dense/bias' here is 'other/bias' there"):
+        check_hello(own, theirs, is_protected=True)

@@ -364,8 +364,11 @@ def test_a_stop_condition_reaches_all(make: Any, tmp_path: Path) -> None:
 
 # As many numbers as the other's, too: it is not by the size that they differ.
 @pytest.mark.parametrize("kernel", [(4, 2), (2, 3)])
-def test_another_network_is_refused_by_name(
-    make: Any, tmp_path: Path, kernel: tuple[int, int]
+def test_another_network_is_refused(
+    make: Any,
+    tmp_path: Path,
+    kernel: tuple[int, int],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     config = experiment(tmp_path, 2)
     one = make(config, 0)
@@ -374,8 +377,9 @@ def test_another_network_is_refused_by_name(
     with pytest.raises(SeedbedError, match="learner 0 at unix:") as refusal:
         make(config, 1, ParameterLayout(("dense/kernel", "dense/bias"), (kernel, (2,))))
     assert refusal.value.code is ExitCode.CONFIG
-    named = f"refused this one: dense/kernel has shape [3, 2] here and {list(kernel)} there"
-    assert named in str(refusal.value)
+    assert "the log of learner 0 names the first difference" in str(refusal.value)
+    named = f"another network: dense/kernel has shape [3, 2] here and {list(kernel)} there"
+    assert named in caplog.text
     assert not [row for row in rows(tmp_path, 1) if row[1] == "adopt"]
 
 

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.backends
 def test_the_ring_sums_and_all_get_the_same_bits(count: int, size: int) -> None:
     draw = np.random.default_rng(count)
     own = draw.normal(size=(count, size)).astype(np.float32)
-    inboxes = [SegmentBuffer() for _ in range(count)]
+    inboxes = [SegmentBuffer(rank, count, size) for rank in range(count)]
 
     def take(rank: int) -> NDArray[np.float32]:
         def receive(step: int) -> bytes:

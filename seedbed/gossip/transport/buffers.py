@@ -84,23 +84,53 @@ class ReceiveBuffer:
             )
 
 
+def ring_bounds(size: int, count: int) -> list[int]:
+    """Return where the segments of the ring begin in what is summed, and its end.
+
+    Args:
+        size: Length of what is summed.
+        count: Number of learners, which is the number of segments.
+    """
+    return [size * k // count for k in range(count + 1)]
+
+
 class SegmentBuffer:
-    """Segments of the ring's previous learner.
+    """Segments of the ring's previous learner that still wait, at most one for each hop.
+
+    Args:
+        rank: Rank of this learner.
+        count: Number of learners.
+        size: Length of what is summed.
 
     Attributes:
         streams: Number of times that the previous learner has connected.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, rank: int, count: int, size: int) -> None:
+        bounds = ring_bounds(size, count)
+        # As `ring_sum` takes them: the sender sends its own segment first.
+        places = [(rank - hop - 1) % count for hop in range(2 * (count - 1))]
+        self._bytes = [4 * (bounds[k + 1] - bounds[k]) for k in places]
         self._segments: dict[tuple[int, int], bytes] = {}
+        self._newest: tuple[int, int] | None = None  # of the present stream
         self._changed = threading.Condition()
         self.streams = 0
+
+    @property
+    def held(self) -> int:
+        """Return the number of segments that wait."""
+        return len(self._segments)
 
     def on_connect(self) -> None:
         """Drop the segments of the last stream, because its process may have restarted."""
         with self._changed:
-            self._segments.clear()
+            self.drop()
             self.streams += 1
+
+    def drop(self) -> None:
+        """Drop the segments that wait."""
+        self._newest = None
+        self._segments.clear()
 
     def put(self, update: int, hop: int, data: bytes) -> None:
         """Store the segment of a hop.
@@ -109,8 +139,32 @@ class SegmentBuffer:
             update: Update that the segment belongs to.
             hop: Number of the hop around the ring, from 0.
             data: Little-endian float32.
+
+        Raises:
+            ValueError: The segment has another size, or is not the next one of the stream, or
+                those of a whole update wait already.
         """
+        hops = len(self._bytes)
+        if hop >= hops:
+            raise ValueError(f"hop {hop}, and the hops are 0 to {hops - 1}")
+        if len(data) != self._bytes[hop]:
+            raise ValueError(
+                f"{len(data)} bytes at hop {hop}, where {self._bytes[hop]} are expected"
+            )
         with self._changed:
+            if self._newest is not None:
+                before, last = self._newest
+                # An update that all learners skip is tried again under the same number.
+                next_ones = [(before, last + 1)]
+                if last + 1 == hops:
+                    next_ones = [(before, 0), (before + 1, 0)]
+                if (update, hop) not in next_ones:
+                    raise ValueError(
+                        f"update {update}, hop {hop} after update {before}, hop {last}"
+                    )
+            if len(self._segments) == hops:
+                raise ValueError(f"{hops} segments wait to be taken, and no more ever do")
+            self._newest = update, hop
             self._segments[update, hop] = data
             self._changed.notify_all()
 

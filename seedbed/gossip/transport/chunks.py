@@ -59,11 +59,10 @@ class ChunkAssembler:
                 finite.
         """
         size = 4 * self._layout.size
-        if self._values is None:
-            self._values, self._offset = np.empty(size // 4, np.float32), 0
-            self._iteration = chunk.iteration
         if chunk.size != size:
             raise ValueError(f"a buffer of {chunk.size} bytes, and the parameters take {size}")
+        if self._values is None:
+            self._iteration, self._offset = chunk.iteration, 0
         if chunk.iteration != self._iteration or chunk.offset != self._offset:
             raise ValueError(
                 f"byte {chunk.offset} of iteration {chunk.iteration}, where byte {self._offset} "
@@ -72,6 +71,8 @@ class ChunkAssembler:
         end = self._offset + len(chunk.payload)
         if not chunk.payload or end > size:
             raise ValueError(f"a chunk of {len(chunk.payload)} bytes at {self._offset} of {size}")
+        if self._values is None:
+            self._values = np.empty(size // 4, np.float32)
         _as_bytes(self._values)[self._offset : end] = chunk.payload
         self._offset = end
         if end < size:

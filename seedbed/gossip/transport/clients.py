@@ -74,6 +74,7 @@ class PeerClient:
         sent: Messages that the peer has acknowledged.
         sent_bytes: Bytes of the parameters in these messages.
         rejection: Reason why the peer does not accept this learner; or empty.
+        refused: Answers of the peer that ended the connection, because they mean nothing.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class PeerClient:
         self.connected = False
         self.sent = self.sent_bytes = 0
         self.rejection = ""
+        self.refused = 0
         self._in_flight: Message | None = None
         self._next: Message | None = None
         self._writer: asyncio.Task[None] | None = None  # of the newest connection
@@ -118,8 +120,14 @@ class PeerClient:
             self._wake_writer.set()
 
     def on_ack(self) -> None:
-        """Count the message in flight as received, and send the next one."""
-        assert self._in_flight is not None
+        """Count the message in flight as received, and send the next one.
+
+        Raises:
+            ConnectionError: No message is in flight.
+        """
+        if self._in_flight is None:
+            self.refused += 1
+            raise ConnectionError("it acknowledged parameters that were not sent")
         self.sent += 1
         self.sent_bytes += self._in_flight.values.nbytes
         self._in_flight, self._next = self._next, None
@@ -158,6 +166,9 @@ class PeerClient:
             try:
                 while True:
                     reply = await read(call)
+                    if reply is None:  # gRPC has logged it
+                        self.refused += 1
+                        raise ConnectionError("its answer cannot be read")
                     if reply.WhichOneof("message") == "received":
                         self.on_ack()
             finally:
@@ -193,21 +204,22 @@ class PeerClient:
 
     # --- fetch -----------------------------------------------------------------------------
 
-    def fetch(self, whole_state: bool = False) -> Fetched:
+    def fetch(self, state_bytes: int = 0) -> Fetched:
         """Fetch the peer's status and newest parameters. Any thread but the event loop's.
 
         What the peer has sent before it became unreachable counts.
 
         Args:
-            whole_state: Whether to fetch the arrays of a checkpoint instead of the parameters.
+            state_bytes: Largest size of the arrays of a checkpoint, which are fetched instead of
+                the parameters; 0 fetches the parameters.
 
         Raises:
             SeedbedError: CONFIG; the peer rejects this learner.
-            ValueError: The parameters do not fit this learner's.
+            ValueError: The parameters or the state do not fit this learner's.
         """
         fetched, arrays = Fetched(), list[wire.FetchReply.Array]()
-        assembler = ChunkAssembler(self._layout)
-        request = wire.FetchRequest(whole_state=whole_state, hello=self._hello)
+        assembler, received = ChunkAssembler(self._layout), 0
+        request = wire.FetchRequest(whole_state=state_bytes > 0, hello=self._hello)
         with channels.channel(self.address, self._credentials) as channel:
             try:
                 replies = wire_grpc.GossipStub(channel).Fetch(
@@ -219,6 +231,9 @@ class PeerClient:
                     values = assembler.add(reply.chunk) if reply.HasField("chunk") else None
                     if values is not None:
                         fetched.message = Message(self.rank, reply.chunk.iteration, values)
+                    received += sum(len(part.data) for part in reply.arrays)
+                    if received > state_bytes:
+                        raise ValueError(f"a state of more than {state_bytes} bytes")
                     arrays += reply.arrays
             except grpc.RpcError as error:
                 if error.code() is grpc.StatusCode.FAILED_PRECONDITION:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 from collections.abc import Sequence
 
 import grpc
 
 from seedbed.rpc.streams import StreamRejected
+from seedbed.runtime.peer_log import PeerLog
+from seedbed.runtime.text import printable
 from seedbed.v1 import gossip_pb2 as wire
+
+log = logging.getLogger(__name__)
+
+_warnings = PeerLog(log)
 
 
 class PeerRejected(StreamRejected):
@@ -25,8 +33,14 @@ class PeerRejected(StreamRejected):
         self.is_transient = is_transient
 
 
-def check_hello(own: wire.GossipHello, theirs: wire.GossipHello) -> None:
+def check_hello(own: wire.GossipHello, theirs: wire.GossipHello, is_protected: bool) -> None:
     """Check that a peer fits this learner.
+
+    Args:
+        own: Hello of this learner.
+        theirs: Hello of the peer.
+        is_protected: Whether the peer has shown a credential. Without one it is not told how the
+            networks differ, because enough refusals would tell the whole network.
 
     Raises:
         PeerRejected: The protocol, the experiment, the number of learners, the rank or the
@@ -40,7 +54,7 @@ def check_hello(own: wire.GossipHello, theirs: wire.GossipHello) -> None:
         )
     if theirs.experiment != own.experiment:
         raise PeerRejected(
-            f"experiment {own.experiment!r} here and {theirs.experiment!r} there: "
+            f"experiment {own.experiment!r} here and {printable(theirs.experiment)!r} there: "
             "gossip.addresses name learners of one experiment"
         )
     if theirs.learners != own.learners or not own.rank != theirs.rank < own.learners:
@@ -50,16 +64,29 @@ def check_hello(own: wire.GossipHello, theirs: wire.GossipHello) -> None:
             is_transient=True,
         )
     if difference := _difference(own.parameters, theirs.parameters):
+        if not is_protected:
+            text = "learner %d has another network: %s"
+            _warnings.warning("network", text, theirs.rank, difference)
+            difference = (
+                f"network {_digest(own.parameters)} here and {_digest(theirs.parameters)} there, "
+                f"and the log of learner {own.rank} names the first difference"
+            )
         raise PeerRejected(f"{difference}: learners that gossip have the same network")
+
+
+def _digest(parameters: Sequence[wire.Parameter]) -> str:
+    names = "".join(f"{each.name}{list(each.shape)}" for each in parameters)
+    return hashlib.sha256(names.encode()).hexdigest()[:12]
 
 
 def _difference(own: Sequence[wire.Parameter], theirs: Sequence[wire.Parameter]) -> str:
     """Describe the first difference of two layouts; empty if there is none."""
     for here, there in zip(own, theirs, strict=False):
         if here.name != there.name:
-            return f"parameter {here.name!r} here is {there.name!r} there"
+            return f"parameter {here.name!r} here is {printable(there.name)!r} there"
         if here.shape != there.shape:
-            return f"{here.name} has shape {list(here.shape)} here and {list(there.shape)} there"
+            shape = printable(list(there.shape))
+            return f"{here.name} has shape {list(here.shape)} here and {shape} there"
     if len(own) != len(theirs):
         return f"{len(own)} parameters here and {len(theirs)} there"
     return ""

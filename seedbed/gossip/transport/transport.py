@@ -6,9 +6,10 @@ import asyncio
 import contextlib
 import logging
 import secrets
+from collections import deque
 from collections.abc import Callable, Collection
 from concurrent.futures import Future
-from typing import Any
+from typing import Any, cast
 
 import grpc
 import grpc.aio
@@ -24,7 +25,7 @@ from seedbed.gossip.transport.clients import PeerClient, RingClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
 from seedbed.rpc.credentials import Credentials, is_local
 from seedbed.rpc.server import ServerThread
-from seedbed.rpc.streams import OpenStreams, expect_hello
+from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello
 from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
 from seedbed.runtime.threads import Threads
 from seedbed.v1 import gossip_pb2 as wire
@@ -33,6 +34,7 @@ from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 log = logging.getLogger(__name__)
 
 CLOSE_S = 1.0  # for the peers to read the last heartbeat
+_REMEMBERED = 8  # processes of one learner
 
 
 def listen_address(address: str) -> str:
@@ -79,10 +81,18 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         super().__init__(listen_address(settings.addresses[rank]), threads, credentials, "gossip")
         self.membership, self.heartbeat = membership, heartbeat
         self._layout, self._whole_state = layout, whole_state
-        self.receive_buffer, self.segment_buffer = ReceiveBuffer(), SegmentBuffer()
+        self.receive_buffer = ReceiveBuffer()
+        # All-reduce sums the gradients and their weight.
+        self.segment_buffer = SegmentBuffer(rank, membership.count, layout.size + 1)
         self._newest: Message | None = None  # broadcast of this learner
-        self._streams = OpenStreams("the learner stops: try again")
-        self._incarnations: dict[int, int] = {}
+        self._streams = OpenStreams("the learner stops: try again", self._on_rejected)
+        self._rejected = 0
+        self._is_protected = credentials is not None and credentials.is_demanding
+        # By rank: the newest processes, and the task of the newest stream of each method.
+        self._incarnations: dict[int, deque[int]] = {
+            peer: deque(maxlen=_REMEMBERED) for peer in range(membership.count)
+        }
+        self._tasks_of: dict[tuple[int, str], asyncio.Task[Any]] = {}
         self._hello = hello = wire.GossipHello(
             protocol_version=GOSSIP_PROTOCOL_VERSION,
             experiment=experiment.name,
@@ -155,7 +165,15 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         """Return the reason why a peer does not accept this learner; empty if there is none."""
         return next(filter(None, (client.rejection for client in self.clients.values())), "")
 
+    @property
+    def refused(self) -> int:
+        """Return the number of streams that ended because a peer's message was refused."""
+        return self._rejected + sum(client.refused for client in self.clients.values())
+
     # --- from the peers, in the event loop ---------------------------------------------------
+
+    def _on_rejected(self, _: StreamRejected) -> None:
+        self._rejected += 1
 
     @override
     async def Push(self, _: Any, context: Any) -> None:
@@ -166,18 +184,31 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         await self._streams.serve(context, lambda: self._reduce(context))
         return wire.ReduceReply()
 
-    async def _check_hello(self, context: Any) -> int:
-        """Read and check the hello, and return the rank of the peer."""
+    async def _check_hello(self, context: Any, method: str) -> int:
+        """Read and check the hello, end the peer's older stream, and return the peer's rank."""
         hello = await expect_hello(context)
-        check_hello(self._hello, hello)
+        check_hello(self._hello, hello, self._is_protected)
         rank: int = hello.rank
-        if self._incarnations.get(rank) != hello.incarnation:
-            self._incarnations[rank] = hello.incarnation
+        known = self._incarnations[rank]
+        replaced = PeerRejected(
+            f"learner {rank} has started again, and this is its process from before: end it"
+        )
+        if hello.incarnation in list(known)[:-1]:
+            raise replaced
+        older: StreamRejected = replaced
+        if known and known[-1] == hello.incarnation:
+            text = f"learner {rank} has opened a newer stream"
+            older = StreamRejected(text, grpc.StatusCode.UNAVAILABLE)
+        else:
+            known.append(hello.incarnation)
             log.info("learner %d has connected", rank)
+        if (task := self._tasks_of.get((rank, method))) is not None:
+            self._streams.end(task, older)
+        self._tasks_of[rank, method] = cast("asyncio.Task[Any]", asyncio.current_task())
         return rank
 
     async def _push(self, context: Any) -> None:
-        rank = await self._check_hello(context)
+        rank = await self._check_hello(context, "Push")
         await context.write(wire.PushReply(welcome=wire.PushReply.Welcome()))
         assembler = ChunkAssembler(self._layout)
         while (message := await context.read()) is not grpc.aio.EOF:
@@ -196,25 +227,35 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
                 raise ValueError(f"expected a heartbeat or a chunk, not {kind or 'nothing'}")
 
     async def _reduce(self, context: Any) -> None:
-        rank = await self._check_hello(context)
+        if self.ring is None:
+            raise PeerRejected("gossip.topology is gossip here, so no gradients are exchanged")
+        rank = await self._check_hello(context, "Reduce")
         previous = (self.membership.rank - 1) % self.membership.count
         if rank != previous:
             raise ValueError(f"learner {previous} sends to this one, not learner {rank}")
         self.segment_buffer.on_connect()
-        while (message := await context.read()) is not grpc.aio.EOF:
-            if message.WhichOneof("message") != "segment":
-                raise ValueError("expected a segment")
-            segment = message.segment
-            self.segment_buffer.put(segment.update, segment.step, segment.data)
+        try:
+            while (message := await context.read()) is not grpc.aio.EOF:
+                if message.WhichOneof("message") != "segment":
+                    raise ValueError("expected a segment")
+                segment = message.segment
+                self.segment_buffer.put(segment.update, segment.step, segment.data)
+        except Exception:
+            # The last segments of a learner that has finished are still taken, those of one that
+            # is refused are not.
+            self.segment_buffer.drop()
+            raise
 
     @override
     async def Fetch(self, request: wire.FetchRequest, context: Any) -> None:
+        await self._streams.serve(context, lambda: self._fetch(request, context))
+
+    async def _fetch(self, request: wire.FetchRequest, context: Any) -> None:
         try:
-            check_hello(self._hello, request.hello)
+            check_hello(self._hello, request.hello, self._is_protected)
         except PeerRejected as rejection:
-            self._streams.warn(context, rejection)
-            final, transient = grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.UNAVAILABLE
-            await context.abort(transient if rejection.is_transient else final, str(rejection))
+            code = grpc.StatusCode.UNAVAILABLE if rejection.is_transient else None
+            raise StreamRejected(str(rejection), code or rejection.code) from rejection
         await context.write(
             wire.FetchReply(
                 member=self.heartbeat(),
