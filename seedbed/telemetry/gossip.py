@@ -26,8 +26,8 @@ class GossipStats:
         sent_bytes: Bytes of parameters sent to peers.
         received: Messages from peers.
         received_bytes: Bytes of parameters received from peers.
-        refused: Messages and answers of peers that were refused, because they do not fit this learner
-            or hold numbers that are not allowed.
+        refused: Messages and answers of peers that were refused, because they do not fit this
+            learner or hold numbers that are not allowed.
         superseded: Messages that a newer one of the same peer replaced before mixing.
         seconds: Seconds of the training thread for its peers.
         wait_seconds: Seconds in which the training thread waited for a peer.
