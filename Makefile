@@ -3,6 +3,8 @@
 PYTHON ?= python3.11
 EXPERIMENT ?= experiments/pong-vtrace.yaml
 ARGS ?=
+SEED ?= 0
+MINUTES ?= 10
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -16,7 +18,7 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-learning e2e images kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
+.PHONY: help run test test-learning e2e storm images kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
   proto bench setup hooks lock clean
 
 help: ## Say what there is.
@@ -87,6 +89,10 @@ test-learning: $(INSTALLED_DEV) ## What takes long: learn small things, kill who
 
 e2e: $(INSTALLED_DEV) ## Run the chart on the cluster of KUBECONFIG, which has the images (:dev).
 	PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) -m e2e --timeout 1500 tests/e2e $(ARGS)
+
+storm: $(INSTALLED_DEV) ## Attack services and kill runs for MINUTES (10) by SEED; parts add up.
+	mkdir -p build/storm
+	$(BIN)/python -m tests.storm --seed $(SEED) --minutes $(MINUTES) --out build/storm/$(SEED).json
 
 lint: lint-style lint-types lint-wire lint-docs lint-images ## Style, types, what is generated, images.
 

@@ -1,0 +1,69 @@
+"""Faults of a machine, injected into a running process by its limits, and taken back.
+
+The clock is left alone: a process's wall clock cannot be moved without moving the machine's.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import socket
+from collections.abc import Iterator
+
+_SOME_BYTES = 4 * 1024  # less than any checkpoint
+_SPARE_DESCRIPTORS = 4
+_SPARE_MEMORY = 4 * 1024 * 1024
+
+
+@contextlib.contextmanager
+def _limit(pid: int, kind: int, soft: int) -> Iterator[None]:
+    """Lower the soft limit of a process; it may end meanwhile."""
+    _, hard = resource.prlimit(pid, kind)
+    before = resource.prlimit(pid, kind, (soft, hard))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            resource.prlimit(pid, kind, before)
+
+
+@contextlib.contextmanager
+def full_disk(pid: int) -> Iterator[None]:
+    """No file may grow beyond a few KiB, as on a volume that is full."""
+    with _limit(pid, resource.RLIMIT_FSIZE, _SOME_BYTES):
+        yield
+
+
+@contextlib.contextmanager
+def little_memory(pid: int) -> Iterator[None]:
+    """Let a process map a few MiB more than it has, and no more."""
+    with open(f"/proc/{pid}/statm") as file:  # noqa: PTH123
+        pages = int(file.read().split()[0])
+    mapped = pages * resource.getpagesize()
+    with _limit(pid, resource.RLIMIT_AS, mapped + _SPARE_MEMORY):
+        yield
+
+
+@contextlib.contextmanager
+def few_descriptors(pid: int, path: str) -> Iterator[None]:
+    """Take all descriptors of a process by idle connections to its unix socket.
+
+    Args:
+        pid: the process.
+        path: its socket.
+    """
+    used = max(int(name) for name in os.listdir(f"/proc/{pid}/fd"))  # noqa: PTH208
+    idle = []
+    try:
+        with _limit(pid, resource.RLIMIT_NOFILE, used + 1 + _SPARE_DESCRIPTORS):
+            for _ in range(10 * _SPARE_DESCRIPTORS):
+                one = socket.socket(socket.AF_UNIX)
+                one.settimeout(1.0)
+                idle.append(one)
+                with contextlib.suppress(OSError):
+                    one.connect(path)
+            yield
+    finally:
+        for one in idle:
+            one.close()

@@ -1,0 +1,261 @@
+"""Hits the processes of a run that learns, one after the other, and watches that it goes on."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import threading
+import time
+from collections import Counter, deque
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tests.storm import faults
+from tests.storm.runs import (
+    LEARNED,
+    LearningRun,
+    Victim,
+    alive,
+    check_files,
+    counters,
+    newest_frames,
+    newest_name,
+    resumed,
+    returns,
+    status,
+    updates,
+)
+from tests.storm.targets import memory_mb
+
+GOES_ON_S = 120.0  # longest wait for a learner to train again
+UPDATES_BETWEEN = 20  # of each learner, so that the run learns between two hits
+# A supervisor gives up after five failures of each child within a minute or two.
+SUPERVISED_HITS, SUPERVISED_WINDOW_S = 4, 60.0
+
+
+@dataclass
+class Outcome:
+    """What a storm did to one run.
+
+    Attributes:
+        events: how often each kind of event came.
+        longest_stall_s: longest time without an update of any learner.
+        longest_term_s: longest time from SIGTERM to the end of a process.
+        frames_lost: frames below the newest checkpoint after a restart, added up.
+        problems: what should not have been.
+        run: frames, updates, returns and memory at the end.
+    """
+
+    events: Counter[str] = field(default_factory=Counter)
+    longest_stall_s: float = 0.0
+    longest_term_s: float = 0.0
+    frames_lost: int = 0
+    problems: list[str] = field(default_factory=list)
+    run: dict[str, Any] = field(default_factory=dict)
+
+
+class StallWatch:
+    """Measures the longest time without an update, in a thread."""
+
+    def __init__(self, directories: list[Path]) -> None:
+        self._directories = directories
+        self.longest_s = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> StallWatch:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        seen, since = self._total(), time.monotonic()
+        while not self._stop.wait(0.05):
+            total, now = self._total(), time.monotonic()
+            self.longest_s = max(self.longest_s, now - since)
+            if total != seen:
+                seen, since = total, now
+
+    def _total(self) -> list[int]:
+        return [updates(directory) for directory in self._directories]
+
+
+class Storm:
+    """Hits one run until a deadline.
+
+    Args:
+        run: the run, which has started.
+        seed: of the choices.
+    """
+
+    def __init__(self, run: LearningRun, seed: int) -> None:
+        self._run, self._chance = run, random.Random(seed)
+        self.outcome = Outcome()
+        self._hit_at_checkpoint: dict[Path, str] = {}
+        self._supervised: deque[float] = deque()
+
+    def until(self, deadline: float) -> Outcome:
+        """Hit processes until `deadline` (by `time.monotonic`), then end the run and judge it."""
+        out = self.outcome
+        with StallWatch(self._run.directories) as watch:
+            while time.monotonic() < deadline:
+                self._step()
+        out.longest_stall_s = watch.longest_s
+        self._judge()
+        return out
+
+    def _step(self) -> None:
+        victims = self._run.victims()
+        kinds = sorted({victim.kind for victim in victims})
+        kind = self._chance.choice(kinds)
+        victim = self._chance.choice([one for one in victims if one.kind == kind])
+        if not self._may(victim):
+            time.sleep(0.1)
+            return
+        before = {directory: self._pid(directory) for directory in self._run.directories}
+        self._hit(victim)
+        for words in self._run.revive_dead():
+            self.outcome.problems.append(words)
+        self._goes_on(before)
+
+    def _pid(self, directory: Path) -> int:
+        return int(status(directory).get("process", {}).get("pid", 0))
+
+    def _may(self, victim: Victim) -> bool:
+        """Tell whether a process may be hit: a learner once it has a newer checkpoint."""
+        for directory in victim.learners:
+            if newest_name(directory) <= self._hit_at_checkpoint.get(directory, ""):
+                return False
+        if victim.revive is None:
+            now = time.monotonic()
+            while self._supervised and now - self._supervised[0] > SUPERVISED_WINDOW_S:
+                self._supervised.popleft()
+            return len(self._supervised) < SUPERVISED_HITS
+        return True
+
+    def _hit(self, victim: Victim) -> None:
+        hits = ["kill"] * 6 + ["stop"] * 3 + ["term"] * 2
+        if victim.kind in ("learner", "peer"):
+            hits += ["disk", "disk", "descriptors"]
+        if victim.kind == "shard":
+            hits += ["memory"] * 2
+        hit = self._chance.choice(hits)
+        if hit == "descriptors" and victim.kind == "peer":
+            hit = "disk"
+        if hit == "descriptors" and len(victim.learners) > 1:
+            hit = "kill"
+        self.outcome.events[f"{hit} {victim.kind}"] += 1
+        for directory in victim.learners:
+            self._hit_at_checkpoint[directory] = newest_name(directory)
+        with contextlib.suppress(ProcessLookupError):
+            match hit:
+                case "kill" | "term":
+                    self._end(victim, hit)
+                case "stop":
+                    os.kill(victim.pid, signal.SIGSTOP)
+                    time.sleep(self._chance.uniform(0.1, 2.0))
+                    os.kill(victim.pid, signal.SIGCONT)
+                case "disk":
+                    with faults.full_disk(victim.pid):
+                        self._next_write(victim)
+                case "descriptors":
+                    socket = f"{victim.learners[0]}/learner.sock"
+                    with faults.few_descriptors(victim.pid, socket):
+                        self._next_write(victim)
+                case "memory":
+                    with faults.little_memory(victim.pid):
+                        time.sleep(1.0)
+
+    def _next_write(self, victim: Victim) -> None:
+        """Wait until a checkpoint was written, or has failed; at most two seconds."""
+        directory = victim.learners[0]
+
+        def writes() -> tuple[int, int]:
+            found = status(directory).get("checkpoint", {})
+            return found.get("written", 0), found.get("failed", 0)
+
+        before, until = writes(), time.monotonic() + 2.0
+        while writes() == before and alive(victim.pid) and time.monotonic() < until:
+            time.sleep(0.05)
+
+    def _end(self, victim: Victim, hit: str) -> None:
+        """End a process and start it again."""
+        out, began = self.outcome, time.monotonic()
+        if victim.revive is None:
+            self._supervised.append(began)
+        pids = {directory: self._pid(directory) for directory in victim.learners}
+        os.kill(victim.pid, signal.SIGTERM if hit == "term" else signal.SIGKILL)
+        code = self._run.exit_code(victim.pid)
+        while alive(victim.pid) and time.monotonic() < began + GOES_ON_S:
+            time.sleep(0.01)
+        if hit == "term":
+            out.longest_term_s = max(out.longest_term_s, time.monotonic() - began)
+            if code not in (None, 0):
+                out.problems.append(f"{victim.kind} ended with {code} after SIGTERM")
+        saved = {directory: newest_frames(directory) for directory in victim.learners}
+        if victim.revive is not None:
+            victim.revive()
+        for directory, frames in saved.items():
+            self._check_frames(directory, pids[directory], frames)
+
+    def _check_frames(self, directory: Path, old: int, frames: int) -> None:
+        """Compare the frame at which a new process resumes with that of the newest checkpoint."""
+        until = time.monotonic() + GOES_ON_S
+        while self._pid(directory) == old and time.monotonic() < until:
+            time.sleep(0.02)
+        seen = min([int(counters(directory).get("env_frames", 0)), *resumed(directory)[-1:]])
+        if seen < frames:
+            self.outcome.frames_lost += frames - seen
+            self.outcome.problems.append(
+                f"{directory} went on at frame {seen}, and its checkpoint has {frames}"
+            )
+
+    def _goes_on(self, before: dict[Path, int]) -> None:
+        """Wait until every learner has made more updates."""
+        start = {directory: updates(directory) for directory in before}
+        pids = {directory: self._pid(directory) for directory in before}
+        until = time.monotonic() + GOES_ON_S
+        for directory in before:
+            while time.monotonic() < until:
+                if self._pid(directory) != pids[directory]:
+                    pids[directory] = self._pid(directory)
+                    start[directory] = updates(directory)
+                if updates(directory) >= start[directory] + UPDATES_BETWEEN:
+                    break
+                time.sleep(0.02)
+                for words in self._run.revive_dead():
+                    self.outcome.problems.append(words)
+            else:
+                self.outcome.problems.append(
+                    f"{directory} made no {UPDATES_BETWEEN} updates in {GOES_ON_S:g} s"
+                )
+
+    def _judge(self) -> None:
+        """End the run, and check what it leaves."""
+        out, run = self.outcome, self._run
+        out.run["memory_mb"] = {name: round(memory_mb(pid)) for name, pid in run.pids().items()}
+        code = run.end()
+        if code:
+            out.problems.append(f"{run.name} ended with {code} after SIGTERM")
+        for directory in run.directories:
+            out.problems += check_files(directory)
+        means = [returns(directory) for directory in run.directories]
+        first, best, last = (max(column) for column in zip(*means, strict=True))
+        total = [counters(directory) for directory in run.directories]
+        out.run |= {
+            "frames": sum(one["env_frames"] for one in total),
+            "updates": sum(one["updates"] for one in total),
+            "first_return": round(first, 1),
+            "best_return": round(best, 1),
+            "last_return": round(last, 1),
+            "learned": best >= LEARNED,
+        }
+        for proxy in run.proxies:
+            for fate, count in proxy.fates.items():
+                out.events[f"proxy {fate}"] += count

@@ -1,0 +1,239 @@
+"""One seeded part of a storm, and the table of one or several parts."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import random
+import subprocess
+import tempfile
+import threading
+import time
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from tests.storm import targets
+from tests.storm.fuzz import Method, Tally, fuzz
+from tests.storm.kills import Outcome, Storm
+from tests.storm.runs import RUNS, LearningRun, running
+from tests.support.processes import ROOT
+
+LONGEST_MINUTES = 40
+MESSAGES_A_TURN = 300
+MESSAGES_A_SECOND = 450.0  # two cores are shared with runs that learn
+MOST_LISTED = 20
+# A stream to a process that is hit meanwhile.
+_CUT = frozenset(
+    {grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED, grpc.StatusCode.DEADLINE_EXCEEDED}
+)
+
+
+class Fuzzer:
+    """Sends mutated messages to all targets by turns, in a thread.
+
+    Attributes:
+        tallies: results by method.
+    """
+
+    def __init__(self, seed: int, methods: list[tuple[str, Method]], rate: float) -> None:
+        self._seed, self._rate = seed, rate
+        self._methods = methods
+        self._learner: list[tuple[str, Method]] = []
+        self.tallies: dict[str, Tally] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.failure: BaseException | None = None
+
+    def attack(self, learner: str | None) -> None:
+        """Attack the learner at an address too; None: no learner any more."""
+        act = replace(targets.ACT, cut=_CUT)
+        self._learner = [] if learner is None else [(learner, act)] * 4
+
+    def __enter__(self) -> Fuzzer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._turns())
+        except BaseException as error:
+            self.failure = error
+
+    async def _turns(self) -> None:
+        turn, began, sent = 0, time.monotonic(), 0
+        while not self._stop.is_set():
+            methods = [*self._methods, *self._learner]
+            address, method = methods[turn % len(methods)]
+            tally = await fuzz(
+                address,
+                method,
+                self._seed * 1_000_000 + turn,
+                MESSAGES_A_TURN,
+                time.monotonic() + 10.0,
+            )
+            self.tallies.setdefault(method.path.removeprefix("/seedbed.v1."), Tally()).add(tally)
+            turn, sent = turn + 1, sent + tally.messages
+            ahead_s = sent / self._rate - (time.monotonic() - began)
+            await asyncio.sleep(max(0.0, min(ahead_s, 1.0)))
+
+
+def run_part(
+    seed: int,
+    minutes: float,
+    runs: tuple[type[LearningRun], ...] = RUNS,
+    rate: float = MESSAGES_A_SECOND,
+) -> dict[str, Any]:
+    """Run one part; every run gets the same share of the time.
+
+    Args:
+        seed: of all choices.
+        minutes: how long, starts and ends aside.
+        runs: the runs, which take turns in a random order.
+        rate: mutated messages a second, at most.
+    """
+    began, chance = time.monotonic(), random.Random(seed)
+    outcomes: dict[str, Outcome] = {}
+    memory: dict[str, list[float]] = {}
+    with tempfile.TemporaryDirectory(prefix="storm-") as scratch, ExitStack() as stack:
+        folder = Path(scratch)
+        attacked = [
+            stack.enter_context(targets.shard(folder / "fuzzed-shard")),
+            stack.enter_context(targets.gossip(folder / "fuzzed-gossip")),
+        ]
+        memory = {target.name: [targets.memory_mb(target.pid)] for target in attacked}
+        methods = [one for target in attacked for one in target.methods]
+        with Fuzzer(seed, methods, rate) as fuzzer:
+            for kind in chance.sample(runs, len(runs)):
+                with running(kind, folder / kind.name, seed) as run:
+                    if kind is LearningRun:
+                        fuzzer.attack(f"unix:{run.cluster.run}/learner.sock")
+                    storm = Storm(run, chance.randrange(2**32))
+                    deadline = time.monotonic() + 60 * minutes / len(runs)
+                    outcomes[kind.name] = storm.until(deadline)
+                    fuzzer.attack(None)
+        if fuzzer.failure is not None:
+            raise fuzzer.failure
+        for target in attacked:
+            memory[target.name].append(targets.memory_mb(target.pid))
+    return _report(seed, minutes, time.monotonic() - began, outcomes, fuzzer.tallies, memory)
+
+
+def _report(
+    seed: int,
+    minutes: float,
+    seconds: float,
+    outcomes: dict[str, Outcome],
+    tallies: dict[str, Tally],
+    memory: dict[str, list[float]],
+) -> dict[str, Any]:
+    return {
+        "parts": 1,
+        "seeds": [seed],
+        "minutes": minutes,
+        "seconds": round(seconds),
+        "commit": _commit(),
+        "machine": f"{os.cpu_count()} cores, {platform.machine()}, Python "
+        f"{platform.python_version()}",
+        "messages": {path: one.messages for path, one in tallies.items()},
+        "streams": sum(one.streams for one in tallies.values()),
+        "cut": sum(one.cut for one in tallies.values()),
+        "unanswered": sum(one.unanswered for one in tallies.values()),
+        "mismatches": {path: len(one.mismatches) for path, one in tallies.items()},
+        "examples": [text for one in tallies.values() for text in one.mismatches[:MOST_LISTED]],
+        "events": {name: dict(one.events) for name, one in outcomes.items()},
+        "stall_s": {name: round(one.longest_stall_s, 1) for name, one in outcomes.items()},
+        "term_s": {name: round(one.longest_term_s, 1) for name, one in outcomes.items()},
+        "frames_lost": {name: one.frames_lost for name, one in outcomes.items()},
+        "runs": {name: one.run for name, one in outcomes.items()},
+        "growth_mb": {name: round(last - first) for name, (first, last) in memory.items()},
+        "problems": [f"{name}: {text}" for name, one in outcomes.items() for text in one.problems],
+    }
+
+
+def _commit() -> str:
+    found = subprocess.run(
+        ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True
+    )
+    return found.stdout.strip()
+
+
+def add_up(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Add up parts: counts are summed, and of a longest time or a growth the largest counts."""
+    total = dict(parts[0])
+    for part in parts[1:]:
+        for key in ("parts", "minutes", "seconds", "streams", "cut", "unanswered"):
+            total[key] += part[key]
+        for key in ("messages", "mismatches", "frames_lost"):
+            total[key] = dict(Counter(total[key]) + Counter(part[key])) or total[key]
+        for key in ("stall_s", "term_s", "growth_mb"):
+            names = {**total[key], **part[key]}
+            total[key] = {name: max(total[key].get(name, 0), part[key].get(name, 0))
+                          for name in names}  # fmt: skip
+        total["events"] = {
+            name: dict(
+                Counter(total["events"].get(name, {})) + Counter(part["events"].get(name, {}))
+            )
+            for name in {**total["events"], **part["events"]}
+        }
+        for key in ("seeds", "examples", "problems"):
+            total[key] = [*total[key], *part[key]]
+        total["runs"] = {**total["runs"], **part["runs"]}
+        total["commit"] = " ".join(dict.fromkeys([*total["commit"].split(), part["commit"]]))
+    return total
+
+
+def table(total: dict[str, Any]) -> str:
+    """Return the table of a part, or of several that were added up, as Markdown."""
+    names = list(total["events"])
+    kinds = sorted({kind for events in total["events"].values() for kind in events})
+    rows = [["", *names, "together"], ["---"] * (len(names) + 2)]
+    for kind in kinds:
+        counts = [total["events"][name].get(kind, 0) for name in names]
+        rows.append([kind, *map(str, counts), str(sum(counts))])
+    events = [sum(total["events"][name].values()) for name in names]
+    rows.append(["**events**", *map(str, events), str(sum(events))])
+
+    def row(title: str, values: dict[str, Any], whole: str) -> None:
+        rows.append([title, *(str(values.get(name, "")) for name in names), whole])
+
+    row("longest stall, s", total["stall_s"], str(max(total["stall_s"].values())))
+    row("longest SIGTERM, s", total["term_s"], str(max(total["term_s"].values())))
+    lost = total["frames_lost"]
+    row("frames lost past a checkpoint", lost, str(sum(lost.values())))
+    runs = total["runs"]
+    for key in ("frames", "updates"):
+        row(key, {name: run[key] for name, run in runs.items()},
+            str(sum(run[key] for run in runs.values())))  # fmt: skip
+    row("return: first, best, last", {
+        name: f"{run['first_return']}, {run['best_return']}, {run['last_return']}"
+        for name, run in runs.items()
+    }, "")  # fmt: skip
+    row("learned", {name: "yes" if run["learned"] else "no" for name, run in runs.items()}, "")
+    row("memory at the end, MB", {
+        name: ", ".join(f"{who} {mb}" for who, mb in run["memory_mb"].items())
+        for name, run in runs.items()
+    }, "")  # fmt: skip
+    messages = ", ".join(f"{path} {count:,}" for path, count in sorted(total["messages"].items()))
+    growth = ", ".join(f"{name} {mb:+} MB" for name, mb in total["growth_mb"].items())
+    summary = [
+        f"Mutated messages: {sum(total['messages'].values()):,} in {total['streams']:,} streams "
+        f"({messages}).",
+        f"Answers that the judges call wrong: {sum(total['mismatches'].values())}; unanswered: "
+        f"{total['unanswered']}; not judged, because the process was hit: {total['cut']}.",
+        f"Growth of the fuzzed processes: {growth}.",
+        f"Problems: {len(total['problems'])}.",
+        f"Parts: {total['parts']}, seeds {total['seeds']}, {total['seconds']:,} s, commit "
+        f"{total['commit']}, {total['machine']}.",
+    ]
+    lines = ["| " + " | ".join(cells) + " |" for cells in rows]
+    return "\n".join([*lines, "", *summary])
