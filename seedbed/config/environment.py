@@ -54,8 +54,8 @@ class Environment(Section):
     environments that sent it, because one such number makes the loss infinite.
     """
     max_abs_observation: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = Bounds().observation
-    """Largest magnitude of a number of a float observation, as `max_abs_reward`. Observations of
-    integers are bounded by their dtype.
+    """Largest magnitude of a number of a float observation, as `max_abs_reward`. The dtype bounds
+    observations of integers.
     """
 
     @property
