@@ -25,6 +25,9 @@ class Bounds(NamedTuple):
     observation: float = 1e6  # of floats; integers are bounded by their dtype
 
 
+DEFAULT_BOUNDS = Bounds()
+
+
 class InvalidNumbers(ValueError):
     """Numbers of another process that are not allowed.
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from seedbed.numbers import Bounds
+from seedbed.numbers import DEFAULT_BOUNDS, Bounds
 from seedbed.settings import Positive, Section, fixed
 
 # Largest float32: no number on the wire is larger.
@@ -49,11 +49,11 @@ class Environment(Section):
     """Keyword arguments for `gymnasium.make`, or for the factory."""
     atari: Atari = Field(default_factory=Atari)
     """Settings of `atari:` ids only."""
-    max_abs_reward: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = Bounds().reward
+    max_abs_reward: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = DEFAULT_BOUNDS.reward
     """Largest magnitude of a reward. A larger reward, NaN or infinity ends the stream of the
     environments that sent it, because one such number makes the loss infinite.
     """
-    max_abs_observation: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = Bounds().observation
+    max_abs_observation: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = DEFAULT_BOUNDS.observation
     """Largest magnitude of a number of a float observation, as `max_abs_reward`. The dtype bounds
     observations of integers.
     """

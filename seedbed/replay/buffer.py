@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from seedbed.numbers import MAX_PRIORITY
 from seedbed.replay.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.ring import Ring
 from seedbed.replay.sequence import (
@@ -314,7 +315,7 @@ class SequenceBuffer(ReplayBuffer):
         arrays["key"][:] = self.ring.key
         priority = arrays["priority"]
         # Replace priorities that a crash has torn by the median.
-        usable = np.isfinite(priority) & (priority >= 0)
+        usable = (priority >= 0) & (priority <= MAX_PRIORITY)
         stored = priority[usable & (self.ring.key >= 0)]
         priority[~usable] = float(np.median(stored)) if stored.size else 1.0
         scaled = np.where(self.ring.is_sampleable, self._scaled(priority), 0.0)

@@ -27,8 +27,11 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from seedbed.numbers import Bounds
 from seedbed.replay.buffer import SequenceBuffer, stored_arrays
 from seedbed.replay.incarnations import Incarnation, new_incarnation
+from seedbed.replay.numbers import wrong_items
+from seedbed.replay.ring import Ring
 from seedbed.replay.sequence import SequenceSpec, describe_spec, format_bytes
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import atomic_write
@@ -38,6 +41,8 @@ from seedbed.spec import ArraySpec
 log = logging.getLogger(__name__)
 
 FORMAT = 1
+# Sequences whose numbers are looked at together.
+_BLOCK = 256
 # Incarnations of a shard that are remembered; keys of older ones are stale.
 INCARNATIONS = 1000
 _JSON, _LOCK = "replay.json", "lock"
@@ -79,7 +84,7 @@ class FileBuffer(SequenceBuffer):
     """Sequence buffer in files; `open_buffer` makes it.
 
     Attributes:
-        corrupt: Sequences that were found corrupt, and dropped, when the files were opened.
+        corrupt: Sequences that were found corrupt, or with wrong numbers, and dropped.
         incarnations: The earlier starts of the shard, and this one.
 
     Args:
@@ -136,6 +141,30 @@ class FileBuffer(SequenceBuffer):
         intact &= (key[items] >= 0) & (key[items] % len(key) == items)
         key[items[~intact]] = -1
         return int(np.count_nonzero(~intact))
+
+    def drop_wrong(self, bounds: Bounds) -> None:
+        """Drop sequences whose numbers are not allowed, such as those of an earlier release.
+
+        Args:
+            bounds: Largest magnitudes of rewards and float frames.
+        """
+        stored, arrays = np.flatnonzero(self.ring.key >= 0), self._arrays
+        wrong = [
+            item
+            for first in range(0, len(stored), _BLOCK)
+            for item in wrong_items(self.spec, arrays, stored[first : first + _BLOCK], bounds)
+        ]
+        if not wrong:
+            return
+        text = "%d sequences with numbers that are not allowed are dropped"
+        log.warning(text, len(wrong))
+        self.corrupt += len(wrong)
+        # Keys that were given away are not given away again.
+        next_key, inserted = self.ring.next_key, self.ring.inserted
+        arrays["key"][wrong] = -1
+        self.ring = Ring(self.capacity, self.spec.predecessors)
+        self._rebuild_index()
+        self.ring.next_key, self.ring.inserted = next_key, inserted
 
     def _crc(self, arrays: dict[str, NDArray[Any]], item: int, key: int) -> int:
         """Return the checksum of an item that has, or will have, this key."""

@@ -27,18 +27,22 @@ class SequenceSpec(_message.Message):
     def __init__(self, observation: _Optional[_Union[_inference_pb2.ArraySpec, _Mapping]] = ..., steps: _Optional[int] = ..., burn_in: _Optional[int] = ..., lookahead: _Optional[int] = ..., frame_stack: _Optional[int] = ..., state_size: _Optional[int] = ..., environment: _Optional[str] = ..., actions: _Optional[int] = ...) -> None: ...
 
 class ReplayHello(_message.Message):
-    __slots__ = ("protocol_version", "oldest_protocol_version", "learner", "spec", "priority_exponent")
+    __slots__ = ("protocol_version", "oldest_protocol_version", "learner", "spec", "priority_exponent", "max_abs_reward", "max_abs_observation")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     LEARNER_FIELD_NUMBER: _ClassVar[int]
     SPEC_FIELD_NUMBER: _ClassVar[int]
     PRIORITY_EXPONENT_FIELD_NUMBER: _ClassVar[int]
+    MAX_ABS_REWARD_FIELD_NUMBER: _ClassVar[int]
+    MAX_ABS_OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     oldest_protocol_version: int
     learner: str
     spec: SequenceSpec
     priority_exponent: float
-    def __init__(self, protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., learner: _Optional[str] = ..., spec: _Optional[_Union[SequenceSpec, _Mapping]] = ..., priority_exponent: _Optional[float] = ...) -> None: ...
+    max_abs_reward: float
+    max_abs_observation: float
+    def __init__(self, protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., learner: _Optional[str] = ..., spec: _Optional[_Union[SequenceSpec, _Mapping]] = ..., priority_exponent: _Optional[float] = ..., max_abs_reward: _Optional[float] = ..., max_abs_observation: _Optional[float] = ...) -> None: ...
 
 class ReplayWelcome(_message.Message):
     __slots__ = ("protocol_version", "state")

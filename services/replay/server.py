@@ -6,6 +6,7 @@ Handlers receive and send bytes, because `seedbed.replay.codec` reads and writes
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 import time
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from seedbed.numbers import DEFAULT_BOUNDS, Bounds, InvalidNumbers, check_number
 from seedbed.replay.codec import sequences_a_message, spec_of, unpack
 from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.rpc.server import ServerThread
@@ -86,17 +88,17 @@ class ReplayServer(ServerThread):
         return await self._shard.call(self._shard.state)
 
     def _method(
-        self, name: str, request: Any, serve: Callable[[Any], Awaitable[None]], reply: Any
+        self, name: str, request: Any, serve: Callable[[Any, Bounds], Awaitable[None]], reply: Any
     ) -> Callable[[Any, Any], Awaitable[None]]:
         """Return the handler of a stream: handshake, then `serve`."""
 
         async def handle(context: Any) -> None:
             try:
-                learner = await self._handshake(context, request, reply)
+                learner, bounds = await self._handshake(context, request, reply)
                 log.info("%s: %s begins", learner, name)
                 self._shard.learners += name == "Insert"
                 try:
-                    await serve(context)
+                    await serve(context, bounds)
                 finally:
                     log.info("%s: %s ended", learner, name)
                     self._shard.learners -= name == "Insert"
@@ -109,8 +111,8 @@ class ReplayServer(ServerThread):
 
         return method
 
-    async def _handshake(self, context: Any, request: Any, reply: Any) -> str:
-        """Answer the Hello with Welcome; return the learner's name."""
+    async def _handshake(self, context: Any, request: Any, reply: Any) -> tuple[str, Bounds]:
+        """Answer the Hello with Welcome; return the learner's name and bounds."""
         hello = await expect_hello(context, lambda data: hello_of(unpack(request, data)[0]))
         version = min(hello.protocol_version, REPLAY_PROTOCOL_VERSION)
         if version < max(hello.oldest_protocol_version, OLDEST_REPLAY_PROTOCOL_VERSION):
@@ -119,36 +121,40 @@ class ReplayServer(ServerThread):
                 f"{REPLAY_PROTOCOL_VERSION}, and the learner {hello.oldest_protocol_version} to "
                 f"{hello.protocol_version}: run the same release"
             )
-        shard = self._shard
-        await shard.call(shard.accept, spec_of(hello.spec), hello.priority_exponent)
+        shard, bounds = self._shard, _bounds(hello)
+        await shard.call(shard.accept, spec_of(hello.spec), hello.priority_exponent, bounds)
         state = await shard.call(shard.state)
         welcome = wire.ReplayWelcome(protocol_version=version, state=state)
         await context.write(reply(welcome=welcome).SerializeToString())
-        return printable(hello.learner)
+        return printable(hello.learner), bounds
 
-    async def _insert(self, context: Any) -> None:
+    async def _insert(self, context: Any, bounds: Bounds) -> None:
         """Store chunks. While one chunk is stored the next one is read, and no more."""
         storing: asyncio.Task[None] | None = None
         try:
-            while True:
+            for due in itertools.count():
                 data = await context.read()
                 arrived = time.perf_counter()
                 if storing is not None:
                     await storing
                 if data is grpc.aio.EOF:
                     return
-                storing = asyncio.create_task(self._store(context, data, arrived))
+                storing = asyncio.create_task(self._store(context, data, arrived, due, bounds))
                 del data
         finally:
             if storing is not None and not storing.done():
                 with suppress(asyncio.CancelledError):
                     await asyncio.shield(storing)
 
-    async def _store(self, context: Any, data: bytes, arrived: float) -> None:
+    async def _store(
+        self, context: Any, data: bytes, arrived: float, due: int, bounds: Bounds
+    ) -> None:
         message, payload = unpack(wire.InsertRequest, data)
-        await context.write(await self._shard.call(self._shard.insert, message, payload, arrived))
+        _check_sequence(message, due)
+        insert = self._shard.insert
+        await context.write(await self._shard.call(insert, message, payload, arrived, bounds))
 
-    async def _sample(self, context: Any) -> None:
+    async def _sample(self, context: Any, _: Bounds) -> None:
         """Answer requests in order. While one message is written the next one is gathered."""
         ready: asyncio.Queue[bytes | None] = asyncio.Queue(1)
         drawing = asyncio.create_task(self._draw(context, ready))
@@ -182,11 +188,27 @@ class ReplayServer(ServerThread):
             raise
         await ready.put(None)
 
-    async def _prioritize(self, context: Any) -> None:
+    async def _prioritize(self, context: Any, _: Bounds) -> None:
         """Set priorities, message by message."""
-        while (data := await context.read()) is not grpc.aio.EOF:
+        for due in itertools.count():
+            if (data := await context.read()) is grpc.aio.EOF:
+                return
             message = unpack(wire.PrioritizeRequest, data)[0]
+            _check_sequence(message, due)
             await context.write(await self._shard.call(self._shard.prioritize, message))
+
+
+def _bounds(hello: wire.ReplayHello) -> Bounds:
+    """Return the bounds of a learner's rewards and frames."""
+    reward, observation = hello.max_abs_reward, hello.max_abs_observation
+    check_number("max_abs_reward", reward)
+    check_number("max_abs_observation", observation)
+    return Bounds(reward or DEFAULT_BOUNDS.reward, observation or DEFAULT_BOUNDS.observation)
+
+
+def _check_sequence(message: Any, due: int) -> None:
+    if message.sequence != due:
+        raise InvalidNumbers("sequence", f"{due}", f"{message.sequence}")
 
 
 def _uniform(message: wire.SampleRequest) -> NDArray[np.float64]:
@@ -198,6 +220,8 @@ def _uniform(message: wire.SampleRequest) -> NDArray[np.float64]:
     if len(message.uniform) % 8 or not 0 < len(message.uniform) <= 8 * MAX_SAMPLES:
         raise ValueError(f"1 to {MAX_SAMPLES} numbers of 8 bytes are expected")
     uniform = np.frombuffer(message.uniform, np.float64)
-    if not ((uniform >= 0) & (uniform < 1)).all():
-        raise ValueError("numbers from [0, 1) are expected")
+    right = (uniform >= 0) & (uniform < 1)
+    if not right.all():
+        index = int(np.flatnonzero(~right)[0])
+        raise InvalidNumbers("uniform", "[0, 1)", f"{uniform[index]} at [{index}]")
     return uniform

@@ -15,11 +15,13 @@ import grpc
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.numbers import MAX_PRIORITY, Bounds, check_range
 from seedbed.replay.buffer import SequenceBuffer
 from seedbed.replay.codec import chunk_of, sample_reply
 from seedbed.replay.incarnations import key_limit, new_incarnation
 from seedbed.replay.local_buffer import make_local_buffer
 from seedbed.replay.mapped_files import FileBuffer, read_description
+from seedbed.replay.numbers import check_numbers
 from seedbed.replay.sequence import SequenceSpec, describe_spec
 from seedbed.rpc.streams import StreamRejected
 from seedbed.runtime.metrics import Histogram, Metric, StatsRegistry
@@ -66,6 +68,7 @@ class Shard:
         self._directory, self._memory = directory, memory
         self._thread = ThreadPoolExecutor(1, "buffer")
         self._buffer: SequenceBuffer | None = None
+        self._judged = False  # whether the numbers of the files were checked
         # The earlier ones of the files, and this one.
         self._incarnations = [new_incarnation(0)]
         self.serving = True
@@ -95,12 +98,13 @@ class Shard:
         if found is not None and found.complete:
             self._make(found.spec)
 
-    def accept(self, spec: SequenceSpec, exponent: float) -> None:
+    def accept(self, spec: SequenceSpec, exponent: float, bounds: Bounds) -> None:
         """Accept a learner. The spec of the first learner becomes the shard's.
 
         Args:
             spec: Sizes of the learner's sequences.
             exponent: α of the learner.
+            bounds: Largest magnitudes of the learner's rewards and frames.
 
         Raises:
             SpecMismatch: The shard has another spec or exponent.
@@ -119,6 +123,9 @@ class Shard:
                 f"{describe_spec(spec)}: two learners with different specs need shards of their "
                 "own, and a shard that is to hold something else another directory"
             )
+        if not self._judged and isinstance(self._buffer, FileBuffer):
+            self._buffer.drop_wrong(bounds)
+        self._judged = True
 
     def _make(self, spec: SequenceSpec) -> None:
         self._buffer = make_local_buffer(
@@ -133,19 +140,27 @@ class Shard:
         assert self._buffer is not None, "no learner was accepted"
         return self._buffer
 
-    def insert(self, message: wire.InsertRequest, payload: memoryview, arrived: float) -> bytes:
+    def insert(
+        self, message: wire.InsertRequest, payload: memoryview, arrived: float, bounds: Bounds
+    ) -> bytes:
         """Store a chunk; return the serialized answer.
 
         Args:
             message: The request without its payload.
             payload: Payload of the request.
             arrived: When the request arrived, by `time.perf_counter`.
+            bounds: Largest magnitudes of the learner's rewards and frames.
 
         Raises:
-            ValueError: The chunk does not fit; nothing has changed.
+            ValueError: The chunk does not fit, or a number is not allowed; nothing has changed.
         """
         self.insert_blocked_s += time.perf_counter() - arrived
-        self.buffer.add(chunk_of(self.buffer.spec, message, payload))
+        spec = self.buffer.spec
+        chunk = chunk_of(spec, message, payload)
+        arrays = {**vars(chunk), "version": np.asarray(chunk.version)}
+        check_numbers(spec, arrays, bounds, -1 if chunk.chunk_index < spec.predecessors else 0)
+        check_range("priority", chunk.priority, 0, MAX_PRIORITY)
+        self.buffer.add(chunk)
         reply = wire.InsertReply(
             sequence=message.sequence,
             sampleable=self.buffer.sampleable,
@@ -184,12 +199,15 @@ class Shard:
         """Set priorities; return the serialized answer.
 
         Raises:
-            ValueError: A priority is negative, NaN or infinite; nothing has changed.
+            ValueError: A priority or a key is not allowed; nothing has changed.
         """
         if len(message.key) % 8 or len(message.priority) % 4:
             raise ValueError("keys of 8 bytes and priorities of 4 are expected")
         keys = np.frombuffer(message.key, np.int64)
         priority = np.frombuffer(message.priority, np.float32)
+        if len(keys) and len(priority):
+            check_range("key", keys, 0, 2**63 - 1)
+            check_range("priority", priority, 0, MAX_PRIORITY)
         limit = key_limit(self._incarnations, message.incarnation)
         if limit is not None:
             # Keys of an earlier incarnation may name other sequences now.

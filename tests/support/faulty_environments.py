@@ -98,7 +98,7 @@ class Counted(Line):
     def __init__(self) -> None:
         super().__init__()
         self.observation_space = Box(-1, np.inf, (3,), np.float32)
-        self.number = random.SystemRandom().randrange(1, 2**20)
+        self.number = random.SystemRandom().randrange(1, 10**6)
         self.made = 0
         self.action = -1
 

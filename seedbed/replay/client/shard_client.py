@@ -22,6 +22,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 from numpy.typing import NDArray
 
+from seedbed.numbers import Bounds
 from seedbed.replay.client.pending_insert import PendingInsert
 from seedbed.replay.client.sample_request import ShardRequest
 from seedbed.replay.codec import sequences_of, spec_message, unpack
@@ -133,6 +134,7 @@ class ShardClient:
         address: `host:port` or `unix:PATH`.
         spec: Sizes of a sequence.
         exponent: α, which must be the shard's own.
+        bounds: Largest magnitudes of rewards and float frames.
         credentials: Credentials of this process; None: plain text, without tokens.
         reply_timeout_s: Longest wait for an answer before the connection is given up.
 
@@ -150,12 +152,13 @@ class ShardClient:
         address: str,
         spec: SequenceSpec,
         exponent: float,
+        bounds: Bounds,
         credentials: Credentials | None,
         reply_timeout_s: float,
     ) -> None:
         self.index, self.address = index, address
         self._spec, self._exponent, self._credentials = spec, exponent, credentials
-        self._reply_timeout_s = reply_timeout_s
+        self._bounds, self._reply_timeout_s = bounds, reply_timeout_s
         self.up = False
         self.total_priority = 0.0
         self.state = wire.ShardState()
@@ -261,6 +264,8 @@ class ShardClient:
             learner=f"{socket.gethostname()}/{os.getpid()}",
             spec=spec_message(self._spec),
             priority_exponent=self._exponent,
+            max_abs_reward=self._bounds.reward,
+            max_abs_observation=self._bounds.observation,
         )
         metadata = call_metadata(self._credentials)
         async with asyncio.timeout(self._reply_timeout_s):

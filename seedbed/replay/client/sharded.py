@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from seedbed.numbers import DEFAULT_BOUNDS, MAX_PRIORITY, Bounds
 from seedbed.replay.buffer import check_chunk, check_priorities
 from seedbed.replay.client.pending_insert import ChunkSplitter
 from seedbed.replay.client.sample_request import FramePool, SampleRequest
@@ -61,6 +63,7 @@ class ShardedReplay(ReplayBuffer):
         addresses: `host:port` or `unix:PATH` of each shard, one or more, each once. The order
             decides which shard stores which environments.
         exponent: α, which must be the shards' own.
+        bounds: Largest magnitudes of rewards and float frames.
         credentials: credentials of this process; None: plain text, without tokens.
         timeout_s: Longest time to go on without any shard.
         reply_timeout_s: Longest wait for an answer of a shard before it is left out.
@@ -81,6 +84,7 @@ class ShardedReplay(ReplayBuffer):
         addresses: Sequence[str],
         exponent: float,
         *,
+        bounds: Bounds = DEFAULT_BOUNDS,
         credentials: Credentials | None = None,
         timeout_s: float = 600.0,
         reply_timeout_s: float = 15.0,
@@ -95,7 +99,7 @@ class ShardedReplay(ReplayBuffer):
         self._splitter = ChunkSplitter(spec, len(addresses))
         self._frames = FramePool(_KEPT_BATCHES)
         self.clients = [
-            ShardClient(index, address, spec, exponent, credentials, reply_timeout_s)
+            ShardClient(index, address, spec, exponent, bounds, credentials, reply_timeout_s)
             for index, address in enumerate(addresses)
         ]
         self.window = InsertWindow(window_bytes)
@@ -119,6 +123,8 @@ class ShardedReplay(ReplayBuffer):
     @override
     def add(self, chunk: SequenceChunk) -> None:
         check_chunk(self.spec, chunk)
+        if chunk.priority.max() > MAX_PRIORITY:  # which the shards refuse
+            chunk = replace(chunk, priority=np.minimum(chunk.priority, MAX_PRIORITY))
         inserts = self._splitter.split(chunk)
         self.window.acquire(sum(insert.size_bytes for insert in inserts))
         self._check_failure()
@@ -139,7 +145,7 @@ class ShardedReplay(ReplayBuffer):
         # Does not wait; priorities that cannot be delivered are lost.
         keys, priority = check_priorities(keys, priority)
         self._check_failure()
-        self._call(self.router.update, keys.copy(), priority.copy())
+        self._call(self.router.update, keys.copy(), np.minimum(priority, MAX_PRIORITY))
 
     @override
     def stats(self) -> ReplayStats:

@@ -56,7 +56,7 @@ def make_replay_source(
         return FusedReplay(on_device, settings, size, trainer, stats)
     buffer: ReplayBuffer
     if settings.storage == "remote":
-        buffer = _sharded_replay(settings, spec, credentials)
+        buffer = _sharded_replay(experiment, spec, credentials)
     else:
         folder = Path(settings.directory) if settings.directory else None
         capacity, exponent = settings.capacity, settings.priority_exponent
@@ -65,8 +65,9 @@ def make_replay_source(
 
 
 def _sharded_replay(
-    settings: Replay, spec: SequenceSpec, credentials: Credentials | None
+    experiment: Experiment, spec: SequenceSpec, credentials: Credentials | None
 ) -> ShardedReplay:
+    settings = experiment.learner.replay
     if not settings.shards:
         raise ConfigError(
             "learner.replay.storage is remote, and learner.replay.shards names none: start shards "
@@ -75,7 +76,12 @@ def _sharded_replay(
     log.info("replay on %d shards: %s", len(settings.shards), ", ".join(settings.shards))
     exponent, timeout_s = settings.priority_exponent, settings.shard_timeout_s
     return ShardedReplay(
-        spec, settings.shards, exponent, credentials=credentials, timeout_s=timeout_s
+        spec,
+        settings.shards,
+        exponent,
+        bounds=experiment.environment.bounds,
+        credentials=credentials,
+        timeout_s=timeout_s,
     )
 
 

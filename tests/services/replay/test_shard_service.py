@@ -549,7 +549,8 @@ def test_whatever_comes_over_the_wire_the_shard_lives(tmp_path: Path) -> None:
         ("Insert", [], invalid, "nothing instead of hello"),
         ("Insert", [whole], invalid, "hello must come first"),
         ("Insert", [insert, whole[:-5]], invalid, "longer than its message"),
-        ("Insert", [insert, insert_request(nan, slice(0, 2), 1, 0)], invalid, "priority nan"),
+        ("Insert", [insert, insert_request(nan, slice(0, 2), 1, 0)], invalid,
+         "priority: expected 0 to 1e+09, received nan at [1]"),
         ("Insert", [insert, wire.InsertRequest(environments=2, payload=b"ab").SerializeToString()],
          invalid, "2 came"),
         ("Sample", [sample, wire.SampleRequest(uniform=b"abc").SerializeToString()], invalid,
@@ -558,7 +559,7 @@ def test_whatever_comes_over_the_wire_the_shard_lives(tmp_path: Path) -> None:
                     .SerializeToString()], invalid, r"[0, 1)"),
         ("Prioritize", [prioritize, wire.PrioritizeRequest(
             key=bytes(8), priority=np.array([-1], np.float32).tobytes()).SerializeToString()],
-         invalid, "not negative"),
+         invalid, "priority: expected 0 to 1e+09, received -1"),
         ("Prioritize", [prioritize, wire.PrioritizeRequest(key=bytes(8)).SerializeToString()],
          invalid, "priorities"),
         ("Insert", [wire.InsertRequest(hello=hello(spec=bad_shape)).SerializeToString()], invalid,
