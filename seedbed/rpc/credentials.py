@@ -100,7 +100,8 @@ class Credentials:
                 return Denial(
                     grpc.StatusCode.UNAUTHENTICATED,
                     "a token of this release is demanded: give the client --token-file, or "
-                    f"{TOKEN_FILE_VARIABLE} (docs/security.md)",
+                    f"{TOKEN_FILE_VARIABLE}; upgrade a client of 0.1, which has no such option "
+                    "(docs/security.md)",
                 )
         if self.tls is not None:
             named, release = _identity_of(auth_context)
