@@ -13,6 +13,7 @@ from pathlib import Path
 
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.signals import Terminated
+from seedbed.runtime.threads import left_behind
 
 # Modules and their lines of `seedbed --help`. Each has add_arguments(parser) and run(args), which
 # returns an exit code, or None where all went well. Its docstring is the text of its `--help`.
@@ -52,6 +53,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     Args:
         argv: Arguments without the program; None takes them from the command line.
     """
+    before = len(left_behind)
+    code = _main(argv)
+    if any(thread.is_alive() for thread in left_behind[before:]):
+        # The interpreter's own end would wait for some threads, and break others.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def _main(argv: Sequence[str] | None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
     parser = argparse.ArgumentParser(
         prog="seedbed", description="SEED RL for Kubernetes: central inference, cheap actors."

@@ -23,7 +23,7 @@ from seedbed.runtime.tokens import Role
 log = logging.getLogger(__name__)
 
 # Longest wait for the server to stop.
-STOP_S = 30.0
+STOP_S = 8.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

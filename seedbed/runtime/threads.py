@@ -13,6 +13,8 @@ log = logging.getLogger(__name__)
 
 # Longest wait of a thread for work before it checks whether it should stop.
 POLL_S = 0.2
+# Threads that did not end in time. Python cannot end them, and would wait for some at its end.
+left_behind: list[threading.Thread] = []
 
 
 class Threads:
@@ -59,4 +61,6 @@ class Threads:
         deadline = time.monotonic() + timeout_s
         for thread in self._threads:
             thread.join(max(0.0, deadline - time.monotonic()))
-        return [thread.name for thread in self._threads if thread.is_alive()]
+        running = [thread for thread in self._threads if thread.is_alive()]
+        left_behind.extend(running)
+        return [thread.name for thread in running]

@@ -22,9 +22,9 @@ from seedbed.services.actor.metrics import ActorMetrics
 log = logging.getLogger(__name__)
 
 # Spot nodes give 15 s between SIGTERM and SIGKILL. A step and a goodbye take far less.
-DRAIN_S = 8.0
+DRAIN_S = 7.0
 # An environment that hangs would keep its thread, and so the process.
-EXIT_S = 10.0
+EXIT_S = 9.0
 
 
 class Actor:

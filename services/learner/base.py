@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 
 # Longest wait for all threads to end, in seconds: an update may be under way.
 JOIN_TIMEOUT_S = 60.0
+# The same after a signal, while no update is there that a checkpoint would keep.
+SIGNAL_JOIN_S = 8.0
 
 
 def is_synchronous(experiment: Experiment) -> bool:
@@ -103,6 +105,7 @@ class LearnerBase:
             self._share_counters(self.members)
         self.evaluation = BackgroundEvaluation(experiment, run, self.telemetry)
         self._resume(run)
+        self._updates_at_start = self.counters.updates
         self.components = ComponentsFuture(spec)
         self.store = ParameterStore()
         self.queue = UnrollQueue(learner.queue_batches * learner.batch_size)
@@ -316,12 +319,14 @@ class LearnerBase:
         self._end_sessions(reason)
         if self.training.exchange is not None:
             self.training.exchange.close()
-        running = self.threads.join(JOIN_TIMEOUT_S)
-        if running and failure is None:
-            failure = SeedbedError(
-                ExitCode.THREAD_STUCK,
-                f"{', '.join(running)} did not end within {JOIN_TIMEOUT_S:g} s of: {reason}",
-            )
+        may_lose = self.counters.updates > self._updates_at_start or not self.run_stop.requested
+        timeout_s = JOIN_TIMEOUT_S if may_lose else SIGNAL_JOIN_S
+        if running := self.threads.join(timeout_s):
+            text = f"{', '.join(running)} did not end within {timeout_s:g} s of: {reason}"
+            if may_lose:
+                failure = failure or SeedbedError(ExitCode.THREAD_STUCK, text)
+            else:
+                log.warning("%s; nothing is lost, because there was no update yet", text)
         # The threads have ended, so the trainer belongs to this one.
         failure = self._save_and_evaluate(failure, may_save=not running)
         self.telemetry.stop_reason = reason

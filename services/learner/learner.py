@@ -14,7 +14,7 @@ from seedbed.gossip.exchange import ShuttingDown
 from seedbed.rpc.credentials import Credentials
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.threads import POLL_S, Threads
-from seedbed.services.learner.base import JOIN_TIMEOUT_S, LearnerBase
+from seedbed.services.learner.base import SIGNAL_JOIN_S, LearnerBase
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import InferenceThread
 from seedbed.services.learner.sessions.server import InferenceServer
@@ -151,7 +151,7 @@ class Learner(LearnerBase):
         while self.run_stop.reason is None and not self.threads.stopping.wait(POLL_S):
             pass
         self.server.close()
-        self.threads.join(JOIN_TIMEOUT_S)
+        self.threads.join(SIGNAL_JOIN_S)
         if self._http is not None:
             self._http.close()
         if self.threads.failure is not None:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
@@ -54,6 +55,10 @@ def run_deterministic(experiment: Experiment, directory: RunDirectory) -> dict[s
         return learner.run()
 
 
+class _Stopped(BaseException):
+    """A signal while the components are built, raised in the thread that builds them."""
+
+
 @dataclass
 class _EnvSession:
     """A vector environment, its session, and its newest time step."""
@@ -67,6 +72,14 @@ class SingleThreadedLearner(LearnerBase):
     """A learner that steps the environments itself, in the thread that trains."""
 
     trace: Any = None  # a csv writer
+    _is_building = False
+
+    @override
+    def stop(self, reason: str) -> None:
+        super().stop(reason)
+        if self._is_building:
+            self._is_building = False
+            raise _Stopped
 
     def run(self) -> dict[str, Any]:
         """Train until the run ends, end it, and return the summary.
@@ -78,6 +91,7 @@ class SingleThreadedLearner(LearnerBase):
         sessions: list[_EnvSession] = []
         try:
             self._serve_http()
+            self._is_building = True
             backend = self._load_backend()
             actor = self.experiment.actor
             envs = [
@@ -85,6 +99,7 @@ class SingleThreadedLearner(LearnerBase):
                 for index in range(actor.processes)
             ]
             components = self._build(self._agreed_spec(envs[0][0].spec), backend)
+            self._is_building = False
             self.components.set_result(components)
             batches = self._open_sessions(components, envs)
             sessions = [session for batch in batches for session in batch]
@@ -97,6 +112,8 @@ class SingleThreadedLearner(LearnerBase):
                     self._act(components, batch)
                 self.training.give_states(components)
                 self._poll()
+        except _Stopped:
+            pass  # `end` finds nothing to save
         except Exception as error:
             self.threads.fail("the one thread", error)
         for each in sessions:

@@ -34,6 +34,16 @@ def test_an_unknown_command_is_a_usage_error() -> None:
     assert "train" in done.stderr
 
 
+@pytest.mark.parametrize("words", [["--", "train"], ["--", "train", "x"]])
+def test_a_command_after_two_dashes_is_a_usage_error(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    assert ended.value.code == 2
+    assert "Traceback" not in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "new"),
     [

@@ -1,0 +1,89 @@
+"""SIGTERM ends a learner in any state."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.services.learner import base
+from tests.support.null_model import null_learner
+from tests.support.processes import START_S, cluster, parent
+from tests.support.raw_wire import stream
+from tests.support.waiting import wait_for
+
+LIMIT_S = 10.0
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_build_that_hangs_does_not_outlive_sigterm(tmp_path: Path, deterministic: bool) -> None:
+    with cluster(
+        tmp_path,
+        "learner.network=tests.support.hanging_network:Hangs",
+        f"learner.deterministic={str(deterministic).lower()}",
+        "actor.processes=1",
+    ) as it:
+        train = it.train()
+        wait_for(lambda: "the build hangs" in train.said, f"it hangs: {train.said}", START_S)
+        actors = train.children()
+        train.send(signal.SIGTERM)
+        assert train.wait(LIMIT_S) == 0, train.said
+        assert train.summary()["stop_reason"] == "signal SIGTERM"
+        assert not [pid for pid in actors if parent(pid)]
+
+
+def test_an_update_under_way_may_finish_and_is_saved(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(base, "SIGNAL_JOIN_S", 0.1)
+    with null_learner(tmp_path, monkeypatch) as learner:
+        entered, gate = threading.Event(), threading.Event()
+        train = learner.training.train
+
+        def slow(*arguments: Any) -> None:
+            train(*arguments)
+            if learner.counters.updates == 2:
+                entered.set()
+                assert gate.wait(30)
+
+        monkeypatch.setattr(learner.training, "train", slow)
+        with stream(learner.address) as actor:
+            while not entered.is_set():
+                actor.play()
+            learner.stop("signal SIGTERM")
+            wait_for(lambda: learner.threads.stopping.is_set(), "it ends")
+            assert not learner.ended.wait(0.5)
+            gate.set()
+        wait_for(learner.ended.is_set, "it has ended")
+        assert learner.failure is None
+        assert learner.run_directory.store.names()
+
+
+def test_what_is_lost_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(base, "SIGNAL_JOIN_S", 0.1)
+    monkeypatch.setattr(base, "JOIN_TIMEOUT_S", 0.2)
+    gate = threading.Event()
+    with null_learner(tmp_path, monkeypatch, may_fail=True) as learner:
+        entered = threading.Event()
+        train = learner.training.train
+
+        def hangs(*arguments: Any) -> None:
+            train(*arguments)
+            if learner.counters.updates == 2:
+                entered.set()
+                gate.wait(30)
+
+        monkeypatch.setattr(learner.training, "train", hangs)
+        with stream(learner.address) as actor:
+            while not entered.is_set():
+                actor.play()
+            learner.stop("signal SIGTERM")
+            wait_for(learner.ended.is_set, "it has ended")
+        gate.set()
+        assert isinstance(learner.failure, SeedbedError)
+        assert learner.failure.code is ExitCode.THREAD_STUCK
+        assert "training" in str(learner.failure)
