@@ -47,6 +47,11 @@ class Gossip(Section):
     """Staleness τ: local iterations without a message of an in-peer after which a learner waits for
     that peer. If null, a learner never waits.
     """
+    max_norm_ratio: Annotated[float, Field(ge=1)] = 100.0
+    """Largest ratio of the 2-norms of a peer's parameters and this learner's, in both directions; a
+    norm below 1 counts as 1. Parameters beyond it are refused, and the graph closes around the peer
+    until it sends others.
+    """
     deadline_s: Annotated[float, Field(gt=0)] = 30.0
     """Seconds without progress after which a peer no longer counts as alive, and the graphs close
     around it.

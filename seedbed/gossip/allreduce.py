@@ -90,7 +90,14 @@ class AllReduceExchange(ParameterExchange):
         if heard[newest].updates <= self._counters.updates:
             return False
         own_bytes = sum(array.nbytes for array in self._trainer.state().values())
-        fetched = self._transport.clients[newest].fetch(state_bytes=own_bytes)
+        try:
+            fetched = self._transport.clients[newest].fetch(state_bytes=own_bytes)
+        except ValueError as error:
+            raise SeedbedError(
+                ExitCode.PEERS_UNREACHABLE,
+                f"the state of learner {newest}, which has the most updates, is refused ({error}): "
+                "stop it, and the others go on from their own",
+            ) from error
         if fetched.status is None or not fetched.state:
             return False
         if fetched.status.updates <= self._counters.updates:

@@ -16,11 +16,11 @@ from seedbed.backends.protocol import TensorDict
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import LocalLearner, ParameterExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog
+from seedbed.gossip.parameters import norm_of
 from seedbed.gossip.publisher import Publisher
 from seedbed.gossip.topology import make_topology
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.transport import GossipTransport
-from seedbed.runtime.exit_codes import ConfigError
 from seedbed.types import Tensor
 
 log = logging.getLogger(__name__)
@@ -68,8 +68,10 @@ class GossipExchange(ParameterExchange):
     @override
     def start(self) -> None:
         """Connect, and adopt a peer's parameters if a peer trains already."""
+        params = self._learner.to_host(self._trainer.params())
+        self._transport.own_norm = norm_of(params)
         self._transport.start()
-        self._log.on_start(self._learner.to_host(self._trainer.params()), self.iteration)
+        self._log.on_start(params, self.iteration)
         deadline = time.monotonic() + self._settings.deadline_s
         # While all learners start, one that is behind waits for the others, because its own
         # parameters would undo what they have learned.
@@ -86,8 +88,12 @@ class GossipExchange(ParameterExchange):
         for peer in sorted(self._transport.clients, key=lambda peer: (peer not in in_peers, peer)):
             try:
                 fetched = self._transport.clients[peer].fetch()
+                if fetched.message is not None:
+                    self._transport.check_norm(fetched.message.values)
             except ValueError as error:
-                raise ConfigError(f"learner {peer}'s parameters do not fit: {error}") from error
+                self._transport.clients[peer].refused += 1
+                log.warning("learner %d's answer is refused: %s", peer, error)
+                continue
             # A peer that does not answer may be ahead. Only a learner without any update waits
             # for it.
             own = self._transport.heartbeat().updates
@@ -98,6 +104,7 @@ class GossipExchange(ParameterExchange):
                 self._membership.iteration = fetched.highest_iteration + _UNREPORTED_ITERATIONS
                 self._heard_at = dict.fromkeys(self._transport.clients, self.iteration)
             if message is not None:
+                self._transport.own_norm = norm_of(message.values)
                 self._log.on_adopt(message, self.iteration)
                 self._trainer.set_params(self._learner.layout.split(message.values))
                 return True
@@ -248,8 +255,8 @@ class GossipExchange(ParameterExchange):
             return
         for peer in sorted(self._alive - alive):
             log.warning(
-                "learner %d has made no progress for %g s (gossip.deadline_s): the graph closes "
-                "around it",
+                "learner %d has made no progress for %g s (gossip.deadline_s), or its parameters "
+                "are refused: the graph closes around it",
                 peer,
                 self._settings.deadline_s,
             )

@@ -29,6 +29,16 @@ def _fields(status: Member) -> dict[str, Any]:
     return {field.name: getattr(status, field.name) for field in status.DESCRIPTOR.fields}
 
 
+def check_status(status: Member) -> None:
+    """Judge the numbers of a peer's status.
+
+    Raises:
+        InvalidNumbers: A number is not finite, negative, or too large to be counted.
+    """
+    for name, low in _NUMBERS.items():
+        check_number(name, getattr(status, name), low, LARGEST)
+
+
 class Membership:
     """Newest status of every learner. Thread-safe.
 
@@ -65,6 +75,7 @@ class Membership:
         self._lock = threading.Lock()
         self._known: dict[int, Member] = {}
         self._heard: set[int] = set()
+        self._refused: set[int] = set()  # peers whose newest parameters are refused
         self._highest: dict[int, int] = {}
         self._progress = dict.fromkeys(range(count), now())
 
@@ -78,8 +89,7 @@ class Membership:
         Raises:
             InvalidNumbers: A number is not finite, negative, or too large to be counted.
         """
-        for name, low in _NUMBERS.items():
-            check_number(name, getattr(status, name), low, LARGEST)
+        check_status(status)
         with self._lock:
             before = self._known.get(rank)
             # A smaller iteration is progress too: the learner resumed from an older checkpoint.
@@ -98,18 +108,25 @@ class Membership:
         """
         with self._lock:
             before = self._known.get(rank, Member())
+            if rank in self._refused:
+                self._refused.remove(rank)
+                self._progress[rank] = self._now()
             if iteration > before.iteration:
                 self._progress[rank] = self._now()
                 self._known[rank] = Member(**{**_fields(before), "iteration": iteration})
             self._highest[rank] = max(self._highest.get(rank, 0), iteration)
 
+    def on_refusal(self, rank: int) -> None:
+        """Exclude a peer, whose parameters are refused, until others of it are accepted."""
+        with self._lock:
+            self._refused.add(rank)
+
     def alive(self) -> frozenset[int]:
         """Return the ranks that make progress, and always this learner's own."""
         since = self._now() - self.deadline_s
         with self._lock:
-            return frozenset(
-                rank for rank, at in self._progress.items() if at > since or rank == self.rank
-            )
+            progressing = {rank for rank, at in self._progress.items() if at > since}
+            return frozenset(progressing - self._refused | {self.rank})
 
     def highest_iteration(self, rank: int) -> int:
         """Return the highest local iteration that was ever received of a learner.

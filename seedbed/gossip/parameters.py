@@ -17,6 +17,12 @@ from seedbed.v1 import gossip_pb2 as wire
 FlatParams = NDArray[np.float32]  # [d]
 
 
+def norm_of(flat: FlatParams) -> float:
+    """Return the 2-norm of a flat buffer [d]; infinite where float32 cannot hold its square."""
+    with np.errstate(over="ignore"):
+        return math.sqrt(float(np.dot(flat, flat)))
+
+
 @dataclass(frozen=True)
 class ParameterLayout:
     """Names and shapes of the parameters, in the order of the flat buffer."""

@@ -20,7 +20,8 @@ import pytest
 
 from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership
-from seedbed.gossip.transport.chunks import ChunkAssembler
+from seedbed.gossip.transport.buffers import Message
+from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_chunks
 from seedbed.gossip.transport.clients import PeerClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
 from seedbed.gossip.transport.transport import GossipTransport
@@ -315,6 +316,20 @@ def test_a_state_larger_than_this_learners_is_not_read(victim: GossipLearner) ->
         client.fetch(state_bytes=12 * 2**20 - 1)
 
 
+@pytest.mark.parametrize(
+    ("part", "words"),
+    [
+        ({"dtype": "float32", "data": np.float32(NAN).tobytes()}, "model/a holds NaN"),
+        ({"dtype": "no type", "data": bytes(4)}, "not understood"),
+        ({"dtype": "object", "data": bytes(8)}, "OBJECT"),
+        ({"dtype": "float32", "shape": [2**31], "data": bytes(4)}, "reshape"),
+    ],
+)
+def test_a_state_of_nonsense_is_refused(part: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        state_from_wire([wire.FetchReply.Array(name="model/a", **part)])
+
+
 def done(value: Any) -> Future[Any]:
     future: Future[Any] = Future()
     future.set_result(value)
@@ -438,3 +453,67 @@ def test_a_learner_with_a_credential_is_told_the_difference(victim: GossipLearne
     theirs.parameters[1].name = "other/bias"
     with pytest.raises(PeerRejected, match="parameter 'dense/bias' here is 'other/bias' there"):
         check_hello(own, theirs, is_protected=True)
+
+
+# --- parameters ------------------------------------------------------------------------------
+
+
+def chunks_of(value: float, iteration: int = 7) -> list[wire.PushRequest]:
+    values = np.full(LAYOUT.size, value, np.float32)
+    return [wire.PushRequest(chunk=chunk) for chunk in to_chunks(iteration, values)]
+
+
+@pytest.mark.parametrize("value", [3e38, -3e38, 36.0])
+def test_parameters_beyond_the_receivers_norm_are_not_mixed(
+    victim: GossipLearner, value: float
+) -> None:
+    """One message of 3e38 made the loss NaN: exit code 42."""
+    error = pushed(victim, *chunks_of(value))
+    assert error.code() is grpc.StatusCode.INVALID_ARGUMENT
+    assert f"norm {math.sqrt(8) * abs(value):.6g} there and 0 here" in error.details()
+    assert "gossip.max_norm_ratio is 100" in error.details()
+    assert victim.transport.receive_buffer.received == 0
+    assert victim.membership.alive() == {0}, "the graph closes around the sender"
+    victim.let(3)
+    wait_for(lambda: victim.done == 3, "it goes on")
+    assert victim.stats.mixes == 0
+    wait_for(lambda: victim.stats.refused >= 1, "it is counted")
+    with ExitStack() as stack:
+        requests = [wire.PushRequest(hello=hello_of(victim)), *chunks_of(30.0, iteration=8)]
+        list(stub_of(stack, victim).Push(iter(requests), timeout=20))
+    assert victim.membership.alive() == {0, 1}, "with parameters within the bound it is back"
+    victim.let(1)
+    wait_for(lambda: victim.stats.mixes == 1, "they are mixed")
+
+
+def test_small_parameters_of_a_peer_do_not_shrink_those_of_a_trained_one(
+    victim: GossipLearner,
+) -> None:
+    check = victim.transport.check_norm
+    victim.transport.own_norm = 1001.0
+    with pytest.raises(ValueError, match="norm 10 there and 1001 here"):
+        check(np.full(1, 10.0, np.float32))
+    check(np.full(1, 10.1, np.float32))
+    victim.transport.own_norm = 0.001
+    check(np.full(1, 1e-6, np.float32))  # what has hardly begun differs by any factor
+
+
+@pytest.mark.parametrize("status", [wire.Member(), wire.Member(dollars=NAN)])
+def test_a_start_goes_on_without_the_parameters_of_a_mad_peer(
+    tmp_path: Path, status: wire.Member
+) -> None:
+    config = experiment(tmp_path, 2)
+    mad = GossipLearner(config, 1, tmp_path, updates=1)
+    learner = GossipLearner(config, 0, tmp_path, updates=0)
+    try:
+        mad.start()
+        mad.transport.heartbeat = lambda: status
+        mad.transport._newest = Message(1, 1, np.full(LAYOUT.size, 3e38, np.float32))
+        learner.start()
+        assert np.array_equal(learner.trainer.flat, np.zeros(8))
+        assert learner.transport.refused >= 1
+        learner.let(1)
+        wait_for(lambda: learner.done == 1, "it trains")
+    finally:
+        learner.kill()
+        mad.kill()

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.gossip.parameters import FlatParams, ParameterLayout
+from seedbed.runtime.text import printable
 from seedbed.v1 import gossip_pb2 as wire
 
 # Large enough that a message's own cost vanishes, small enough that several are in flight.
@@ -102,10 +103,20 @@ def state_to_wire(arrays: Mapping[str, NDArray[Any]]) -> Iterator[wire.FetchRepl
 
 
 def state_from_wire(parts: Iterable[wire.FetchReply.Array]) -> dict[str, NDArray[Any]]:
-    """Join the output of `state_to_wire`."""
+    """Join the output of `state_to_wire`.
+
+    Raises:
+        ValueError: An array has no such type or shape, or a number is not finite.
+    """
     state: dict[str, NDArray[Any]] = {}
     for name, of_array in itertools.groupby(parts, lambda part: part.name):
         pieces = list(of_array)
         data = b"".join(piece.data for piece in pieces)
-        state[name] = np.frombuffer(data, pieces[0].dtype).reshape(tuple(pieces[0].shape))
+        try:
+            array = np.frombuffer(data, pieces[0].dtype).reshape(tuple(pieces[0].shape))
+        except TypeError as error:
+            raise ValueError(str(error)) from error
+        if not np.isfinite(array).all():
+            raise ValueError(f"{printable(name)} holds NaN or infinite numbers")
+        state[name] = array
     return state

@@ -14,9 +14,11 @@ import grpc
 import grpc.aio
 from numpy.typing import NDArray
 
+from seedbed.gossip.membership import LARGEST, check_status
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_chunks
+from seedbed.numbers import check_number
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials, call_metadata
 from seedbed.rpc.reconnect import Attempts, describe, details_of
@@ -74,7 +76,7 @@ class PeerClient:
         sent: Messages that the peer has acknowledged.
         sent_bytes: Bytes of the parameters in these messages.
         rejection: Reason why the peer does not accept this learner; or empty.
-        refused: Answers of the peer that ended the connection, because they mean nothing.
+        refused: Answers of the peer that were refused.
     """
 
     def __init__(
@@ -227,6 +229,8 @@ class PeerClient:
                 )
                 for reply in replies:
                     if reply.HasField("member"):
+                        check_status(reply.member)
+                        check_number("highest_iteration", reply.highest_iteration, high=LARGEST)
                         fetched = Fetched(reply.member, reply.highest_iteration)
                     values = assembler.add(reply.chunk) if reply.HasField("chunk") else None
                     if values is not None:

@@ -13,12 +13,13 @@ from typing import Any, cast
 
 import grpc
 import grpc.aio
+import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config import Experiment
 from seedbed.gossip.membership import Membership
-from seedbed.gossip.parameters import ParameterLayout
+from seedbed.gossip.parameters import FlatParams, ParameterLayout, norm_of
 from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuffer
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_to_wire, to_chunks
 from seedbed.gossip.transport.clients import PeerClient, RingClient
@@ -65,6 +66,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         ring: Client of the ring's next learner; None without all-reduce.
         receive_buffer: Newest parameters of each peer.
         segment_buffer: Segments of the ring's previous learner.
+        own_norm: 2-norm of this learner's newest parameters.
     """
 
     def __init__(
@@ -85,6 +87,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         # All-reduce sums the gradients and their weight.
         self.segment_buffer = SegmentBuffer(rank, membership.count, layout.size + 1)
         self._newest: Message | None = None  # broadcast of this learner
+        self.own_norm, self._max_norm_ratio = 0.0, settings.max_norm_ratio
         self._streams = OpenStreams("the learner stops: try again", self._on_rejected)
         self._rejected = 0
         self._is_protected = credentials is not None and credentials.is_demanding
@@ -145,7 +148,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             message: Its values must never change.
             receivers: Ranks of the out-peers.
         """
-        self._newest = message
+        self._newest, self.own_norm = message, norm_of(message.values)
         for peer in receivers:
             if self.clients[peer].connected:
                 self._soon(self.clients[peer].send_latest, message)
@@ -160,6 +163,25 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         """
         assert self.ring is not None
         self._soon(self.ring.send, wire.ReduceRequest.Segment(update=update, step=hop, data=data))
+
+    def check_norm(self, values: FlatParams) -> None:
+        """Check that a peer's parameters are about as large as this learner's.
+
+        Args:
+            values: Parameters [d] of the peer.
+
+        Raises:
+            ValueError: One norm is more than `gossip.max_norm_ratio` times the other.
+        """
+        theirs, own = norm_of(values), self.own_norm
+        # A learner that has hardly begun may be at zero.
+        ratio = max(theirs, 1.0) / max(own, 1.0)
+        if not 1 / self._max_norm_ratio <= ratio <= self._max_norm_ratio:
+            theirs = float(np.linalg.norm(values.astype(np.float64)))
+            raise ValueError(
+                f"parameters of norm {theirs:.6g} there and {own:.6g} here, and "
+                f"gossip.max_norm_ratio is {self._max_norm_ratio:g}"
+            )
 
     def rejection(self) -> str:
         """Return the reason why a peer does not accept this learner; empty if there is none."""
@@ -218,6 +240,11 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             elif kind == "chunk":
                 values = assembler.add(message.chunk)
                 if values is not None:
+                    try:
+                        self.check_norm(values)
+                    except ValueError:
+                        self.membership.on_refusal(rank)
+                        raise
                     iteration = message.chunk.iteration
                     self.membership.on_parameters(rank, iteration)
                     self.receive_buffer.put(Message(rank, iteration, values))
