@@ -48,15 +48,17 @@ CURES: dict[ExitCode, str] = {
     "`logs/actor-*.log`.",
     ExitCode.BACKEND: "`seedbed check machine` says which backends and devices this machine has.",
     ExitCode.BIND: "End the process that listens there, or choose another `--listen`.",
-    ExitCode.CHECKPOINT_WRITE: "`learner.checkpoint.max_failures` in a row failed. Free or enlarge "
-    "the volume, then run the same command: it resumes from the newest whole checkpoint.",
+    ExitCode.CHECKPOINT_WRITE: "`learner.checkpoint.max_failures` in a row failed. The line says "
+    "why: a full or read-only volume, or no descriptors or memory left. Mend that, then run the "
+    "same command: it resumes from the newest whole checkpoint.",
     ExitCode.CHECKPOINT_READ: "Name an older one with `--checkpoint`, or begin anew with "
     "`--restart fresh`, which deletes nothing.",
     ExitCode.RUN_DIRECTORY: "The line names the process that uses it; choose another `--run-dir`, "
     "or `--restart fresh`.",
     ExitCode.RESUME_REFUSED: "Set back what the line names, or begin a new run with `--init-from`.",
-    ExitCode.REPLAY_FILES: "Another process uses it, it holds another buffer, or its volume is too "
-    "small. Name another directory, enlarge the volume, or keep fewer sequences.",
+    ExitCode.REPLAY_FILES: "Another process uses it, it holds another buffer, its volume is too "
+    "small or read-only, or descriptors or memory have run out. Do as the line says, name another "
+    "directory, or keep fewer sequences.",
     ExitCode.LEARNER_UNREACHABLE: "Actors try for `actor.connect_timeout_s`. Is the learner up? "
     "`seedbed status HOST:PORT` from the same place tells whether the network lets it through.",
     ExitCode.REFUSED_BY_LEARNER: "The line names both sides' numbers, or the token that is "

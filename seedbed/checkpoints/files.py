@@ -14,7 +14,8 @@ from pathlib import Path
 from typing_extensions import override
 
 from seedbed.runtime.exit_codes import ConfigError
-from seedbed.runtime.files import TEMPORARY, atomic_write, sync_directory
+from seedbed.runtime.files import TEMPORARY, atomic_write, make_directory, sync_directory
+from seedbed.runtime.shortage import with_spare
 
 
 class Files:
@@ -29,25 +30,26 @@ class Files:
     def names(self) -> list[str]:
         """List the names of the files; none where there is no such directory."""
         try:
-            entries = list(os.scandir(self.directory))
+            entries = with_spare(lambda: list(os.scandir(self.directory)))
         except (FileNotFoundError, NotADirectoryError):
             return []
         return [entry.name for entry in entries if entry.is_file()]
 
     def read(self, name: str) -> bytes:
         """Return the content of one file."""
-        return Path(self.directory, name).read_bytes()
+        return with_spare(Path(self.directory, name).read_bytes)
 
     def write(self, name: str, content: bytes) -> None:
         """Write a file whole, in the place of an older one, or leave everything as it was."""
-        Path(self.directory).mkdir(parents=True, exist_ok=True)
+        make_directory(Path(self.directory))
         atomic_write(Path(self.directory, name), content, fsync=True)
 
     def rename(self, name: str, to: str) -> None:
         """Give a file another name; `to` may begin with a subdirectory."""
         target = Path(self.directory, to)
-        target.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(target.parent)
         Path(self.directory, name).replace(target)
+        sync_directory(target.parent)
         sync_directory(Path(self.directory))
 
     def remove(self, name: str) -> None:

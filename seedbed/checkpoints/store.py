@@ -22,6 +22,7 @@ from seedbed.checkpoints.format import (
 )
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import TEMPORARY
+from seedbed.runtime.shortage import cure, will_pass
 
 BEST = "best.safetensors"
 _NAME = re.compile(r"checkpoint-\d{12,}\.safetensors")
@@ -87,11 +88,11 @@ class CheckpointStore:
             updates: Number of the checkpoint.
 
         Raises:
-            SeedbedError: CHECKPOINT_WRITE: the disk is full or the like; older checkpoints are
-                untouched.
+            SeedbedError: CHECKPOINT_WRITE: the disk is full or the like, and what helps; older
+                checkpoints are untouched.
         """
         name = f"checkpoint-{updates:012d}.safetensors"
-        saved = self._write(name, encode(arrays, meta))
+        saved = self._write(name, arrays, meta)
         try:
             self._damaged.discard(name)
             for other in self.names():
@@ -113,7 +114,7 @@ class CheckpointStore:
     def save_best(self, name: str) -> None:
         """Write `best`, a copy of the checkpoint that `read` finds by a name."""
         best = self.read(name)
-        self._write(BEST, encode(best.arrays, best.meta))
+        self._write(BEST, best.arrays, best.meta)
 
     def newest(self) -> Checkpoint | None:
         """Read the newest whole checkpoint; return None where there is none.
@@ -121,7 +122,8 @@ class CheckpointStore:
         A damaged checkpoint is skipped with a warning.
 
         Raises:
-            SeedbedError: CHECKPOINT_READ: all checkpoints are damaged.
+            SeedbedError: CHECKPOINT_READ: all checkpoints are damaged, or this process has no
+                memory or descriptor to read one.
         """
         # A writer may delete a file that was just listed; a newer one is there then.
         for _ in range(3):
@@ -132,7 +134,9 @@ class CheckpointStore:
                     return self._read(name)
                 except FileNotFoundError:
                     continue
-                except (DamagedCheckpointError, OSError) as error:
+                except (DamagedCheckpointError, OSError, MemoryError) as error:
+                    if will_pass(error):
+                        raise self._unreadable(name, error) from error
                     reasons.append(f"{self.directory}/{name}: {error}")
                     self._damaged.add(name)
                     log.warning("checkpoint %s/%s is skipped: %s", self.directory, name, error)
@@ -172,10 +176,8 @@ class CheckpointStore:
             return self._read(file)
         except FileNotFoundError as error:
             raise self._not_found(file) from error
-        except (DamagedCheckpointError, OSError) as error:
-            raise CheckpointReadError(
-                f"cannot read the checkpoint {self.directory}/{file}: {error}{self._way_out()}"
-            ) from error
+        except (DamagedCheckpointError, OSError, MemoryError) as error:
+            raise self._unreadable(file, error) from error
 
     def archive(self) -> str | None:
         """Move all checkpoints into a subdirectory `aside-N`, and return its path.
@@ -206,23 +208,34 @@ class CheckpointStore:
         arrays, meta = decode(self._files.read(name))
         return Checkpoint(f"{self.directory}/{name}", arrays, meta)
 
-    def _write(self, name: str, content: bytes) -> SavedCheckpoint:
-        start = time.monotonic()
+    def _write(
+        self, name: str, arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any]
+    ) -> SavedCheckpoint:
         try:
+            content = encode(arrays, meta)
+            start = time.monotonic()
             with self._writing:
                 # Delete files that a killed writer left behind.
                 for left in self._files.names():
                     if left.startswith(TEMPORARY):
                         self._files.remove(left)
                 self._files.write(name, content)
-        except OSError as error:
+        except (OSError, MemoryError) as error:
+            size = sum(array.nbytes for array in arrays.values())
             raise SeedbedError(
                 ExitCode.CHECKPOINT_WRITE,
-                f"cannot write the checkpoint {self.directory}/{name} of {len(content)} bytes: "
-                f"{error}; the older ones are untouched; free or enlarge the volume",
+                f"cannot write the checkpoint {self.directory}/{name} of {size} bytes: "
+                f"{str(error) or type(error).__name__}; the older ones are untouched; "
+                f"{cure(error)}",
             ) from error
         seconds = time.monotonic() - start
         return SavedCheckpoint(f"{self.directory}/{name}", len(content), seconds)
+
+    def _unreadable(self, name: str, error: Exception) -> SeedbedError:
+        what_helps = f"; {cure(error)}" if will_pass(error) else self._way_out()
+        return CheckpointReadError(
+            f"cannot read the checkpoint {self.directory}/{name}: {error}{what_helps}"
+        )
 
     def _not_found(self, what: str) -> SeedbedError:
         return CheckpointReadError(f"{self.directory} does not hold {what}{self._way_out()}")

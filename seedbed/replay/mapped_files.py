@@ -10,6 +10,7 @@ of the machine some pages are older than others; the checksums find the items wi
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import math
@@ -34,8 +35,9 @@ from seedbed.replay.numbers import wrong_items
 from seedbed.replay.ring import Ring
 from seedbed.replay.sequence import SequenceSpec, describe_spec, format_bytes
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.files import atomic_write
+from seedbed.runtime.files import atomic_write, make_directory, sync_directory
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.runtime.shortage import cure
 from seedbed.spec import ArraySpec
 
 log = logging.getLogger(__name__)
@@ -47,6 +49,8 @@ _BLOCK = 256
 INCARNATIONS = 1000
 _JSON, _LOCK = "replay.json", "lock"
 _WAY_OUT = "name another directory, or delete this one"
+# A file that must not become so large has no room either.
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # Without a checksum: priorities change, and nothing breaks where one is lost.
 _UNCHECKED = ("priority", "key", "checksum")
 
@@ -234,7 +238,7 @@ def open_buffer(directory: Path, spec: SequenceSpec, capacity: int, exponent: fl
     except OSError as error:
         release_lock(lock)
         used = error.filename or directory
-        raise _refusal(f"cannot use {used}: {error.strerror or error}") from error
+        raise _refusal(f"cannot use {used}: {error.strerror or error}; {cure(error)}") from error
     except BaseException:
         release_lock(lock)
         raise
@@ -279,7 +283,7 @@ def _write_description(directory: Path, description: Description) -> None:
 def _lock(directory: Path) -> int:
     """Lock the directory until the process ends or closes the returned file descriptor."""
     try:
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         return take_lock(directory / _LOCK)
     except LockHeld as holder:
         raise _refusal(
@@ -287,7 +291,7 @@ def _lock(directory: Path) -> int:
             "replay needs one of its own"
         ) from None
     except OSError as error:
-        raise _refusal(f"cannot use {directory}: {error.strerror}") from error
+        raise _refusal(f"cannot use {directory}: {error.strerror}; {cure(error)}") from error
 
 
 def _refusal(text: str) -> SeedbedError:
@@ -322,6 +326,7 @@ def _create(directory: Path, wanted: Description) -> None:
                 if name == "key":
                     np.full(wanted.capacity, -1, array.dtype).tofile(file)
                 os.fsync(file.fileno())
+        sync_directory(directory)  # names of the files, before what says that they are there
         _write_description(directory, wanted)
     except OSError as error:
         for name in arrays:
@@ -329,6 +334,8 @@ def _create(directory: Path, wanted: Description) -> None:
                 _path(directory, name).unlink(missing_ok=True)
         with suppress(OSError):
             (directory / _JSON).unlink(missing_ok=True)
+        if error.errno not in _NO_ROOM:
+            raise
         raise _no_space(directory, wanted, error.strerror) from error
 
 

@@ -26,6 +26,7 @@ from seedbed.runs.resume import check_resume, read_stored
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.runtime.shortage import cure, keep_spare_descriptors
 
 log = logging.getLogger(__name__)
 
@@ -141,6 +142,7 @@ def open_run_directory(
     path = Path(path).absolute()
     _check_ours(path)
     lock = _acquire(path)
+    keep_spare_descriptors()
     try:
         if restart == "fresh":
             lock = _archive(path, lock)
@@ -188,7 +190,7 @@ def _acquire(path: Path) -> int:
         (path / _LOCK).touch()
     except OSError as error:
         raise RunDirectoryError(
-            f"cannot make the run directory {path}: {error.strerror}"
+            f"cannot make the run directory {path}: {error.strerror}; {cure(error)}"
         ) from error
     try:
         lock = take_lock(path / _LOCK)

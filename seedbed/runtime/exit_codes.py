@@ -44,16 +44,16 @@ HELP: dict[ExitCode, str] = {
     "run `seedbed check env` on it.",
     ExitCode.BACKEND: "The backend or its device does not start: run `seedbed check machine`.",
     ExitCode.BIND: "An address or port to listen on is taken or not allowed: choose another one.",
-    ExitCode.CHECKPOINT_WRITE: "Checkpoints cannot be written: free or enlarge the volume, "
-    "then run the same command again; it resumes from the newest whole checkpoint.",
+    ExitCode.CHECKPOINT_WRITE: "Checkpoints cannot be written: do as the line says, then run the "
+    "same command again; it resumes from the newest whole checkpoint.",
     ExitCode.CHECKPOINT_READ: "No checkpoint could be read: name an older one with --checkpoint, "
     "or start over with --restart fresh.",
     ExitCode.RUN_DIRECTORY: "The run directory cannot be used, as the line says: choose "
     "another --run-dir, or say --restart fresh.",
     ExitCode.RESUME_REFUSED: "A setting that cannot change on resume has changed: set it back, or "
     "begin a new run in another --run-dir.",
-    ExitCode.REPLAY_FILES: "The replay's directory cannot be used, as the line says: enlarge its "
-    "volume, or name another one.",
+    ExitCode.REPLAY_FILES: "The replay's directory cannot be used: do as the line says, or "
+    "name another one.",
     ExitCode.LEARNER_UNREACHABLE: "No learner answered at the address in time: is it up, and does "
     "the network policy let this actor through?",
     ExitCode.REFUSED_BY_LEARNER: "The learner refused this process, as the line says: both must "

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from seedbed.runtime.shortage import refill, with_spare
+
 # Begins the name of a file that is not yet whole.
 TEMPORARY = ".tmp-"
 
@@ -39,19 +41,31 @@ def atomic_write(path: Path, data: str | bytes, *, fsync: bool = False) -> None:
     Raises:
         OSError: The file cannot be written.
     """
-    with replacing(path) as temporary, temporary.open("wb") as file:
-        file.write(data.encode() if isinstance(data, str) else data)
-        if fsync:
-            file.flush()
-            os.fsync(file.fileno())
+    with replacing(path) as temporary:
+        with with_spare(lambda: temporary.open("wb")) as file:
+            file.write(data.encode() if isinstance(data, str) else data)
+            if fsync:
+                file.flush()
+                os.fsync(file.fileno())
+        refill()
     if fsync:
         sync_directory(path.parent)
 
 
 def sync_directory(directory: Path) -> None:
     """Wait until the names in a directory are on the disk; a rename alone does not wait."""
-    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    handle = with_spare(lambda: os.open(directory, os.O_RDONLY | os.O_DIRECTORY))
     try:
         os.fsync(handle)
     finally:
         os.close(handle)
+        refill()
+
+
+def make_directory(path: Path) -> None:
+    """Make a directory and its parents; their names are on the disk when this returns."""
+    missing = [each for each in (path, *path.parents) if not each.exists()]
+    path.mkdir(parents=True, exist_ok=True)
+    for each in reversed(missing):
+        with contextlib.suppress(PermissionError):  # a folder that may be used and not be listed
+            sync_directory(each.parent)

@@ -11,6 +11,7 @@ from typing import ClassVar, TextIO
 
 from seedbed.config.schema import Experiment
 from seedbed.runtime.metrics import Metric, Value, counter, documented
+from seedbed.runtime.shortage import cure
 from seedbed.telemetry.formats import Number
 from seedbed.telemetry.progress import ProgressFile
 from seedbed.telemetry.progress_line import ProgressLine
@@ -127,11 +128,12 @@ class Outputs:
             self.errors[output] += 1
             if output not in self.failing:
                 log.warning(
-                    "cannot write %s (%s: %s): training goes on without, and tries again each "
+                    "cannot write %s (%s: %s%s): training goes on without, and tries again each "
                     "interval",
                     output,
                     type(error).__name__,
                     error,
+                    f"; {cure(error)}" if isinstance(error, OSError | MemoryError) else "",
                 )
             self.failing.add(output)
         else:
