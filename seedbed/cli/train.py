@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from seedbed.cli.arguments import add_experiment, add_parent, exit_with_parent
@@ -16,6 +17,7 @@ from seedbed.config import Experiment, load_experiment
 from seedbed.launch.actors import LocalActors
 from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 
 log = logging.getLogger(__name__)
@@ -51,7 +53,9 @@ def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
     """Open and lock the run directory that the arguments name, and log to logs/learner.log."""
     path = Path(args.run_dir or Path("runs") / experiment.name)
     run = open_run_directory(path, experiment, args.restart, args.init_from)
-    handler = logging.FileHandler(run.logs / "learner.log")
+    handler = RotatingFileHandler(
+        run.logs / "learner.log", maxBytes=LOG_BYTES, backupCount=OLD_LOGS
+    )
     handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
     logging.getLogger().addHandler(handler)
     return run

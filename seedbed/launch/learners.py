@@ -22,6 +22,7 @@ from seedbed.launch.supervisor import Supervisor, start_evaluation, start_seedbe
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import learner_directory, socket_path
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.log_files import rotate_log
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.telemetry.progress_line import ProgressLine
 from seedbed.telemetry.status import STATUS_FILE
@@ -190,6 +191,7 @@ def _evaluate(
     """
     which = "best" if experiment.gossip.evaluation == "best" else "newest"
     errors = run.logs / "evaluation.log"
+    rotate_log(errors)
     with errors.open("ab") as file:
         process = start_evaluation(
             run.path, which, experiment.evaluation, stdout=subprocess.PIPE, stderr=file

@@ -16,6 +16,7 @@ from typing import IO, Any
 
 from seedbed.config.run import Evaluation
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
+from seedbed.runtime.log_files import rotate_log
 
 log = logging.getLogger(__name__)
 
@@ -126,12 +127,13 @@ class Supervisor(ABC):
             self._processes[index] = self.start_process(index, errors)
 
     def poll(self) -> None:
-        """Restart the processes that have ended, as `on_exit` decides. Never waits.
+        """Restart the processes that have ended, as `on_exit` decides, and rotate the logs.
 
         Raises:
             SeedbedError: `on_exit` ends the run.
         """
         for index, process in list(self._processes.items()):
+            rotate_log(self.log_file(index))
             code = process.poll()
             if code is None or index in self._completed:
                 continue

@@ -49,6 +49,7 @@ _OWN_FILES = (
     "learner.sock",
     "evaluation*.json",
     "logs/*.log",
+    "logs/*.log.[0-9]",
     "logs/*.json",
     "gossip/learners",
     "gossip/events.csv",

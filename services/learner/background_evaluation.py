@@ -16,6 +16,7 @@ from seedbed.config import Experiment
 from seedbed.launch.supervisor import start_evaluation
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.log_files import rotate_log
 from seedbed.services.learner.checkpointer import Checkpointer
 from seedbed.telemetry import Telemetry
 
@@ -79,7 +80,9 @@ class BackgroundEvaluation:
         self._run.store.pinned = self._checkpoint
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
         self._run.logs.mkdir(parents=True, exist_ok=True)
-        with (self._run.logs / "evaluation.log").open("ab") as errors:
+        log_file = self._run.logs / "evaluation.log"
+        rotate_log(log_file)
+        with log_file.open("ab") as errors:
             self._process = start_evaluation(
                 self._run.path,
                 self._checkpoint,

@@ -1,0 +1,38 @@
+"""Bounds of the log files that a process, or its children, append to."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+# So large may a log file become, about, before a new one begins; and so many old ones are kept.
+LOG_BYTES = 50_000_000
+OLD_LOGS = 2
+
+
+def rotate_log(path: Path) -> None:
+    """Move the content of a log file to NAME.1, and that one to NAME.2, if the file is large.
+
+    The file itself stays, because children append to its descriptor. A line that a child writes
+    meanwhile may be lost.
+
+    Args:
+        path: the file; need not exist.
+    """
+    # No failure here may end a run. On a full disk the new lines count more than the old ones.
+    with contextlib.suppress(OSError):
+        size = path.stat().st_size
+        if size < LOG_BYTES:
+            return
+        for number in range(OLD_LOGS - 1, 0, -1):
+            with contextlib.suppress(OSError):
+                _old(path, number).replace(_old(path, number + 1))
+        with contextlib.suppress(OSError), path.open("rb") as log, _old(path, 1).open("wb") as old:
+            log.seek(size - LOG_BYTES)
+            old.write(log.read(LOG_BYTES))
+        os.truncate(path, 0)
+
+
+def _old(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.{number}")
