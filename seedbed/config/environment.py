@@ -98,7 +98,8 @@ class Actor(Section):
     """Longest time without any learner before the actor gives up, in seconds."""
     max_environment_failures: Positive = 10
     """Failures of environments within ten minutes after which the actor gives up; an earlier
-    failure restarts only the environment that raised.
+    failure restarts only the environment that raised. Refusals of a group's rewards or observations
+    by the learner are counted in the same way, and restart the group's environments.
     """
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """HTTP port for /metrics and /healthz of `seedbed actor`; 0 is none."""

@@ -7,6 +7,8 @@ OLDEST_PROTOCOL_VERSION = 1
 
 # Metadata of an actor's call: its serialized Hello, since version 3.
 HELLO_KEY = "seedbed-hello-bin"
+# Trailing metadata of a learner's rejection: a `StreamError`.
+ERROR_KEY = "seedbed-error-bin"
 
 # Between a learner and a replay shard.
 REPLAY_PROTOCOL_VERSION = 1

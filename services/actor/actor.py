@@ -61,6 +61,7 @@ class Actor:
                 settings.connect_timeout_s,
                 self.metrics,
                 self._credentials,
+                settings.max_environment_failures,
             )
             for group in range(settings.groups)
         ]

@@ -11,6 +11,7 @@ import logging
 import math
 import secrets
 import time
+from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -24,7 +25,7 @@ from seedbed.rpc.credentials import Credentials, call_metadata
 from seedbed.rpc.reconnect import FATAL, Attempts, describe, details_of
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.rpc.streams import write
-from seedbed.rpc.versions import HELLO_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.rpc.versions import ERROR_KEY, HELLO_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import printable
 from seedbed.services.actor.learner_selection import LearnerSelection, NoCapacity
@@ -33,6 +34,9 @@ from seedbed.spec import TimeStep, VectorEnv, pack_flags
 from seedbed.v1 import inference_pb2 as wire
 
 log = logging.getLogger(__name__)
+
+# Time in which refusals of the environments' numbers are counted.
+FAILURE_WINDOW_S = 600.0
 
 
 class ExperimentFinished(Exception):
@@ -57,6 +61,13 @@ def make_hello(env: VectorEnv, name: str) -> wire.Hello:
         actions=spec.actions,
         action_repeat=spec.action_repeat,
     )
+
+
+def _wrong_numbers(error: grpc.aio.AioRpcError) -> str:
+    """Return why the learner refused a reward or an observation; "" for any other status."""
+    detail = dict(error.trailing_metadata() or ()).get(ERROR_KEY, b"")
+    wrong = wire.StreamError.FromString(detail).field in ("reward", "observation")
+    return details_of(error) if wrong else ""
 
 
 def make_step(
@@ -91,6 +102,8 @@ class ActorLoop:
         connect_timeout_s: longest time without any actions.
         metrics: shared by the groups of an actor.
         credentials: credentials of this process; None: plain text, without tokens.
+        max_failures: refusals of the environments' numbers within ten minutes after which `run`
+            raises; an earlier one makes the environments anew.
     """
 
     def __init__(
@@ -102,8 +115,10 @@ class ActorLoop:
         connect_timeout_s: float,
         metrics: ActorMetrics,
         credentials: Credentials | None = None,
+        max_failures: int = 10,
     ) -> None:
         self._make = make
+        self._env: VectorEnv | None = None
         self._learners = LearnerSelection(address, name, credentials)
         self._address = address  # of the present stream's learner
         self._name = name
@@ -116,6 +131,9 @@ class ActorLoop:
         # Failures of environments that the metrics have counted.
         self._failures = 0
         self._answered = False  # whether the present stream has received actions
+        self._welcomed = False  # whether the learner has accepted its Hello
+        # When the learner refused the environments' numbers.
+        self._refusals: deque[float] = deque(maxlen=max_failures)
 
     def stop(self) -> None:
         """Leave the learner after the present step. Event loop only."""
@@ -128,22 +146,32 @@ class ActorLoop:
             SeedbedError: the learner rejected the group, no learner answered for too long, or the
                 environment failed.
         """
-        loop = asyncio.get_running_loop()
-        env = await loop.run_in_executor(self._thread, self._make)
         try:
-            await self._play_until_over(env)
+            await self._play_until_over(await self._make_env())
         except ExperimentFinished as finished:
             log.info("%s: the experiment is over: %s", self._name, finished)
         finally:
-            await loop.run_in_executor(self._thread, env.close)
+            await self._close_env()
             self._thread.shutdown(wait=False)
+
+    async def _make_env(self) -> VectorEnv:
+        loop = asyncio.get_running_loop()
+        self._env = await loop.run_in_executor(self._thread, self._make)
+        self._failures = 0
+        return self._env
+
+    async def _close_env(self) -> None:
+        env, self._env = self._env, None
+        if env is not None:
+            await asyncio.get_running_loop().run_in_executor(self._thread, env.close)
 
     async def _play_until_over(self, env: VectorEnv) -> None:
         learners = self._learners
         attempts = Attempts(jitter=False, stable_s=math.inf, stop=self._stopping)
         last_answer, reconnects = time.monotonic(), 0
         async for _ in attempts:
-            self._answered = failed = False
+            self._answered = self._welcomed = failed = False
+            wrong = ""
             try:
                 self._address = await learners.choose(env.num_envs)
                 async with channels.aio_channel(self._address, self._credentials) as channel:
@@ -152,13 +180,17 @@ class ActorLoop:
                     return
                 cause = f"it leaves {self._address} for an emptier learner"
             except grpc.aio.AioRpcError as error:
-                if error.code() in FATAL:
+                if self._welcomed and (wrong := _wrong_numbers(error)):
+                    env = await self._replace_env(wrong)
+                    cause, last_answer = f"{wrong}; its environments are new", time.monotonic()
+                elif error.code() in FATAL:
                     raise SeedbedError(
                         ExitCode.REFUSED_BY_LEARNER,
                         f"the learner at {self._address} refused {self._name} "
                         f"({error.code().name}): {details_of(error)}",
                     ) from error
-                cause, failed = describe(error), True
+                else:
+                    cause, failed = describe(error), True
             except LearnerUnresponsive as error:
                 cause, failed = str(error), True
             except NoCapacity as error:
@@ -183,8 +215,22 @@ class ActorLoop:
                 attempts.skip_pause()
                 when = "the others"
             # The first attempts log no warning: an actor often starts before its learner.
-            level = logging.WARNING if reconnects > 3 else logging.INFO
+            level = logging.WARNING if wrong or reconnects > 3 else logging.INFO
             log.log(level, "%s: %s; trying %s", self._name, cause, when)
+
+    async def _replace_env(self, cause: str) -> VectorEnv:
+        """Make the environments anew, whose numbers the learner refused."""
+        self._metrics.environment_failures += 1
+        self._refusals.append(time.monotonic())
+        most, recent = self._refusals.maxlen, self._refusals[-1] - self._refusals[0]
+        if len(self._refusals) == most and recent < FAILURE_WINDOW_S:
+            raise SeedbedError(
+                ExitCode.ENVIRONMENT,
+                f"{self._name}: {most} failures of environments within ten minutes "
+                f"(actor.max_environment_failures is {most}): {cause}",
+            )
+        await self._close_env()
+        return await self._make_env()
 
     async def _play(self, env: VectorEnv, method: Any) -> None:
         """Serve one stream of `act`.
@@ -201,6 +247,7 @@ class ActorLoop:
         )
         try:
             welcome = await self._handshake(call, hello)
+            self._welcomed = True
             self._metrics.connected_groups.add(self._name)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
             started = time.perf_counter()

@@ -24,7 +24,8 @@ class ActorMetrics:
         step_s: Seconds in which a group took one step of all its environments.
         wait_s: Seconds that the actor waited for a group's actions.
         reconnects: Connections to the learner after each group's first.
-        environment_failures: Environments that raised and were made anew.
+        environment_failures: Environments that raised, and groups whose numbers the learner
+            refused; they were made anew.
         groups: Groups connected to a learner now.
     """
 

@@ -17,8 +17,8 @@ import grpc.aio
 import pytest
 
 from seedbed.rpc import channels
+from seedbed.rpc.versions import ERROR_KEY
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.services.learner.sessions.rejections import ERROR_KEY
 from seedbed.v1 import inference_pb2 as wire
 from tests.support.echo_actor import Actor
 from tests.support.null_model import ACTIONS, NAME, NullLearner, null_learner

@@ -13,8 +13,7 @@ import grpc
 import numpy as np
 
 from seedbed.rpc import channels
-from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
-from seedbed.services.learner.sessions.rejections import ERROR_KEY
+from seedbed.rpc.versions import ERROR_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.spec import FIRST
 from seedbed.v1 import inference_pb2 as wire
 from tests.support.null_model import ACTIONS, NAME, OBSERVATION

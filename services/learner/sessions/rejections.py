@@ -5,11 +5,9 @@ from __future__ import annotations
 import grpc
 
 from seedbed.rpc.streams import StreamRejected
+from seedbed.rpc.versions import ERROR_KEY
 from seedbed.runtime.text import printable
 from seedbed.v1 import inference_pb2 as wire
-
-# Trailing metadata of a rejection: a `StreamError`.
-ERROR_KEY = "seedbed-error-bin"
 
 
 class ActorRejected(StreamRejected):
