@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import NamedTuple
 
 import grpc
@@ -158,7 +159,10 @@ def is_local(address: str) -> bool:
     if address.startswith("unix:"):
         return True
     host = address.rpartition(":")[0].strip("[]")
-    return host == "localhost" or host == "::1" or host.startswith("127.")
+    try:
+        return host == "localhost" or ip_address(host).is_loopback
+    except ValueError:  # a name
+        return False
 
 
 def check_exposure(address: str, credentials: Credentials, option: str) -> None:

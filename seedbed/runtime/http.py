@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 import math
+import socket
 import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from functools import partial
 from http.client import HTTPException
 from ipaddress import ip_address
@@ -31,6 +33,9 @@ from seedbed.runtime.tokens import (
 )
 
 MAX_PROFILE_S = 300.0
+# The oldest connection ends where one more than these is open.
+MAX_CONNECTIONS = 64
+MAX_HEAD_BYTES = 16 << 10
 # Longest answer that `get_json` reads, in bytes.
 MAX_JSON_BYTES = 16 << 20
 
@@ -248,6 +253,31 @@ class _Server(ThreadingMixIn, WSGIServer):
     # A running profile must not hold up the end of the process.
     block_on_close = False
 
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._connections: dict[Any, None] = {}  # oldest first
+        self._lock = threading.Lock()
+
+    @override
+    def process_request(self, request: Any, client_address: Any) -> None:
+        oldest = None
+        with self._lock:
+            self._connections[request] = None
+            if len(self._connections) > MAX_CONNECTIONS:
+                oldest = next(iter(self._connections))
+                del self._connections[oldest]
+        if oldest is not None:
+            # The new client is served: a probe must pass while others hold connections open.
+            with suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+        super().process_request(request, client_address)
+
+    @override
+    def shutdown_request(self, request: Any) -> None:
+        with self._lock:
+            self._connections.pop(request, None)
+        super().shutdown_request(request)
+
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("request of %s failed", client_address, exc_info=True)
@@ -258,5 +288,25 @@ class _Handler(WSGIRequestHandler):
     timeout = 10.0
 
     @override
+    def setup(self) -> None:
+        super().setup()
+        self.rfile = _Head(self.rfile)  # type: ignore[assignment]
+
+    @override
     def log_message(self, format: str, *args: Any) -> None:
         log.debug(format, *args)
+
+
+class _Head:
+    """Head of a request, cut at `MAX_HEAD_BYTES`. No route reads a body."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._left = file, MAX_HEAD_BYTES
+
+    def readline(self, size: int) -> bytes:
+        line: bytes = self._file.readline(min(size, self._left))
+        self._left -= len(line)
+        return line
+
+    def close(self) -> None:
+        self._file.close()

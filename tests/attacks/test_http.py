@@ -8,7 +8,7 @@ import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +16,18 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from seedbed import backends
-from seedbed.runtime.http import MetricsServer, _Handler, get_json
+from seedbed.runtime.http import (
+    MAX_CONNECTIONS,
+    MAX_HEAD_BYTES,
+    MetricsServer,
+    _Handler,
+    get_json,
+)
 from seedbed.runtime.tokens import Role, Tokens
 from seedbed.services.cost.meter import read_learner
 from seedbed.services.learner.profiling import KEPT, Profiler
 from seedbed.telemetry.cost_meter import CostMeterClient
+from tests.support.waiting import wait_for
 
 SECRETS = {role: f"{role}-0123456789abcdef" for role in Role}
 PROTECTED = (("GET", "/status"), ("POST", "/profile?seconds=1"))
@@ -208,6 +215,31 @@ def test_a_broken_answer_is_none(answer: bytes, tokens: Tokens) -> None:
         assert read_learner(url, tokens) in (None, {})
         assert CostMeterClient(url).reading is None
         thread.join(10)
+
+
+def test_silent_connections_are_bounded_and_others_are_served(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_Handler, "timeout", 300.0)
+    with served() as victim, ExitStack() as stack:
+        before = threading.active_count()
+        silent = [
+            stack.enter_context(socket.create_connection(("127.0.0.1", victim.server.port), 30))
+            for _ in range(MAX_CONNECTIONS + 50)
+        ]
+        assert silent[0].recv(1) == b"", "the oldest is closed"
+        assert victim.request("GET", "/healthz") == (200, "ok\n")
+        wait_for(lambda: threading.active_count() <= before + MAX_CONNECTIONS, "threads end")
+
+
+def test_the_head_of_a_request_is_bounded() -> None:
+    with (
+        served() as victim,
+        socket.create_connection(("127.0.0.1", victim.server.port), 30) as raw,
+    ):
+        raw.sendall(b"GET /status HTTP/1.1\r\n" + b"a: " + b"x" * MAX_HEAD_BYTES)
+        # Without an end of the header, the answer shows that no more is read.
+        assert raw.recv(100).startswith(b"HTTP/1.0 200 OK")
 
 
 def test_a_token_is_not_sent_to_where_a_redirection_points(tokens: Tokens) -> None:

@@ -196,6 +196,7 @@ def test_token_and_certificate_have_the_same_role(with_tls: Credentials, tmp_pat
         ("[::]:8470", False),
         ("10.0.0.1:1", False),
         ("localhost.evil.example:1", False),
+        ("127.evil.example:1", False),
     ],
 )
 def test_exposure_needs_a_credential(server: Credentials, address: str, local: bool) -> None:
