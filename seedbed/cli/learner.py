@@ -12,7 +12,7 @@ import json
 import sys
 
 from seedbed.cli.arguments import add_credentials, add_experiment, credentials_of
-from seedbed.cli.train import add_run_directory, open_run
+from seedbed.cli.train import add_run_directory, open_run, start_probe
 from seedbed.config import load_experiment
 from seedbed.rpc.credentials import check_exposure
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
@@ -40,6 +40,7 @@ def run(args: argparse.Namespace) -> None:
     exit_on_sigterm()
     experiment = load_experiment(args.experiment, args.set)
     with open_run(args, experiment) as directory:
+        probe = start_probe(experiment, directory)
         from seedbed.services.learner.learner import Learner
 
         credentials = credentials_of(args, Role.LEARNER)
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
         learner.profiler.profile_on_signal()
         summary = learner.summary_if_finished()
         if summary is None:
-            print(f"seedbed: listening on {learner.start()}", file=sys.stderr, flush=True)
+            print(f"seedbed: listening on {learner.start(probe)}", file=sys.stderr, flush=True)
             summary = learner.run()
         print(json.dumps(summary), flush=True)
         if args.linger:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from seedbed.cli.arguments import add_experiment, add_parent, exit_with_parent
 from seedbed.config import Experiment, load_experiment
+from seedbed.envs.probe import EnvironmentProbe
 from seedbed.launch.actors import LocalActors
 from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runtime.exit_codes import ConfigError
@@ -61,6 +62,12 @@ def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
     return run
 
 
+def start_probe(experiment: Experiment, run: RunDirectory) -> EnvironmentProbe | None:
+    """Start to read the sizes of the environment, where no checkpoint has them."""
+    known = run.resume_from is not None or run.start_from is not None
+    return None if known else EnvironmentProbe(experiment.environment)
+
+
 def run(args: argparse.Namespace) -> None:
     """Train until a stop condition or a signal."""
     exit_on_sigterm()
@@ -85,6 +92,7 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) -> dict[str, object]:
+    probe = start_probe(experiment, directory)
     from seedbed.services.learner.learner import Learner
 
     _check_ports(experiment)
@@ -93,7 +101,7 @@ def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) ->
     if (summary := learner.summary_if_finished()) is not None:
         return summary
     learner.profiler.profile_on_signal()
-    address = learner.start()
+    address = learner.start(probe)
     actors = LocalActors(experiment, directory, address, learner.threads, rank or 0)
     try:
         actors.start()

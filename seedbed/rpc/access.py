@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -18,13 +19,16 @@ from seedbed.runtime.text import printable
 log = logging.getLogger(__name__)
 
 _OPEN = "/grpc.health.v1.Health/"
+# Longest wait for the rest of a request whose headers have come.
+_REQUEST_S = 2.0
 
 
 class AccessInterceptor(grpc.aio.ServerInterceptor):
     """Refuses calls whose credential does not allow the method.
 
     Methods with a single request become streams of one message on the server's side, which is the
-    same on the wire, because gRPC would read the message first otherwise.
+    same on the wire, because gRPC would read the message first otherwise. Such requests are read
+    one at a time, which bounds what half-sent ones take.
 
     Args:
         credentials: judge the calls.
@@ -32,10 +36,13 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
     """
 
     def __init__(
-        self, credentials: Credentials, on_denied: Callable[[Denial], None] = lambda _: None
+        self,
+        credentials: Credentials,
+        on_denied: Callable[[Denial], None] = lambda _: None,
     ) -> None:
         self._credentials, self._on_denied = credentials, on_denied
         self._warnings = PeerLog(log)
+        self._turn = asyncio.Lock()
 
     @override
     async def intercept_service(
@@ -43,40 +50,46 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
     ) -> Any:
         method: str = handler_call_details.method
         handler = await continuation(handler_call_details)
-        if handler is None or method.startswith(_OPEN):
+        is_open = method.startswith(_OPEN)
+        if handler is None:
             return handler
 
         async def serve(requests: Any, context: Any) -> None:
-            denial = self._credentials.denial(
-                method, context.invocation_metadata(), context.auth_context()
-            )
-            if denial is not None:
-                self._on_denied(denial)
-                peer, message = printable(context.peer()), printable(denial.message)
-                self._warnings.warning(denial.code.name, "refused %s: %s", peer, message)
-                await context.abort(denial.code, denial.message)
+            if not is_open:
+                denial = self._credentials.denial(
+                    method, context.invocation_metadata(), context.auth_context()
+                )
+                if denial is not None:
+                    self._on_denied(denial)
+                    peer, message = printable(context.peer()), printable(denial.message)
+                    self._warnings.warning(denial.code.name, "refused %s: %s", peer, message)
+                    await context.abort(denial.code, denial.message)
             if handler.request_streaming and handler.response_streaming:
                 await handler.stream_stream(requests, context)
             elif handler.request_streaming:
                 await context.write(await handler.stream_unary(requests, context))
             elif handler.response_streaming:
-                await handler.unary_stream(await _read_one(context), context)
+                await handler.unary_stream(await self._read_one(context), context)
             else:
-                await context.write(await handler.unary_unary(await _read_one(context), context))
+                request = await self._read_one(context)
+                await context.write(await handler.unary_unary(request, context))
 
         return grpc.stream_stream_rpc_method_handler(
             serve, handler.request_deserializer, handler.response_serializer
         )
 
-
-async def _read_one(context: Any) -> Any:
-    """Read the request of a method that has one."""
-    try:
-        request = await context.read()
-    except DecodeError as error:
-        await context.abort(
-            grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be read: {error}"
-        )
-    if request is grpc.aio.EOF:
-        await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request is missing")
-    return request
+    async def _read_one(self, context: Any) -> Any:
+        """Read the request of a method that has one."""
+        try:
+            async with self._turn, asyncio.timeout(_REQUEST_S):
+                request = await context.read()
+        except TimeoutError:
+            late = f"the request did not come within {_REQUEST_S:g} s"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, late)
+        except DecodeError as error:
+            await context.abort(
+                grpc.StatusCode.INVALID_ARGUMENT, f"the request cannot be read: {error}"
+            )
+        if request is grpc.aio.EOF:
+            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, "the request is missing")
+        return request

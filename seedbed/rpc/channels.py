@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import socket
 from collections.abc import Coroutine, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import grpc
@@ -20,6 +22,8 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 
 _Result = TypeVar("_Result")
 
+_LOOKAHEAD = "grpc.http2.lookahead_bytes"
+
 _COMMON: list[tuple[str, Any]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
@@ -28,7 +32,7 @@ _COMMON: list[tuple[str, Any]] = [
     # HTTP/2 flow control would probe the bandwidth-delay product. Without probes, a window of one
     # large message is enough for lock-step traffic, and small messages save a round of pings.
     ("grpc.http2.bdp_probe", 0),
-    ("grpc.http2.lookahead_bytes", 4 * 1024 * 1024),
+    (_LOOKAHEAD, 4 * 1024 * 1024),
     ("grpc.http2.max_frame_size", 4 * 1024 * 1024),
     # A peer that vanished without a FIN (node gone, cable cut) is noticed within 30 s.
     ("grpc.keepalive_time_ms", 20_000),
@@ -55,7 +59,19 @@ _SERVER: list[tuple[str, Any]] = [
     ("grpc.http2.max_ping_strikes", 0),
     # Two learners on one port would each get half of the actors.
     ("grpc.so_reuseport", 0),
+    # A learner has five calls on its connection to a shard, an actor's group one.
+    ("grpc.max_concurrent_streams", 8),
+    ("grpc.max_metadata_size", 8 * 1024),
+    ("grpc.absolute_max_metadata_size", 16 * 1024),
+    # Connections on which nothing is said are given to others.
+    ("grpc.server_handshake_timeout_ms", 10_000),
+    ("grpc.max_connection_idle_ms", 30_000),
 ]
+# Connections of one server, where there are as many descriptors.
+_MAX_CONNECTIONS = 4096
+# Descriptors that connections leave to files: checkpoints, logs, libraries, child processes.
+_RESERVED_DESCRIPTORS = 64
+_LOOKAHEAD_BYTES = 64 * 1024
 
 
 def run(main: Coroutine[Any, Any, _Result]) -> _Result:
@@ -78,13 +94,34 @@ def aio_channel(address: str, credentials: Credentials | None = None) -> grpc.ai
     return grpc.aio.insecure_channel(address, options=_CLIENT)
 
 
-def aio_server(interceptors: Sequence[grpc.aio.ServerInterceptor] = ()) -> grpc.aio.Server:
+def max_connections() -> int:
+    """Return how many connections a server takes, so that descriptors are left for files."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        return _MAX_CONNECTIONS
+    left = limit - len(list(Path("/proc/self/fd").iterdir())) - _RESERVED_DESCRIPTORS
+    return max(4, min(left, _MAX_CONNECTIONS))
+
+
+def aio_server(
+    interceptors: Sequence[grpc.aio.ServerInterceptor] = (),
+    max_message_bytes: int = MAX_MESSAGE_BYTES,
+) -> grpc.aio.Server:
     """Return an asyncio server. No thread pool bounds its concurrency.
 
     Args:
         interceptors: Guards of its methods.
+        max_message_bytes: Largest message that it receives.
     """
-    return grpc.aio.server(options=_SERVER, interceptors=list(interceptors))
+    # What streams may hold that are not read.
+    lookahead = max(_LOOKAHEAD_BYTES, min(max_message_bytes, dict(_COMMON)[_LOOKAHEAD]))
+    options = [
+        *_SERVER,
+        ("grpc.max_receive_message_length", max_message_bytes),
+        (_LOOKAHEAD, lookahead),
+        ("grpc.max_allowed_incoming_connections", max_connections()),
+    ]
+    return grpc.aio.server(options=list(dict(options).items()), interceptors=list(interceptors))
 
 
 def _answers(path: str) -> bool:

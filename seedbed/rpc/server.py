@@ -37,6 +37,7 @@ class ServerThread:
 
     Attributes:
         address: address that peers connect to; None until the server listens.
+        max_message_bytes: largest message that the server receives; set it before `start`.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ServerThread:
         self._health = health.aio.HealthServicer()
         self._listening = threading.Event()
         self.address: str | None = None
+        self.max_message_bytes = channels.MAX_MESSAGE_BYTES
 
     def _add(self, server: grpc.aio.Server) -> None:
         """Add servicers. Called in the event loop, before the server listens."""
@@ -131,9 +133,10 @@ class ServerThread:
 
     async def _serve(self, serving: bool) -> None:
         self._loop = asyncio.get_running_loop()
-        # Without a credential too, because it refuses requests that cannot be read.
+        # Without a credential too, because it bounds and refuses requests that cannot be read.
         credentials = self._credentials or Credentials(Role.LEARNER)
-        server = channels.aio_server([AccessInterceptor(credentials, self._on_denied)])
+        guard = AccessInterceptor(credentials, self._on_denied)
+        server = channels.aio_server([guard], self.max_message_bytes)
         self._add(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         self.address = channels.bind(server, self._listen, self._credentials)

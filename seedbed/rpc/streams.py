@@ -77,22 +77,37 @@ def hello_of(message: Any) -> Any:
     return message.hello if message.HasField("hello") else None
 
 
-async def expect_hello(context: Any, hello_of: Callable[[Any], Any] = hello_of) -> Any:
+async def expect_hello(
+    context: Any,
+    hello_of: Callable[[Any], Any] = hello_of,
+    turn: contextlib.AbstractAsyncContextManager[Any] | None = None,
+) -> Any:
     """Read the first message of a stream.
 
     Args:
         context: the servicer's context of the stream.
         hello_of: returns the Hello of a message as `context.read` returns it, or None.
+        turn: lock of the streams whose first messages are read one at a time, which bounds what
+            half-sent ones take.
 
     Returns:
         The Hello.
 
     Raises:
         NoHello: a ValueError, which `OpenStreams.serve` answers with INVALID_ARGUMENT.
+        StreamRejected: UNAVAILABLE, the turn of this stream has not come in time.
     """
+    reading = False
     try:
-        message = await asyncio.wait_for(context.read(), HELLO_TIMEOUT_S)
+        async with asyncio.timeout(HELLO_TIMEOUT_S), turn or contextlib.nullcontext():
+            reading = True
+            message = await context.read()
     except TimeoutError:
+        if not reading:
+            raise StreamRejected(
+                f"the hellos of other streams took {HELLO_TIMEOUT_S:g} s: try again",
+                grpc.StatusCode.UNAVAILABLE,
+            ) from None
         within = f"within {HELLO_TIMEOUT_S:g} s"
         raise NoHello(f"no hello {within}", "hello", f"Hello {within}") from None
     if message is grpc.aio.EOF:
@@ -114,6 +129,7 @@ class OpenStreams:
 
     Attributes:
         closed: whether `close` was called.
+        hello_turn: lock for `expect_hello`.
     """
 
     def __init__(
@@ -127,6 +143,7 @@ class OpenStreams:
         self._ended: dict[asyncio.Task[Any], StreamRejected | None] = {}
         self._warnings = PeerLog(log)
         self.closed = False
+        self.hello_turn = asyncio.Lock()
 
     async def serve(
         self, context: Any, handle: Callable[[], Awaitable[None]], name: str = ""

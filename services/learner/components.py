@@ -20,6 +20,9 @@ if TYPE_CHECKING:  # these import Keras, whose backend must be chosen first
     from seedbed.services.learner.unrolls.sequences import SequencePlan
 
 
+_POLL_S = 0.05
+
+
 @dataclass
 class LearnerComponents:
     """Everything that depends on the environment's spec."""
@@ -55,14 +58,18 @@ class ParameterStore:
 
 
 class ComponentsFuture:
-    """Components to come: the event loop fixes the spec, then the training thread builds.
+    """Components to come: the spec is fixed, then the training thread builds.
 
     Args:
-        spec: the spec of the checkpoint that is resumed; None if an actor brings it.
+        spec: the spec of the checkpoint that is resumed; None if a probe or an actor brings it.
+
+    Attributes:
+        probing: whether a probe of the environment may still bring the spec.
     """
 
     def __init__(self, spec: EnvironmentSpec | None) -> None:
         self.spec = spec
+        self.probing = False
         self._spec_known = threading.Event()
         if spec is not None:
             self._spec_known.set()
@@ -82,6 +89,12 @@ class ComponentsFuture:
     def set_result(self, components: LearnerComponents) -> None:
         """Complete the future."""
         self._components.set_result(components)
+
+    async def probed(self) -> EnvironmentSpec | None:
+        """Wait for the end of the probe, and return the spec; None if an actor brings it."""
+        while self.probing and self.spec is None:
+            await asyncio.sleep(_POLL_S)
+        return self.spec
 
     async def unroll(self) -> UnrollSpec | SequencePlan:
         """Wait for the components in an event loop, which must use no others than `unroll`.

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
 from typing_extensions import override
 
 from seedbed.config import Experiment
+from seedbed.envs.probe import EnvironmentProbe
 from seedbed.gossip.exchange import ShuttingDown
 from seedbed.rpc.credentials import Credentials
 from seedbed.runs.directory import RunDirectory
@@ -17,10 +19,14 @@ from seedbed.runtime.threads import POLL_S, Threads
 from seedbed.services.learner.base import SIGNAL_JOIN_S, LearnerBase
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import InferenceThread
+from seedbed.services.learner.sessions.handshake import max_step_bytes
 from seedbed.services.learner.sessions.server import InferenceServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
 
 log = logging.getLogger(__name__)
+
+# Longest wait with listening for the spec, in seconds.
+_PROBE_S = 10.0
 
 
 class Learner(LearnerBase):
@@ -57,18 +63,38 @@ class Learner(LearnerBase):
 
     # --- start -----------------------------------------------------------------------------
 
-    def start(self) -> str:
+    def start(self, probe: EnvironmentProbe | None = None) -> str:
         """Start everything, and return the address that actors connect to.
+
+        Args:
+            probe: brings the spec, where no checkpoint does.
 
         Raises:
             SeedbedError: BIND, or the failure of a part that has failed in the meantime.
         """
         self._serve_http()
-        address = self.server.start(serving=self.run_directory.resume_from is None)
-        self.threads.start("training", self._train)
+        components = self.components
+        if probe is not None and components.spec is None:
+            components.probing = True
+            self.threads.start("probe", lambda: self._read_spec(probe))
+            self.threads.start("training", self._train)
+            deadline = time.monotonic() + _PROBE_S
+            while components.probing and time.monotonic() < deadline:
+                components.wait_for_spec(POLL_S / 10)
+            address = self._start_server()
+        else:
+            address = self._start_server()
+            self.threads.start("training", self._train)
         self.threads.start("inference", lambda: self._run_when_built(self.inference.run))
         self.threads.start("prefetch", self._prefetch)
         return address
+
+    def _start_server(self) -> str:
+        """Start the server. The spec, where it is known, bounds its messages."""
+        if self.components.spec is not None:
+            most = self.experiment.learner.inference.max_batch_envs
+            self.server.max_message_bytes = max_step_bytes(self.components.spec, most)
+        return self.server.start(serving=self.run_directory.resume_from is None)
 
     @override
     def _unready(self) -> str | None:
@@ -78,6 +104,22 @@ class Learner(LearnerBase):
         if self.run_directory.resume_from is not None and not self._lingers:
             return f"restoring the checkpoint: {self.telemetry.phase}"
         return None
+
+    def _read_spec(self, probe: EnvironmentProbe) -> None:
+        """Fix the spec that the probe finds. Otherwise the first actor brings it."""
+        try:
+            spec = probe.wait(
+                lambda: self.run_stop.reason is not None or self.threads.stopping.is_set()
+            )
+            if spec is not None:
+                self.components.fix_spec(spec)
+                sizes = f"observation {spec.observation}, {spec.actions} actions"
+                log.info("the environment %s has %s", spec.name, sizes)
+            else:
+                text = "the environment cannot be made here, so the first actor says its sizes: %s"
+                log.warning(text, probe.failure)
+        finally:
+            self.components.probing = False
 
     def _train(self) -> None:
         backend = self._load_backend()

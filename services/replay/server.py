@@ -113,7 +113,11 @@ class ReplayServer(ServerThread):
 
     async def _handshake(self, context: Any, request: Any, reply: Any) -> tuple[str, Bounds]:
         """Answer the Hello with Welcome; return the learner's name and bounds."""
-        hello = await expect_hello(context, lambda data: hello_of(unpack(request, data)[0]))
+        hello = await expect_hello(
+            context,
+            lambda data: hello_of(unpack(request, data)[0]),
+            self._streams.hello_turn,
+        )
         version = min(hello.protocol_version, REPLAY_PROTOCOL_VERSION)
         if version < max(hello.oldest_protocol_version, OLDEST_REPLAY_PROTOCOL_VERSION):
             raise SpecMismatch(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import random
 import socket
@@ -166,8 +167,11 @@ async def speak(address: str, conversations: list[list[bytes]]) -> dict[str, int
             end = await one(act, words)
             ends[end] = ends.get(end, 0) + 1
 
-    async with channels.aio_channel(address) as channel:
-        await asyncio.gather(*(some(channel) for _ in range(16)))
+    async with contextlib.AsyncExitStack() as stack:
+        connections = [
+            await stack.enter_async_context(channels.aio_channel(address)) for _ in "1234"
+        ]
+        await asyncio.gather(*(some(channel) for channel in connections * 2))
     return ends
 
 

@@ -7,6 +7,7 @@ import queue
 import socket
 import threading
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import grpc
@@ -82,11 +83,20 @@ class Stream:
             request_serializer=bytes,
             response_deserializer=wire.LearnerMessage.FromString,
         )
-        self._call = act(iter(self._out.get, None), timeout=timeout_s)
+        self._begin = partial(act, iter(self._out.get, None), timeout=timeout_s)
+        self._begun: Any = None
         self.sequence = 0
         self.environments = 2
 
+    @property
+    def _call(self) -> Any:
+        """The call, which begins with its first message: actors open no silent streams."""
+        if self._begun is None:
+            self._begun = self._begin()
+        return self._begun
+
     def send(self, message: wire.ActorMessage | bytes) -> None:
+        self._begun = self._call
         self._out.put(message if isinstance(message, bytes) else message.SerializeToString())
 
     def read(self) -> wire.LearnerMessage | None:

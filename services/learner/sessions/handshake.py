@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from seedbed.config.learner import Learner
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.runtime.limits import usable_memory_bytes
 from seedbed.runtime.text import printable
 from seedbed.services.learner.sessions.rejections import SpecMismatch
 from seedbed.spec import ArraySpec, EnvironmentSpec
@@ -16,6 +18,9 @@ from seedbed.v1 import inference_pb2 as wire
 _DTYPES = ("uint8", "int8", "int16", "uint16", "int32", "float16", "float32")
 # Rewards and flags of the largest group, and the message's own fields.
 _STEP_OVERHEAD_BYTES = 64 * 1024
+# Bounds of a spec that the first Hello brings.
+_FIRST_OBSERVATION_BYTES = 512 * 1024
+_FIRST_ACTIONS = 4096
 
 
 @dataclass(frozen=True)
@@ -92,3 +97,41 @@ def validate_hello(
         check(field, ours == other, ours, other, advice)
     name = printable(hello.actor)
     return Handshake(newest, hello.incarnation, name, hello.environments, theirs)
+
+
+def max_step_bytes(spec: EnvironmentSpec, max_envs: int) -> int:
+    """Return the size of the largest message of an actor.
+
+    Args:
+        spec: spec of the environments.
+        max_envs: largest group that fits a batch.
+    """
+    size = max_envs * spec.observation.row_bytes + _STEP_OVERHEAD_BYTES
+    return min(size, MAX_MESSAGE_BYTES)
+
+
+def check_first_spec(spec: EnvironmentSpec, settings: Learner) -> None:
+    """Check that a spec, which only a Hello vouches for, needs no more than a fair part of memory.
+
+    Args:
+        spec: spec of the first Hello.
+        settings: the experiment's section.
+
+    Raises:
+        SpecMismatch: with the bound.
+    """
+    advice = "install the environment beside the learner, which then reads the sizes itself"
+    row, most = spec.observation.row_bytes, _FIRST_OBSERVATION_BYTES
+    if row > most:
+        bound = f"at most {most} bytes from the first actor"
+        raise SpecMismatch("observation", bound, f"{row} bytes: {spec.observation}", advice)
+    if spec.actions > _FIRST_ACTIONS:
+        bound = f"at most {_FIRST_ACTIONS} from the first actor"
+        raise SpecMismatch("actions", bound, spec.actions, advice)
+    unrolls = (settings.queue_batches + 2) * settings.batch_size * (settings.unroll_length + 1)
+    rows = settings.inference.slots * settings.frame_stack + unrolls
+    usable = usable_memory_bytes() // 2
+    if usable and rows * row > usable:
+        bound = f"steps of at most {usable} bytes in all, half of the memory"
+        received = f"{rows * row} bytes: {rows} observations of {spec.observation}"
+        raise SpecMismatch("observation", bound, received, advice)

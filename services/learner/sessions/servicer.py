@@ -26,7 +26,7 @@ from seedbed.rpc.versions import HELLO_KEY
 from seedbed.runtime.text import printable
 from seedbed.services.learner.components import ComponentsFuture
 from seedbed.services.learner.sessions.batcher import Batcher, Request
-from seedbed.services.learner.sessions.handshake import Handshake, validate_hello
+from seedbed.services.learner.sessions.handshake import Handshake, check_first_spec, validate_hello
 from seedbed.services.learner.sessions.rejections import InvalidStep
 from seedbed.services.learner.sessions.session import Session
 from seedbed.services.learner.sessions.slots import SlotAllocator
@@ -163,7 +163,9 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         if hello is None:
             try:
                 hello = await expect_hello(
-                    context, lambda message: message.hello if kind_of(message) == "hello" else None
+                    context,
+                    lambda message: message.hello if kind_of(message) == "hello" else None,
+                    self._open.hello_turn,
                 )
             except NoHello as error:
                 received = None if error.message is None else kind_of(error.message)
@@ -173,9 +175,11 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         handshake = validate_hello(
             hello,
             self._experiment.environment.id,
-            self._components.spec,
+            await self._components.probed(),
             self._settings.inference.max_batch_envs,
         )
+        if self._components.spec is None:
+            check_first_spec(handshake.spec, self._settings)
         self._components.fix_spec(handshake.spec)
         return handshake
 
