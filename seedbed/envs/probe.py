@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 
 from seedbed.config.environment import Environment
-from seedbed.runtime.signals import signal_on_parent_exit
+from seedbed.runtime.signals import exit_with_starting_thread
 from seedbed.spec import EnvironmentSpec
 
 # Longest time for an environment to be made.
@@ -79,7 +78,7 @@ def main(parent: int, environment: Environment) -> None:
         parent: PID of the process to end with.
         environment: the experiment's section.
     """
-    signal_on_parent_exit(signal.SIGKILL)
+    exit_with_starting_thread()
     if os.getppid() != parent:
         return
     from seedbed.envs.registry import make_vector_env
