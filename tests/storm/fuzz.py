@@ -18,7 +18,6 @@ from seedbed.rpc import channels
 from tests.storm.streams import Verdict
 
 STREAM_S = 60.0  # a stream without an end after it counts as unanswered
-SIDE_BY_SIDE = 24
 STREAMS_A_CHANNEL = 200
 
 
@@ -32,6 +31,7 @@ class Method:
         judge: returns how that stream must end.
         is_answer: whether a reply counts as an answer; raises ValueError for a wrong one.
         cut: statuses of streams that are not judged, because their process may be killed.
+        side_by_side: streams at a time.
     """
 
     path: str
@@ -39,6 +39,7 @@ class Method:
     judge: Callable[[list[bytes]], Verdict]
     is_answer: Callable[[bytes], bool]
     cut: frozenset[grpc.StatusCode] = frozenset()
+    side_by_side: int = 24
 
 
 @dataclass
@@ -80,7 +81,7 @@ async def fuzz(
                         return
                     await _one(channel, method, f"{seed}/{next(numbers)}", tally, metadata)
 
-    await asyncio.gather(*(worker() for _ in range(SIDE_BY_SIDE)))
+    await asyncio.gather(*(worker() for _ in range(method.side_by_side)))
     return tally
 
 

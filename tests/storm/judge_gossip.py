@@ -39,7 +39,7 @@ def hello_fits(hello: wire.GossipHello) -> bool:
 
 def judge_push(messages: list[bytes]) -> Verdict:
     """Judge a stream of serialized PushRequests."""
-    answers, offset, iteration, unsure = 0, 0, 0, False
+    answers, offset, iteration, unsure, old = 0, 0, 0, False, False
     buffer = b""
     for index, data in enumerate(messages):
         try:
@@ -52,6 +52,7 @@ def judge_push(messages: list[bytes]) -> Verdict:
                 return verdict(INVALID)
             if not hello_fits(message.hello):
                 return verdict(MISFIT)
+            old = not message.hello.incarnation  # may be that of an earlier process
         elif kind == "heartbeat":
             if not heartbeat_fits(message.heartbeat):
                 return verdict(INVALID, answers=answers)
@@ -78,7 +79,8 @@ def judge_push(messages: list[bytes]) -> Verdict:
             return verdict(INVALID, answers=answers)
     if not messages:
         return verdict(INVALID)
-    return verdict(OK, *([INVALID] if unsure else []), answers=answers)
+    doubts = [*([INVALID] if unsure else []), *([MISFIT] if old else [])]
+    return verdict(OK, *doubts, answers=answers)
 
 
 def heartbeat_fits(member: wire.Member) -> bool:
@@ -104,7 +106,7 @@ def judge_reduce(messages: list[bytes]) -> Verdict:
                 return verdict(INVALID, MISFIT)
         elif kind != "segment":
             return verdict(INVALID)
-    return verdict(OK, INVALID) if len(messages) > 1 else verdict(OK if messages else INVALID)
+    return verdict(OK, INVALID, MISFIT) if messages else verdict(INVALID)
 
 
 def judge_reduce_refused(messages: list[bytes]) -> Verdict:
@@ -128,14 +130,15 @@ def is_received(reply: bytes) -> bool:
 # --- streams to judge ----------------------------------------------------------------------------
 
 
-def _hello(**changes: Any) -> wire.GossipHello:
+def _hello(chance: random.Random, **changes: Any) -> wire.GossipHello:
+    """Return the hello of a process that has just started."""
     fields = {
         "protocol_version": PROTOCOL,
         "experiment": EXPERIMENT,
         "rank": PREVIOUS,
         "learners": LEARNERS,
         "parameters": PARAMETERS,
-        "incarnation": 5,
+        "incarnation": chance.randrange(1, 2**63),
     }
     return wire.GossipHello(**{**fields, **changes})
 
@@ -159,9 +162,8 @@ def _odd_hello(chance: random.Random) -> wire.GossipHello:
         {"rank": number},
         {"learners": number},
         {"parameters": parameters},
-        {"incarnation": 2**64 - 1},
     ]
-    return _hello(**chance.choice(changes))
+    return _hello(chance, **chance.choice(changes))
 
 
 def _chunks(iteration: int, cut: int, values: list[float], **changes: Any) -> list[wire.Chunk]:
@@ -203,7 +205,7 @@ def _odd_member(chance: random.Random) -> wire.Member:
 
 def push_stream(chance: random.Random) -> list[bytes]:
     """Return a stream for Push of a random kind."""
-    hello, case = _hello(rank=chance.choice((1, 2))), chance.randrange(8)
+    hello, case = _hello(chance, rank=chance.choice((1, 2))), chance.randrange(8)
     body: list[wire.Member | wire.Chunk] = []
     for iteration in range(chance.randint(0, 3)):
         if chance.random() < 0.5:
@@ -227,7 +229,7 @@ def push_stream(chance: random.Random) -> list[bytes]:
 def reduce_stream(chance: random.Random) -> list[bytes]:
     """Return a stream for Reduce of a random kind."""
     case = chance.randrange(8)
-    hello = _odd_hello(chance) if case == 0 else _hello(rank=chance.choice((1, 2, 2)))
+    hello = _odd_hello(chance) if case == 0 else _hello(chance, rank=chance.choice((1, 2, 2)))
     stream = [wire.ReduceRequest(hello=hello).SerializeToString()]
     for hop in range(chance.randint(0, 4)):
         odd = case in (1, 2)
@@ -248,7 +250,7 @@ def _damaged(stream: list[bytes], case: int, chance: random.Random) -> list[byte
 
 def fetch_stream(chance: random.Random) -> list[bytes]:
     """Return a stream for Fetch of a random kind."""
-    hello = _odd_hello(chance) if chance.random() < 0.4 else _hello()
+    hello = _odd_hello(chance) if chance.random() < 0.4 else _hello(chance)
     request = wire.FetchRequest(hello=hello, whole_state=chance.random() < 0.3)
     data = request.SerializeToString()
     return [streams.mutate(data, chance) if chance.random() < 0.4 else data]

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from tests.storm import judge_act, judge_gossip, judge_replay
 from tests.storm.fuzz import Method
@@ -45,17 +46,17 @@ REPLAY = tuple(
         ("GetState", judge_replay.state_stream, judge_replay.judge_state, lambda _: True),
     )
 )
-_PUSH = Method(
-    _GOSSIP + "Push",
-    judge_gossip.push_stream,
-    judge_gossip.judge_push,
-    judge_gossip.is_received,
-)
-_FETCH = Method(_GOSSIP + "Fetch", judge_gossip.fetch_stream, judge_gossip.judge_fetch, _never)
-_REDUCE = Method(_GOSSIP + "Reduce", judge_gossip.reduce_stream, judge_gossip.judge_reduce, _never)
-_NO_REDUCE = Method(
-    _GOSSIP + "Reduce", judge_gossip.reduce_stream, judge_gossip.judge_reduce_refused, _never
-)
+
+
+def _gossip(name: str, make: Any, judge: Any, is_answer: Any = _never) -> Method:
+    """Return a method of which a learner serves each peer one stream at a time."""
+    return Method(_GOSSIP + name, make, judge, is_answer, side_by_side=1)
+
+
+_PUSH = _gossip("Push", judge_gossip.push_stream, judge_gossip.judge_push, judge_gossip.is_received)
+_FETCH = _gossip("Fetch", judge_gossip.fetch_stream, judge_gossip.judge_fetch)
+_REDUCE = _gossip("Reduce", judge_gossip.reduce_stream, judge_gossip.judge_reduce)
+_NO_REDUCE = _gossip("Reduce", judge_gossip.reduce_stream, judge_gossip.judge_reduce_refused)
 
 
 class Target:
