@@ -29,6 +29,7 @@ SPEC = {
 }
 STEPS, FRAMES, TIMESTEPS, STATE, ACTIONS = 4, 7, 7, 2, 2
 LARGEST, LARGEST_PRIORITY, MOST_DRAWS = 1e6, 1e9, 65536
+LARGEST_FLOAT = 3.5e38  # a recurrent state is any finite number
 # key, scaled priority, version, age, reward, action, previous action, state, flags, frames
 SAMPLE_BYTES = 4 * 8 + 4 * TIMESTEPS + 4 * (TIMESTEPS - 1) + 4 + 4 * STATE + FRAMES + 12 * FRAMES
 REFUSED = (INVALID, MISFIT)
@@ -59,8 +60,10 @@ def _judge(kind: Any, messages: list[bytes], fits: Callable[[Any, int], bool | N
 
 
 def hello_fits(hello: wire.ReplayHello) -> bool:
+    bounds = (hello.max_abs_reward, hello.max_abs_observation)
     return (
-        min(hello.protocol_version, 1) >= max(hello.oldest_protocol_version, 1)
+        all(bound >= 0 and math.isfinite(bound) for bound in bounds)
+        and min(hello.protocol_version, 1) >= max(hello.oldest_protocol_version, 1)
         and hello.priority_exponent == EXPONENT
         and hello.spec == wire.SequenceSpec(**SPEC)
     )
@@ -86,9 +89,9 @@ def insert_fits(message: wire.InsertRequest, sequence: int) -> bool | None:
         parts.append(message.payload[at : at + e * size])
         at += e * size
     frames, flags, reward, action, previous, state, priority = parts
-    for data in (frames, reward, state):
+    for data, largest in ((frames, LARGEST), (reward, LARGEST), (state, LARGEST_FLOAT)):
         for number in struct.unpack(f"<{len(data) // 4}f", data):
-            if not abs(number) <= LARGEST:
+            if not abs(number) <= largest:
                 return False
     if any(not 0 <= number <= LARGEST_PRIORITY for number in struct.unpack(f"<{e}f", priority)):
         return False
@@ -123,6 +126,8 @@ def prioritize_fits(message: wire.PrioritizeRequest, sequence: int) -> bool | No
         return False
     priorities = struct.unpack(f"<{count}f", message.priority)
     if any(not 0 <= number <= LARGEST_PRIORITY for number in priorities):
+        return False
+    if any(key < 0 for key in struct.unpack(f"<{count}q", message.key)):
         return False
     return True if count else None
 
