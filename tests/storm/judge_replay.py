@@ -29,7 +29,7 @@ SPEC = {
 }
 STEPS, FRAMES, TIMESTEPS, STATE, ACTIONS = 4, 7, 7, 2, 2
 LARGEST, LARGEST_PRIORITY, MOST_DRAWS = 1e6, 1e9, 65536
-LARGEST_FLOAT = 3.5e38  # a recurrent state is any finite number
+LARGEST_STATE = 1e9
 # key, scaled priority, version, age, reward, action, previous action, state, flags, frames
 SAMPLE_BYTES = 4 * 8 + 4 * TIMESTEPS + 4 * (TIMESTEPS - 1) + 4 + 4 * STATE + FRAMES + 12 * FRAMES
 REFUSED = (INVALID, MISFIT)
@@ -89,7 +89,7 @@ def insert_fits(message: wire.InsertRequest, sequence: int) -> bool | None:
         parts.append(message.payload[at : at + e * size])
         at += e * size
     frames, flags, reward, action, previous, state, priority = parts
-    for data, largest in ((frames, LARGEST), (reward, LARGEST), (state, LARGEST_FLOAT)):
+    for data, largest in ((frames, LARGEST), (reward, LARGEST), (state, LARGEST_STATE)):
         for number in struct.unpack(f"<{len(data) // 4}f", data):
             if not abs(number) <= largest:
                 return False

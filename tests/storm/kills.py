@@ -198,18 +198,22 @@ class Storm:
             out.longest_term_s = max(out.longest_term_s, time.monotonic() - began)
             if code not in (None, 0):
                 out.problems.append(f"{victim.kind} ended with {code} after SIGTERM")
-        saved = {directory: newest_frames(directory) for directory in victim.learners}
+        saved = {
+            directory: (newest_frames(directory), len(resumed(directory)))
+            for directory in victim.learners
+        }
         if victim.revive is not None:
             victim.revive()
-        for directory, frames in saved.items():
-            self._check_frames(directory, pids[directory], frames)
+        for directory, (frames, resumes) in saved.items():
+            self._check_frames(directory, pids[directory], frames, resumes)
 
-    def _check_frames(self, directory: Path, old: int, frames: int) -> None:
+    def _check_frames(self, directory: Path, old: int, frames: int, resumes: int) -> None:
         """Compare the frame at which a new process resumes with that of the newest checkpoint."""
         until = time.monotonic() + GOES_ON_S
         while self._pid(directory) == old and time.monotonic() < until:
             time.sleep(0.02)
-        seen = min([int(counters(directory).get("env_frames", 0)), *resumed(directory)[-1:]])
+        shown = int(counters(directory).get("env_frames", 0))
+        seen = min([shown, *resumed(directory)[resumes:]])
         if seen < frames:
             self.outcome.frames_lost += frames - seen
             self.outcome.problems.append(
