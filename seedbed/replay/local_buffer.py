@@ -10,6 +10,7 @@ from seedbed.replay.mapped_files import files_bytes, open_buffer
 from seedbed.replay.sequence import SequenceSpec, describe_spec, format_bytes
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.limits import usable_memory_bytes
+from seedbed.runtime.shortage import cure
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +51,13 @@ def make_local_buffer(
     takes = f"{format_bytes(memory)} of memory"
     if directory is None:
         log.info("%s %s: %s", subject, what, takes)
-        return SequenceBuffer(spec, capacity, exponent)
+        try:
+            return SequenceBuffer(spec, capacity, exponent)
+        except MemoryError as error:
+            raise ConfigError(
+                f"{what} take {takes}, which this process does not get ({error}): hold fewer "
+                f"sequences, or keep them in a directory; {cure(error)}"
+            ) from error
     disk = f"{format_bytes(files_bytes(spec, capacity))} in {directory}"
     log.info("%s %s: %s, %s and what the kernel caches", subject, what, disk, takes)
     return open_buffer(directory, spec, capacity, exponent)

@@ -17,6 +17,7 @@ import math
 import mmap
 import os
 import shutil
+import tempfile
 import zlib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -238,13 +239,35 @@ def open_buffer(directory: Path, spec: SequenceSpec, capacity: int, exponent: fl
     except OSError as error:
         release_lock(lock)
         used = error.filename or directory
-        raise _refusal(f"cannot use {used}: {error.strerror or error}; {cure(error)}") from error
+        sizes = f"{describe_spec(spec, capacity)}, {format_bytes(files_bytes(spec, capacity))}"
+        raise _refusal(
+            f"cannot use {used} for {sizes}: {error.strerror or error}; {cure(error)}"
+        ) from error
     except BaseException:
         release_lock(lock)
         raise
     size, text = buffer.ring.size, "%s: %d of %d sequences are stored, %d can be sampled"
     log.info(text, directory, size, capacity, buffer.sampleable)
     return buffer
+
+
+def check_directory(directory: Path) -> None:
+    """Check, before there is anything to store, that a directory can be locked and written to.
+
+    Args:
+        directory: Folder of the files; made where it is missing.
+
+    Raises:
+        SeedbedError: REPLAY_FILES: it cannot be used, and why.
+    """
+    lock = _lock(directory)
+    try:
+        with tempfile.TemporaryFile(dir=directory):
+            pass
+    except OSError as error:
+        raise _refusal(f"cannot use {directory}: {error.strerror}; {cure(error)}") from error
+    finally:
+        release_lock(lock)
 
 
 def read_description(directory: Path) -> Description | None:

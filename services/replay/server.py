@@ -105,6 +105,9 @@ class ReplayServer(ServerThread):
             except SeedbedError as error:
                 code = grpc.StatusCode.FAILED_PRECONDITION
                 raise StreamRejected(f"this shard: {error}", code) from error
+            except MemoryError as error:
+                code = grpc.StatusCode.RESOURCE_EXHAUSTED
+                raise StreamRejected(f"this shard: no memory: {error}", code) from error
 
         async def method(_: Any, context: Any) -> None:
             await self._streams.serve(context, lambda: handle(context), name)

@@ -20,7 +20,7 @@ from seedbed.replay.buffer import SequenceBuffer
 from seedbed.replay.codec import chunk_of, sample_reply
 from seedbed.replay.incarnations import key_limit, new_incarnation
 from seedbed.replay.local_buffer import make_local_buffer
-from seedbed.replay.mapped_files import FileBuffer, read_description
+from seedbed.replay.mapped_files import FileBuffer, check_directory, read_description
 from seedbed.replay.numbers import check_numbers
 from seedbed.replay.sequence import SequenceSpec, describe_spec
 from seedbed.rpc.streams import StreamRejected
@@ -89,12 +89,15 @@ class Shard:
         return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
 
     def open(self) -> None:
-        """Open the files, where there are some.
+        """Open the files, where there are some; else check that they can be made.
 
         Raises:
             SeedbedError: The files cannot be used, or do not fit.
         """
-        found = None if self._directory is None else read_description(self._directory)
+        if self._directory is None:
+            return
+        check_directory(self._directory)
+        found = read_description(self._directory)
         if found is not None and found.complete:
             self._make(found.spec)
 

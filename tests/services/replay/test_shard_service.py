@@ -591,7 +591,7 @@ def test_two_shards_on_one_volume(tmp_path: Path) -> None:
         other.start()
         assert other.process is not None
         assert other.process.wait() == ExitCode.REPLAY_FILES
-        assert "another process has its replay in" in other.process.said
+        assert "is in use by process" in other.process.said
 
 
 def test_what_cannot_fit_is_refused(tmp_path: Path) -> None:
