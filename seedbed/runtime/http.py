@@ -252,6 +252,7 @@ class _Server(ThreadingMixIn, WSGIServer):
     daemon_threads = True
     # A running profile must not hold up the end of the process.
     block_on_close = False
+    request_queue_size = MAX_CONNECTIONS
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

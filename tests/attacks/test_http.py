@@ -16,6 +16,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from seedbed import backends
+from seedbed.config import parse_experiment
 from seedbed.runtime.http import (
     MAX_CONNECTIONS,
     MAX_HEAD_BYTES,
@@ -26,6 +27,7 @@ from seedbed.runtime.http import (
 from seedbed.runtime.tokens import Role, Tokens
 from seedbed.services.cost.meter import read_learner
 from seedbed.services.learner.profiling import KEPT, Profiler
+from seedbed.telemetry import Counters, Telemetry
 from seedbed.telemetry.cost_meter import CostMeterClient
 from tests.support.waiting import wait_for
 
@@ -183,6 +185,10 @@ def test_meter_and_learner_read_each_other(tokens: Tokens, beyond: None) -> None
         assert read_learner(url) is None
         assert CostMeterClient(url, tokens).reading == (2.0, 3.0)
         assert CostMeterClient(url).reading is None
+        priced = parse_experiment(f"name: a\nenvironment: {{id: x}}\ncost: {{meter: '{url}'}}")
+        counters = Counters()
+        Telemetry(priced, None, counters, tokens=tokens).cost.account()
+        assert counters.dollars == 2.0, "as a learner counts"
         bill["dollars"] = -1.0
         assert CostMeterClient(url, tokens).reading is None, "a bill is not negative"
     finally:
