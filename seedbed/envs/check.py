@@ -93,6 +93,7 @@ def check_environment(
         memory = max(0, _resident_bytes() - before) / num_envs
         measured = measure(group, start, seconds)
         _check_steps(report, measured)
+        _check_bounds(report, measured, environment)
         speedup = None
         fast = environment.id.startswith("atari:") and environment.atari.preprocessing == "fast"
         if fast and len(os.sched_getaffinity(0)) >= 2:
@@ -128,6 +129,15 @@ def _check_steps(report: Report, measured: Measured) -> None:
         report.add("rewards", spread + "; consider vtrace.reward_clip or vtrace.reward_scale")
     else:
         report.add("rewards", spread)
+
+
+def _check_bounds(report: Report, measured: Measured, environment: Environment) -> None:
+    reward = max(-measured.lowest, measured.highest)
+    for name, largest in (("reward", reward), ("observation", measured.largest)):
+        bound = getattr(environment.bounds, name)
+        if largest > bound:
+            detail = f"a {name} of {largest:g}: the learner refuses numbers beyond {bound:g}; "
+            report.warn("bounds", f"{detail}scale them, or raise environment.max_abs_{name}")
 
 
 def _check_seeds(report: Report, environment: Environment, num_envs: int) -> None:

@@ -22,6 +22,7 @@ class Measured:
         lives: lost lives.
         lowest: the lowest reward.
         highest: the highest reward.
+        largest: the largest magnitude in a float observation.
         broken: how the first wrong step broke the contract of `TimeStep`; empty if none did.
         changed: whether any observation differed from the one before.
     """
@@ -36,6 +37,7 @@ class Measured:
     lives: int = 0
     lowest: float = 0.0
     highest: float = 0.0
+    largest: float = 0.0
     broken: str = ""
     changed: bool = False
     failures: int = 0
@@ -100,6 +102,8 @@ def _check(measured: Measured, spec: EnvironmentSpec, before: TimeStep, after: T
     measured.lives += int(after.life_lost.sum())
     measured.lowest = min(measured.lowest, float(after.reward.min()))
     measured.highest = max(measured.highest, float(after.reward.max()))
+    if spec.observation.dtype.startswith("float"):
+        measured.largest = max(measured.largest, float(np.abs(after.observation).max()))
     measured.changed = measured.changed or bool((before.observation != after.observation).any())
 
 

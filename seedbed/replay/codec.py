@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from seedbed.replay.sequence import TIMED, UNTIMED, SequenceChunk, SequenceSpec, chunk_arrays
 from seedbed.rpc.step_codec import read_varint, write_varint
+from seedbed.runtime.text import LONGEST
 from seedbed.spec import ArraySpec
 from seedbed.v1 import replay_pb2 as wire
 
@@ -99,6 +100,10 @@ def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
         known = False
     if not known or any(size < 1 for size in shape):
         raise ValueError(f"frames of {dtype!r}{list(shape)} cannot be")
+    if len(message.environment) > LONGEST:
+        raise ValueError(
+            f"an environment's name of {len(message.environment)} characters: at most {LONGEST}"
+        )
     if message.steps < 1 or message.frame_stack < 1:
         raise ValueError(
             f"{message.steps} steps with frame stack {message.frame_stack}: both must be at least 1"

@@ -69,6 +69,27 @@ def test_a_picture_that_never_changes_is_a_warning(monkeypatch: pytest.MonkeyPat
     assert "observations" not in results(check("Counter"))
 
 
+@pytest.mark.parametrize("field", ["reward", "observation"])
+def test_numbers_beyond_the_bounds_are_a_warning(
+    field: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Large(toy_environments.Counter):
+        def step(self, action: int) -> Any:
+            observation, reward, *rest = super().step(action)
+            if field == "reward":
+                return observation, 5e6, *rest
+            return np.full(4, -5e6), reward, *rest
+
+    monkeypatch.setattr(toy_environments, "Large", Large, raising=False)
+    report = check("Large")
+    assert report.ok
+    assert results(report)["bounds"] == "warning"
+    (detail,) = (check.detail for check in report.checks if check.name == "bounds")
+    assert f"a {field} of 5e+06" in detail
+    assert f"environment.max_abs_{field}" in detail
+    assert "bounds" not in results(check("Counter"))
+
+
 def test_failures_are_a_warning() -> None:
     toy_environments.Faulty.made.clear()
     report = check("Faulty", fault="first one raises")

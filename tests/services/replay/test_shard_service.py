@@ -543,6 +543,7 @@ def test_whatever_comes_over_the_wire_the_shard_lives(tmp_path: Path) -> None:
     nan = replace(good, priority=np.array([1, np.nan], np.float32))
     bad_shape = spec_message(SPEC)
     bad_shape.observation.dtype = "object"
+    long_name = spec_message(replace(SPEC, environment="x" * 257))
     invalid, refused = grpc.StatusCode.INVALID_ARGUMENT, grpc.StatusCode.FAILED_PRECONDITION
     cases: list[tuple[str, list[bytes], grpc.StatusCode, str]] = [
         ("Insert", [b"\xff\xff\xff"], invalid, "Insert"),
@@ -564,6 +565,8 @@ def test_whatever_comes_over_the_wire_the_shard_lives(tmp_path: Path) -> None:
          invalid, "priorities"),
         ("Insert", [wire.InsertRequest(hello=hello(spec=bad_shape)).SerializeToString()], invalid,
          "cannot be"),
+        ("Insert", [wire.InsertRequest(hello=hello(spec=long_name)).SerializeToString()], invalid,
+         "name of 257 characters: at most 256"),
         ("Insert", [wire.InsertRequest(hello=hello(protocol_version=9, oldest_protocol_version=9))
                     .SerializeToString()], refused, "run the same release"),
     ]  # fmt: skip
