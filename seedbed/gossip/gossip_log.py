@@ -3,7 +3,7 @@
 events.csv         one row for each update, mixing, and change of the graph
 snapshot-C.npy     parameters [d] float32 at unix time C · snapshot_every_s
 gradient-V.npy     gradient [d] float32 of local iteration V
-learners           number of learners, and snapshot_every_s
+learners           number of learners, snapshot_every_s, and gossip.mean if it is another
 """
 
 from __future__ import annotations
@@ -87,12 +87,13 @@ class GossipLog:
 
     Args:
         folder: Made if missing; an existing log is continued. The log of another number of
-            learners, or of another time between snapshots, is renamed, because its versions and
-            snapshot numbers do not fit the new ones.
+            learners, another time between snapshots or another mean is renamed, because its
+            versions, snapshot numbers or bounds do not fit the new ones.
         snapshot_every_s: Seconds between two snapshots; 0 is none.
         learners: Number of learners.
         stats: Receives the norms and distances.
         distance_every: Mixings between two measurements of the distance to the peers; 0 is none.
+        mean: `gossip.mean`.
 
     Attributes:
         last_iteration: Highest local iteration of the existing log; 0 without one.
@@ -105,8 +106,9 @@ class GossipLog:
         learners: int,
         stats: GossipStats | None = None,
         distance_every: int = 0,
+        mean: str = "mean",
     ) -> None:
-        kind = f"{learners} {snapshot_every_s:g}\n"
+        kind = f"{learners} {snapshot_every_s:g}" + f" {mean}" * (mean != "mean") + "\n"
         _archive(folder, kind)
         folder.mkdir(exist_ok=True)
         (folder / "learners").write_text(kind)
@@ -260,7 +262,9 @@ def _archive(folder: Path, kind: str) -> None:
     while (archive := folder.with_name(f"{folder.name}.{number}")).exists():
         number += 1
     folder.rename(archive)
-    log.info("gossip.replicas or snapshot_every_s has changed: the log until now is %s", archive)
+    log.info(
+        "gossip.replicas, snapshot_every_s or mean has changed: the log until now is %s", archive
+    )
 
 
 def _last_iteration(path: Path) -> int:

@@ -120,5 +120,5 @@ def make_exchange(
         log = GossipLog(folder, 0, settings.replicas) if settings.gradients_every else None
         return AllReduceExchange(settings, learner, transport, log)
     every_s, every = settings.snapshot_every_s, settings.distance_every
-    log = GossipLog(folder, every_s, settings.replicas, stats, every)
+    log = GossipLog(folder, every_s, settings.replicas, stats, every, settings.mean)
     return GossipExchange(settings, learner, transport, log)
