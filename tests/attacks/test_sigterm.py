@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from seedbed.config import parse_experiment
+from seedbed.launch import learners
+from seedbed.runs.directory import open_run_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner import base
 from tests.support.null_model import null_learner
@@ -87,3 +93,22 @@ def test_what_is_lost_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
         assert isinstance(learner.failure, SeedbedError)
         assert learner.failure.code is ExitCode.THREAD_STUCK
         assert "training" in str(learner.failure)
+
+
+def test_the_last_evaluation_of_several_learners_is_not_waited_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    stopping, started = threading.Event(), []
+
+    def start(*_: Any, **options: Any) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-c", "import threading; threading.Event().wait()"]
+        started.append(subprocess.Popen(command, env=dict(os.environ), **options))
+        stopping.set()
+        return started[0]
+
+    monkeypatch.setattr(learners, "start_evaluation", start)
+    experiment = parse_experiment("{name: x, environment: {id: CartPole-v1}}", ())
+    with open_run_directory(tmp_path / "run", experiment) as run:
+        assert learners._evaluate(experiment, run, stopping) is None
+    assert started[0].returncode == -signal.SIGKILL
+    assert "a signal came" in caplog.text

@@ -36,7 +36,7 @@ _LAST_EVENTS_S = 0.2
 # Batches whose memory is kept for the next ones.
 _KEPT_BATCHES = 8
 # Longest wait of `close` for the work under way, and for the thread.
-_CLOSE_S = 10.0
+_CLOSE_S = 4.0
 
 
 class ShardedReplay(ReplayBuffer):
