@@ -174,8 +174,8 @@ class MetricsServer:
         if self._tokens is None:
             return _text(
                 "403 Forbidden",
-                f"{name} is for clients on 127.0.0.1 only, because this process has no token file: "
-                "start this process with --token-file (docs/security.md)",
+                f"{name} is for clients on this machine only, because there is no token file: ask "
+                "from 127.0.0.1, or start this process with --token-file (docs/security.md)",
             )
         role = self._tokens.role_of(authorization_of(environ.get("HTTP_AUTHORIZATION", "")))
         if role in allowed:
