@@ -33,8 +33,9 @@ from seedbed.runtime.tokens import (
 )
 
 MAX_PROFILE_S = 300.0
-# The oldest connection ends where one more than these is open.
-MAX_CONNECTIONS = 64
+# The oldest connection ends where one more than these is open. The descriptors that gRPC leaves to
+# files are several times as many.
+MAX_CONNECTIONS = 16
 MAX_HEAD_BYTES = 16 << 10
 # Longest answer that `get_json` reads, in bytes.
 MAX_JSON_BYTES = 16 << 20
@@ -44,6 +45,9 @@ _ALLOWED: Mapping[str, tuple[Role, ...]] = {
     "GET /status": (Role.OBSERVER, Role.LEARNER),
     "POST /profile": (Role.OBSERVER,),
 }
+
+# An environment's http_proxy must not read tokens.
+_OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 log = logging.getLogger(__name__)
 
@@ -242,7 +246,7 @@ def get_json(url: str, timeout_s: float, tokens: Tokens | None, role: Role) -> A
         # Not sent on to where a redirection points.
         request.add_unredirected_header(AUTHORIZATION, BEARER + tokens.secret(role))
     try:
-        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+        with _OPENER.open(request, timeout=timeout_s) as answer:
             return json.loads(answer.read(MAX_JSON_BYTES))
     except (HTTPException, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error

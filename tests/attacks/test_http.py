@@ -176,7 +176,10 @@ def test_an_address_of_this_machine_is_beyond_loopback(tokens: Tokens) -> None:
             assert learner.request(method, path, SECRETS[Role.OBSERVER], host)[0] == 200
 
 
-def test_meter_and_learner_read_each_other(tokens: Tokens, beyond: None) -> None:
+def test_meter_and_learner_read_each_other(
+    tokens: Tokens, beyond: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which would read the tokens
     bill = {"dollars": 2.0, "dollars_per_hour": 3.0}
     meter = MetricsServer(0, CollectorRegistry(), status=lambda: bill, tokens=tokens)
     url = f"http://127.0.0.1:{meter.port}/status"
