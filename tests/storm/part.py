@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import operator
 import os
 import platform
 import random
@@ -10,7 +12,7 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections import Counter
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -169,27 +171,37 @@ def _commit() -> str:
 
 def add_up(parts: list[dict[str, Any]]) -> dict[str, Any]:
     """Add up parts: counts are summed, and of a longest time or a growth the largest counts."""
-    total = dict(parts[0])
+    total = copy.deepcopy(parts[0])
     for part in parts[1:]:
         for key in ("parts", "minutes", "seconds", "streams", "cut", "unanswered"):
             total[key] += part[key]
         for key in ("messages", "mismatches", "frames_lost"):
-            total[key] = dict(Counter(total[key]) + Counter(part[key])) or total[key]
+            _merge(total[key], part[key], operator.add)
         for key in ("stall_s", "term_s", "growth_mb"):
-            names = {**total[key], **part[key]}
-            total[key] = {name: max(total[key].get(name, 0), part[key].get(name, 0))
-                          for name in names}  # fmt: skip
-        total["events"] = {
-            name: dict(
-                Counter(total["events"].get(name, {})) + Counter(part["events"].get(name, {}))
-            )
-            for name in {**total["events"], **part["events"]}
-        }
+            _merge(total[key], part[key], max)
+        for name, events in part["events"].items():
+            _merge(total["events"].setdefault(name, {}), events, operator.add)
+        for name, run in part["runs"].items():
+            _merge_run(total["runs"].setdefault(name, {}), run)
         for key in ("seeds", "examples", "problems"):
-            total[key] = [*total[key], *part[key]]
-        total["runs"] = {**total["runs"], **part["runs"]}
+            total[key] += part[key]
         total["commit"] = " ".join(dict.fromkeys([*total["commit"].split(), part["commit"]]))
     return total
+
+
+def _merge(into: dict[str, Any], other: dict[str, Any], join: Callable[[Any, Any], Any]) -> None:
+    for key, value in other.items():
+        into[key] = join(into[key], value) if key in into else value
+
+
+def _merge_run(into: dict[str, Any], other: dict[str, Any]) -> None:
+    """Add frames and updates; a run has learned if it has in every part."""
+    _merge(into, {key: other[key] for key in ("frames", "updates")}, operator.add)
+    _merge(into, {"learned": other["learned"]}, operator.and_)
+    _merge(into, {"best_return": other["best_return"]}, max)
+    _merge(into, {"first_return": other["first_return"]}, min)
+    into["last_return"] = other["last_return"]
+    _merge(into.setdefault("memory_mb", {}), other["memory_mb"], max)
 
 
 def table(total: dict[str, Any]) -> str:

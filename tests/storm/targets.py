@@ -18,7 +18,7 @@ from tests.support.shard_process import ShardProcess
 _REPLAY, _GOSSIP = "/seedbed.v1.Replay/", "/seedbed.v1.Gossip/"
 
 
-def _never(_: bytes) -> bool:
+def never(_: bytes) -> bool:
     return False
 
 
@@ -48,7 +48,7 @@ REPLAY = tuple(
 )
 
 
-def _gossip(name: str, make: Any, judge: Any, is_answer: Any = _never) -> Method:
+def _gossip(name: str, make: Any, judge: Any, is_answer: Any = never) -> Method:
     """Return a method of which a learner serves each peer one stream at a time."""
     return Method(_GOSSIP + name, make, judge, is_answer, side_by_side=1)
 
@@ -57,6 +57,7 @@ _PUSH = _gossip("Push", judge_gossip.push_stream, judge_gossip.judge_push, judge
 _FETCH = _gossip("Fetch", judge_gossip.fetch_stream, judge_gossip.judge_fetch)
 _REDUCE = _gossip("Reduce", judge_gossip.reduce_stream, judge_gossip.judge_reduce)
 _NO_REDUCE = _gossip("Reduce", judge_gossip.reduce_stream, judge_gossip.judge_reduce_refused)
+GOSSIP = (_PUSH, _FETCH, _REDUCE)
 
 
 class Target:
