@@ -25,15 +25,15 @@ its own; a shell shows 137, and the same command run again goes on from the newe
 """
 
 _TAIL = """
-`seedbed train` and `seedbed learner` first try to write a last checkpoint, whatever the code,
-except after DIVERGED, whose parameters are of no use. `seedbed train` ends its actors in any case;
+`seedbed train` and `seedbed learner` first try to write a last checkpoint, whatever the code;
+parameters that are not finite are never written. `seedbed train` ends its actors in any case;
 actors end by themselves when `seedbed train` is killed.
 
 These end no process: an actor that is killed (`seedbed train` starts it again), a learner that is
 stopped or killed (actors of `seedbed actor` try to reach the next one for
 `actor.connect_timeout_s`), an environment that raises now and then, a peer that sends nonsense, a
-checkpoint that cannot be written once, a damaged newest checkpoint (the one before it is taken,
-with a warning).
+checkpoint that cannot be written once, a batch whose loss is not finite, a damaged newest
+checkpoint (the one before it is taken, with a warning).
 """
 
 
@@ -78,8 +78,10 @@ CURES: dict[ExitCode, str] = {
     ExitCode.THREAD_STUCK: "The line says which part, and what it waited for. A slow device may "
     "need a longer `learner.watchdog_timeout_s`.",
     ExitCode.THREAD_FAILED: "The line names it; the traceback is in `logs/learner.log`.",
-    ExitCode.DIVERGED: "Lower `learner.optimizer.learning_rate`; the newest checkpoint is from "
-    "before.",
+    ExitCode.DIVERGED: "`learner.max_skipped_updates` in a row were skipped, and the newest "
+    "checkpoint has the last good parameters. Or parameters were not finite, and it is older. "
+    "`seedbed inspect unroll` opens the batches in `quarantine/`. If they are sound, lower "
+    "`learner.optimizer.learning_rate`.",
     ExitCode.INTERRUPTED: "Run the same command again.",
     ExitCode.TERMINATED: "Run the same command again.",
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,6 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.config import Experiment
+from seedbed.runtime.exit_codes import ConfigError
+from seedbed.runtime.files import replacing
+from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, TRUNCATED
 
 Arrays = dict[str, NDArray[Any]]
 
@@ -50,26 +54,86 @@ _NUMBERS = 8
 
 
 class UnrollDump(NamedTuple):
-    """One training batch, and the parameters that acted in it."""
+    """One training batch, in words: its experiment, and the parameters that acted or what it did.
+
+    Attributes:
+        arrays: Those of `MEANINGS` that there are, and `behaviour_*`.
+        title: The experiment.
+        origin: Where the batch is from.
+    """
 
     arrays: Arrays
-    parameters: str  # in words
+    title: str
+    origin: str
 
 
-def write_unroll(dump: UnrollDump, experiment: Experiment, directory: Path) -> None:
+def title_of(experiment: Experiment) -> str:
+    """Return the experiment's name and what it trains, in words."""
+    trains = (experiment.environment.id, experiment.agent, experiment.learner.network)
+    return f"{experiment.name} ({', '.join(trains)})"
+
+
+def write_unroll(dump: UnrollDump, directory: Path) -> None:
     """Write `unroll.npz`, without pickle, and `README.txt`."""
     directory.mkdir(parents=True, exist_ok=True)
     np.savez_compressed(directory / "unroll.npz", **dump.arrays)  # type: ignore[arg-type]
-    (directory / "README.txt").write_text(readme(dump, experiment))
+    (directory / "README.txt").write_text(readme(dump))
 
 
-def readme(dump: UnrollDump, experiment: Experiment) -> str:
+def batch_arrays(batch: Arrays, version: NDArray[np.float64]) -> Arrays:
+    """Return the arrays of a dump that a training batch has without its model.
+
+    Args:
+        batch: The batch's arrays by name, as the training step takes them.
+        version: [B], mean version of the parameters that acted.
+    """
+    arrays = {name.replace("behaviour/", "behaviour_"): array for name, array in batch.items()}
+    flags = batch["flags"][len(batch["flags"]) - len(batch["reward"]) :]
+    bits = {"terminated": TERMINATED, "truncated": TRUNCATED, "life_lost": LIFE_LOST}
+    arrays |= {name: flags & bit != 0 for name, bit in bits.items()}
+    first = arrays["first"] = flags & FIRST != 0
+    previous = np.concatenate([batch["previous_action"][None], batch["action"]])
+    arrays["previous_action"] = np.where(first, -1, previous)
+    arrays["previous_reward"] = np.where(first, np.float32(0), batch["reward"])
+    return {**arrays, "version": version}
+
+
+def save_batch(path: Path, dump: UnrollDump) -> None:
+    """Write a dump to one file, whole or not at all.
+
+    Args:
+        path: The file; its name ends with `.npz`.
+        dump: The dump; its words are arrays, too.
+
+    Raises:
+        OSError: The file cannot be written.
+    """
+    words = {"title": np.array(dump.title), "origin": np.array(dump.origin)}
+    with replacing(path) as temporary:
+        np.savez_compressed(temporary, **dump.arrays, **words)  # type: ignore[arg-type]
+
+
+def load_batch(path: Path) -> UnrollDump:
+    """Read a file of `save_batch`.
+
+    Raises:
+        SeedbedError: CONFIG: the file is no such file.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = dict(file)
+            return UnrollDump(arrays, str(arrays.pop("title")), str(arrays.pop("origin")))
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{path} is no batch of a quarantine: {error}") from error
+
+
+def readme(dump: UnrollDump) -> str:
     """Return a page that names the arrays and how to open them."""
-    learner, arrays = experiment.learner, dump.arrays
+    arrays = dump.arrays
+    stack = len(arrays["observation"]) - len(arrays["reward"]) + 1
     text = f"""\
-One training batch of {experiment.name} ({experiment.environment.id}, {experiment.agent}, \
-{learner.network}),
-with {dump.parameters}.
+One training batch of {dump.title},
+with {dump.origin}.
 
     import numpy as np
     unroll = np.load("unroll.npz")
@@ -77,7 +141,7 @@ with {dump.parameters}.
 
 T = {len(arrays["action"])} steps of an unroll or sequence, R = T + 1, \
 B = {arrays["action"].shape[1]} environments,
-K = {learner.frame_stack} frames of a stack, S = {arrays["state"].shape[-1]} numbers of \
+K = {stack} frames of a stack, S = {arrays["state"].shape[-1]} numbers of \
 recurrent state, A actions.
 Step t is what was received with observation t, and action[t] what was chosen on it.
 

@@ -1,6 +1,7 @@
 """Write what a learner trains on, as arrays and a picture.
 
-An experiment begins with new parameters, a run with those of its newest checkpoint.
+An experiment begins with new parameters, a run with those of its newest checkpoint. A batch that a
+learner has put aside, because its update was skipped, is read from its file.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import sys
 from pathlib import Path
 
 from seedbed import backends
+from seedbed.analysis.unroll_files import UnrollDump, load_batch, plot_unroll, write_unroll
 from seedbed.cli.arguments import add_set, add_trust
 from seedbed.config import Experiment, load_experiment, parse_experiment
 from seedbed.config.load import dump_experiment
@@ -25,10 +27,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="write one training batch as arrays and a picture",
         description="Collect one training batch with the learner's own parts, and write it to DIR: "
         "unroll.npz (arrays), README.txt (their meanings) and unroll.png (a few environments over "
-        "time).",
+        "time). A file of a run's quarantine/ is written as it is.",
     )
     add = dump.add_argument
-    add("source", metavar="EXPERIMENT|RUN_DIR", help="YAML file, or run with a checkpoint")
+    add(
+        "source",
+        metavar="EXPERIMENT|RUN_DIR|BATCH",
+        help="YAML file, run with a checkpoint, or file of a run's quarantine/",
+    )
     add("directory", metavar="DIR", type=Path, help="directory of the files")
     add("--updates", type=int, default=0, metavar="N", help="updates before the batch (default: 0)")
     add("--columns", type=int, default=3, metavar="E", help="environments drawn (default: 3)")
@@ -40,23 +46,27 @@ def run(args: argparse.Namespace) -> None:
     """Write the files; their directory goes to stdout.
 
     Raises:
-        SeedbedError: the experiment is wrong, or the learner fails.
+        SeedbedError: the experiment or the file is wrong, or the learner fails.
     """
-    experiment, init_from = _source(args.source, args.set, args.trust)
-    learner = experiment.learner
-    backends.use(learner.backend, learner.deterministic, learner.device)
-    # These import Keras, so after its backend is fixed.
-    from seedbed.analysis.unroll_files import plot_unroll, write_unroll
-    from seedbed.services.learner.unroll_dump import collect_unroll
-
-    dump = collect_unroll(experiment, init_from, args.updates)
-    write_unroll(dump, experiment, args.directory)
-    title = f"{experiment.name}: {experiment.environment.id}, {dump.parameters}"
+    is_batch = args.source.endswith(".npz")
+    dump = load_batch(Path(args.source)) if is_batch else _collect(args)
+    write_unroll(dump, args.directory)
+    title = f"{dump.title}: {dump.origin}"
     try:
         plot_unroll(dump.arrays, title, args.directory / "unroll.png", args.columns)
     except ImportError as error:
         print(f"inspect: no unroll.png ({error}): pip install seedbed[plots]", file=sys.stderr)
     print(args.directory)
+
+
+def _collect(args: argparse.Namespace) -> UnrollDump:
+    experiment, init_from = _source(args.source, args.set, args.trust)
+    learner = experiment.learner
+    backends.use(learner.backend, learner.deterministic, learner.device)
+    # It imports Keras, so after its backend is fixed.
+    from seedbed.services.learner.unroll_dump import collect_unroll
+
+    return collect_unroll(experiment, init_from, args.updates)
 
 
 def _source(source: str, overrides: list[str], trust: bool) -> tuple[Experiment, str | None]:

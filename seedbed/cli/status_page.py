@@ -20,7 +20,7 @@ frames      {env_frames:si}\
 {trained_frames:si} trained on, {discarded_frames:si} discarded
 speed       {env_fps_10s:n} / {env_fps_60s:n} / {env_fps_300s:n} frames a second over \
 10 / 60 / 300 s
-updates     {updates:n}, {updates_per_s:n1} a second
+updates     {updates:n}, {updates_per_s:n1} a second{skipped_updates:?; {skipped_updates:n} SKIPPED}
 replay      {replay_capacity:?{replay_sequences:n} of {replay_capacity:n} sequences, \
 {replay_bytes:GiB} when full; {replay_sampled:n} drawn, {replay_age_s:time} old (p50)}\
 {replay_shards:?; {replay_healthy_shards:n} of {replay_shards:n} shards}

@@ -178,6 +178,10 @@ class Learner(Section):
     """Updates made with each batch. More updates use each frame better and cost more training;
     V-trace corrects for the policy's changes in between.
     """
+    max_skipped_updates: Positive = 10
+    """Updates skipped in a row that end the run. An update whose loss or gradient is not finite is
+    skipped: the parameters stay as they were, and the batch is kept in `quarantine/`.
+    """
     queue_batches: Positive = 1
     """Training batches that may wait. When the queue is full, inference waits, which bounds the
     policy lag.

@@ -207,13 +207,14 @@ class GossipLog:
         self._row(time.time(), "graph", iteration, disconnected, " ".join(map(str, alive)))
 
     def on_gradient(self, iteration: int, gradient: FlatParams) -> None:
-        """Store a gradient, if its iteration is one of those that stay.
+        """Store a gradient, if it is finite and its iteration is one of those that stay.
 
         Args:
             iteration: Local iteration.
             gradient: Gradient [d].
         """
-        self._try(lambda: self._gradients.write(iteration, gradient))
+        if np.isfinite(gradient).all():
+            self._try(lambda: self._gradients.write(iteration, gradient))
 
     def _distance(self, one: FlatParams, other: FlatParams) -> float:
         """Return the 2-norm of the difference, without new memory."""

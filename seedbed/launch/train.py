@@ -27,6 +27,7 @@ class RunSummary(TypedDict):
     inserted_frames: int
     discarded_frames: int
     updates: int
+    skipped_updates: int
     episodes: int
     abandoned_episodes: int
     seconds: float

@@ -138,12 +138,13 @@ class LstmCore(keras.layers.Layer):
         """
         # One product for all steps; only the recurrent one is sequential.
         projected = ops.matmul(inputs, self.kernel) + self.bias  # [R, B, 4 * units]
-        keep = ops.cast(~first, "float32")[:, :, None]  # [R, B, 1]
+        first = first[:, :, None]  # [R, B, 1]
         kernel = ops.convert_to_tensor(self.recurrent_kernel)
 
         def step(state: Tensor, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
-            projected, keep = inputs
-            hidden, cell = ops.split(state * keep, 2, axis=-1)
+            projected, first = inputs
+            # Not a product: 0 times a state that is no number is none either, and would stay.
+            hidden, cell = ops.split(ops.where(first, 0.0, state), 2, axis=-1)
             i, f, c, o = ops.split(projected + ops.matmul(hidden, kernel), 4, axis=-1)
             cell = ops.sigmoid(f) * cell + ops.sigmoid(i) * ops.tanh(c)
             hidden = ops.sigmoid(o) * ops.tanh(cell)
@@ -152,8 +153,8 @@ class LstmCore(keras.layers.Layer):
 
         steps = inputs.shape[0]
         if steps == 1:  # acting
-            state, _ = step(state, (projected[0], keep[0]))
+            state, _ = step(state, (projected[0], first[0]))
             return ops.expand_dims(state[:, : self.units], 0), state
         # On TensorFlow, `keras.ops.scan` wants outputs that look like the carry.
-        state, states = ops.scan(step, state, (projected, keep), length=steps)
+        state, states = ops.scan(step, state, (projected, first), length=steps)
         return states[:, :, : self.units], state

@@ -189,9 +189,10 @@ class SequenceBuffer(ReplayBuffer):
         self._arrays["key"][items] = keys
 
     def _scaled(self, priority: NDArray[np.float32]) -> NDArray[np.float64]:
-        """Return p^α [B]."""
+        """Return p^α [B]. A priority of 0 stays 0 with every exponent: it is never drawn."""
         with np.errstate(over="ignore"):
             scaled: NDArray[np.float64] = np.asarray(priority, np.float64) ** self.exponent
+        scaled = np.where(priority > 0, scaled, 0.0)
         if not np.isfinite(scaled).all():
             raise ValueError(f"priority {priority.max()} to the power of {self.exponent} overflows")
         return scaled
@@ -199,7 +200,10 @@ class SequenceBuffer(ReplayBuffer):
     @override
     def request_sample(self, uniform: NDArray[np.float64]) -> Future[Sample]:
         future: Future[Sample] = Future()
-        future.set_result(self.sample(uniform))
+        try:
+            future.set_result(self.sample(uniform))
+        except ValueError as error:  # all priorities are 0
+            future.set_exception(error)
         return future
 
     def sample(self, uniform: NDArray[np.float64]) -> Sample:

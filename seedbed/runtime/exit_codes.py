@@ -71,8 +71,8 @@ HELP: dict[ExitCode, str] = {
     "says which and what it waited for.",
     ExitCode.THREAD_FAILED: "A part of the learner failed: the line names it; the log has the "
     "traceback.",
-    ExitCode.DIVERGED: "The loss or the parameters became NaN or infinite: lower the learning "
-    "rate; the newest checkpoint is from before.",
+    ExitCode.DIVERGED: "Loss, gradients or parameters are NaN or infinite: look at the batches in "
+    "quarantine/, or lower the learning rate; the newest checkpoint is good.",
     ExitCode.INTERRUPTED: "Interrupted from the keyboard.",
     ExitCode.TERMINATED: "SIGTERM before there was anything to end or save, or a second one: the "
     "same command begins, or resumes, again.",

@@ -24,6 +24,8 @@ class Counters:
             replay.
         discarded_frames: Frames that will never be trained on, over all restarts.
         updates: Updates of the parameters, over all restarts.
+        skipped_updates: Updates skipped because their loss or gradient was not finite, over all
+            restarts; `updates` leaves them out.
         episodes: Episodes that ended, over all restarts.
         abandoned_episodes: Episodes cut by a disconnect or a restart, over all restarts; they have
             no return.
@@ -37,6 +39,7 @@ class Counters:
     # Frames of cut unrolls, and frames that were queued at a restart.
     discarded_frames: int = 0
     updates: int = 0
+    skipped_updates: int = 0
     episodes: int = 0
     abandoned_episodes: int = 0
     seconds: float = 0.0
@@ -49,6 +52,7 @@ class Counters:
         counter("seedbed_inserted_frames_total", "inserted_frames"),
         counter("seedbed_discarded_frames_total", "discarded_frames"),
         counter("seedbed_updates_total", "updates"),
+        counter("seedbed_updates_skipped_total", "skipped_updates"),
         counter("seedbed_episodes_total", "episodes"),
         counter("seedbed_abandoned_episodes_total", "abandoned_episodes"),
         counter("seedbed_run_seconds_total", "seconds"),

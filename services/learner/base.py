@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from seedbed import backends
+from seedbed.analysis.unroll_files import title_of
 from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
@@ -25,6 +26,7 @@ from seedbed.services.learner.components import ComponentsFuture, LearnerCompone
 from seedbed.services.learner.exchange_factory import make_exchange, make_membership
 from seedbed.services.learner.profiling import Profiler
 from seedbed.services.learner.stop import RunStop
+from seedbed.services.learner.training.quarantine import Quarantine
 from seedbed.services.learner.training.thread import PrefetchThread, TrainingThread
 from seedbed.services.learner.unrolls.queue import UnrollQueue
 from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
@@ -114,9 +116,11 @@ class LearnerBase:
                 learner.batch_size, learner.straggler_timeout_s, lambda: self.store.newest()[1]
             )
         self.prefetch = PrefetchThread(self.queue, self.telemetry)
+        self.quarantine = Quarantine(run.path / "quarantine", title_of(experiment))
         self.training = TrainingThread(
-            self.store, self.telemetry, self.queue.on_trained, learner.epochs_per_batch, frozen
-        )
+            self.store, self.telemetry, self.queue.on_trained, self.quarantine,
+            learner.epochs_per_batch, learner.max_skipped_updates, frozen,
+        )  # fmt: skip
         self.checkpointer = Checkpointer(learner.checkpoint, run.store, self.telemetry, self._meta)
         self.profiler = Profiler(run.path / "profile", self.threads.stopping)
         # Each takes a limit in seconds, and returns why a part has made no progress for longer.
@@ -329,6 +333,7 @@ class LearnerBase:
                 log.warning("%s; nothing is lost, because there was no update yet", text)
         # The threads have ended, so the trainer belongs to this one.
         failure = self._save_and_evaluate(failure, may_save=not running)
+        self.quarantine.close()
         self.telemetry.stop_reason = reason
         self._tick()
         summary = self.telemetry.summary()
@@ -359,8 +364,9 @@ class LearnerBase:
         dropped_steps += components.source.pending_steps()
         frames = dropped_steps * components.spec.action_repeat
         self.telemetry.sessions.on_discarded(frames, "the learner stopped")
-        # Diverged parameters are not worth a checkpoint.
-        if not may_save or (failure is not None and failure.code is ExitCode.DIVERGED):
+        # After DIVERGED too: a skipped update leaves the parameters as they were, and parameters
+        # that are not finite are refused.
+        if not may_save:
             return failure
         met = self.run_stop.met
         try:

@@ -160,8 +160,10 @@ class SingleThreadedLearner(LearnerBase):
             if unroll is not None:
                 self.prefetch.insert(components, unroll)
                 while (batch := source.prepare(POLL_S)) is not None:
+                    updates = self.counters.updates
                     self.training.train(components, batch)
-                    self._write_trace(batch)
+                    if self.counters.updates > updates:
+                        self._write_trace(batch)
 
     def _act(self, components: LearnerComponents, sessions: list[_EnvSession]) -> None:
         """Answer the sessions in one batch, and step their environments."""

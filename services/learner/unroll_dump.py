@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from seedbed.agents.actor_critic import ActorCriticModel
 from seedbed.agents.q_learning import QModel
 from seedbed.agents.training_step import unroll_of
-from seedbed.analysis.unroll_files import Arrays, UnrollDump
+from seedbed.analysis.unroll_files import Arrays, UnrollDump, title_of
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import open_run_directory
@@ -73,7 +73,9 @@ def collect_unroll(experiment: Experiment, init_from: str | None, updates: int) 
                 return
             params, version = learner.store.newest()
             words = f"{origin} and {version} more updates" if version else origin
-            dumps.append(UnrollDump(unroll_arrays(built, params, batch), words))
+            dumps.append(
+                UnrollDump(unroll_arrays(built, params, batch), title_of(experiment), words)
+            )
             learner.stop("the unroll is there")
 
         learner.training.observers.append(observe)

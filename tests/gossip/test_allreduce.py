@@ -289,3 +289,40 @@ def test_two_halves_are_a_step(backend: Backend) -> None:
     wanted = state_of(whole)
     for name, array in state_of(halves).items():
         np.testing.assert_allclose(array, wanted[name], rtol=1e-5, atol=1e-7, err_msg=name)
+
+
+@pytest.mark.parametrize("bad", [np.nan, 3e38])
+def test_one_learners_bad_batch_is_skipped_by_all(
+    backend: Backend, tmp_path: Path, bad: float
+) -> None:
+    """All decide alike, by the sum; nothing of theirs changes, and the next update is as usual."""
+    count, good = 2, [rows(6, seed=seed) for seed in range(4)]
+    learners, alone = Learners(tmp_path, backend, count), make_trainer(backend)
+
+    def parts(batch: dict[str, NDArray[np.float32]]) -> list[dict[str, NDArray[np.float32]]]:
+        return [{name: array[r * 3 : r * 3 + 3] for name, array in batch.items()} for r in (0, 1)]
+
+    try:
+        learners.start()
+        for update, batch in enumerate(good):
+            if update in (1, 2):
+                before = [state_of(trainer) for trainer in learners.trainers]
+                sick = parts(rows(6, seed=9))
+                sick[1]["y"][:] = bad
+                sick[1]["mask"][:] = 1
+                outputs = learners.step(sick)
+                for counters in learners.counters:
+                    counters.updates -= 1  # a skipped update is not counted
+                assert np.isfinite(float(np.asarray(outputs[0]["loss"]))), "its own batch is good"
+                for rank, output in enumerate(outputs):
+                    assert not np.isfinite(float(np.asarray(output["gradient_norm"])))
+                    for name, array in state_of(learners.trainers[rank]).items():
+                        assert array.tobytes() == before[rank][name].tobytes(), name
+            learners.step(parts(batch))
+            alone.step(backend.to_device(batch))
+        first, second = (state_of(trainer) for trainer in learners.trainers)
+        for name, array in state_of(alone).items():
+            assert first[name].tobytes() == second[name].tobytes(), name
+            np.testing.assert_allclose(first[name], array, rtol=1e-4, atol=1e-6, err_msg=name)
+    finally:
+        learners.close()

@@ -68,6 +68,7 @@ class DeviceReplay:
         self._sample_function = partial(device_tables.sample, spec=spec, capacity=capacity)
         self._add = self.tables.compile(partial(device_tables.add, exponent=exponent))
         self.draw_batch = self.tables.compile(self._sample_function)
+        self._gather = self.tables.compile(partial(device_tables.gather, spec=spec))
         self._update = self.tables.compile(self._update_function)
 
     def add(self, chunk: SequenceChunk) -> None:
@@ -145,6 +146,15 @@ class DeviceReplay:
         items = np.where(valid, self.ring.item(keys), self.capacity).astype(np.int32)
         self._update(items, priority, valid.astype(np.float32))
 
+    def read(self, items: Tensor) -> dict[str, NDArray[Any]]:
+        """Return the arrays of sequences, time-major, on the host.
+
+        Args:
+            items: [B], on the device.
+        """
+        gathered = self._gather(items)
+        return {name: np.asarray(gathered[name]) for name in ("observation", *TIMED[1:], *UNTIMED)}
+
     def stats(self) -> ReplayStats:
         """Return the statistics. Cheap."""
         return self.ring.stats(device_tables.device_bytes(self.spec, self.capacity))
@@ -169,12 +179,14 @@ class DeviceReplay:
         Args:
             tables: The tables, within the compiled step.
             batch: Output of `draw`.
-            outputs: Outputs of the loss. Loses `priority`, gets `version` and `time`.
+            outputs: Outputs of the update. Loses `priority`, gets `version`, `time` and `items`.
         """
-        items = batch["items"]
-        priority = outputs.pop("priority")
-        self._update_function(tables, items, priority, ops.ones(items.shape, "float32"))
-        outputs["version"], outputs["time"] = batch["version"], batch["time"]
+        items, priority = batch["items"], outputs.pop("priority")
+        # With priority 0 the sequences of a skipped update are never drawn again.
+        sound = ops.logical_and(ops.isfinite(outputs["gradient_norm"]), ops.isfinite(priority))
+        priority = ops.where(sound, priority, 0.0)
+        self._update_function(tables, items, priority, ops.cast(sound, "float32"))
+        outputs |= {name: batch[name] for name in ("version", "time", "items")}
 
 
 def _padded_size(count: int, usual: int) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from keras import ops
 
 from seedbed.backends.protocol import Tables, TensorDict
-from seedbed.replay.sequence import UNTIMED, SequenceSpec
+from seedbed.replay.sequence import TIMED, UNTIMED, SequenceSpec
 from seedbed.spec import ArraySpec
 from seedbed.types import Tensor
 
@@ -122,21 +122,29 @@ def sample(tables: Tables, uniform: Tensor, *, spec: SequenceSpec, capacity: int
     totals = tables.take("group_total", ops.arange(table_specs(spec, capacity)["group_total"][0]))
     group = choose_shared(totals, uniform[:, 0])
     items = group * GROUP_SIZE + choose_each(_group_members(tables, group), uniform[:, 1])
-    # Gather the sequences.
-    batch = {
-        name: ops.swapaxes(tables.take(name, items), 0, 1) for name in ("flags", "reward", "action")
-    }
-    batch |= {name: tables.take(name, items) for name in (*UNTIMED, "version", "time")}
-    batch["observation"] = _frames(tables, items, spec)
+    batch = gather(tables, items, spec=spec)
     batch["probability"] = tables.take("scaled_priority", items) / ops.sum(totals)
     batch["items"] = items
     return batch
 
 
+def gather(tables: Tables, items: Tensor, *, spec: SequenceSpec) -> TensorDict:
+    """Return sequences, time-major.
+
+    Args:
+        tables: The tables of `table_specs`.
+        items: [B] int32.
+        spec: Sizes of a sequence.
+    """
+    batch = {name: ops.swapaxes(tables.take(name, items), 0, 1) for name in TIMED[1:]}
+    batch |= {name: tables.take(name, items) for name in (*UNTIMED, "version", "time")}
+    return {**batch, "observation": _frames(tables, items, spec)}
+
+
 def _scaled(priority: Tensor, exponent: float) -> Tensor:
-    """Return p^α, within bounds; a positive priority never becomes 0."""
+    """Return p^α, within bounds; only a priority of 0 becomes 0, with every exponent."""
     scaled = ops.clip(ops.power(priority, exponent), _SMALLEST, _LARGEST)
-    return scaled if exponent == 0 else ops.where(priority > 0, scaled, 0.0)
+    return ops.where(priority > 0, scaled, 0.0)
 
 
 def _sum_groups(tables: Tables, items: Tensor) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -9,6 +10,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.backends.protocol import Trainer
@@ -50,6 +52,7 @@ class FusedReplay(BatchSource):
         self._limiter = RateLimiter(settings, batch_size * buffer.spec.steps)
         self._arrived: deque[SequenceChunk] = deque()
         self._changed = threading.Condition()
+        self._items: Any = None  # of the newest batch, on the device
         self._update: Callable[[], dict[str, Any]] = trainer.fuse(
             buffer.tables, partial(buffer.draw, batch_size=batch_size), buffer.set_priorities
         )
@@ -97,6 +100,7 @@ class FusedReplay(BatchSource):
         if exchange is not None:
             exchange.after_update()
         batch.version = np.asarray(np.asarray(outputs.pop("version")), np.float64)
+        self._items = outputs.pop("items")
         return outputs
 
     def step(self) -> dict[str, Any]:
@@ -110,8 +114,14 @@ class FusedReplay(BatchSource):
 
     @override
     def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
+        if not math.isfinite(scalars["gradient_norm"]):
+            return  # the compiled call has set the priorities to 0
         steps = self.buffer.spec.steps * self._batch_size
         batch.steps = round(steps * scalars.get("unmasked", 1.0))
+
+    @override
+    def host_arrays(self, batch: TrainingBatch) -> dict[str, NDArray[Any]]:
+        return self.buffer.read(self._items)
 
     @override
     def pending_steps(self) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections import deque
 from collections.abc import Mapping
@@ -61,6 +62,8 @@ class ReplaySource(PrefetchedSource):
         self._random = np.random.default_rng(seed)
         self._samples: deque[Future[Sample]] = deque()
         self._priorities: deque[tuple[NDArray[np.int64], NDArray[np.float32]]] = deque()
+        # Keys of the newest skipped updates.
+        self._excluded: deque[frozenset[int]] = deque(maxlen=8)
 
     @override
     def may_prefetch(self) -> bool:
@@ -125,6 +128,8 @@ class ReplaySource(PrefetchedSource):
             self._limiter.reset()
             return None
         self._samples.popleft()
+        if self._is_excluded(sample.keys):
+            return None
         self.stats.on_sample(sample.age_s)
         return sample
 
@@ -138,12 +143,33 @@ class ReplaySource(PrefetchedSource):
 
     @override
     def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
-        """Keep the new priorities [B] for the buffer, which gets them before its next sample."""
+        """Keep the new priorities [B] for the buffer, which gets them before its next sample.
+
+        The sequences of a skipped update get priority 0, with which they are never drawn again.
+        """
         assert batch.keys is not None
-        self._priorities.append((batch.keys, np.asarray(batch.priority)))
+        priority = np.asarray(batch.priority)
+        applied = math.isfinite(scalars["gradient_norm"])
+        priority = np.where(applied & np.isfinite(priority), priority, np.float32(0))
+        self._priorities.append((batch.keys, priority))
+        if not applied:
+            self._excluded.append(frozenset(batch.keys.tolist()))
+
+    def _is_excluded(self, keys: NDArray[np.int64]) -> bool:
+        """Return whether a batch, drawn before an update was skipped, has its sequences, too."""
+        return any(not excluded.isdisjoint(keys.tolist()) for excluded in tuple(self._excluded))
+
+    @override
+    def next_batch(self, timeout_s: float) -> TrainingBatch | None:
+        batch = super().next_batch(timeout_s)
+        if batch is None or batch.keys is None or self._is_excluded(batch.keys):
+            return None
+        return batch
 
     @override
     def close(self) -> None:
+        while self._priorities:
+            self.buffer.update_priorities(*self._priorities.popleft())
         self.buffer.close()
 
 

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.backends.protocol import Backend, Trainer
@@ -83,9 +84,14 @@ class BatchSource(Protocol):
 
         Args:
             batch: the batch of the update.
-            scalars: the scalars that `train_step` returned, on the host.
+            scalars: the scalars that `train_step` returned, on the host. The update was skipped if
+                its `gradient_norm` is not finite.
         """
         return
+
+    def host_arrays(self, batch: TrainingBatch) -> dict[str, NDArray[Any]]:
+        """Return the arrays on the host of the batch that `train_step` has just had."""
+        return batch.arrays
 
     def pending_steps(self) -> int:
         """Return the steps that never were trained on. Both threads have ended."""

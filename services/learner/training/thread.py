@@ -18,6 +18,7 @@ from seedbed.gossip.exchange import ParameterExchange, ShuttingDown
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.components import LearnerComponents, ParameterStore
+from seedbed.services.learner.training.quarantine import Quarantine
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.services.learner.unrolls.queue import UnrollQueue
 from seedbed.telemetry import Telemetry
@@ -79,7 +80,9 @@ class TrainingThread:
         store: where parameters are published.
         telemetry: receives the scalars of each update.
         on_batch_done: called when a batch has been trained on or discarded.
+        quarantine: keeps the batches of skipped updates.
         epochs_per_batch: updates made with one batch.
+        max_skipped_updates: updates skipped in a row that end the run.
         frozen: make no update (for tests and benchmarks).
 
     Attributes:
@@ -93,13 +96,18 @@ class TrainingThread:
         store: ParameterStore,
         telemetry: Telemetry,
         on_batch_done: Callable[[], None],
+        quarantine: Quarantine,
         epochs_per_batch: int = 1,
+        max_skipped_updates: int = 10,
         frozen: bool = False,
     ) -> None:
         self._store = store
         self._telemetry = telemetry
         self._on_batch_done = on_batch_done
+        self._quarantine = quarantine
         self._epochs = epochs_per_batch
+        self._max_skipped = max_skipped_updates
+        self._skipped = 0  # in a row
         self._frozen = frozen
         self._state_requests: queue.Queue[Future[dict[str, NDArray[Any]]]] = queue.Queue()
         self._warned = False  # of the sequences of another run
@@ -138,7 +146,13 @@ class TrainingThread:
         self.give_states(components)
 
     def train(self, components: LearnerComponents, batch: TrainingBatch) -> None:
-        """Make `learner.epochs_per_batch` updates with a batch."""
+        """Make `learner.epochs_per_batch` updates with a batch.
+
+        The first one that is skipped ends it: the batch is bad, and would be in the next epoch.
+
+        Raises:
+            SeedbedError: DIVERGED: too many updates in a row were skipped.
+        """
         for observe in self.observers:
             observe(batch)
         # A synchronous agent trains on no batch that other parameters acted in.
@@ -149,6 +163,14 @@ class TrainingThread:
             version, started = self._telemetry.counters.updates, time.perf_counter()
             scalars = {} if self._frozen else self._update(components, batch)
             self._warn_of_another_run(batch, version)
+            if not math.isfinite(scalars.get("gradient_norm", 0.0)):
+                # Replay keeps the sequences of a skipped update; unrolls are gone.
+                if epoch == 0 and not components.agent.trains_from_replay:
+                    frames = batch.steps * components.spec.action_repeat
+                    self._telemetry.sessions.on_discarded(frames, "its update was skipped")
+                self._on_skipped(components, batch, scalars)
+                break
+            self._skipped = 0
             self._telemetry.training.on_update(
                 scalars,
                 lag_updates=version - batch.version,
@@ -166,8 +188,11 @@ class TrainingThread:
         return True
 
     def _update(self, components: LearnerComponents, batch: TrainingBatch) -> dict[str, float]:
-        """Make one update, check its scalars, and publish its parameters."""
-        version = self._telemetry.counters.updates + 1
+        """Make one update, and publish its parameters.
+
+        Those of a skipped update keep their version: no number goes back, and policy lag counts
+        changes only. They are published all the same, because peers may have been mixed in.
+        """
         # The first update compiles, for as long as it takes.
         if not self._compiled:
             self._telemetry.phase = "compiling the training step"
@@ -176,13 +201,46 @@ class TrainingThread:
         with self._telemetry.busy["training"]:
             outputs = components.source.train_step(batch, self.exchange)
             scalars = {name: float(np.asarray(value)) for name, value in outputs.items()}
-            check_finite(scalars, version)
+            applied = math.isfinite(scalars["gradient_norm"])
+            version = self._telemetry.counters.updates + applied
             self._store.publish(components.trainer.params(), version)
             components.source.on_trained(batch, scalars)
         if not self._compiled:
             self._telemetry.phase = "training"
         self._compiled, self.step_since = True, None
         return scalars
+
+    def _on_skipped(
+        self, components: LearnerComponents, batch: TrainingBatch, scalars: dict[str, float]
+    ) -> None:
+        """Count a skipped update, and keep its batch.
+
+        Raises:
+            SeedbedError: DIVERGED: it was one too many in a row.
+        """
+        counters = self._telemetry.counters
+        counters.skipped_updates += 1
+        self._skipped += 1
+        what = (
+            f"loss {scalars['loss']:g} and gradient norm {scalars['gradient_norm']:g} at update "
+            f"{counters.updates + 1}, which was skipped"
+        )
+        name = f"update-{counters.updates + 1}-skipped-{counters.skipped_updates}"
+        self._quarantine.keep(name, what, components.source.host_arrays(batch), batch.version)
+        log.warning(
+            "%s: the parameters stay as they were (%d in a row; learner.max_skipped_updates is %d)",
+            what,
+            self._skipped,
+            self._max_skipped,
+        )
+        if self._skipped >= self._max_skipped:
+            raise SeedbedError(
+                ExitCode.DIVERGED,
+                f"{self._skipped} updates in a row were skipped (learner.max_skipped_updates is "
+                f"{self._max_skipped}), the last one with {what}: the checkpoint has the last good "
+                f"parameters, and {self._quarantine.folder} the batches. If their numbers are "
+                "sound, lower learner.optimizer.learning_rate or max_gradient_norm",
+            )
 
     def _discard(self, components: LearnerComponents, batch: TrainingBatch, reason: str) -> None:
         self._telemetry.sessions.on_discarded(batch.steps * components.spec.action_repeat, reason)
@@ -200,23 +258,3 @@ class TrainingThread:
             int(np.max(batch.version)),
             updates,
         )
-
-
-def check_finite(scalars: dict[str, float], version: int) -> None:
-    """Check the loss and the gradient norm of an update.
-
-    Args:
-        scalars: the scalars of the update.
-        version: number of the update, from 1.
-
-    Raises:
-        SeedbedError: DIVERGED: one of them is infinite or no number.
-    """
-    for name in ("loss", "gradient_norm"):
-        if not math.isfinite(scalars[name]):
-            raise SeedbedError(
-                ExitCode.DIVERGED,
-                f"{name} is {scalars[name]} at update {version}: lower "
-                "learner.optimizer.learning_rate or max_gradient_norm; the newest checkpoint is "
-                "from before",
-            )

@@ -11,6 +11,7 @@ from seedbed.replay.sequence import SequenceSpec
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.training.replay_source import training_batch
+from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from seedbed.telemetry.replay import ReplaySourceStats
 from tests.support.device_replay import device_sample
@@ -105,3 +106,38 @@ def test_a_replay_that_never_fills_is_refused() -> None:
 
     with pytest.raises(SeedbedError, match=r"only 2 of them can be drawn, below .* 4"):
         fill()
+
+
+def test_sequences_of_a_skipped_update_are_never_drawn_again(backend: Backend) -> None:
+    """Parameters stay, also those of the target; the batch can be read; the rest is trained on."""
+    built = built_on(backend)
+    home, trainer = built.source.buffer, built.trainer
+    stream = Stream(built.unroll.spec, 2, 2)
+    for _ in range(8):  # the last chunks take all draws, with their predecessors' frames
+        chunk = stream.chunk(np.full(2, 1e20, np.float32))
+        chunk.reward[:] = np.nan
+        home.add(chunk)
+    before = {name: array.copy() for name, array in trainer.state().items()}
+    skipped = 0
+    for _ in range(40):
+        batch = built.source.next_batch(0) or training_batch_of_nothing()
+        outputs = built.source.train_step(batch, None)
+        if np.isfinite(np.asarray(outputs["gradient_norm"])):
+            break
+        skipped += 1
+        for name, array in trainer.state().items():
+            assert array.tobytes() == before[name].tobytes(), name
+        kept = built.source.host_arrays(batch)
+        assert np.isnan(kept["reward"]).any()
+        assert kept["observation"].shape[1] == BATCH
+        items = np.asarray(built.source._items)
+        assert (home.tables.read()["scaled_priority"][items] == 0).all()
+    assert 0 < skipped < 40
+    for _ in range(5):
+        outputs = built.source.step()
+        assert np.isfinite(np.asarray(outputs["gradient_norm"]))
+    assert int(trainer.state()["optimizer/iteration"]) == 6
+
+
+def training_batch_of_nothing() -> TrainingBatch:
+    return TrainingBatch({}, np.zeros(BATCH), 0)
