@@ -24,8 +24,8 @@ class Counters:
             replay.
         discarded_frames: Frames that will never be trained on, over all restarts.
         updates: Updates of the parameters, over all restarts.
-        skipped_updates: Updates skipped because their loss or gradient was not finite, over all
-            restarts; `updates` leaves them out.
+        skipped_updates: Updates skipped because the loss or the gradient was not finite, over all
+            restarts.
         episodes: Episodes that ended, over all restarts.
         abandoned_episodes: Episodes cut by a disconnect or a restart, over all restarts; they have
             no return.
