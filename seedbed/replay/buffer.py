@@ -324,3 +324,7 @@ class SequenceBuffer(ReplayBuffer):
         priority[~usable] = float(np.median(stored)) if stored.size else 1.0
         scaled = np.where(self.ring.is_sampleable, self._scaled(priority), 0.0)
         self._tree.set(np.arange(self.capacity), scaled)
+
+    def discard(self) -> None:
+        """Close the buffer for good: its sequences are not needed any more."""
+        self.close()

@@ -118,7 +118,8 @@ class FileBuffer(SequenceBuffer):
         self.bytes = files_bytes(found.spec, found.capacity)
         earlier = found.lives[1 - INCARNATIONS :]
         self.incarnations = [*earlier, new_incarnation(self.ring.next_key)]
-        _write_description(directory, replace(found, lives=self.incarnations))
+        self._directory, self._description = directory, replace(found, lives=self.incarnations)
+        _write_description(directory, self._description)
 
     def _map(self, path: Path, capacity: int, array: ArraySpec) -> NDArray[Any]:
         """Return the array of a file; an array without bytes has no file and lies in memory."""
@@ -198,6 +199,12 @@ class FileBuffer(SequenceBuffer):
         frames = self._arrays["frames"].reshape(self.capacity, -1).view(np.uint8)
         for keys in self.ring.predecessor_keys(self.ring.key[items]):
             frames[self.ring.item(keys), :: mmap.PAGESIZE].max(initial=0)
+
+    @override
+    def discard(self) -> None:
+        # A directory whose files were not completed is made anew.
+        _write_description(self._directory, replace(self._description, complete=False))
+        self.close()
 
     @override
     def close(self) -> None:

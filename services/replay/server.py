@@ -21,6 +21,7 @@ from typing_extensions import override
 
 from seedbed.numbers import DEFAULT_BOUNDS, Bounds, InvalidNumbers, check_number
 from seedbed.replay.codec import sequences_a_message, spec_of, unpack
+from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello, hello_of
@@ -94,14 +95,22 @@ class ReplayServer(ServerThread):
 
         async def handle(context: Any) -> None:
             try:
-                learner, bounds = await self._handshake(context, request, reply)
-                log.info("%s: %s begins", learner, name)
-                self._shard.learners += name == "Insert"
-                try:
-                    await serve(context, bounds)
-                finally:
-                    log.info("%s: %s ended", learner, name)
-                    self._shard.learners -= name == "Insert"
+                hello = await self._read_hello(context, request)
+                spec, bounds, learner = (
+                    spec_of(hello.spec),
+                    _bounds(hello),
+                    printable(hello.learner),
+                )
+                with self._shard.stream_of(spec):
+                    welcome = await self._accept(hello, spec, bounds)
+                    await context.write(reply(welcome=welcome).SerializeToString())
+                    log.info("%s: %s begins", learner, name)
+                    self._shard.learners += name == "Insert"
+                    try:
+                        await serve(context, bounds)
+                    finally:
+                        log.info("%s: %s ended", learner, name)
+                        self._shard.learners -= name == "Insert"
             except SeedbedError as error:
                 code = grpc.StatusCode.FAILED_PRECONDITION
                 raise StreamRejected(f"this shard: {error}", code) from error
@@ -114,13 +123,16 @@ class ReplayServer(ServerThread):
 
         return method
 
-    async def _handshake(self, context: Any, request: Any, reply: Any) -> tuple[str, Bounds]:
-        """Answer the Hello with Welcome; return the learner's name and bounds."""
-        hello = await expect_hello(
+    async def _read_hello(self, context: Any, request: Any) -> Any:
+        """Read the Hello."""
+        return await expect_hello(
             context,
             lambda data: hello_of(unpack(request, data)[0]),
             self._streams.hello_turn,
         )
+
+    async def _accept(self, hello: Any, spec: SequenceSpec, bounds: Bounds) -> Any:
+        """Accept the learner of a Hello; return the Welcome."""
         version = min(hello.protocol_version, REPLAY_PROTOCOL_VERSION)
         if version < max(hello.oldest_protocol_version, OLDEST_REPLAY_PROTOCOL_VERSION):
             raise SpecMismatch(
@@ -128,12 +140,10 @@ class ReplayServer(ServerThread):
                 f"{REPLAY_PROTOCOL_VERSION}, and the learner {hello.oldest_protocol_version} to "
                 f"{hello.protocol_version}: run the same release"
             )
-        shard, bounds = self._shard, _bounds(hello)
-        await shard.call(shard.accept, spec_of(hello.spec), hello.priority_exponent, bounds)
+        shard = self._shard
+        await shard.call(shard.accept, spec, hello.priority_exponent, bounds)
         state = await shard.call(shard.state)
-        welcome = wire.ReplayWelcome(protocol_version=version, state=state)
-        await context.write(reply(welcome=welcome).SerializeToString())
-        return printable(hello.learner), bounds
+        return wire.ReplayWelcome(protocol_version=version, state=state)
 
     async def _insert(self, context: Any, bounds: Bounds) -> None:
         """Store chunks. While one chunk is stored the next one is read, and no more."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -68,6 +70,7 @@ class Shard:
         self._directory, self._memory = directory, memory
         self._thread = ThreadPoolExecutor(1, "buffer")
         self._buffer: SequenceBuffer | None = None
+        self._streams: Counter[SequenceSpec] = Counter()
         self._judged = False  # whether the numbers of the files were checked
         # The earlier ones of the files, and this one.
         self._incarnations = [new_incarnation(0)]
@@ -104,6 +107,9 @@ class Shard:
     def accept(self, spec: SequenceSpec, exponent: float, bounds: Bounds) -> None:
         """Accept a learner. The spec of the first learner becomes the shard's.
 
+        A learner with another spec takes over a shard without sequences, once no stream with the
+        shard's spec is open.
+
         Args:
             spec: Sizes of the learner's sequences.
             exponent: α of the learner.
@@ -118,6 +124,12 @@ class Shard:
                 f"this shard has priority exponent {self.exponent:g}, and the learner wants "
                 f"{exponent:g}"
             )
+        held = self._buffer
+        if held is not None and held.spec != spec and not held.ring.size + self._streams[held.spec]:
+            text = "this shard was empty: it held %s, and a learner wants %s"
+            log.warning(text, describe_spec(held.spec), describe_spec(spec))
+            self._buffer = None
+            held.discard()
         if self._buffer is None:
             self._make(spec)
         elif self._buffer.spec != spec:
@@ -129,6 +141,16 @@ class Shard:
         if not self._judged and isinstance(self._buffer, FileBuffer):
             self._buffer.drop_wrong(bounds)
         self._judged = True
+
+    @contextmanager
+    def stream_of(self, spec: SequenceSpec) -> Iterator[None]:
+        """Count a stream, from before `accept` to its end."""
+        self._streams[spec] += 1
+        try:
+            yield
+        finally:
+            self._streams[spec] -= 1
+            self._streams += Counter()  # forgets the specs without streams
 
     def _make(self, spec: SequenceSpec) -> None:
         self._buffer = make_local_buffer(

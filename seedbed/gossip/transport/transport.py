@@ -21,7 +21,7 @@ from seedbed.config import Experiment
 from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import FlatParams, ParameterLayout, norm_of
 from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuffer
-from seedbed.gossip.transport.chunks import ChunkAssembler, state_to_wire, to_chunks
+from seedbed.gossip.transport.chunks import CHUNK_BYTES, ChunkAssembler, state_to_wire, to_chunks
 from seedbed.gossip.transport.clients import PeerClient, RingClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
 from seedbed.rpc.credentials import Credentials, is_local
@@ -111,6 +111,9 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             for peer, address in enumerate(settings.addresses)
             if peer != rank
         }
+        # A chunk or a segment, and a hello, which names every parameter.
+        segment = 4 * (layout.size // membership.count + 1)
+        self.max_message_bytes = max(CHUNK_BYTES, segment) + 2 * hello.ByteSize() + 64 * 1024
         self.ring: RingClient | None = None
         if settings.topology == "allreduce":
             self.ring = RingClient(

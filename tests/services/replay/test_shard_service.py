@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import queue
 import shutil
 import signal
 import socket
@@ -642,3 +643,30 @@ def test_memory_of_a_shard_stays_bounded(tmp_path: Path) -> None:
 def resident(pid: int) -> int:
     """Pages of a process in memory."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+
+
+@pytest.mark.parametrize("directory", [True, False])
+def test_a_learner_takes_over_an_empty_shard(tmp_path: Path, directory: bool) -> None:
+    """A stranger's Hello, without a sequence, keeps no learner away; nobody drops sequences."""
+    strange = spec_message(replace(SPEC, steps=SPEC.steps + 1))
+    stranger = wire.InsertRequest(hello=hello(spec=strange)).SerializeToString()
+    with shards(tmp_path, 1, directory=directory) as made:
+        with channels.channel(made[0].address) as channel:
+            call: Any = channel.stream_stream("/seedbed.v1.Replay/Insert")
+            opened = queue.SimpleQueue[Any]()
+            opened.put(stranger)
+            open_call = call(iter(opened.get, None), timeout=WAIT_S)
+            assert next(open_call)
+            own = wire.InsertRequest(hello=hello()).SerializeToString()
+            code, said = error_of(call(iter([own]), timeout=WAIT_S))
+            assert code == grpc.StatusCode.FAILED_PRECONDITION  # the stranger's stream is open
+            opened.put(None)
+            assert list(open_call) == []
+        with replay_of(made) as replay:
+            fill(replay, range(2), chunks=3)
+        with channels.channel(made[0].address) as channel:
+            call = channel.stream_stream("/seedbed.v1.Replay/Insert")
+            code, said = error_of(call(iter([stranger]), timeout=WAIT_S))
+            assert code == grpc.StatusCode.FAILED_PRECONDITION
+            assert "this shard holds" in said
+        assert made[0].state().size > 0
