@@ -6,6 +6,7 @@ that gives the stored arrays their shapes or their meaning cannot change; every 
 
 from __future__ import annotations
 
+import reprlib
 import sys
 from operator import attrgetter
 from typing import NamedTuple
@@ -17,6 +18,12 @@ from seedbed.config import Experiment
 from seedbed.config.keys import keys
 from seedbed.config.renamed import translate
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
+from seedbed.runtime.text import LONGEST, printable
+
+# Shows a value of a file in bounded words, however deep it is.
+SHOWN = reprlib.Repr()
+SHOWN.maxlevel, SHOWN.maxstring, SHOWN.maxother = 2, LONGEST, LONGEST
+_LINES = 20
 
 
 class Change(NamedTuple):
@@ -109,13 +116,33 @@ def read_stored(text: str, source: str) -> Experiment:
                     node = tree
                     for part in parents:
                         node = node[part]
+                    key = printable(".".join(map(str, [*parents, leaf])))
                     print(
-                        f"resume: {'.'.join(map(str, [*parents, leaf]))} = {node.pop(leaf)!r} of "
-                        f"{source} is unknown to this version and left out",
+                        f"resume: {key} = {SHOWN.repr(node.pop(leaf))} of {source} is unknown to "
+                        "this version and left out",
                         file=sys.stderr,
                     )
-    except (yaml.YAMLError, ValidationError) as error:
+    # YAML of any other kind fails in many ways.
+    except (
+        yaml.YAMLError,
+        ValueError,
+        TypeError,
+        LookupError,
+        AttributeError,
+        RecursionError,
+    ) as e:
+        lines = "\n".join(map(printable, _lines(e)[:_LINES]))
         raise RunDirectoryError(
-            f"the experiment stored in {source} cannot be read: {error}\nchoose another --run-dir, "
+            f"the experiment stored in {source} cannot be read: {lines}\nchoose another --run-dir, "
             "or say --restart fresh"
-        ) from error
+        ) from e
+
+
+def _lines(error: Exception) -> list[str]:
+    """Return the lines of an error; pydantic's own text has values of any length."""
+    if not isinstance(error, ValidationError):
+        return str(error).splitlines()
+    return [
+        f"{'.'.join(map(str, item['loc']))}: {item['msg']}, given {SHOWN.repr(item['input'])}"
+        for item in error.errors(include_url=False)
+    ]

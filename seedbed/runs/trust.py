@@ -13,7 +13,7 @@ from typing import Any
 
 from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import Experiment
-from seedbed.runs.resume import read_stored
+from seedbed.runs.resume import SHOWN, read_stored
 from seedbed.runtime.exit_codes import ConfigError
 
 # Settings that may be `module:attribute`. Gymnasium imports the module of `module:Name-v0`, too.
@@ -22,7 +22,6 @@ NAMES = ("agent", "environment.id", "learner.network", "logging.scalars")
 # of a module, or a mapping, which Keras may turn into an object, need not be.
 OPTIONS = ("agent_options", "environment.kwargs", "learner.network_options")
 _WORDS = re.compile(r"[\w -]*")
-_LONGEST = 256
 
 
 def stored_experiment(checkpoint: Checkpoint, trust: bool) -> Experiment:
@@ -50,11 +49,11 @@ def foreign(experiment: Experiment) -> Iterator[str]:
     for key in NAMES:
         name = attrgetter(key)(experiment)
         if ":" in name and not (key == "environment.id" and name.startswith("atari:")):
-            yield f"{key} {name!r:.{_LONGEST}}"
+            yield f"{key} {SHOWN.repr(name)}"
     for key in OPTIONS:
         for option, value in attrgetter(key)(experiment).items():
             if not _is_plain(value):
-                yield f"{key} {option!r:.{_LONGEST}}: {value!r:.{_LONGEST}}"
+                yield f"{key} {SHOWN.repr(option)}: {SHOWN.repr(value)}"
 
 
 def _is_plain(value: Any) -> bool:

@@ -17,6 +17,7 @@ from seedbed.launch.supervisor import start_evaluation
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.log_files import rotate_log
+from seedbed.runtime.shortage import cure
 from seedbed.services.learner.checkpointer import Checkpointer
 from seedbed.telemetry import Telemetry
 
@@ -78,6 +79,16 @@ class BackgroundEvaluation:
     def _start(self, checkpoint: str) -> None:
         self._checkpoint = Path(checkpoint).name
         self._run.store.pinned = self._checkpoint
+        try:
+            self._start_process()
+        except OSError as error:
+            # No descriptor or no room, which the next evaluation may have.
+            log.error("%s cannot be evaluated: %s; %s", checkpoint, error, cure(error))
+            self._close()
+            return
+        log.info("evaluating %s", checkpoint)
+
+    def _start_process(self) -> None:
         self._output = tempfile.TemporaryFile()  # noqa: SIM115, closed by _close
         self._run.logs.mkdir(parents=True, exist_ok=True)
         log_file = self._run.logs / "evaluation.log"
@@ -96,7 +107,6 @@ class BackgroundEvaluation:
         own = os.getpriority(os.PRIO_PROCESS, 0)
         with suppress(ProcessLookupError):
             os.setpriority(os.PRIO_PROCESS, self._process.pid, min(19, own + _NICE))
-        log.info("evaluating %s", checkpoint)
 
     def _wait(self, checkpointer: Checkpointer) -> None:
         if self._process is None:
@@ -121,8 +131,8 @@ class BackgroundEvaluation:
             self._close()
 
     def _close(self) -> None:
-        assert self._output is not None
-        self._output.close()
+        if self._output is not None:
+            self._output.close()
         self._process = self._output = None
 
     def _take(self, checkpointer: Checkpointer) -> None:

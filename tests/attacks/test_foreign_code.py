@@ -168,3 +168,41 @@ def test_an_evaluation_that_a_run_starts_itself_has_the_word_of_who_started_the_
     monkeypatch.setattr(supervisor, "start_seedbed", lambda *words, **_: started.extend(words))
     supervisor.start_evaluation(tmp_path, "newest", parse_experiment(YAML).evaluation)
     assert "--trust" in started
+
+
+BOMB = "[" + "&a0 [x, x], " + ", ".join(f"&a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40)) + "]"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (YAML.replace("-v1}", "-v1, kwargs: {x: " + BOMB + "}}"), "environment.kwargs"),
+        (YAML + f"seed: {BOMB}\n", "cannot be read"),
+        (YAML + f"unknown: {BOMB}\n", "agent"),
+        (YAML + 'unknown: {"\\e[2J": "\\e[2J"}\n"\\e[2J": 3\n', "agent"),
+        (YAML + "unknown: " + 5000 * "[" + "\n", "cannot be read"),
+        (YAML + "unknown: 2001-99-99\n", "cannot be read"),
+        ("- 1\n", "cannot be read"),
+        (YAML.replace("learner: {", "learner: {1: 2, "), "cannot be read"),
+    ],
+    ids=[
+        "bomb",
+        "bomb of a wrong type",
+        "unknown bomb",
+        "escapes",
+        "deep",
+        "date",
+        "list",
+        "number as a key",
+    ],
+)
+def test_an_experiment_of_a_file_is_read_or_refused_in_bounded_words(
+    text: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    evil = checkpoint()
+    evil.meta["experiment"] = text + "agent: 'os:getcwd'\n"
+    with pytest.raises(SeedbedError, match=message) as refused:
+        stored_experiment(evil, trust=False)
+    said = str(refused.value) + capsys.readouterr().err
+    assert len(said) < 3000
+    assert "\x1b" not in said

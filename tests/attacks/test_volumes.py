@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -30,11 +31,13 @@ from seedbed.replay.mapped_files import open_buffer
 from seedbed.runs.directory import open_run_directory
 from seedbed.runtime import files
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
+from seedbed.services.learner.background_evaluation import BackgroundEvaluation
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from seedbed.telemetry.outputs import Outputs
 from tests.support.replay_content import SPEC as SEQUENCE
 
-EXPERIMENT = parse_experiment("name: x\nenvironment: {id: CartPole-v1}")
+EXPERIMENT_YAML = "name: x\nenvironment: {id: CartPole-v1}"
+EXPERIMENT = parse_experiment(EXPERIMENT_YAML)
 ARRAYS = {"model/a": np.zeros(9)}
 META: dict[str, Any] = {
     "experiment": dump_experiment(EXPERIMENT),
@@ -227,3 +230,30 @@ def test_names_are_on_the_disk_before_what_relies_on_them(
     CheckpointStore(str(tmp_path / "run" / "checkpoints")).save(ARRAYS, META, 1)
     assert events[:2] == [f"fsync {tmp_path.name}", "fsync run"], "names of the directories"
     assert events[-1] == "fsync checkpoints"
+
+
+@pytest.mark.parametrize(
+    "place", ["seedbed.launch.supervisor.subprocess.Popen", "tempfile.TemporaryFile"]
+)
+def test_an_evaluation_that_cannot_be_started_ends_no_learner(
+    place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fails(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    class Written:
+        idle, newest = True, "checkpoint-000000000001.safetensors"
+
+        def request(self) -> None:
+            """Nothing: it is written."""
+
+    settings = parse_experiment(EXPERIMENT_YAML, ["evaluation.every_frames=1"])
+    telemetry: Any = SimpleNamespace(counters=SimpleNamespace(env_frames=0))
+    with open_run_directory(tmp_path / "run", settings) as run:
+        evaluation = BackgroundEvaluation(settings, run, telemetry)
+        telemetry.counters.env_frames = 5
+        monkeypatch.setattr(place, fails)
+        for _ in range(3):
+            evaluation.poll(Written())  # type: ignore[arg-type]
+    (line,) = (line for line in caplog.messages if "cannot be evaluated" in line)
+    check(line, errno.EMFILE)
