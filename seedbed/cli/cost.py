@@ -17,7 +17,7 @@ from pydantic import ValidationError
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.http import MetricsServer
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
-from seedbed.runtime.tokens import TOKEN_FILE_VARIABLE, Tokens, token_file
+from seedbed.runtime.tokens import TOKEN_FILE_VARIABLE, Role, Tokens, token_file
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -50,6 +50,8 @@ def run(args: argparse.Namespace) -> None:
     cluster = Cluster(args.release, args.namespace, settings.readNodes, args.replay)
     file = token_file(args.token_file)
     tokens = Tokens(file) if file else None
+    if tokens is not None:
+        tokens.secret(Role.OBSERVER)  # missing: it is said at the start
     if tokens is not None and args.insecure:
         raise ConfigError("--insecure contradicts --token-file: leave one of them out")
     learners = [partial(read_learner, url, tokens) for url in args.learner]

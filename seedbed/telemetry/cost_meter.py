@@ -9,6 +9,7 @@ from typing import NamedTuple
 from seedbed.numbers import check_number
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.http import get_json
+from seedbed.runtime.text import printable
 from seedbed.runtime.tokens import Role, Tokens
 
 log = logging.getLogger(__name__)
@@ -63,7 +64,7 @@ class CostMeterClient:
                     "known price until it answers",
                     self._url,
                     type(error).__name__,
-                    error,
+                    printable(str(error)),
                 )
             self._silent = True
         else:

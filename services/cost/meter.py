@@ -10,8 +10,10 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar
+from urllib.error import HTTPError
 
 from seedbed.numbers import check_number
+from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.http import get_json
 from seedbed.runtime.metrics import Metric, StatsRegistry
 from seedbed.runtime.text import printable
@@ -271,5 +273,9 @@ def read_learner(url: str, tokens: Tokens | None = None) -> Any:
     """
     try:
         return get_json(url, LEARNER_TIMEOUT_S, tokens, Role.OBSERVER)
+    except (HTTPError, SeedbedError) as error:
+        # Most likely a credential, which no waiting mends.
+        log.warning("no status from %s: %s", url, printable(str(error)))
+        return None
     except (OSError, ValueError):
         return None

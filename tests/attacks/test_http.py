@@ -177,7 +177,10 @@ def test_an_address_of_this_machine_is_beyond_loopback(tokens: Tokens) -> None:
 
 
 def test_meter_and_learner_read_each_other(
-    tokens: Tokens, beyond: None, monkeypatch: pytest.MonkeyPatch
+    tokens: Tokens,
+    beyond: None,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")  # which would read the tokens
     bill = {"dollars": 2.0, "dollars_per_hour": 3.0}
@@ -186,6 +189,7 @@ def test_meter_and_learner_read_each_other(
     try:
         assert read_learner(url, tokens) == bill
         assert read_learner(url) is None
+        assert "Unauthorized" in caplog.text, "which ends no run, and must be seen"
         assert CostMeterClient(url, tokens).reading == (2.0, 3.0)
         assert CostMeterClient(url).reading is None
         priced = parse_experiment(f"name: a\nenvironment: {{id: x}}\ncost: {{meter: '{url}'}}")
