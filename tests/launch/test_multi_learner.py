@@ -229,7 +229,10 @@ def test_the_line_is_of_all() -> None:
 
 def test_the_summary_adds_up_and_has_each_learners_own() -> None:
     def summary(frames: int, mean: float | None, episodes: int) -> dict[str, Any]:
-        names = ("trained_frames", "inserted_frames", "discarded_frames", "abandoned_episodes")
+        names = (
+            "trained_frames", "inserted_frames", "discarded_frames", "abandoned_episodes",
+            "skipped_updates",
+        )  # fmt: skip
         return {
             **dict.fromkeys(names, 0), "env_frames": frames, "episodes": episodes, "dollars": 1.0,
             "seconds": 10.0, "updates": 5, "mean_return": mean, "mean_return_episodes": episodes,
