@@ -96,7 +96,7 @@ def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
     shape, dtype = tuple(message.observation.shape), message.observation.dtype
     try:
         known = np.dtype(dtype).name == dtype and not np.dtype(dtype).hasobject
-    except TypeError:
+    except (TypeError, ValueError, SyntaxError):
         known = False
     if not known or any(size < 1 for size in shape):
         raise ValueError(f"frames of {dtype!r}{list(shape)} cannot be")

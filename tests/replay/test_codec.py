@@ -56,6 +56,15 @@ def test_a_spec_over_the_wire() -> None:
     assert spec_of(spec_message(SPEC)) == SPEC
 
 
+@pytest.mark.parametrize("dtype", [",loat32", "(", "object", "float32,i4", "V8", "", "é"])
+def test_a_dtype_that_cannot_be(dtype: str) -> None:
+    """NumPy evaluates some of them, and raises SyntaxError."""
+    message = spec_message(SPEC)
+    message.observation.dtype = dtype
+    with pytest.raises(ValueError, match="cannot be"):
+        spec_of(message)
+
+
 def test_shards_are_chosen_by_mass_and_the_rest_is_uniform() -> None:
     masses = np.array([0.0, 3.0, 0.0, 1.0, 0.0])
     shards, rest = split_by_priority(
