@@ -1,7 +1,5 @@
 """`actor_efficiency`: an actor's steps through the wire over the bare vector environment's."""
 
-from __future__ import annotations
-
 import os
 import time
 from typing import Any

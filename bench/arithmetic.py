@@ -1,7 +1,5 @@
 """Floating point operations of a step: what bounds training on a CPU, however good the rest."""
 
-from __future__ import annotations
-
 # Filters, size and stride of each convolution, then the units of the dense layer.
 NETWORKS = {
     "nature": (((32, 8, 4), (64, 4, 2), (64, 3, 1)), 512),  # Mnih et al. 2015

@@ -1,7 +1,5 @@
 """Child: two bare `AtariVectorEnv`s in two threads, stepped as fast as they go."""
 
-from __future__ import annotations
-
 import threading
 import time
 from typing import Any

@@ -1,7 +1,5 @@
 """Child: a grpcio stream server that does nothing: any bytes in, as many zeros out as asked for."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 import time

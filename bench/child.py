@@ -4,8 +4,6 @@ A child is asked and answers in JSON over a pipe. It ends when the pipe does, so
 benchmark, whatever ends that.
 """
 
-from __future__ import annotations
-
 import importlib
 import json
 import os
@@ -81,7 +79,7 @@ class Child:
     def _failed(self, how: str) -> SeedbedError:
         return failed(f"the benchmark's process {self._name} {how}", self._log)
 
-    def __enter__(self) -> Child:
+    def __enter__(self) -> "Child":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Commands of `seedbed` in processes of their own, as production starts them."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

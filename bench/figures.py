@@ -1,7 +1,5 @@
 """Numbers that were measured several times: the median, and how far they lie apart."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any

@@ -1,7 +1,5 @@
 """What figures depend on: the machine, the versions, and the speed that bounds them."""
 
-from __future__ import annotations
-
 import os
 import platform
 import subprocess

@@ -5,8 +5,6 @@ JSON object to stdout. Run it on a machine that does nothing else: half an hour.
 an hour more and is measured only by its name.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

@@ -1,7 +1,5 @@
 """`memory`: what an environment's slot costs the learner, and whether a long run grows."""
 
-from __future__ import annotations
-
 import time
 from contextlib import ExitStack
 from typing import Any

@@ -1,7 +1,5 @@
 """Child: an inference batch and a training step of an experiment, each alone."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from itertools import cycle

@@ -4,8 +4,6 @@ The policy answers with random actions and zero logits at once; unrolls are drop
 prefetch thread would take them, so that nothing trains. Keras is imported only with `tables`.
 """
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """How long and how often to measure: the full benchmark, or a quick look at whether it runs."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path

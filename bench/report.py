@@ -1,7 +1,5 @@
 """The results as tables: Markdown, which is readable on a terminal too."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple

@@ -4,8 +4,6 @@ Client code and bytes are the same for the learner and for the bare server. Noth
 and a step is put together by one copy, so that the client costs little of what both share.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from types import SimpleNamespace

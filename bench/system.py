@@ -1,7 +1,5 @@
 """`system_efficiency` and `env_fps`: training Pong end to end, over the sum of its parts' costs."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """`wire_efficiency`: messages a second of our stream over those of a bare grpcio stream."""
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Any
 

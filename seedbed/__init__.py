@@ -13,8 +13,6 @@ For notebooks and scripts, `import seedbed` gives:
 Nothing is imported before it is used: `import seedbed` loads neither Keras nor gRPC.
 """
 
-from __future__ import annotations
-
 import importlib
 from typing import TYPE_CHECKING
 

@@ -1,7 +1,5 @@
 """Agent and optimizer of an experiment. Call `seedbed.backends.use` before the import."""
 
-from __future__ import annotations
-
 import inspect
 import math
 import random

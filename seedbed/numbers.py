@@ -4,8 +4,6 @@ Each check names the field, the values that are allowed and the value that came.
 comparison, so a range excludes NaN too.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """Base class and field types of all settings: the sections of an experiment, an agent's options."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from typing import Annotated, Any

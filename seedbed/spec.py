@@ -1,7 +1,5 @@
 """Shapes, dtypes and flags of environments, which actor and learner share."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from math import prod
 from typing import Any, NamedTuple, Protocol
@@ -60,7 +58,7 @@ class EnvironmentSpec:
         }
 
     @classmethod
-    def from_json(cls, tree: dict[str, Any]) -> EnvironmentSpec:
+    def from_json(cls, tree: dict[str, Any]) -> "EnvironmentSpec":
         """Build a spec from what `to_json` returned."""
         observation = ArraySpec(tuple(tree["observation_shape"]), tree["observation_dtype"])
         return cls(tree["name"], observation, tree["actions"], tree["action_repeat"])
@@ -94,7 +92,7 @@ class TimeStep(NamedTuple):
     first: NDArray[np.bool_]  # [E]
 
     @classmethod
-    def zeros(cls, spec: EnvironmentSpec, num_envs: int) -> TimeStep:
+    def zeros(cls, spec: EnvironmentSpec, num_envs: int) -> "TimeStep":
         """Return new arrays of zeros for E environments of a spec."""
         observation = np.zeros((num_envs, *spec.observation.shape), spec.observation.dtype)
         flags = np.zeros((4, num_envs), np.bool_)

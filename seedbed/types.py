@@ -1,7 +1,5 @@
 """Type aliases that the whole library shares."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 # An array of the backend that runs: TensorFlow's, JAX's, or NumPy's. Neither library has types.

@@ -1,7 +1,5 @@
 """Environments of the benchmark: one that can be slow, and a small Atari-like game."""
 
-from __future__ import annotations
-
 import time
 from typing import Any
 

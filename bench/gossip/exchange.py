@@ -1,7 +1,5 @@
 """Cost of an exchange: bytes on the wire against bytes of the parameters."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import socketserver

@@ -1,7 +1,5 @@
 """Processes of several learners with their actors."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -123,7 +121,7 @@ class LearnerProcesses:
         """
         return [run.printed() for run in self._runs]
 
-    def __enter__(self) -> LearnerProcesses:
+    def __enter__(self) -> "LearnerProcesses":
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -1,7 +1,5 @@
 """Part `gossip`: frames a second under gossip, and under all-reduce with as many simulators."""
 
-from __future__ import annotations
-
 import logging
 import statistics
 from collections.abc import Mapping

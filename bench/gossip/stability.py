@@ -8,8 +8,6 @@ simulators. A2C of n·16 simulators is one learner with all of them, because all
 same updates. Only scores count, so as many runs as there are cores run at a time.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 import os

@@ -1,7 +1,5 @@
 """Contents of the measured replay: noise, in the sizes of two papers."""
 
-from __future__ import annotations
-
 import numpy as np
 
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec

@@ -1,7 +1,5 @@
 """Part `replay` of the benchmark: each measurement in a process of its own."""
 
-from __future__ import annotations
-
 import importlib.util
 import logging
 from typing import Any

@@ -3,8 +3,6 @@
 Each stream is between two processes.
 """
 
-from __future__ import annotations
-
 import asyncio
 import time
 from collections import deque

@@ -3,8 +3,6 @@
 Next to a memory copy. A process of its own, since it chooses Keras's backend.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import replace

@@ -6,8 +6,6 @@ ahead by a thread, as ours; and fused, on the device. A process of its own, sinc
 backend.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Base of the actor-critic agents: the model, how it acts, and the loss but for its targets."""
 
-from __future__ import annotations
-
 from typing import Any, NamedTuple
 
 import keras

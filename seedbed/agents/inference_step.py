@@ -1,7 +1,5 @@
 """One inference batch: reset, stack, act. A pure function over the device tables of slots."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol

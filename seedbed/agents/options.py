@@ -1,7 +1,5 @@
 """Options that several agents share. Imports no Keras, because the experiment's schema uses it."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from seedbed.settings import Fraction, NonNegative, Positive, PositiveFloat, Section, fixed

@@ -9,8 +9,6 @@ Axes, time-major everywhere:
 - `S`: size of the recurrent state, 0 without a recurrent core.
 """
 
-from __future__ import annotations
-
 from typing import Any, Literal, NamedTuple, Protocol
 
 import keras

@@ -1,7 +1,5 @@
 """Base of the Q-learning agents: a dueling network, ε-greedy by slot, trained from replay."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 import keras

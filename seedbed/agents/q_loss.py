@@ -5,8 +5,6 @@ take `keras.ops` or NumPy: the loss runs on the device, a sequence's initial pri
 the host from what acting recorded.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from keras import ops

@@ -10,8 +10,6 @@ In this order, all in one compiled call (`Trainer.step` of `seedbed.backends`):
 After every `target_update_period` of them, the target network is set to the parameters.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -3,8 +3,6 @@
 The ε-ball of Assran et al. 2019, Figure 2a; Kong et al. 2021 call the distance consensus distance.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field

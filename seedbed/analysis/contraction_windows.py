@@ -1,7 +1,5 @@
 """Contraction of the realised mixing over windows of consecutive updates."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import numpy as np

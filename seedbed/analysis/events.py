@@ -1,7 +1,5 @@
 """Events of the learners' gossip logs: RUN_DIR/learner-i/gossip/events.csv."""
 
-from __future__ import annotations
-
 import math
 import re
 from dataclasses import dataclass

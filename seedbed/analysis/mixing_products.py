@@ -13,8 +13,6 @@ sum with a coarser factor: the worst direction over all learners, although only 
 factor is never smaller, can exceed 1 after a single mix, and takes n columns an update.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

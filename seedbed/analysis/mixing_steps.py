@@ -5,8 +5,6 @@ Charalambous 2014), one more row for each message that is still to be mixed. The
 is the identity except for one or two rows, so only those are stored.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Collection, Sequence

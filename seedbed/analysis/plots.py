@@ -1,7 +1,5 @@
 """Plots of the consensus analysis. They need matplotlib."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any

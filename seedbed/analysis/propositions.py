@@ -20,8 +20,6 @@ to that value. n numbers within 1 of each other are within √n/2 of their avera
 the level for the Frobenius distance is larger by this factor.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Snapshots and gradients of the learners: true distances and cosine similarities."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files of a dumped unroll: the arrays, a page that names them, and a picture."""
 
-from __future__ import annotations
-
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple

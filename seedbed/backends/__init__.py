@@ -1,7 +1,5 @@
 """The two backends. Call `use` once, before Keras is imported."""
 
-from __future__ import annotations
-
 import os
 import sys
 

@@ -1,7 +1,5 @@
 """Arithmetic on all gradients or parameters of a model: clipping and mixing."""
 
-from __future__ import annotations
-
 import itertools
 from math import prod
 

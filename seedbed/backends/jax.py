@@ -1,7 +1,5 @@
 """JAX: the way to TPUs. Only this file imports JAX, and nothing here imports TensorFlow."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

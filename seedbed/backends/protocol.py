@@ -3,8 +3,6 @@
 `tensorflow.py` and `jax.py` implement it; only they import TensorFlow or JAX.
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -114,8 +112,8 @@ class Trainer(ABC):
 
     def __init__(
         self,
-        model: keras.Model,
-        optimizer: keras.optimizers.Optimizer,
+        model: "keras.Model",
+        optimizer: "keras.optimizers.Optimizer",
         loss: LossFunction,
         max_gradient_norm: float,
         target_update_period: int = 0,

@@ -1,7 +1,5 @@
 """A trainer's state by name, the same under both backends."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +17,7 @@ SETTINGS = frozenset({"optimizer/learning_rate"})
 
 
 def named_variables(
-    model: keras.Model, optimizer: keras.optimizers.Optimizer
+    model: "keras.Model", optimizer: "keras.optimizers.Optimizer"
 ) -> tuple[list[str], list[str]]:
     """Return `model/PATH` of the trainable variables and `optimizer/PATH` of the optimizer's.
 

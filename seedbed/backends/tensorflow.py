@@ -2,8 +2,6 @@
 
 # ruff: noqa: E402  TensorFlow is imported after its environment is set.
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager

@@ -1,7 +1,5 @@
 """Checkpoints of several learners as one: the average, or the best of them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

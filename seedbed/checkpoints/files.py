@@ -3,8 +3,6 @@
 A file is written whole or not at all. A reader never sees half of a file under the final name.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import secrets

@@ -4,8 +4,6 @@ The header's metadata carries three texts: `seedbed_format`, `meta` (JSON) and `
 the digest of the whole file with its own 64 digits read as zeros. Nothing is pickled.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

@@ -1,7 +1,5 @@
 """Store of a run's checkpoints: keeps the newest and the best, skips damaged ones."""
 
-from __future__ import annotations
-
 import logging
 import re
 import threading

@@ -4,8 +4,6 @@ Of several learners, each group of environments connects to the least loaded one
 Without --index the seeds come from the host's name, so that pods differ.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import socket

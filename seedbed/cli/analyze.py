@@ -5,8 +5,6 @@ Writes consensus.csv and consensus.png, and gradients.png if gradients were kept
 stderr, one JSON object to stdout.
 """
 
-from __future__ import annotations
-
 import argparse
 import csv
 import itertools

@@ -1,7 +1,5 @@
 """Check a machine, an environment or a learner before a run depends on it."""
 
-from __future__ import annotations
-
 import argparse
 
 from seedbed.cli import check_env, check_learner, check_machine

@@ -3,8 +3,6 @@
 Settings go with --set, such as environment.kwargs='{level: 3}'.
 """
 
-from __future__ import annotations
-
 import argparse
 import dataclasses
 import json

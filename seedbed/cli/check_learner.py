@@ -4,8 +4,6 @@ The action takes the whole way through gRPC, batcher and model, where the first 
 Prints one JSON object on stdout.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

@@ -1,7 +1,5 @@
 """Check whether this machine can run an experiment, or any, and say what to do if not."""
 
-from __future__ import annotations
-
 import argparse
 import json
 from collections.abc import Callable, Iterable, Sequence

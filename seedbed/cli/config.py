@@ -1,7 +1,5 @@
 """Print the schema, the reference, or an experiment with all defaults."""
 
-from __future__ import annotations
-
 import argparse
 import json
 

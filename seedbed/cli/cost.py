@@ -4,8 +4,6 @@ Actors, learner and replay shards are scaled to zero when the learners say that 
 over, or when the budget is spent.
 """
 
-from __future__ import annotations
-
 import argparse
 import threading
 from functools import partial

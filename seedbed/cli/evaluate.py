@@ -6,8 +6,6 @@ Training used other seeds of environments. An episode that --max-steps cuts is c
 summary goes to stderr, one JSON object to stdout.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys
@@ -117,11 +115,11 @@ def _overridden(trained: Experiment, experiment: Experiment, overrides: list[str
 class _Progress:
     """Reports the episodes so far every few seconds."""
 
-    def __init__(self, settings: EvaluationSettings) -> None:
+    def __init__(self, settings: "EvaluationSettings") -> None:
         self._wanted = settings.episodes
         self._started = self._reported = time.monotonic()
 
-    def __call__(self, collector: EpisodeCollector) -> None:
+    def __call__(self, collector: "EpisodeCollector") -> None:
         now = time.monotonic()
         if now - self._reported < _PROGRESS_S:
             return

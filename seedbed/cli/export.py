@@ -1,7 +1,5 @@
 """Write a trained policy as a file that plain Keras loads."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 

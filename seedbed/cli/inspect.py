@@ -4,8 +4,6 @@ An experiment begins with new parameters, a run with those of its newest checkpo
 learner has put aside, because its update was skipped, is read from its file.
 """
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -5,8 +5,6 @@ that exits: it tells actors, and serves metrics and status. One of several learn
 peers at the port of gossip.addresses[R].
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import sys

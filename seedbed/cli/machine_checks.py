@@ -1,7 +1,5 @@
 """Checks of the machine: cores, memory, disks, descriptors, clocks, ports."""
 
-from __future__ import annotations
-
 import os
 import platform
 import resource

@@ -1,7 +1,5 @@
 """The `seedbed` command: one module a subcommand, imported only when it is used."""
 
-from __future__ import annotations
-
 import argparse
 import importlib.util
 import logging

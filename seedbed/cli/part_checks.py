@@ -4,8 +4,6 @@ Backends and environments are tried in processes of their own, because one that 
 a finding, and because the check itself imports none of them.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

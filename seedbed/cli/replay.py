@@ -4,8 +4,6 @@ The first learner sets the sizes of a sequence. Sequences in a directory on a vo
 restart; sequences in memory are lost.
 """
 
-from __future__ import annotations
-
 import argparse
 import logging
 import sys

@@ -1,7 +1,5 @@
 """Show the state of a run, where its time goes, what it costs and what it waits for."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import socket

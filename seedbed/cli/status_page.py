@@ -1,7 +1,5 @@
 """The page that `seedbed status` prints: a template, and the values that it names."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

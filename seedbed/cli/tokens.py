@@ -3,8 +3,6 @@
 `--token-file` of a process names its file. Existing tokens are never replaced.
 """
 
-from __future__ import annotations
-
 import argparse
 import os
 from pathlib import Path

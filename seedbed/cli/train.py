@@ -4,8 +4,6 @@ The same command run again resumes. Progress goes to stderr, one JSON object to 
 learners have actor.processes actors each, and exchange parameters or gradients by gossip.topology.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import logging

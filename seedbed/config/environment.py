@@ -1,7 +1,5 @@
 """Sections `environment` and `actor`: what is stepped, and the processes that step it."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -64,7 +62,7 @@ class Environment(Section):
         return Bounds(self.max_abs_reward, self.max_abs_observation)
 
     @model_validator(mode="after")
-    def _atari_has_no_kwargs(self) -> Environment:
+    def _atari_has_no_kwargs(self) -> "Environment":
         if self.id.startswith("atari:") and self.kwargs:
             raise ValueError(
                 f"environment.kwargs {sorted(self.kwargs)} has no effect with {self.id}: "

@@ -1,7 +1,5 @@
 """Section `gossip`: several learners, and what they exchange."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
@@ -82,7 +80,7 @@ class Gossip(Section):
     """
 
     @model_validator(mode="after")
-    def _check_addresses(self) -> Gossip:
+    def _check_addresses(self) -> "Gossip":
         if self.addresses and len(self.addresses) != self.replicas:
             raise ValueError(
                 f"gossip.addresses has {len(self.addresses)} addresses, and gossip.replicas is "

@@ -1,7 +1,5 @@
 """Settings of an experiment as a flat list: leaves of the schema by their paths."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, TypeGuard

@@ -1,7 +1,5 @@
 """Section `learner`: everything that needs the model, and where its experience is kept."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from typing import Annotated, Any, Literal
@@ -125,7 +123,7 @@ class Replay(Section):
     """Longest time without any shard before the learner gives up, in seconds."""
 
     @model_validator(mode="after")
-    def _settings_fit_each_other(self) -> Replay:
+    def _settings_fit_each_other(self) -> "Replay":
         if self.min_size > self.capacity:
             raise ValueError(
                 f"min_size {self.min_size} is more than capacity {self.capacity}: "
@@ -212,7 +210,7 @@ class Learner(Section):
     """
 
     @model_validator(mode="after")
-    def _settings_fit_each_other(self) -> Learner:
+    def _settings_fit_each_other(self) -> "Learner":
         replay, inference = self.replay, self.inference
         if replay.storage == "remote" and replay.shard_timeout_s >= self.watchdog_timeout_s:
             raise ValueError(

@@ -1,7 +1,5 @@
 """Read an experiment: YAML, then `--set a.b=c`, then the schema."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The configuration reference, generated from the schema: `docs/configuration.md`."""
 
-from __future__ import annotations
-
 import json
 import types
 from typing import Annotated, Any, Literal, Union, get_args, get_origin

@@ -1,7 +1,5 @@
 """Keys of the experiment that have another name than in an older version."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Sections `stop`, `cost`, `evaluation` and `logging`: how a run ends, is priced and is watched."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import Field

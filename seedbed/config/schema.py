@@ -4,8 +4,6 @@ Units are in the names. An unknown key, a wrong type or an impossible pair is re
 key's path, both numbers and the consequence.
 """
 
-from __future__ import annotations
-
 from functools import partial
 from typing import Annotated, Any
 
@@ -76,7 +74,7 @@ class Experiment(Section):
         )
 
     @model_validator(mode="after")
-    def _agent_options_are_read(self) -> Experiment:
+    def _agent_options_are_read(self) -> "Experiment":
         if self.agent_options and ":" not in self.agent:
             raise ValueError(
                 f"agent_options {sorted(self.agent_options)} is for `module:Class` agents: agent "
@@ -85,7 +83,7 @@ class Experiment(Section):
         return self
 
     @model_validator(mode="after")
-    def _environments_fit_inference(self) -> Experiment:
+    def _environments_fit_inference(self) -> "Experiment":
         group, inference = self.actor.envs_per_group, self.learner.inference
         if group > inference.max_batch_envs:
             raise ValueError(
@@ -101,7 +99,7 @@ class Experiment(Section):
         return self
 
     @model_validator(mode="after")
-    def _deterministic_is_one_thread(self) -> Experiment:
+    def _deterministic_is_one_thread(self) -> "Experiment":
         learner = self.learner
         if not learner.deterministic:
             return self
@@ -123,7 +121,7 @@ class Experiment(Section):
         return self
 
     @model_validator(mode="after")
-    def _learner_fits_agent(self) -> Experiment:
+    def _learner_fits_agent(self) -> "Experiment":
         learner, options = self.learner, self.builtin_options
         if self.agent == "r2d2" and self.r2d2.burn_in and not learner.lstm_units:
             raise ValueError(
@@ -194,7 +192,7 @@ class Experiment(Section):
             )
 
     @model_validator(mode="after")
-    def _several_learners_fit(self) -> Experiment:
+    def _several_learners_fit(self) -> "Experiment":
         gossip, learner = self.gossip, self.learner
         if gossip.replicas == 1:
             return self
@@ -219,7 +217,7 @@ class Experiment(Section):
         return self
 
     @model_validator(mode="after")
-    def _dollars_can_be_spent(self) -> Experiment:
+    def _dollars_can_be_spent(self) -> "Experiment":
         cost = self.cost
         if self.stop.dollars and not (
             cost.cpu_hour or cost.memory_gib_hour or (cost.accelerator_hour and cost.accelerators)

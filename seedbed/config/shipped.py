@@ -1,7 +1,5 @@
 """Experiments that ship with Seedbed, by name."""
 
-from __future__ import annotations
-
 import importlib.resources
 from difflib import get_close_matches
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Validation of actions, before every step of a vector environment."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Advice for the settings of an actor, from the measured cost of an environment."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from math import ceil
 

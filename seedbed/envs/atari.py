@@ -6,8 +6,6 @@ is truncated, within the four frames of a step, the last observation is the scre
 before. `atari_exact` has none of them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import ale_py

@@ -6,8 +6,6 @@ resizes it. The table leaves two things open: the first observation of an episod
 the last no-op alone, and the 108,000 frames of an episode do not include the no-ops.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import ale_py

@@ -1,7 +1,5 @@
 """Names and specs of Atari games: `atari:MontezumaRevenge` is the ROM `montezuma_revenge`."""
 
-from __future__ import annotations
-
 import difflib
 
 from ale_py import roms

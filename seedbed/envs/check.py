@@ -1,7 +1,5 @@
 """Checks and measurements of an environment, for `seedbed check env`."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from contextlib import closing

@@ -4,8 +4,6 @@ Without it the environments stay in step for long. Until the policy touches the 
 Pong loses its points at the same steps, so that a batch holds the same moment many times.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

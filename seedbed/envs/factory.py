@@ -1,7 +1,5 @@
 """Factory of Gymnasium environments, and the check of their spaces."""
 
-from __future__ import annotations
-
 import importlib
 from collections.abc import Callable
 from functools import partial

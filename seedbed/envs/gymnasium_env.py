@@ -1,7 +1,5 @@
 """Gymnasium environments, stepped one after the other in the caller's thread."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections import deque

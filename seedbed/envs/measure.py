@@ -1,7 +1,5 @@
 """Measurement of a vector environment with random actions: its speed, and its contract."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import dataclass
 from pathlib import Path

@@ -3,8 +3,6 @@
 An environment may need packages that the learner does not have, take long, or end its process.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Factories of vector environments, and the seeds of their environments."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Bilinear resizing of gray images in NumPy, with weights that are computed once."""
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

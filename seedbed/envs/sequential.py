@@ -1,7 +1,5 @@
 """Base of the vector environments that step one environment after the other."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import numpy as np

@@ -5,8 +5,6 @@ environment may hang. No exception can interrupt such a call, so the watchdog en
 supervisor (Kubernetes, `seedbed train`) starts it again.
 """
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

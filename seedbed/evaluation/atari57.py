@@ -6,8 +6,6 @@ networks). Both start with up to 30 no-ops. The human scores of the two sources
 are the same for all 57 games.
 """
 
-from __future__ import annotations
-
 import csv
 from functools import cache
 from importlib.resources import files

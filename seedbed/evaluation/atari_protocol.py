@@ -1,7 +1,5 @@
 """The protocol by which published Atari scores are measured: Table 9 of the SEED paper."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from seedbed.config import Experiment, parse_experiment

@@ -6,8 +6,6 @@ The episodes that count are chosen before they are played: the first N to start,
 end. The first N to end would be the short ones, which in most games are the bad ones.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A trained policy for notebooks and scripts. Keras is imported when a policy is loaded."""
 
-from __future__ import annotations
-
 import os
 import sys
 from pathlib import Path
@@ -28,7 +26,7 @@ def load_policy(
     checkpoint: str = "newest",
     backend: str | None = None,
     trust: bool = False,
-) -> Policy:
+) -> "Policy":
     """Load the policy of a run.
 
     Args:
@@ -69,7 +67,7 @@ class Policy:
     """
 
     def __init__(
-        self, trained: TrainedPolicy, experiment: Experiment, checkpoint: str, updates: int
+        self, trained: "TrainedPolicy", experiment: Experiment, checkpoint: str, updates: int
     ) -> None:
         self.experiment, self.checkpoint, self.updates = experiment, checkpoint, updates
         self.spec: EnvironmentSpec = trained.spec
@@ -147,7 +145,7 @@ class Policy:
         greedy: bool | None = None,
         seed: int | None = None,
         max_steps: int = 100_000,
-    ) -> EvaluationResult:
+    ) -> "EvaluationResult":
         """Play episodes of the training's environment, as `seedbed evaluate` does.
 
         Atari is played by the protocol of the published scores: up to 30 no-ops, at most 108,000

@@ -1,7 +1,5 @@
 """A trained policy on this process's backend. Import it after `backends.use`."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,7 +27,7 @@ class TrainedPolicy:
     @classmethod
     def from_checkpoint(
         cls, checkpoint: Checkpoint, experiment: Experiment, backend: Backend
-    ) -> TrainedPolicy:
+    ) -> "TrainedPolicy":
         """Build the agent of a checkpoint.
 
         Args:

@@ -1,7 +1,5 @@
 """Video of one episode. Needs the extra `video`."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -6,8 +6,6 @@ weights of its own and is not one of Keras's stays as it is: its class must then
 be imported before the model is loaded.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

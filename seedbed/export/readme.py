@@ -1,7 +1,5 @@
 """README of an exported policy: inputs, outputs, and how to load it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from seedbed.config import Experiment

@@ -4,8 +4,6 @@ Each gradient counts as many times as its batch has real transitions. So n learn
 environments make the update of one learner of n·b environments (Assran et al. 2019, footnote 2).
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Interface between the training thread and an exchange of parameters or gradients."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 

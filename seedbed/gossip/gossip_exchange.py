@@ -4,8 +4,6 @@ Only parameters are exchanged. Each learner keeps the state of its own optimizer
 parameters have already passed through the peer's optimizer.
 """
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

@@ -6,8 +6,6 @@ gradient-V.npy     gradient [d] float32 of local iteration V
 learners           number of learners, snapshot_every_s, and gossip.mean if it is another
 """
 
-from __future__ import annotations
-
 import logging
 import math
 import time

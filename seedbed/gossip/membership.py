@@ -1,7 +1,5 @@
 """Status of every learner: which ones make progress, and what they have done together."""
 
-from __future__ import annotations
-
 import re
 import threading
 import time

@@ -1,7 +1,5 @@
 """Parameters of a model as one flat buffer."""
 
-from __future__ import annotations
-
 import bisect
 import itertools
 import math

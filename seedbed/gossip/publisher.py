@@ -1,7 +1,5 @@
 """Thread that publishes local updates, so that no update waits for a peer or a disk."""
 
-from __future__ import annotations
-
 import contextlib
 import queue
 from collections.abc import Callable

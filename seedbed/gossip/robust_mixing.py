@@ -11,8 +11,6 @@ the peers are dropped. The mean of the others has the weight of all peers togeth
 cannot choose any number.
 """
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Sequence
 

@@ -4,8 +4,6 @@ A graph is a mixing matrix P [n, n] float64: row i holds the weights with which 
 `P[i, j]` is the weight of learner j's parameters. `P[i, j] > 0` is an edge from j to i.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -74,7 +72,7 @@ class Topology:
             {(int(j), int(i)) for i, j in np.argwhere(graph) if i != j} for graph in self.graphs
         ]
 
-    def restricted_to(self, alive: frozenset[int]) -> Topology:
+    def restricted_to(self, alive: frozenset[int]) -> "Topology":
         """Return the graphs closed around the learners that are not alive.
 
         A learner that sent to an absent one sends to the absent one's out-peers instead. A ring

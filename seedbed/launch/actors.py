@@ -1,7 +1,5 @@
 """The actor processes of `seedbed train`."""
 
-from __future__ import annotations
-
 import subprocess
 import threading
 from typing import IO

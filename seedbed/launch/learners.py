@@ -1,7 +1,5 @@
 """`seedbed train --learners N`: the learner processes of one run, each with its own actors."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

@@ -1,7 +1,5 @@
 """Progress line and summary of a run of several learners."""
 
-from __future__ import annotations
-
 import json
 import statistics
 from collections.abc import Mapping, Sequence

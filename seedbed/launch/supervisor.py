@@ -1,7 +1,5 @@
 """Processes that `seedbed train` starts on this machine: actors, learners, evaluations."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

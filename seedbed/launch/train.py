@@ -1,7 +1,5 @@
 """Training from a notebook or a script."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

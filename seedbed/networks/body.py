@@ -1,7 +1,5 @@
 """The network below an agent's heads: a torso, then optionally an LSTM."""
 
-from __future__ import annotations
-
 import keras
 import numpy as np
 from keras import ops

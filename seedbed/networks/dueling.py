@@ -1,7 +1,5 @@
 """Dueling heads (Wang et al. 2016, arXiv:1511.06581): Q from a value and advantages."""
 
-from __future__ import annotations
-
 import keras
 from keras import ops
 

@@ -1,7 +1,5 @@
 """Base of the image torsos: checks, scaling, and a first convolution in a faster layout."""
 
-from __future__ import annotations
-
 from math import prod
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The two networks of IMPALA (Espeholt et al. 2018, arXiv:1802.01561), figure 3."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import keras

@@ -1,7 +1,5 @@
 """Initial values drawn with NumPy, so that one seed gives the same weights under both backends."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A multilayer perceptron, for vectors."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import keras

@@ -4,8 +4,6 @@ It is R2D2's and SEED's torso for Atari. `NatureShallow`, with fewer filters at 
 of Stooke and Abbeel 2018 (arXiv:1803.02811) and of OpenAI's Baselines for A2C.
 """
 
-from __future__ import annotations
-
 from seedbed.networks.image import FirstConvolution, ImageTorso, convolution, dense, flat
 from seedbed.types import Tensor
 

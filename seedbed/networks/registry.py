@@ -1,7 +1,5 @@
 """Body of a network by its name or `module:Class`."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of arguments, made while a function is traced."""
 
-from __future__ import annotations
-
 import keras
 
 from seedbed.types import Tensor

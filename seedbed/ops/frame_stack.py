@@ -5,8 +5,6 @@ are zeros. Frames [H, W] count as [H, W, 1], so that K of them give [H, W, K]; v
 [K * D].
 """
 
-from __future__ import annotations
-
 from keras import ops
 
 from seedbed.types import Tensor

@@ -1,7 +1,5 @@
 """Statistics over the real transitions of an unroll."""
 
-from __future__ import annotations
-
 from keras import ops
 
 from seedbed.types import Tensor

@@ -5,8 +5,6 @@ any episode: its return is V(x_{t-1}), so that an episode that was cut bootstrap
 value. A terminal step has γ = 0 and bootstraps from nothing.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from keras import ops

@@ -1,7 +1,5 @@
 """Value function rescaling (Pohlen et al. 2018, arXiv:1805.11593, section 3.2)."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from keras import ops

@@ -1,7 +1,5 @@
 """V-trace (Espeholt et al. 2018, arXiv:1802.01561), with transitions that belong to no episode."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from keras import ops

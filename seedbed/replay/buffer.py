@@ -3,8 +3,6 @@
 NumPy only. The state is a dict of arrays in memory, or in files that `mapped_files.py` maps.
 """
 
-from __future__ import annotations
-
 import time
 from concurrent.futures import Future
 from typing import Any

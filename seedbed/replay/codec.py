@@ -5,8 +5,6 @@ hand around the payload: writing copies it once, from where the arrays lie, and 
 copy it at all.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields
 from typing import Any, TypeVar

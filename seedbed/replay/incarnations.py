@@ -6,8 +6,6 @@ earlier: keys that were assigned, and have reached a learner, are assigned to ot
 key of an earlier incarnation is therefore valid only below the first key of every later one.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Construction of a buffer in this process's memory or in files, once it is sure to fit."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

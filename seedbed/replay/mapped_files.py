@@ -8,8 +8,6 @@ keeps what a killed process wrote, in that order, so a half-written item has no 
 of the machine some pages are older than others; the checksums find the items with such pages.
 """
 
-from __future__ import annotations
-
 import errno
 import json
 import logging

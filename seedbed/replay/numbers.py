@@ -1,7 +1,5 @@
 """Numbers of sequences that other processes send, or that files of an earlier release hold."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Rate limiter that holds the replay ratio: trained steps for each inserted step."""
 
-from __future__ import annotations
-
 from seedbed.config.learner import Replay
 
 

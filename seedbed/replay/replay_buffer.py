@@ -1,7 +1,5 @@
 """Replay buffer as the learner sees it, wherever the sequences are stored."""
 
-from __future__ import annotations
-
 from concurrent.futures import Future
 from typing import NamedTuple, Protocol
 

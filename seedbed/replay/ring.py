@@ -4,8 +4,6 @@ Stores keys only, no data. A key says item and generation at once (see `seedbed.
 key of a sequence that was already replaced is recognized.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -7,8 +7,6 @@ all of the bytes, and are therefore stored once, with their chunk. The other few
 step are stored with every sequence that contains it.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
@@ -76,7 +74,7 @@ class SequenceSpec:
         }
 
     @staticmethod
-    def from_json(tree: dict[str, Any]) -> SequenceSpec:
+    def from_json(tree: dict[str, Any]) -> "SequenceSpec":
         """Build a spec from its JSON object, in which JSON has made lists of tuples.
 
         Args:

@@ -5,8 +5,6 @@ array: the root at 1, the children of i at 2i and 2i + 1, the leaves at the end.
 and are always added anew from both children, so that a billion updates leave no drift.
 """
 
-from __future__ import annotations
-
 import numpy as np
 from numpy.typing import NDArray
 

@@ -1,7 +1,5 @@
 """Access of calls to a server: the credential is judged before a message is read."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable

@@ -1,7 +1,5 @@
 """Factories of gRPC channels and servers, each option with its reason."""
 
-from __future__ import annotations
-
 import asyncio
 import resource
 import socket

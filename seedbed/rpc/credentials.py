@@ -3,8 +3,6 @@
 docs/security.md has the table of roles and methods.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address

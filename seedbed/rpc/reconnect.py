@@ -1,7 +1,5 @@
 """Loop of a client that connects again, with growing pauses, whenever its connection ends."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import random
@@ -84,7 +82,7 @@ class Attempts:
         """Make the next attempt at once."""
         self._started = None
 
-    def __aiter__(self) -> Attempts:
+    def __aiter__(self) -> "Attempts":
         return self
 
     async def __anext__(self) -> None:

@@ -1,7 +1,5 @@
 """A gRPC server in a thread with an event loop of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

@@ -8,8 +8,6 @@ messages, so that a learner with many streams pays for each unroll in page fault
 encoded in another form.
 """
 
-from __future__ import annotations
-
 import struct
 from typing import Any, NamedTuple
 

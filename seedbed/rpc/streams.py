@@ -12,8 +12,6 @@ A servicer has one `OpenStreams` and passes each stream to `OpenStreams.serve`::
 Clients `write` and `read`; `seedbed.rpc.reconnect` connects them again.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -5,8 +5,6 @@ it: `tls.crt`, `tls.key` and `ca.crt`. A client reads them at its next connectio
 next handshake, so that a renewed certificate needs no restart.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -7,8 +7,6 @@ NAME/
   summary.json      once a stop condition was met: the JSON that the run printed at the end
 """
 
-from __future__ import annotations
-
 import json
 import logging
 import os
@@ -113,7 +111,7 @@ class RunDirectory:
         """Release the lock."""
         release_lock(self._lock)
 
-    def __enter__(self) -> RunDirectory:
+    def __enter__(self) -> "RunDirectory":
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -1,7 +1,5 @@
 """Paths of a run: directories of learners, checkpoints, the unix socket."""
 
-from __future__ import annotations
-
 import hashlib
 import os
 import tempfile

@@ -1,7 +1,5 @@
 """The columns of a run's progress.csv."""
 
-from __future__ import annotations
-
 import csv
 from pathlib import Path
 from typing import Any

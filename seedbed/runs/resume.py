@@ -4,8 +4,6 @@ A run that resumes takes its parameters, optimizer state and counters from a che
 that gives the stored arrays their shapes or their meaning cannot change; every other setting can.
 """
 
-from __future__ import annotations
-
 import reprlib
 import sys
 from operator import attrgetter

@@ -4,8 +4,6 @@ A checkpoint or a run directory may come from elsewhere, so what it names is bui
 one of ours or is registered with Gymnasium. `module:attribute` would import and call anything.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from operator import attrgetter

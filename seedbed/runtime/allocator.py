@@ -6,8 +6,6 @@ otherwise allocated with `mmap` and freed at every use, so that each use faults 
 settings, 450 with them.
 """
 
-from __future__ import annotations
-
 import ctypes
 import sys
 

@@ -1,7 +1,5 @@
 """Numbered exit codes: what ended the process, and what to do about it."""
 
-from __future__ import annotations
-
 from enum import IntEnum
 
 

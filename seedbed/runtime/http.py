@@ -1,7 +1,5 @@
 """The small HTTP server of a service: /metrics, /healthz, /readyz, /status and POST /profile."""
 
-from __future__ import annotations
-
 import json
 import logging
 import math

@@ -1,7 +1,5 @@
 """Cores and memory that this process may use, as the container or the machine limits them."""
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Lock files, each of one process at a time, which name their holder."""
 
-from __future__ import annotations
-
 import fcntl
 import logging
 import os

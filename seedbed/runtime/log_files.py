@@ -1,7 +1,5 @@
 """Bounds of the log files that a process, or its children, append to."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from pathlib import Path

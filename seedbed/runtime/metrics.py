@@ -9,8 +9,6 @@ The counts are no `prometheus_client` objects because their writes are on the pa
 which also counts a whole array in one call.
 """
 
-from __future__ import annotations
-
 import bisect
 import inspect
 import math

@@ -1,7 +1,5 @@
 """Warnings about peers, which a flood of calls must not turn into a flood of lines."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

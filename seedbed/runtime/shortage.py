@@ -1,7 +1,5 @@
 """What helps when space, descriptors or memory run out, and descriptors that are kept for it."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Texts of peers, made safe for logs, terminals and status pages."""
 
-from __future__ import annotations
-
 LONGEST = 256
 
 

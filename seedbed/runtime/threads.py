@@ -1,7 +1,5 @@
 """Threads that end a process with an exit code when one of them fails."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -3,8 +3,6 @@
 docs/security.md has the roles and the format of the file.
 """
 
-from __future__ import annotations
-
 import hashlib
 import hmac
 import logging

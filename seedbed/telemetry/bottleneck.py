@@ -1,7 +1,5 @@
 """The part that holds the run back, from measured fractions: a pure function and its limits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """The time of a thread: working, blocked on a neighbour, or idle."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -40,7 +38,7 @@ class BusyClock:
         self._state = _State("idle", "", now(), Totals(0.0, 0.0))
         self._outer: list[tuple[str, str]] = []
 
-    def __enter__(self) -> BusyClock:
+    def __enter__(self) -> "BusyClock":
         self._push("busy", "")
         return self
 

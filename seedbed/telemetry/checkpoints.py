@@ -1,7 +1,5 @@
 """Counts of checkpoints and evaluations."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Cost of a run: prices of the experiment times what it occupies on this machine."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """The learner's client of the release's cost meter."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from typing import NamedTuple

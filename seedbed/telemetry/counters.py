@@ -1,7 +1,5 @@
 """Counters from the experiment's first frame, over all restarts."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
 from typing import Any, ClassVar

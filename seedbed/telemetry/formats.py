@@ -1,7 +1,5 @@
 """Formats of numbers for people, in the progress line, the status and the bottleneck."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Callable, Mapping
 from functools import partial

@@ -1,7 +1,5 @@
 """Counts of a learner's exchange with its peers."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 

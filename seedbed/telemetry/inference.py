@@ -1,7 +1,5 @@
 """Counts of inference."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Sequence
 from typing import ClassVar

@@ -1,7 +1,5 @@
 """Everything that is written each `logging.interval_s`."""
 
-from __future__ import annotations
-
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping

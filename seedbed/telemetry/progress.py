@@ -1,7 +1,5 @@
 """File progress.csv: one row an interval, for spreadsheets and plots."""
 
-from __future__ import annotations
-
 import csv
 import logging
 import math

@@ -1,7 +1,5 @@
 """The line of a terminal that shows a run."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Mapping, Sequence

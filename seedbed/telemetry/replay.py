@@ -1,7 +1,5 @@
 """Counts of a learner's replay."""
 
-from __future__ import annotations
-
 import time
 from typing import ClassVar
 

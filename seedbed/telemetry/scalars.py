@@ -1,7 +1,5 @@
 """A user's own numbers in Prometheus, TensorBoard and progress.csv."""
 
-from __future__ import annotations
-
 import importlib
 import logging
 import time

@@ -1,7 +1,5 @@
 """Counts of streams, steps and episodes."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """The numbers of one moment: a row of progress.csv, and what everything shown is made of."""
 
-from __future__ import annotations
-
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -32,7 +30,7 @@ class Snapshot(NamedTuple):
     time_left: TimeLeft | None
 
 
-def take_snapshot(telemetry: Telemetry, total: Counters) -> Snapshot:
+def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
     """Measure.
 
     Args:

@@ -1,7 +1,5 @@
 """The status of a run, written to status.json and served over HTTP and gRPC."""
 
-from __future__ import annotations
-
 import json
 import math
 import os

@@ -1,7 +1,5 @@
 """The statistics of a learner, and everything that is shown and written of them."""
 
-from __future__ import annotations
-
 import sys
 import threading
 import time

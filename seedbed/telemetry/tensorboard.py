@@ -5,8 +5,6 @@ run can report it. tensorboardX's `SummaryWriter` writes in a thread of its own,
 first error; its queue of ten events then blocks the caller.
 """
 
-from __future__ import annotations
-
 import math
 import os
 import time

@@ -1,7 +1,5 @@
 """Estimate of when the run ends."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from seedbed.config.run import Stop

@@ -1,7 +1,5 @@
 """Counts of training."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from typing import ClassVar

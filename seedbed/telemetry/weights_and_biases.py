@@ -1,7 +1,5 @@
 """Weights & Biases, imported only when `logging.wandb.enabled`."""
 
-from __future__ import annotations
-
 import importlib
 import secrets
 from collections.abc import Mapping

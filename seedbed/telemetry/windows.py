@@ -1,7 +1,5 @@
 """Statistics of the recent past: the last N values, and rates over the last seconds."""
 
-from __future__ import annotations
-
 import threading
 from collections import deque
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Actor process: a few groups of environments, which alternate."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import os

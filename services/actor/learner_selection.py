@@ -1,7 +1,5 @@
 """Selection of the learner that a group connects to: the least loaded one with free slots."""
 
-from __future__ import annotations
-
 import asyncio
 import hashlib
 import json

@@ -4,8 +4,6 @@ The event loop awaits the actions. A thread of the group steps its environments,
 groups of the actor continue meanwhile.
 """
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import math

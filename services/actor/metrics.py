@@ -1,7 +1,5 @@
 """Metrics of an actor, on its own /metrics."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from seedbed.runtime.metrics import (

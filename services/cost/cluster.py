@@ -1,7 +1,5 @@
 """The calls to the Kubernetes API that the meter makes, each with a deadline."""
 
-from __future__ import annotations
-
 import logging
 from typing import Any
 

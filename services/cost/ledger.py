@@ -1,7 +1,5 @@
 """Dollars of a release so far, kept over restarts of the meter."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 SAVE_INTERVAL_S = 20.0

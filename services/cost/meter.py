@@ -1,7 +1,5 @@
 """The meter's loop: price the pods, save the ledger, scale to zero when the experiment ends."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time
@@ -51,9 +49,9 @@ class CostMeter:
 
     def __init__(
         self,
-        cluster: Cluster,
+        cluster: "Cluster",
         prices: PriceList,
-        learners: Sequence[Callable[[], RunStatus | None]],
+        learners: "Sequence[Callable[[], RunStatus | None]]",
         budget: float = 0.0,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -158,7 +156,7 @@ class CostMeter:
             over = self.finished and not _has_workers(pods)
             self.ledger.charge(self._now(), 0.0 if over else sum(rates.values()))
 
-    def _poll_learners(self) -> list[RunStatus | None]:
+    def _poll_learners(self) -> "list[RunStatus | None]":
         """Return the learners' statuses, None for a learner that does not answer with one."""
         answers = self._asking.map(lambda ask: ask(), self._learners)
         statuses = [answer if _is_status(answer) else None for answer in answers]
@@ -175,7 +173,7 @@ class CostMeter:
             self.ledger.frames = max(self.ledger.frames, sum(self._frames))
         return statuses
 
-    def _end(self, statuses: Sequence[RunStatus | None]) -> None:
+    def _end(self, statuses: "Sequence[RunStatus | None]") -> None:
         answers = [status for status in statuses if status is not None]
         ending = [status for status in answers if status.get("over")]
         spent, budget = self.ledger.dollars, self.budget_dollars
@@ -197,7 +195,7 @@ class CostMeter:
             self.finished = ""
             self.cluster.save_state({"finished": None, "finishedAt": None})
 
-    def _is_over(self, ending: Sequence[RunStatus]) -> bool:
+    def _is_over(self, ending: "Sequence[RunStatus]") -> bool:
         """Tell whether all learners have ended, or the stragglers had their time since the first.
 
         A learner that answers and ends is never a straggler.

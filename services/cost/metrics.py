@@ -17,8 +17,6 @@ Attributes:
         zero.
 """
 
-from __future__ import annotations
-
 import re
 
 from seedbed.runtime.metrics import counter, documented, gauge

@@ -1,7 +1,5 @@
 """Dated price tables, and the price of a pod's requests."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from importlib import resources
 from typing import Annotated, Literal, TypeAlias

@@ -1,7 +1,5 @@
 """The Secret with the token files of a release, which a Job of the chart creates."""
 
-from __future__ import annotations
-
 import logging
 
 from kubernetes import client

@@ -1,7 +1,5 @@
 """Requests of a pod and its place, read from the Kubernetes API's objects."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Background evaluation: `seedbed evaluate` of a checkpoint, in a process of its own."""
 
-from __future__ import annotations
-
 import json
 import logging
 import os

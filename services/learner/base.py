@@ -1,7 +1,5 @@
 """Base of the learners with and without a wire: the parts of a run, its stop and its end."""
 
-from __future__ import annotations
-
 import logging
 import time
 from collections.abc import Callable

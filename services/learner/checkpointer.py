@@ -1,7 +1,5 @@
 """Checkpointer: writes checkpoints when they are due, and counts failed writes."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

@@ -1,7 +1,5 @@
 """The parts of a learner that depend on the environment, the wait for them, and the parameters."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from concurrent.futures import Future
@@ -28,12 +26,12 @@ class LearnerComponents:
     """Everything that depends on the environment's spec."""
 
     spec: EnvironmentSpec
-    unroll: UnrollSpec | SequencePlan
-    backend: Backend
-    agent: Agent
-    trainer: Trainer
-    inference: InferenceStep
-    source: BatchSource
+    unroll: "UnrollSpec | SequencePlan"
+    backend: "Backend"
+    agent: "Agent"
+    trainer: "Trainer"
+    inference: "InferenceStep"
+    source: "BatchSource"
 
 
 class ParameterStore:
@@ -96,7 +94,7 @@ class ComponentsFuture:
             await asyncio.sleep(_POLL_S)
         return self.spec
 
-    async def unroll(self) -> UnrollSpec | SequencePlan:
+    async def unroll(self) -> "UnrollSpec | SequencePlan":
         """Wait for the components in an event loop, which must use no others than `unroll`.
 
         To cancel the wait cancels nothing else.

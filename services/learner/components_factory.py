@@ -1,7 +1,5 @@
 """Factory of the learner's components for an experiment and a spec. Imports Keras."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from seedbed.agents.inference_step import InferenceStep

@@ -1,7 +1,5 @@
 """Factory of a learner's exchange with its peers."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -59,8 +57,8 @@ def make_membership(experiment: Experiment, rank: int) -> Membership | None:
 def make_exchange(
     experiment: Experiment,
     membership: Membership,
-    components: LearnerComponents,
-    training: TrainingThread,
+    components: "LearnerComponents",
+    training: "TrainingThread",
     telemetry: Telemetry,
     threads: Threads,
     folder: Path,

@@ -1,7 +1,5 @@
 """The learner's process: sessions, inference, prefetch and training in threads."""
 
-from __future__ import annotations
-
 import logging
 import threading
 import time

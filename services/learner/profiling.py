@@ -1,7 +1,5 @@
 """TensorBoard profiles of a running learner: POST /profile?seconds=N, or SIGUSR1."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 import signal

@@ -7,8 +7,6 @@ the same losses, bit by bit, on the same machine with the same packages. See
 docs/reproducibility.md.
 """
 
-from __future__ import annotations
-
 import csv
 import zlib
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Stop conditions and stop requests. The first one that is met ends the run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

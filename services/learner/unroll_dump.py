@@ -1,7 +1,5 @@
 """One training batch of a real learner as arrays. Import this module after `backends.use`."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -17,8 +17,6 @@ Attributes:
     refused: Streams that were refused, for any reason.
 """
 
-from __future__ import annotations
-
 from seedbed.runtime.metrics import counter, documented, gauge, histogram
 
 AGE_BOUNDS_S = (1, 3, 10, 30, 60, 120, 300, 600, 1200, 1800, 3600, 7200, 14400, 43200, 86400)

@@ -3,8 +3,6 @@
 Handlers receive and send bytes, because `seedbed.replay.codec` reads and writes messages by hand.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging

@@ -1,7 +1,5 @@
 """Replay shard: a sequence buffer, and the one thread that uses it."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

@@ -4,8 +4,6 @@ Section 4 and algorithm S3, with the batch of Stooke and Abbeel 2018 (arXiv:1803
 4.1: one unroll of every environment, one update.
 """
 
-from __future__ import annotations
-
 from keras import ops
 from pydantic import BaseModel
 from typing_extensions import override

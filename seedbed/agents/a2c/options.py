@@ -1,7 +1,5 @@
 """Options of A2C: the section `a2c` of an experiment."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from seedbed.agents.options import ActorCriticOptions

@@ -4,8 +4,6 @@ The dueling agent of "Deep In-GPU Experience Replay" (arXiv:1801.03138), section
 transition is stored with the steps that complete its target.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from keras import ops

@@ -1,7 +1,5 @@
 """Options of DQN: the section `dqn` of an experiment."""
 
-from __future__ import annotations
-
 from seedbed.agents.options import QLearningOptions
 from seedbed.settings import Fraction, Positive
 

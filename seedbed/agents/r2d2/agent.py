@@ -1,7 +1,5 @@
 """R2D2 on central inference: recurrent Q-learning on sequences (Kapturowski et al. 2019)."""
 
-from __future__ import annotations
-
 import keras
 from keras import ops
 from pydantic import BaseModel

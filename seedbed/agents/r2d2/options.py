@@ -1,7 +1,5 @@
 """Options of R2D2: the section `r2d2` of an experiment."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from pydantic import Field

@@ -3,8 +3,6 @@
 It is an actor-critic that corrects for the lag of the policy that acted.
 """
 
-from __future__ import annotations
-
 from keras import ops
 from pydantic import BaseModel
 from typing_extensions import override

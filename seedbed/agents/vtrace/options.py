@@ -1,7 +1,5 @@
 """Options of V-trace: the section `vtrace` of an experiment."""
 
-from __future__ import annotations
-
 from pydantic import model_validator
 
 from seedbed.agents.options import ActorCriticOptions
@@ -21,7 +19,7 @@ class VtraceOptions(ActorCriticOptions):
     """Truncation of the importance weight of the policy gradient."""
 
     @model_validator(mode="after")
-    def _check_truncations(self) -> VtraceOptions:
+    def _check_truncations(self) -> "VtraceOptions":
         if self.rho_bar < self.c_bar:
             raise ValueError(
                 f"rho_bar {self.rho_bar} is below c_bar {self.c_bar}: V-trace asks for "

@@ -1,7 +1,5 @@
 """Buffers between the event loop, which receives, and the training thread, which takes."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Collection
 from dataclasses import dataclass

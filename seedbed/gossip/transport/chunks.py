@@ -1,7 +1,5 @@
 """Conversion of arrays to a stream of messages, and back."""
 
-from __future__ import annotations
-
 import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Clients of the peers: heartbeats, parameters and segments go out, and a fetch brings a peer's."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -1,7 +1,5 @@
 """Check of the first message of every stream between learners."""
 
-from __future__ import annotations
-
 import hashlib
 import logging
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Transport of a learner: the server for its peers, and a client of each of them."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import logging

@@ -5,8 +5,6 @@ which item each sequence takes, because the keys alone say so (`Ring`). Frames a
 device once, `transfer_steps` steps at a time.
 """
 
-from __future__ import annotations
-
 import time
 from functools import partial
 from typing import Any

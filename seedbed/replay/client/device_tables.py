@@ -5,8 +5,6 @@ The functions are compiled (`DeviceTables.compile`), or become a part of a compi
 two levels of float32 sums: first among the sums of groups of items, then within one group.
 """
 
-from __future__ import annotations
-
 from keras import ops
 
 from seedbed.backends.protocol import Tables, TensorDict

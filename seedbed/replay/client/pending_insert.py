@@ -1,7 +1,5 @@
 """Chunks on their way to shards: which shard stores which environments."""
 
-from __future__ import annotations
-
 import hashlib
 import secrets
 import time

@@ -1,7 +1,5 @@
 """Batches under way: several shards answer parts of a batch, which are joined here."""
 
-from __future__ import annotations
-
 import time
 import weakref
 from collections import deque
@@ -101,7 +99,7 @@ class SampleRequest:
             age_s=np.empty(b, np.float64),
         )
 
-    def fill(self, part: ShardRequest, arrays: dict[str, NDArray[Any]], total: float) -> None:
+    def fill(self, part: "ShardRequest", arrays: dict[str, NDArray[Any]], total: float) -> None:
         """Copy the sequences of a part into the batch; complete the future with the last part.
 
         Args:
@@ -119,7 +117,7 @@ class SampleRequest:
             with suppress(InvalidStateError):
                 self.future.set_result(self._sample)
 
-    def _copy(self, part: ShardRequest, arrays: dict[str, NDArray[Any]], total: float) -> None:
+    def _copy(self, part: "ShardRequest", arrays: dict[str, NDArray[Any]], total: float) -> None:
         sample, places = self._sample, part.places
         for source, place in enumerate(places.tolist()):
             sample.arrays["observation"][:, place] = arrays["frames"][source]
@@ -147,7 +145,7 @@ class ShardRequest:
     shard_probability: float = 0.0  # with which the shard was chosen
     since: float = field(default_factory=time.monotonic)
 
-    def split(self, count: int) -> tuple[ShardRequest, ShardRequest]:
+    def split(self, count: int) -> "tuple[ShardRequest, ShardRequest]":
         """Return the first sequences and the others, as two requests.
 
         Args:

@@ -5,8 +5,6 @@
 `take_unfinished` returns the work without a result.
 """
 
-from __future__ import annotations
-
 import asyncio
 import itertools
 import logging
@@ -229,7 +227,7 @@ class ShardClient:
     async def run(
         self,
         on_up: Callable[[], None],
-        *readers: Callable[[ShardClient], Coroutine[Any, Any, None]],
+        *readers: "Callable[[ShardClient], Coroutine[Any, Any, None]]",
     ) -> None:
         """Connect, send work and poll the shard until the connection ends; `cause` says why.
 

@@ -1,7 +1,5 @@
 """Keys of a sharded replay: a shard's own key, and the incarnation that assigned it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import numpy as np

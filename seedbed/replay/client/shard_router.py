@@ -1,7 +1,5 @@
 """Router of a sharded replay: which shard gets which work, and what happens when one fails."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Replay on any number of shards over gRPC, as if they were one replay buffer."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import threading

@@ -1,7 +1,5 @@
 """Inference thread: takes batches of requests and runs the policy on them."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
@@ -19,7 +17,7 @@ if TYPE_CHECKING:  # imports Keras
     from seedbed.agents.inference_step import InferenceOutputs, Policy
 
 
-def split_outputs(outputs: InferenceOutputs, batch: list[Request], version: int) -> None:
+def split_outputs(outputs: "InferenceOutputs", batch: list[Request], version: int) -> None:
     """Give each request of a batch its part of the outputs.
 
     Args:
@@ -44,7 +42,7 @@ def split_outputs(outputs: InferenceOutputs, batch: list[Request], version: int)
 
 
 def run_batch(
-    policy: Policy,
+    policy: "Policy",
     batch: list[Request],
     store: ParameterStore,
     telemetry: Telemetry,

@@ -1,7 +1,5 @@
 """Batcher: joins the requests of sessions into inference batches."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Validation of Hello, the first message of an actor's stream."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

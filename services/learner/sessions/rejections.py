@@ -1,7 +1,5 @@
 """Reasons to reject an actor, each with both numbers and what to do."""
 
-from __future__ import annotations
-
 import grpc
 
 from seedbed.rpc.streams import StreamRejected

@@ -1,7 +1,5 @@
 """gRPC server of the learner, which actors connect to."""
 
-from __future__ import annotations
-
 import grpc.aio
 
 from seedbed.rpc.credentials import Credentials, Denial

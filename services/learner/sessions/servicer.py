@@ -1,7 +1,5 @@
 """Servicer of actor streams."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import logging

@@ -1,7 +1,5 @@
 """Sessions: the learner's end of one actor stream, with its slots, its unroll and its counts."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -54,7 +52,7 @@ class Session:
         self,
         spec: EnvironmentSpec,
         slots: NDArray[np.int32],
-        unroll: UnrollSpec | SequencePlan,
+        unroll: "UnrollSpec | SequencePlan",
         stats: SessionStats,
         bounds: Bounds,
     ) -> None:

@@ -1,7 +1,5 @@
 """Slots: the indices of environments in the learner's device tables."""
 
-from __future__ import annotations
-
 import heapq
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Fused replay source: sampling, update and new priorities in one compiled call on the device."""
 
-from __future__ import annotations
-
 import math
 import threading
 from collections import deque

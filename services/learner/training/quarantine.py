@@ -1,7 +1,5 @@
 """Quarantine: the newest batches whose update was skipped, as files of a run directory."""
 
-from __future__ import annotations
-
 import logging
 import threading
 from pathlib import Path

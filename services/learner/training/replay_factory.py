@@ -1,7 +1,5 @@
 """Construction of the replay of `learner.replay`, and of the source that draws batches from it."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +30,7 @@ def make_replay_source(
     trainer: Trainer,
     stats: ReplaySourceStats,
     credentials: Credentials | None,
-) -> ReplaySource | FusedReplay:
+) -> "ReplaySource | FusedReplay":
     """Build the replay buffer of `learner.replay`, and what draws batches from it.
 
     Args:
@@ -87,7 +85,7 @@ def _sharded_replay(
 
 def _device_replay(
     settings: Replay, spec: SequenceSpec, backend: Backend, seed: int
-) -> DeviceReplay:
+) -> "DeviceReplay":
     from seedbed.replay.client.device import DeviceReplay
     from seedbed.replay.client.device_tables import device_bytes
 

@@ -1,7 +1,5 @@
 """Replay source: chunks in, batches out, priorities back. The buffer may be local or remote."""
 
-from __future__ import annotations
-
 import logging
 import math
 import threading

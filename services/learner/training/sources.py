@@ -1,7 +1,5 @@
 """Batch sources: where training batches come from, for agents with and without replay."""
 
-from __future__ import annotations
-
 import queue
 import threading
 from abc import abstractmethod

@@ -1,7 +1,5 @@
 """The threads that train: one builds the next batch while the other one updates the parameters."""
 
-from __future__ import annotations
-
 import logging
 import math
 import queue

@@ -1,7 +1,5 @@
 """Training batches of B unrolls, put together from sessions of any number of environments."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 

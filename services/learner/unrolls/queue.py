@@ -1,7 +1,5 @@
 """The short bounded queue between sessions and training. When it is full, actors wait."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import threading

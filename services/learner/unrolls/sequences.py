@@ -4,8 +4,6 @@ Unlike an unroll, a chunk waits for the outputs of its last step, because the pr
 sequences need them.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -38,7 +36,7 @@ class SequencePlan:
         """K, observations of a stack."""
         return self.spec.frame_stack
 
-    def writer(self, environments: int) -> SequenceWriter:
+    def writer(self, environments: int) -> "SequenceWriter":
         """Return the writer of one session.
 
         Args:

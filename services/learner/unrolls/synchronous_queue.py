@@ -1,7 +1,5 @@
 """Synchronous batches: one unroll of every environment, all acted by the newest parameters."""
 
-from __future__ import annotations
-
 import asyncio
 import logging
 import time

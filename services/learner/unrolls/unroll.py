@@ -3,8 +3,6 @@
 The environments of a session step together, so an observation is one copy into timestep t.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,7 +31,7 @@ class UnrollSpec:
         behaviour = sum(spec.row_bytes for spec in self.behaviour.values()) * self.unroll_length
         return timesteps * self.observation.row_bytes + scalars + behaviour + 4 * self.state_size
 
-    def writer(self, environments: int) -> UnrollWriter:
+    def writer(self, environments: int) -> "UnrollWriter":
         """Return the writer of one session.
 
         Args:
