@@ -100,15 +100,12 @@ class Storm:
         self._hit_at_checkpoint: dict[Path, str] = {}
         self._supervised: deque[float] = deque()
 
-    def until(self, deadline: float) -> Outcome:
-        """Hit processes until `deadline` (by `time.monotonic`), then end the run and judge it."""
-        out = self.outcome
+    def until(self, deadline: float) -> None:
+        """Hit processes until `deadline` (by `time.monotonic`)."""
         with StallWatch(self._run.directories) as watch:
             while time.monotonic() < deadline:
                 self._step()
-        out.longest_stall_s = watch.longest_s
-        self._judge()
-        return out
+        self.outcome.longest_stall_s = watch.longest_s
 
     def _step(self) -> None:
         victims = self._run.victims()
@@ -242,7 +239,7 @@ class Storm:
                     f"{directory} made no {UPDATES_BETWEEN} updates in {GOES_ON_S:g} s"
                 )
 
-    def _judge(self) -> None:
+    def judge(self) -> Outcome:
         """End the run, and check what it leaves."""
         out, run = self.outcome, self._run
         out.run["memory_mb"] = {name: round(memory_mb(pid)) for name, pid in run.pids().items()}
@@ -265,3 +262,4 @@ class Storm:
         for proxy in run.proxies:
             for fate, count in proxy.fates.items():
                 out.events[f"proxy {fate}"] += count
+        return out

@@ -49,13 +49,15 @@ class Fuzzer:
         self._learner: list[tuple[str, Method]] = []
         self.tallies: dict[str, Tally] = {}
         self._stop = threading.Event()
+        self._turn = threading.Lock()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self.failure: BaseException | None = None
 
     def attack(self, learner: str | None) -> None:
         """Attack the learner at an address too; None: no learner any more."""
         act = replace(targets.ACT, cut=_CUT)
-        self._learner = [] if learner is None else [(learner, act)] * 4
+        with self._turn:  # no stream is open to a learner that ends
+            self._learner = [] if learner is None else [(learner, act)] * 4
 
     def __enter__(self) -> Fuzzer:
         self._thread.start()
@@ -74,19 +76,20 @@ class Fuzzer:
     async def _turns(self) -> None:
         turn, began, sent = 0, time.monotonic(), 0
         while not self._stop.is_set():
-            methods = [*self._methods, *self._learner]
-            address, method = methods[turn % len(methods)]
-            tally = await fuzz(
-                address,
-                method,
-                self._seed * 1_000_000 + turn,
-                MESSAGES_A_TURN,
-                time.monotonic() + 10.0,
-            )
+            with self._turn:
+                methods = [*self._methods, *self._learner]
+                address, method = methods[turn % len(methods)]
+                tally = await fuzz(
+                    address,
+                    method,
+                    self._seed * 1_000_000 + turn,
+                    MESSAGES_A_TURN,
+                    time.monotonic() + 10.0,
+                )
             self.tallies.setdefault(method.path.removeprefix("/seedbed.v1."), Tally()).add(tally)
             turn, sent = turn + 1, sent + tally.messages
             ahead_s = sent / self._rate - (time.monotonic() - began)
-            await asyncio.sleep(max(0.0, min(ahead_s, 1.0)))
+            await asyncio.sleep(max(0.02, min(ahead_s, 1.0)))
 
 
 def run_part(
@@ -121,8 +124,9 @@ def run_part(
                         fuzzer.attack(f"unix:{run.cluster.run}/learner.sock")
                     storm = Storm(run, chance.randrange(2**32))
                     deadline = time.monotonic() + 60 * minutes / len(runs)
-                    outcomes[kind.name] = storm.until(deadline)
+                    storm.until(deadline)
                     fuzzer.attack(None)
+                    outcomes[kind.name] = storm.judge()
         if fuzzer.failure is not None:
             raise fuzzer.failure
         for target in attacked:
