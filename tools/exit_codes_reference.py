@@ -13,7 +13,7 @@ Every Seedbed process ends with one of these numbers. The last two lines on stde
 happened and what to do:
 
 ```
-seedbed: cannot listen on 0.0.0.0:8470: the port is taken or not allowed
+seedbed: cannot listen on 127.0.0.1:8470: the port is taken, or the address is not of this machine
 seedbed: exit code {bind:d} ({bind.name}): {bind_help}
 ```
 

@@ -36,8 +36,8 @@ class CheckpointReadError(SeedbedError):
 class DamagedCheckpointError(Exception):
     """Content that is not what was written, or not of a format that this version reads.
 
-    A right digest is no proof: whoever makes a file can compute it. So every failure to read the
-    header, the arrays or the meta is this exception.
+    A right digest is no proof, because the maker of a file can compute it. So every failure to read
+    the header, the arrays or the meta is this exception.
     """
 
 

@@ -20,8 +20,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `check env ID`."""
     add = parser.add_argument
     add("id", metavar="ID", help="atari:Pong, a Gymnasium id, or module:factory")
-    add("--num-envs", type=int, default=32, help="environments that step together (32)")
-    add("--seconds", type=float, default=5.0, help="seconds of a measurement (5)")
+    add("--num-envs", type=int, default=32, help="environments that step together (default 32)")
+    add("--seconds", type=float, default=5.0, help="seconds of a measurement (default 5)")
     add_set(parser)
     add("--json", action="store_true", help="print the report as JSON on stdout")
 

@@ -32,7 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_experiment(parser)
     add = parser.add_argument
     add("--learner", required=True, metavar="ADDRESS", help="host:port or unix:PATH")
-    add("--timeout-s", type=float, default=300.0, metavar="S", help="longest wait (%(default)g s)")
+    text = "longest wait in seconds (default %(default)g)"
+    add("--timeout-s", type=float, default=300.0, metavar="S", help=text)
     add_credentials(parser)
 
 

@@ -22,9 +22,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command."""
     add = parser.add_argument
     add("--release", required=True, help="the Helm release")
-    add("--namespace", required=True, help="its namespace")
-    add("--learner", required=True, metavar="URL", action="append", help="/status of each learner")
-    add("--settings", required=True, type=Path, metavar="FILE.yaml", help="the chart's cost values")
+    add("--namespace", required=True, help="namespace of the release")
+    text = "/status of a learner; repeat the option for each of several learners"
+    add("--learner", required=True, metavar="URL", action="append", help=text)
+    add(
+        "--settings", required=True, type=Path, metavar="FILE.yaml", help="cost values of the chart"
+    )
     add("--budget", type=float, default=0.0, metavar="DOLLARS", help="stop.dollars (default: none)")
     add("--replay", action="store_true", help="the release has replay shards")
     text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment)"

@@ -43,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--policy", choices=("sample", "greedy"), help="default: evaluation.policy")
     add("--num-envs", type=_positive, help="environments (default: evaluation.num_envs)")
     add("--seed", type=int, help="seed of environments and actions (default: the experiment's)")
-    add("--max-steps", type=_positive, default=100_000, help="steps that cut an episode (100000)")
+    text = "steps after which an episode is cut (default %(default)d)"
+    add("--max-steps", type=_positive, default=100_000, help=text)
     add("--video", type=Path, metavar="FILE.mp4", help="record one more episode as a video")
     add_set(parser)
     add_trust(parser)

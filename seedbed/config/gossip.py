@@ -46,7 +46,7 @@ class Gossip(Section):
     that peer. If null, a learner never waits.
     """
     mean: Literal["mean", "clipped", "trimmed"] = "mean"
-    """How parameters are mixed. `mean`: the weighted mean of Assran et al. 2019. `clipped`: the
+    """Kind of mixing. `mean`: the weighted mean of Assran et al. 2019. `clipped`: the
     difference to each peer is clipped to the median of this learner's last 32 distances (He,
     Karimireddy and Jaggi 2022). `trimmed`: of each number, the largest and the smallest of the
     peers are dropped (Yin et al. 2018); it needs 3 in-peers in each graph.

@@ -115,7 +115,11 @@ class Membership:
             self._highest[rank] = max(self._highest.get(rank, 0), iteration)
 
     def on_refusal(self, rank: int) -> None:
-        """Exclude a peer, whose parameters are refused, until others of it are accepted."""
+        """Exclude a peer, whose parameters are refused, until others of it are accepted.
+
+        Args:
+            rank: Rank of the peer.
+        """
         with self._lock:
             self._refused.add(rank)
 

@@ -57,7 +57,7 @@ def start_evaluation(
     """
     policy = () if settings.policy == "agent" else ("--policy", settings.policy)
     arguments = ["--checkpoint", checkpoint, "--episodes", str(settings.episodes), *policy, *more]
-    arguments.append("--trust")  # the run is of the person who started this process
+    arguments.append("--trust")  # the run belongs to the user that started this process
     return start_seedbed("evaluate", str(path), *arguments, **options)
 
 

@@ -1,8 +1,10 @@
 """Access of calls to a server: the credential is judged before a message is read."""
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import grpc
@@ -49,6 +51,9 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
         method: str = handler_call_details.method
         handler = await continuation(handler_call_details)
         is_open = method.startswith(_OPEN)
+        # Strangers' requests are read one at a time, and never before those with a credential.
+        is_trusted = self._credentials.is_demanding and not is_open
+        turn = contextlib.nullcontext() if is_trusted else self._turn
         if handler is None:
             return handler
 
@@ -67,19 +72,19 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
             elif handler.request_streaming:
                 await context.write(await handler.stream_unary(requests, context))
             elif handler.response_streaming:
-                await handler.unary_stream(await self._read_one(context), context)
+                await handler.unary_stream(await self._read_one(context, turn), context)
             else:
-                request = await self._read_one(context)
+                request = await self._read_one(context, turn)
                 await context.write(await handler.unary_unary(request, context))
 
         return grpc.stream_stream_rpc_method_handler(
             serve, handler.request_deserializer, handler.response_serializer
         )
 
-    async def _read_one(self, context: Any) -> Any:
-        """Read the request of a method that has one."""
+    async def _read_one(self, context: Any, turn: AbstractAsyncContextManager[Any]) -> Any:
+        """Read the request of a method that has one, in its turn."""
         try:
-            async with self._turn, asyncio.timeout(_REQUEST_S):
+            async with turn, asyncio.timeout(_REQUEST_S):
                 request = await context.read()
         except TimeoutError:
             late = f"the request did not come within {_REQUEST_S:g} s"

@@ -153,7 +153,8 @@ def bind(server: grpc.aio.Server, address: str, credentials: Credentials | None 
         else:
             port = server.add_insecure_port(address)
     except RuntimeError as error:
-        raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: {error}") from error
+        cause = f"the port is taken, or the address is not of this machine ({error})"
+        raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: {cause}") from error
     if address.startswith("unix:"):
         return address
     return f"{address.rsplit(':', 1)[0]}:{port}"

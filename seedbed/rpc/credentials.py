@@ -3,6 +3,7 @@
 docs/security.md has the table of roles and methods.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from ipaddress import ip_address
@@ -174,6 +175,8 @@ def check_exposure(address: str, credentials: Credentials, option: str) -> None:
     Raises:
         SeedbedError: CONFIG, every client that reaches the address would be served.
     """
+    if not re.fullmatch(r"unix:.+|.*:\d+", address):
+        raise ConfigError(f"{option} {address} is no address: give host:port or unix:PATH")
     protected = credentials.is_demanding
     if credentials.insecure and protected:
         raise ConfigError("--insecure contradicts --token-file and --tls: leave one of them out")

@@ -181,7 +181,12 @@ class OpenStreams:
         await context.abort(rejection.code, str(rejection), rejection.metadata)
 
     def warn(self, context: Any, rejection: StreamRejected) -> None:
-        """Log that a peer is refused, unless too many are."""
+        """Log that a peer is refused, unless too many are.
+
+        Args:
+            context: the servicer's context of the stream.
+            rejection: the reason.
+        """
         peer = printable(context.peer())
         self._warnings.warning(rejection.code.name, "refused %s: %s", peer, rejection)
 

@@ -50,7 +50,11 @@ def take_lock(path: Path) -> int:
 
 
 def release_lock(file: int) -> None:
-    """Release a lock, and remove this process's name from the file."""
+    """Release a lock, and remove this process's name from the file.
+
+    Args:
+        file: descriptor of the lock's file.
+    """
     with suppress(OSError):
         os.ftruncate(file, 0)
     os.close(file)

@@ -1,4 +1,4 @@
-"""What helps when space, descriptors or memory run out, and descriptors that are kept for it."""
+"""Shortages of space, descriptors and memory: their cures, and descriptors kept in reserve."""
 
 import errno
 import os

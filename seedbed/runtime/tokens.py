@@ -79,6 +79,10 @@ class Tokens:
             else:
                 first.setdefault(role, secret)
                 digests.append((digest_of(secret), role))
+        if not digests:
+            raise ConfigError(
+                f"--token-file: {self._path} has no token: `seedbed tokens` makes some"
+            )
         self._secrets, self._digests, self._stamp = first, digests, stamp
 
     def _wrong(self, number: int, cause: str) -> SeedbedError:

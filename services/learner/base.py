@@ -321,7 +321,9 @@ class LearnerBase:
         self._end_sessions(reason)
         if self.training.exchange is not None:
             self.training.exchange.close()
-        may_lose = self.counters.updates > self._updates_at_start or not self.run_stop.requested
+        stop = self.run_stop
+        is_asked = stop.requested or stop.met is not None
+        may_lose = self.counters.updates > self._updates_at_start or not is_asked
         timeout_s = JOIN_TIMEOUT_S if may_lose else SIGNAL_JOIN_S
         if running := self.threads.join(timeout_s):
             text = f"{', '.join(running)} did not end within {timeout_s:g} s of: {reason}"

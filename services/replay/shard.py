@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
+from operator import le
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -69,7 +70,7 @@ class Shard:
         self._thread = ThreadPoolExecutor(1, "buffer")
         self._buffer: SequenceBuffer | None = None
         self._streams: Counter[SequenceSpec] = Counter()
-        self._judged = False  # whether the numbers of the files were checked
+        self._bounds: Bounds | None = None  # of the first learner, to which the files are judged
         # The earlier ones of the files, and this one.
         self._incarnations = [new_incarnation(0)]
         self.serving = True
@@ -117,12 +118,20 @@ class Shard:
             SpecMismatch: The shard has another spec or exponent.
             SeedbedError: The spec of the first learner does not fit.
         """
+        held = self._buffer
+        if held is not None and not held.ring.size and self._streams[held.spec] <= 1:
+            self._bounds = None  # an empty shard is the next learner's
+        if self._bounds is not None and not all(map(le, bounds, self._bounds)):
+            raise SpecMismatch(
+                f"this shard stores rewards and frames within {tuple(self._bounds)}, as its first "
+                f"learner has it, and a learner wants {tuple(bounds)}: give the learners of one "
+                "release the same environment.max_abs_reward and max_abs_observation"
+            )
         if exponent != self.exponent:
             raise SpecMismatch(
                 f"this shard has priority exponent {self.exponent:g}, and the learner wants "
                 f"{exponent:g}"
             )
-        held = self._buffer
         if held is not None and held.spec != spec and not held.ring.size + self._streams[held.spec]:
             text = "this shard was empty: it held %s, and a learner wants %s"
             log.warning(text, describe_spec(held.spec), describe_spec(spec))
@@ -136,9 +145,9 @@ class Shard:
                 f"{describe_spec(spec)}: two learners with different specs need shards of their "
                 "own, and a shard that is to hold something else another directory"
             )
-        if not self._judged and isinstance(self._buffer, FileBuffer):
+        if self._bounds is None and isinstance(self._buffer, FileBuffer):
             self._buffer.drop_wrong(bounds)
-        self._judged = True
+        self._bounds = self._bounds or bounds
 
     @contextmanager
     def stream_of(self, spec: SequenceSpec) -> Iterator[None]:

@@ -215,3 +215,18 @@ def test_exposure_needs_a_credential(server: Credentials, address: str, local: b
 def test_insecure_contradicts_a_credential(server: Credentials) -> None:
     with pytest.raises(SeedbedError, match="contradicts"):
         check_exposure("0.0.0.0:1", replace(server, insecure=True), "--listen")
+
+
+@pytest.mark.parametrize("text", ["", "# nothing", "\n\n"])
+def test_a_file_without_a_token_is_refused_and_replaces_none(
+    server: Credentials, tmp_path: Path, text: str
+) -> None:
+    with pytest.raises(SeedbedError, match="has no token"):
+        Tokens(token_file(tmp_path, text))
+    assert code(server, ACT, SECRETS[Role.ACTOR]) is None, "the tokens from before stay valid"
+
+
+@pytest.mark.parametrize("address", ["nonsense", "127.0.0.1", "host:", ""])
+def test_what_is_no_address_is_said(server: Credentials, address: str) -> None:
+    with pytest.raises(SeedbedError, match="is no address: give host:port or unix:PATH"):
+        check_exposure(address, server, "--listen")

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config import Experiment
-from seedbed.gossip.membership import Membership
+from seedbed.gossip.membership import LARGEST, Membership
 from seedbed.gossip.parameters import FlatParams, ParameterLayout, norm_of
 from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuffer
 from seedbed.gossip.transport.chunks import CHUNK_BYTES, ChunkAssembler, state_to_wire, to_chunks
 from seedbed.gossip.transport.clients import PeerClient, RingClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
+from seedbed.numbers import check_number
 from seedbed.rpc.credentials import Credentials, is_local
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello
@@ -247,6 +248,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
                         self.membership.on_refusal(rank)
                         raise
                     iteration = message.chunk.iteration
+                    check_number("chunk.iteration", iteration, high=LARGEST)
                     self.membership.on_parameters(rank, iteration)
                     self.receive_buffer.put(Message(rank, iteration, values))
                     received = wire.PushReply.Received(iteration=iteration)
