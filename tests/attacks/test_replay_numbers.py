@@ -159,10 +159,21 @@ def test_uniform_numbers_are_in_range(shard: ShardProcess) -> None:
         assert f"uniform: expected [0, 1), received {value} at [1]" in said
 
 
-def test_the_learner_names_the_bounds_of_its_sequences(shard: ShardProcess) -> None:
+def test_the_first_learner_names_the_bounds_of_a_shard(tmp_path: Path) -> None:
+    """A later one cannot widen them: the first one's own bound is what it can train on."""
     large = insert_request(with_number("reward", 5e6)(), slice(0, 2), 5, 0)
-    assert "finite numbers of at most 1e+06" in talk(shard, "Insert", large)[1]
-    assert talk(shard, "Insert", large, max_abs_reward=1e7) == (grpc.StatusCode.OK, "")
+    with shards(tmp_path, 1) as (shard,):
+        assert "finite numbers of at most 1e+06" in talk(shard, "Insert", large)[1]
+        assert talk(shard, "Insert", large, max_abs_reward=1e7) == (grpc.StatusCode.OK, "")
+        chunks = [insert_request(good(i), slice(0, 2), 9, i) for i in range(4)]
+        assert talk(shard, "Insert", *chunks, max_abs_reward=1e7)[0] is grpc.StatusCode.OK
+        assert shard.state().size > 0
+        code, said = talk(shard, "Insert", large, max_abs_reward=1e8)
+        assert code is grpc.StatusCode.FAILED_PRECONDITION
+        assert "within (10000000.0, 1000000.0), as its first learner has it" in said
+
+
+def test_bounds_are_finite_and_not_negative(shard: ShardProcess) -> None:
     for bound in (np.nan, np.inf, -1.0):
         code, said = talk(shard, "Insert", max_abs_observation=bound)
         assert code is grpc.StatusCode.INVALID_ARGUMENT

@@ -151,3 +151,40 @@ def test_a_flood_of_denials_is_counted_and_logged_in_a_few_lines(
             stub.GetStatus(inference_pb2.GetStatusRequest())
     assert len(denials) == A_MINUTE + 5
     assert sum(line.startswith("refused ipv4:127.0.0.1") for line in caplog.messages) == A_MINUTE
+
+
+def test_strangers_requests_do_not_hold_up_those_with_a_credential(tmp_path: Path) -> None:
+    path = tmp_path / "tokens"
+    path.write_text(f"observer {SECRETS[Role.OBSERVER]}\n")
+    written: list[str] = []
+
+    class Context:
+        def invocation_metadata(self) -> list[tuple[str, str]]:
+            return bearer(Role.OBSERVER)
+
+        def auth_context(self) -> dict[str, list[bytes]]:
+            return {}
+
+        async def read(self) -> str:
+            return "request"
+
+        async def write(self, message: str) -> None:
+            written.append(message)
+
+    class Details:
+        method = "/seedbed.v1.Inference/GetStatus"
+
+    async def answer(request: str, _: Any) -> str:
+        return f"answer to {request}"
+
+    async def handler(_: Any) -> Any:
+        return grpc.unary_unary_rpc_method_handler(answer)
+
+    async def ask() -> None:
+        guard = AccessInterceptor(Credentials(Role.LEARNER, Tokens(path)))
+        async with guard._turn:  # as a half-sent request of a stranger holds it
+            served = await guard.intercept_service(handler, Details())
+            await asyncio.wait_for(served.stream_stream(None, Context()), 10)
+
+    asyncio.run(ask())
+    assert written == ["answer to request"]
