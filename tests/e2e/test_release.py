@@ -178,11 +178,10 @@ def test_two_releases_and_a_stranger(namespace: str, tmp_path: Path) -> None:
         assert connects(one, labels, port) is reaches, (labels, port)
     # The policies let the release's own actors through. Without a token they are refused too.
     learner = f"one-learner-0.one-learner.{namespace}.svc:8470"
+    check = ("seedbed", "check", "learner", "/etc/seedbed/experiment.yaml", f"--learner={learner}")
     inside = ("exec", "deployment/one-actor", "--")
-    assert "PROGRESS" in one.kubectl(*inside, "seedbed", "status", learner)
-    said = one.kubectl(
-        *inside, "env", "-u", "SEEDBED_TOKEN_FILE", "seedbed", "status", learner, check=False
-    )
+    assert "check: action" in one.kubectl(*inside, *check, check=False)
+    said = one.kubectl(*inside, "env", "-u", "SEEDBED_TOKEN_FILE", *check, check=False)
     assert "UNAUTHENTICATED" in said
     # Metrics are open, and the status is not.
     assert one.http("learner-0", 9090, "metrics")
