@@ -149,6 +149,26 @@ class Release:
         labels = f"app.kubernetes.io/instance={self.name},app.kubernetes.io/component={component}"
         return list(self.get("pods", "-l", labels)["items"])
 
+    def kill(self, component: str, *numbers: int) -> None:
+        """Kill pods of a stateful set at once, and wait until others run under their names.
+
+        The API server gives a new pod before the old one's process is gone, and an answer between
+        the two may be of either.
+        """
+        names = {f"{self.name}-{component}-{number}" for number in numbers}
+        old = {p["metadata"]["uid"] for p in self.pods(component)}
+        self.kubectl("delete", "pod", *names, "--grace-period=0", "--force")
+
+        def run() -> set[str]:
+            return {
+                pod["metadata"]["name"]
+                for pod in self.pods(component)
+                if pod["metadata"]["uid"] not in old
+                and any("running" in c["state"] for c in pod["status"].get("containerStatuses", []))
+            }
+
+        self.until(lambda: run() >= names, f"others run as {sorted(names)}")
+
     def ready(self, component: str) -> bool:
         """Whether the component has pods and all of them are ready."""
         pods = self.pods(component)

@@ -103,7 +103,7 @@ def test_three_learners_gossip_one_is_killed_and_all_end(trio: Release) -> None:
     # One is killed: the others go on without it, and it comes back and takes part again.
     old = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in trio.pods("learner")}
     frames = counter(trio, 1, "env_frames")
-    trio.kubectl("delete", "pod", "trio-learner-1", "--grace-period=0", "--force")
+    trio.kill("learner", 1)
     grow(trio, [0, 2], lambda rank: counter(trio, rank, "updates"))
     trio.until(lambda: counter(trio, 1, "updates") > 0, "it has resumed")
     new = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in trio.pods("learner")}
@@ -116,8 +116,7 @@ def test_three_learners_gossip_one_is_killed_and_all_end(trio: Release) -> None:
 
     # All of them are killed: each resumes from its own volume, and they find each other again.
     each = [counter(trio, rank, "env_frames") for rank in RANKS]
-    trio.kubectl("delete", "pod", "-l", "app.kubernetes.io/component=learner", "--grace-period=0",
-                 "--force")  # fmt: skip
+    trio.kill("learner", *RANKS)
     trio.until(lambda: all(counter(trio, rank, "updates") > 0 for rank in RANKS), "they resume")
     assert all(counter(trio, rank, "env_frames") > each[rank] / 4 for rank in RANKS)
     trio.until(lambda: streams(trio) == [2, 2, 2], "the actors are spread evenly once more")
@@ -166,7 +165,7 @@ def test_learners_that_all_reduce_meet_again(namespace: str, tmp_path: Path) -> 
 
     grow(pair, ranks, lambda rank: counter(pair, rank, "updates"))
     pair.until(together, "they are at the same update")
-    pair.kubectl("delete", "pod", "pair-learner-1", "--grace-period=0", "--force")
+    pair.kill("learner", 1)
     pair.until(
         lambda: any(
             status["restartCount"]

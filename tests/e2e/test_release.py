@@ -52,7 +52,7 @@ def test_install_scale_kill_upgrade_uninstall(pong: Release) -> None:
     # The learner's pod is deleted: it resumes, and frames never go back past the last checkpoint.
     pong.trains()
     saved = checkpoint_frames(pong)
-    pong.kubectl("delete", "pod", "pong-learner-0", "--grace-period=0", "--force")
+    pong.kill("learner", 0)
     pong.until(lambda: pong.frames() >= 0, "another learner")
     assert pong.frames() >= saved
     pong.trains(beyond=saved)
