@@ -326,10 +326,10 @@ class TlsValues(_Section):
 class Values(_Section):
     """All values."""
 
-    experiment: dict[str, Any] = Field(
-        default_factory=lambda: {"environment": {"id": "atari:Pong"}}
-    )
-    """The experiment's YAML: docs/configuration.md."""
+    experimentFile: str = ""
+    """Text of an experiment's file, by `--set-file experimentFile=FILE`; default: Pong."""
+    experiment: dict[str, Any] = {}
+    """Keys over those of the file: docs/configuration.md."""
     image: Image = Field(default_factory=Image, description="")
     extraLabels: Strings = {}
     """On everything, pods too."""
@@ -358,9 +358,9 @@ def schema() -> dict[str, Any]:
     # A docstring of several lines is one line there.
     values = json.loads(json.dumps(Values.model_json_schema()).replace(r"\n", " "))
     experiment = Experiment.model_json_schema()
-    # The release names it.
-    experiment["required"] = [name for name in experiment["required"] if name != "name"]
     definitions = values.pop("$defs") | experiment.pop("$defs")
+    # Keys that the file has, and the name, which is the release's.
+    del experiment["required"], definitions["Environment"]["required"]
     definitions["Experiment"] = experiment
     values["properties"]["experiment"] = {"$ref": "#/$defs/Experiment"}
     whole = {

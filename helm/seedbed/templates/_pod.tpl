@@ -174,33 +174,6 @@ Call with (dict "root" $ "kind" KIND "name" NAME "wanted" NUMBER).
 {{ pick .Values.cost "priceTable" "prices" "defaultFamily" "defaultTier" "readNodes" | toYaml }}
 {{- end -}}
 
-{{/* The experiment with its name, its replay shards and its learners, as the pods read it. */}}
-{{- define "seedbed.experiment" -}}
-{{- $experiment := deepCopy .Values.experiment -}}
-{{- if not $experiment.name }}{{ $_ := set $experiment "name" (include "seedbed.name" .) }}{{ end -}}
-{{- with .Values.replay -}}
-  {{- if .shards -}}
-    {{- $replay := dict "storage" "remote" "capacity" (mul .shards .sequences) "shards" (include "seedbed.replayAddresses" $ | fromJsonArray) -}}
-    {{- $experiment = mergeOverwrite $experiment (dict "learner" (dict "replay" $replay)) -}}
-  {{- end -}}
-{{- end -}}
-{{- if include "seedbed.several" . -}}
-  {{- $gossip := dict "replicas" (int .Values.learner.replicas) "topology" .Values.learner.topology "addresses" (include "seedbed.peers" . | fromJsonArray) -}}
-  {{- $experiment = mergeOverwrite $experiment (dict "gossip" $gossip) -}}
-{{- end -}}
-{{ toYaml $experiment }}
-{{- end -}}
-
-{{/* The shards' exponent must be the learner's. */}}
-{{- define "seedbed.priorityExponent" -}}
-{{ dig "learner" "replay" "priority_exponent" 0.9 .Values.experiment }}
-{{- end -}}
-
-{{/* What of it an actor's process depends on: a new learning rate restarts no actor. */}}
-{{- define "seedbed.actorExperiment" -}}
-{{ pick .Values.experiment "seed" "environment" "actor" | toYaml }}
-{{- end -}}
-
 {{- define "seedbed.tlsSecret" -}}
 {{- $given := get .root.Values.tls (printf "%sSecret" .component) -}}
 {{- $made := printf "%s-%s-tls" (include "seedbed.name" .root) .component -}}

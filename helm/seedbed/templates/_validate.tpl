@@ -5,6 +5,7 @@
     {{- fail (printf "%s is not there: leave it out for the defaults, or give its keys" $section) -}}
   {{- end -}}
 {{- end -}}
+{{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
 {{- if contains "." .Release.Name -}}
   {{- fail (printf "the release's name %q has a dot, which names of Services must not have" .Release.Name) -}}
 {{- end -}}
@@ -62,7 +63,7 @@
     {{- fail (printf "learner.storage cannot change in a release: it has a volume of %q, and %q is wanted. A larger one: kubectl edit pvc runs-%s-0%s (leave learner.storage.size as it is)" $size $wanted (include "seedbed.learner" .) (include "seedbed.several" . | empty | not | ternary ", and those of the other learners" "")) -}}
   {{- end -}}
 {{- end -}}
-{{- $backend := dig "learner" "backend" "tensorflow" .Values.experiment -}}
+{{- $backend := dig "learner" "backend" "tensorflow" $experiment -}}
 {{- if and (eq $accelerator.type "tpu") (ne $backend "jax") -}}
   {{- fail (printf "learner.accelerator.type is tpu and experiment.learner.backend is %s: TPUs are reached through JAX; say experiment.learner.backend: jax, and take the learner's image for it" $backend) -}}
 {{- end -}}
@@ -73,7 +74,7 @@
   {{- fail (printf "learner.storage.bucket %q is read with learner.storage.kind: gcsfuse only, given %s" $learner.storage.bucket $learner.storage.kind) -}}
 {{- end -}}
 {{- $replicas := int $learner.replicas -}}
-{{- $gossip := get .Values.experiment "gossip" | default dict -}}
+{{- $gossip := get $experiment "gossip" | default dict -}}
 {{- if and (hasKey $gossip "replicas") (ne (int $gossip.replicas) $replicas) -}}
   {{- fail (printf "learner.replicas is %d, and experiment.gossip.replicas is %v: the chart sets the count; leave it out, and say learner.replicas: %v for so many" $replicas $gossip.replicas $gossip.replicas) -}}
 {{- end -}}
@@ -87,9 +88,9 @@
 {{- if and $shards (gt $replicas 1) -}}
   {{- fail (printf "replay.shards is %d, and learner.replicas is %d: a shard keeps the experience of one learner; say replay.shards: 0 for a replay in each learner, or learner.replicas: 1" $shards $replicas) -}}
 {{- end -}}
-{{- $given := dig "learner" "replay" dict .Values.experiment -}}
+{{- $given := dig "learner" "replay" dict $experiment -}}
 {{- if $shards -}}
-  {{- $agent := get .Values.experiment "agent" | default "vtrace" -}}
+  {{- $agent := get $experiment "agent" | default "vtrace" -}}
   {{- if has $agent (list "vtrace" "a2c") -}}
     {{- fail (printf "replay.shards is %d and experiment.agent is %s, which trains without a replay: say replay.shards: 0, or experiment.agent: r2d2 or dqn" $shards $agent) -}}
   {{- end -}}
@@ -119,7 +120,7 @@
     {{- fail (printf "replay.volume.size and replay.sequences cannot change in a release: its shards have volumes of %s for %s sequences, and %v for %d are wanted. To begin with empty ones: helm upgrade with replay.shards: 0, kubectl delete pvc -l app.kubernetes.io/instance=%s,app.kubernetes.io/component=replay, and upgrade again" $size $sequences .Values.replay.volume.size (int .Values.replay.sequences) .Release.Name) -}}
   {{- end -}}
 {{- end -}}
-{{- $dollars := dig "stop" "dollars" 0 .Values.experiment -}}
+{{- $dollars := dig "stop" "dollars" 0 $experiment -}}
 {{- if and $dollars (not .Values.cost.enabled) -}}
   {{- fail (printf "experiment.stop.dollars is %v, and cost.enabled is false: nobody would count what the pods cost; enable the cost meter" $dollars) -}}
 {{- end -}}

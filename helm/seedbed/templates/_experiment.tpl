@@ -1,0 +1,51 @@
+{{/*
+The experiment of the values: `experimentFile`, and the keys of `experiment` over it, as JSON. Every
+template reads this one and never `.Values.experiment`. The chart sets itself what belongs to the
+machine where the file was written.
+*/}}
+{{- define "seedbed.experimentValues" -}}
+{{- $file := .Values.experimentFile | default "environment: {id: 'atari:Pong'}" | fromYaml -}}
+{{- if and (hasKey $file "Error") (eq (len $file) 1) -}}
+  {{- fail (printf "experimentFile is no YAML mapping of keys to values (%s): give a file such as experiments/pong-vtrace.yaml with --set-file" $file.Error) -}}
+{{- end -}}
+{{- if not (get $file "environment") -}}
+  {{- fail "experimentFile has no section environment: give an experiment's file with --set-file, such as experiments/pong-vtrace.yaml" -}}
+{{- end -}}
+{{- $_ := unset $file "name" -}}
+{{- if .Values.replay.shards -}}
+  {{- $learner := get $file "learner" | default dict -}}
+  {{- $_ := set $learner "replay" (omit (get $learner "replay" | default dict) "storage" "capacity" "directory" "shards") -}}
+  {{- $_ := set $file "learner" $learner -}}
+{{- end -}}
+{{- if get $file "gossip" -}}
+  {{- $_ := set $file "gossip" (omit $file.gossip "addresses") -}}
+{{- end -}}
+{{- mergeOverwrite $file (deepCopy .Values.experiment) | toJson -}}
+{{- end -}}
+
+{{/* The experiment with its name, its replay shards and its learners, as the pods read it. */}}
+{{- define "seedbed.experiment" -}}
+{{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
+{{- if not $experiment.name }}{{ $_ := set $experiment "name" (include "seedbed.name" .) }}{{ end -}}
+{{- with .Values.replay -}}
+  {{- if .shards -}}
+    {{- $replay := dict "storage" "remote" "capacity" (mul .shards .sequences) "shards" (include "seedbed.replayAddresses" $ | fromJsonArray) -}}
+    {{- $experiment = mergeOverwrite $experiment (dict "learner" (dict "replay" $replay)) -}}
+  {{- end -}}
+{{- end -}}
+{{- if include "seedbed.several" . -}}
+  {{- $gossip := dict "replicas" (int .Values.learner.replicas) "topology" .Values.learner.topology "addresses" (include "seedbed.peers" . | fromJsonArray) -}}
+  {{- $experiment = mergeOverwrite $experiment (dict "gossip" $gossip) -}}
+{{- end -}}
+{{ toYaml $experiment }}
+{{- end -}}
+
+{{/* The shards' exponent must be the learner's. */}}
+{{- define "seedbed.priorityExponent" -}}
+{{ dig "learner" "replay" "priority_exponent" 0.9 (include "seedbed.experimentValues" . | fromJson) }}
+{{- end -}}
+
+{{/* What of it an actor's process depends on: a new learning rate restarts no actor. */}}
+{{- define "seedbed.actorExperiment" -}}
+{{ pick (include "seedbed.experimentValues" . | fromJson) "seed" "environment" "actor" | toYaml }}
+{{- end -}}
