@@ -81,6 +81,19 @@ class Cluster:
                 raise
         return self._nodes.get(name)
 
+    def wanted_replicas(self) -> dict[str, int]:
+        """Return what `.spec.replicas` of the workloads says, by component."""
+        read = self._apps.read_namespaced_stateful_set_scale
+        readers = {"actor": self._apps.read_namespaced_deployment_scale, "learner": read}
+        if self._replay:
+            readers["replay"] = read
+        wanted = {}
+        for component, reader in readers.items():
+            name = f"{self._release}-{component}"
+            spec = reader(name, self._namespace, _request_timeout=TIMEOUT_S).spec
+            wanted[component] = (spec.replicas if spec else None) or 0
+        return wanted
+
     def state(self) -> dict[str, str]:
         """Read the data of the release's state ConfigMap."""
         found = self._core.read_namespaced_config_map(

@@ -19,7 +19,7 @@ from seedbed.runtime.tokens import Role, Tokens
 from seedbed.services.cost.ledger import Ledger
 from seedbed.services.cost.metrics import METRICS, stop_condition
 from seedbed.services.cost.prices import PriceList
-from seedbed.services.cost.usage import occupies_node, usage_of
+from seedbed.services.cost.usage import component_of, exit_code_of, occupies_node, usage_of
 
 if TYPE_CHECKING:
     from seedbed.services.cost.cluster import Cluster
@@ -79,6 +79,8 @@ class CostMeter:
         self.rates: dict[tuple[str, str], float] = {}
         self.pods: Counter[str] = Counter()
         self.restarts: dict[str, int] = {}
+        self.wanted: dict[str, int] = {}
+        self.exit_codes: dict[tuple[str, str], int] = {}
         self.errors: Counter[str] = Counter()
         self.unknown: dict[str, float] = {}
         self._lock = threading.Lock()
@@ -94,6 +96,7 @@ class CostMeter:
     def reconcile(self) -> None:
         """Price the present pods, and end what is over. A call that fails is tried next time."""
         self._try("pods", self._price)
+        self._try("wanted", self._read_wanted)
         self._try("end", lambda: self._end(self._poll_learners()))
         now = self._now()
         if self.ledger.is_due(now):
@@ -131,7 +134,11 @@ class CostMeter:
         rates: dict[tuple[str, str], float] = defaultdict(float)
         pods: Counter[str] = Counter()
         restarts: Counter[str] = Counter()
+        exit_codes: dict[tuple[str, str], int] = {}
         for pod in self.cluster.pods():
+            code = exit_code_of(pod)
+            if code is not None:
+                exit_codes[component_of(pod), pod.metadata.name] = code
             if not occupies_node(pod):
                 continue
             usage = usage_of(pod, self.cluster.node(pod.spec.node_name))
@@ -146,6 +153,7 @@ class CostMeter:
                 what,
                 self.prices.name,
             )
+        self.exit_codes = exit_codes
         with self._lock:
             self.unknown |= dict.fromkeys(self.prices.unknown, 1.0)
             # A component that was there once stays, at 0, so that graphs come down.
@@ -155,6 +163,9 @@ class CostMeter:
             # After the end only the meter's own pod is left, which is no cost of the experiment.
             over = self.finished and not _has_workers(pods)
             self.ledger.charge(self._now(), 0.0 if over else sum(rates.values()))
+
+    def _read_wanted(self) -> None:
+        self.wanted = self.cluster.wanted_replicas()
 
     def _poll_learners(self) -> "list[RunStatus | None]":
         """Return the learners' statuses, None for a learner that does not answer with one."""

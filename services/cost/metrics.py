@@ -9,6 +9,9 @@ Attributes:
     budget_dollars: Budget of the experiment, `stop.dollars`; 0 is none.
     pods: Pods that are priced, by component.
     restarts: Restarts of the containers of the present pods, by component.
+    wanted: Replicas that the workloads of the release ask for, by component.
+    exit_codes: Code of the newest end of the own container of each present pod; a pod appears with
+        its first end.
     price_table: Price table in use, with its date: always 1.
     unknown: Machine families and accelerators without a price, each 1: the dearest price counts.
     cluster.nodes_readable: Access to nodes: 1 where prices follow the nodes.
@@ -21,7 +24,7 @@ import re
 
 from seedbed.runtime.metrics import counter, documented, gauge
 
-ERROR_PARTS = ("pods", "end", "state")
+ERROR_PARTS = ("pods", "wanted", "end", "state")
 
 # Read from a `CostMeter`.
 METRICS = documented(
@@ -33,6 +36,8 @@ METRICS = documented(
     gauge("seedbed_cost_budget_dollars", "budget_dollars"),
     gauge("seedbed_cost_pods", "pods", ("component",)),
     gauge("seedbed_cost_pod_restarts", "restarts", ("component",)),
+    gauge("seedbed_cost_wanted_replicas", "wanted", ("component",)),
+    gauge("seedbed_exit_code", "exit_codes", ("component", "pod")),
     gauge("seedbed_cost_price_table", "price_table", ("table", "date")),
     gauge("seedbed_cost_unknown_prices", "unknown", ("what",)),
     gauge("seedbed_cost_nodes_readable", "cluster.nodes_readable"),

@@ -48,6 +48,29 @@ def occupies_node(pod: Any) -> bool:
     return bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
 
 
+def component_of(pod: Any) -> str:
+    """Return a pod's role in the release.
+
+    Args:
+        pod: A `V1Pod`.
+    """
+    return str((pod.metadata.labels or {}).get(COMPONENT, "other"))
+
+
+def exit_code_of(pod: Any) -> int | None:
+    """Return the code of the newest end of a pod's own container, no sidecar; None before one.
+
+    Args:
+        pod: A `V1Pod`.
+    """
+    for status in pod.status.container_statuses or []:
+        if status.name == component_of(pod):
+            for state in (status.state, status.last_state):
+                if state is not None and state.terminated is not None:
+                    return int(state.terminated.exit_code)
+    return None
+
+
 def usage_of(pod: Any, node: Any | None) -> Usage:
     """Return a pod's requests.
 
@@ -73,7 +96,7 @@ def usage_of(pod: Any, node: Any | None) -> Usage:
     if node is None and not spot:
         spot = None
     return Usage(
-        component=(pod.metadata.labels or {}).get(COMPONENT, "other"),
+        component=component_of(pod),
         cpus=requested["cpu"],
         memory_gib=requested["memory"] / 2**30,
         accelerators=requested[TPU] or requested[GPU],

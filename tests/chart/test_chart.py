@@ -269,7 +269,7 @@ def test_the_meter_may_end_shards_where_there_are_some() -> None:
         role = rendered.one("Role", "kept-cost")
         (rule,) = (r for r in role["rules"] if r["resources"] == ["statefulsets/scale"])
         assert rule["resourceNames"] == scaled
-        assert rule["verbs"] == ["patch"]
+        assert rule["verbs"] == ["get", "patch"]
         arguments = rendered.pods()["kept-cost"]["spec"]["containers"][0]["args"]
         assert ("--replay" in arguments) is bool(values)
 

@@ -24,6 +24,7 @@ class FakeCluster:
         self.items = [pod([container({"cpu": "1"})])]
         self.kept: dict[str, str] = {}
         self.calls: list[str] = []
+        self.wanted = {"actor": 1, "learner": 1}
         self.nodes_readable = False
         self.broken = self.broken_replay = False
 
@@ -34,6 +35,9 @@ class FakeCluster:
 
     def node(self, name: str) -> None:
         return None
+
+    def wanted_replicas(self) -> dict[str, int]:
+        return self.wanted
 
     def state(self) -> dict[str, str]:
         return self.kept
