@@ -3,6 +3,7 @@
 import os
 import sys
 
+from seedbed.backends.missing_device import why_missing
 from seedbed.backends.protocol import Backend
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -67,7 +68,7 @@ def _check_device(backend: Backend, device: str) -> None:
         raise SeedbedError(
             ExitCode.BACKEND,
             f"learner.device is {device!r}, but {backend.name} has {found or 'no device'} here"
-            f"{cause}: choose another one, or `auto`",
+            f"{cause}; {why_missing(device) or 'choose another one, or `auto`'}",
         )
 
 

@@ -20,6 +20,8 @@ class ReplayStats(NamedTuple):
     stale_updates: int  # priorities that came for sequences already replaced
     shards: int = 0  # 0: the storage is not remote
     healthy_shards: int = 0
+    sent_bytes: int = 0  # to shards, by this process
+    received_bytes: int = 0  # from shards
     trouble: str = ""  # why the buffer neither takes chunks nor gives batches, in words
 
 

@@ -103,6 +103,7 @@ class RunStatus(TypedDict):
     evaluation: dict[str, Any] | None
     # An older learner's status has none.
     learners: NotRequired[LearnersStatus]
+    network_bytes: NotRequired[dict[str, int]]  # by `PEER DIRECTION`
     discarded_by_reason: dict[str, int]
     stream_errors: dict[str, int]
     failing_outputs: list[str]

@@ -19,6 +19,7 @@ from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.formats import Number
 from seedbed.telemetry.gossip import GossipStats
 from seedbed.telemetry.inference import InferenceStats
+from seedbed.telemetry.network import NetworkStats
 from seedbed.telemetry.outputs import Outputs
 from seedbed.telemetry.progress_line import progress_line
 from seedbed.telemetry.replay import ReplaySourceStats
@@ -114,6 +115,7 @@ class Telemetry:
         self.training = TrainingStats(counters)
         self.replay = ReplaySourceStats()
         self.gossip = GossipStats()
+        self.network = NetworkStats(self.gossip, self.replay)
         self.checkpoints = CheckpointStats(experiment.learner.checkpoint.every_s)
         self.evaluation = EvaluationStats()
         self.busy = {name: BusyClock() for name in THREADS}
@@ -142,7 +144,7 @@ class Telemetry:
         self._ticking = threading.Lock()
         self.registry = StatsRegistry(
             counters, self.sessions, self.inference, self.training, self.replay, self.gossip,
-            self.checkpoints, self.evaluation, self.cost, self, self.outputs,
+            self.network, self.checkpoints, self.evaluation, self.cost, self, self.outputs,
         )  # fmt: skip
 
     def _measured(self, name: str) -> float:
@@ -261,6 +263,7 @@ class Telemetry:
             },
             "evaluation": self.evaluation.newest or None,
             "learners": self._peer_summary(),
+            "network_bytes": {" ".join(key): n for key, n in self.network.bytes.items()},
             "discarded_by_reason": dict(self.sessions.discarded_by_reason),
             "stream_errors": dict(self.sessions.stream_errors),
             "failing_outputs": sorted(self.outputs.failing),

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from seedbed.backends.missing_device import why_missing
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 PROGRAM = """
@@ -32,3 +35,24 @@ def test_what_is_named_is_used_or_refused(device: str, said: str) -> None:
     assert done.stdout.startswith(said)
     if said == "BACKEND":
         assert "learner.device is 'tpu'" in done.stdout
+        assert "there is no /dev/accel" in done.stdout
+
+
+def test_what_the_machine_shows_of_a_missing_device(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No device file, one of root's, no driver, or an image for another device."""
+    assert why_missing("cpu", tmp_path) == why_missing("auto", tmp_path) == ""
+    assert f"there is no {tmp_path}/nvidia[0-9]*: " in why_missing("gpu", tmp_path)
+    (tmp_path / "vfio").mkdir()
+    (tmp_path / "vfio" / "vfio").touch()
+    assert "has no TPU" in why_missing("tpu", tmp_path), "that one every machine has"
+    for name in ("vfio/0", "nvidia0"):
+        (tmp_path / name).touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: False)
+        said = why_missing("tpu", tmp_path)
+    assert f"user {os.getuid()} may not open {tmp_path}/vfio/0" in said
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
+    assert "LD_LIBRARY_PATH is '/somewhere'" in why_missing("gpu", tmp_path)
+    assert "its library for TPUs" in why_missing("tpu", tmp_path)

@@ -11,7 +11,7 @@ import logging
 import os
 import socket
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -54,6 +54,7 @@ class _WorkStream:
         request: Class of the requests.
         reply: Class of the replies.
         serialize: From work and its number, 0, 1, 2, ..., to a message.
+        traffic: Counts the bytes `sent` and `received`.
 
     Attributes:
         unfinished: Work that waits to be sent, or for its last answer; the oldest first.
@@ -62,10 +63,15 @@ class _WorkStream:
     """
 
     def __init__(
-        self, name: str, request: Any, reply: Any, serialize: Callable[[Any, int], bytes]
+        self,
+        name: str,
+        request: Any,
+        reply: Any,
+        serialize: Callable[[Any, int], bytes],
+        traffic: Counter[str],
     ) -> None:
         self.name, self.request, self.reply = name, request, reply
-        self._serialize = serialize
+        self._serialize, self._traffic = serialize, traffic
         self._unsent: asyncio.Queue[Any] = asyncio.Queue()
         self.unfinished: deque[Any] = deque()
         self.finished = 0
@@ -105,11 +111,14 @@ class _WorkStream:
     async def send(self) -> None:
         """Send what is queued, for as long as the connection lasts."""
         for number in itertools.count():
-            await write(self._call, self._serialize(await self._unsent.get(), number))
+            data = self._serialize(await self._unsent.get(), number)
+            await write(self._call, data)
+            self._traffic["sent"] += len(data)
 
     async def receive(self) -> bytes:
         """Return the next answer, which the work after the answered one had to wait for."""
         data: bytes = await read(self._call)
+        self._traffic["received"] += len(data)
         self.since = time.monotonic()
         return data
 
@@ -142,6 +151,7 @@ class ShardClient:
         state: The newest complete state of the shard.
         cause: Why the shard is not connected, in words.
         stale_updates: Priorities that the shard reported as too late.
+        traffic: Bytes `sent` and `received`, over all connections.
     """
 
     def __init__(
@@ -162,19 +172,20 @@ class ShardClient:
         self.state = wire.ShardState()
         self.cause = "not connected yet"
         self.stale_updates = 0
+        self.traffic: Counter[str] = Counter()
         # Whether the log has mentioned that the shard is away, before its first connection.
         self._warned = False
         self._reset_streams()
 
     def _reset_streams(self) -> None:
         self._inserts = _WorkStream(
-            "Insert", wire.InsertRequest, wire.InsertReply, PendingInsert.message
+            "Insert", wire.InsertRequest, wire.InsertReply, PendingInsert.message, self.traffic
         )
         self._samples = _WorkStream(
-            "Sample", wire.SampleRequest, wire.SampleReply, ShardRequest.message
+            "Sample", wire.SampleRequest, wire.SampleReply, ShardRequest.message, self.traffic
         )
         self._updates = _WorkStream(
-            "Prioritize", wire.PrioritizeRequest, wire.PrioritizeReply, _numbered
+            "Prioritize", wire.PrioritizeRequest, wire.PrioritizeReply, _numbered, self.traffic
         )
         self._streams = (self._inserts, self._samples, self._updates)
         # Answers with a total priority.

@@ -158,6 +158,8 @@ class ShardedReplay(ReplayBuffer):
             + sum(client.stale_updates for client in clients),
             shards=len(clients),
             healthy_shards=len(up),
+            sent_bytes=sum(client.traffic["sent"] for client in clients),
+            received_bytes=sum(client.traffic["received"] for client in clients),
             trouble="" if up else f"no replay shard answers: {self.router.causes()}",
         )
 

@@ -183,6 +183,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
 
     async def _serve(self, stream: Stream, slots: NDArray[np.int32]) -> None:
         context, handshake = stream.context, stream.handshake
+        network = None if context.peer().startswith("unix:") else self._telemetry.network
         carried = _carried_hello(context)
         welcome = wire.Welcome(
             protocol_version=handshake.protocol_version,
@@ -235,6 +236,9 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 await self._end_stream(context)
                 return
             await write(Actions(message.sequence, action))
+            if network is not None:
+                size = len(message.observation) + len(message.reward) + len(message.flags)
+                network.on_step(size, len(action))
 
     async def _wait_for_room(self, unroll: CompletedUnroll, frames: int) -> None:
         self.batcher.pause()

@@ -88,6 +88,19 @@ def test_hello_welcome_steps_goodbye(learner: NullLearner) -> None:
     assert counters.trained_frames + counters.discarded_frames == counters.env_frames
 
 
+def test_bytes_of_actors_elsewhere_are_counted(learner: NullLearner) -> None:
+    with Stream(learner.address) as actor:
+        actor.handshake(3)
+        actor.play(9)
+    wait_for(lambda: all_slots_free(learner), "slots given back")
+    elsewhere = not learner.address.startswith("unix:")
+    step_bytes = len(step(0, 3).step.observation) + 3 * (4 + 1)
+    counted = learner.telemetry.network.bytes
+    assert counted["actor", "received"] == elsewhere * 9 * step_bytes
+    assert counted["actor", "sent"] == elsewhere * 9 * 3 * 4
+    assert learner.telemetry.status()["network_bytes"]["actor sent"] == counted["actor", "sent"]
+
+
 def test_sessions_of_any_size_get_their_own_answers(learner: NullLearner) -> None:
     streams = [Stream(learner.address) for _ in range(4)]
     for actor, environments in zip(streams, (1, 7, 2, 5), strict=True):

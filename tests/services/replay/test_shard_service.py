@@ -93,6 +93,9 @@ def test_large_batches_come_in_several_messages(tmp_path: Path) -> None:
         sample = replay.request_sample(evenly(64)).result(WAIT_S)
         assert sample.arrays["observation"].nbytes > 20 << 20
         check_whole(spec, sample)
+        counted = replay.stats()
+        assert counted.received_bytes > 20 << 20
+        assert counted.sent_bytes > 3 * 20 * np.prod(spec.observation.shape)
 
 
 def chi_square(counts: NDArray[Any], expected: NDArray[np.float64]) -> float:
