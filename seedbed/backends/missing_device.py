@@ -32,7 +32,7 @@ def why_missing(device: str, dev: Path = Path("/dev")) -> str:
             f"the driver's {_DRIVER} cannot be loaded, LD_LIBRARY_PATH is {folders!r}: take the "
             "learner's image for GPUs, or add the driver's folder (GKE: /usr/local/nvidia/lib64)"
         )
-    return f"{files[0]} is there, and the backend cannot use it: is its library for {device.upper()}s?"
+    return f"{files[0]} is there: is the library of the backend one for {device.upper()}s?"
 
 
 def _loads(library: str) -> bool:

@@ -11,7 +11,7 @@ class NetworkStats:
     """Written by the event loop's thread, read by telemetry.
 
     Attributes:
-        bytes: Bytes of messages of this learner's process, by the process at the other end (`actor`,
+        bytes: Bytes of messages of this process, by the process at the other end (`actor`,
             `learner`, `shard`) and the direction (`received`, `sent`). Bytes of headers are left
             out, and so are actors at a unix socket.
     """

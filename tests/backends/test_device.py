@@ -55,4 +55,4 @@ def test_what_the_machine_shows_of_a_missing_device(
     assert f"user {os.getuid()} may not open {tmp_path}/vfio/0" in said
     monkeypatch.setenv("LD_LIBRARY_PATH", "/somewhere")
     assert "LD_LIBRARY_PATH is '/somewhere'" in why_missing("gpu", tmp_path)
-    assert "its library for TPUs" in why_missing("tpu", tmp_path)
+    assert "one for TPUs" in why_missing("tpu", tmp_path)
