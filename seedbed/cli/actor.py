@@ -1,7 +1,8 @@
-"""Run one actor, which steps environments for a learner.
+"""Run one actor, or several, which step environments for a learner.
 
 Of several learners, each group of environments connects to the least loaded one with free slots.
-Without --index the seeds come from the host's name, so that pods differ.
+Without --index the seeds come from the host's name, so that pods differ. With --processes the first
+process that ends takes the others with it, as the processes of one container.
 """
 
 import argparse
@@ -29,18 +30,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--learner", required=True, metavar="ADDRESS[,ADDRESS...]", help="host:port or unix:PATH")
     add("--index", type=int, help="index in the run, for the seeds (default: from the host's name)")
+    text = "actors, each a process with the next index (default: 1, this process)"
+    add("--processes", type=int, default=1, metavar="N", help=text)
     add_credentials(parser)
     add_parent(parser)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int | None:
     """Run until the experiment is over or SIGTERM.
 
     Raises:
         SeedbedError: USAGE, or as `Actor.run`.
     """
-    from seedbed.services.actor.actor import Actor
-
     exit_on_sigterm()
     keep_large_blocks()
     exit_with_parent(args)
@@ -50,5 +51,27 @@ def run(args: argparse.Namespace) -> None:
         index = int.from_bytes(digest[:4], "little") % ACTORS
     if not 0 <= index < ACTORS:
         raise SeedbedError(ExitCode.USAGE, f"--index {index} is out of range 0 to {ACTORS - 1}")
+    if args.processes < 1:
+        raise SeedbedError(ExitCode.USAGE, f"--processes {args.processes} is below 1")
     experiment = load_experiment(args.experiment, args.set)
+    if args.processes > 1:
+        from seedbed.launch.actors import run_actors
+
+        indices = [(index + more) % ACTORS for more in range(args.processes)]
+        return run_actors(_arguments(args), indices)
+    from seedbed.services.actor.actor import Actor
+
     Actor(experiment, args.learner, index, credentials_of(args, Role.ACTOR)).run()
+    return None
+
+
+def _arguments(args: argparse.Namespace) -> list[str]:
+    """Return the arguments of one of several processes, but for its index."""
+    named = {
+        "--learner": args.learner,
+        "--token-file": args.token_file,
+        "--tls": args.tls,
+        "--tls-release": args.tls_release,
+    }
+    given = [f"{option}={value}" for option, value in named.items() if value]
+    return [args.experiment, *given, *(f"--set={override}" for override in args.set)]

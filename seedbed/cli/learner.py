@@ -23,9 +23,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add(
         "--listen",
-        default="127.0.0.1:8470",
+        action="append",
         metavar="ADDRESS",
-        help="address for actors, host:port or unix:PATH (default: %(default)s)",
+        help="address for actors, host:port or unix:PATH (repeatable; default: 127.0.0.1:8470)",
     )
     add("--linger", action="store_true", help="serve on after the experiment's end, until SIGTERM")
     add("--rank", type=int, default=0, metavar="R", help="rank among gossip.replicas, from 0")
@@ -42,11 +42,18 @@ def run(args: argparse.Namespace) -> None:
         from seedbed.services.learner.learner import Learner
 
         credentials = credentials_of(args, Role.LEARNER)
-        check_exposure(args.listen, credentials, "--listen")
+        listen, *also_listen = args.listen or ["127.0.0.1:8470"]
+        for address in (listen, *also_listen):
+            check_exposure(address, credentials, "--listen")
         for own in experiment.gossip.addresses[args.rank :][:1]:
             check_exposure(own, credentials, "gossip.addresses")
         learner = Learner(
-            experiment, directory, args.listen, credentials=credentials, rank=args.rank
+            experiment,
+            directory,
+            listen,
+            credentials=credentials,
+            rank=args.rank,
+            also_listen=also_listen,
         )
         on_stop_signals(lambda name: learner.stop(f"signal {name}"))
         learner.profiler.profile_on_signal()

@@ -12,6 +12,7 @@ import grpc.aio
 import uvloop
 
 from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 # Observations of a group: E * 72 * 96 * 3 bytes at E = 1,024 are 21 MB. 64 MB leaves room, and
@@ -78,17 +79,22 @@ def run(main: Coroutine[Any, Any, _Result]) -> _Result:
         return runner.run(main)
 
 
+def _tls(address: str, credentials: Credentials | None) -> Tls | None:
+    """Return the certificates for an address; None where it is not encrypted."""
+    return None if credentials is None or address.startswith("unix:") else credentials.tls
+
+
 def channel(address: str, credentials: Credentials | None = None) -> grpc.Channel:
     """Return a channel to `host:port` or `unix:PATH`, with a connection of its own."""
-    if credentials is not None and credentials.tls is not None:
-        return grpc.secure_channel(address, credentials.tls.of_client(), options=_CLIENT)
+    if (tls := _tls(address, credentials)) is not None:
+        return grpc.secure_channel(address, tls.of_client(), options=_CLIENT)
     return grpc.insecure_channel(address, options=_CLIENT)
 
 
 def aio_channel(address: str, credentials: Credentials | None = None) -> grpc.aio.Channel:
     """Return a channel as `channel` does, for the event loop."""
-    if credentials is not None and credentials.tls is not None:
-        return grpc.aio.secure_channel(address, credentials.tls.of_client(), options=_CLIENT)
+    if (tls := _tls(address, credentials)) is not None:
+        return grpc.aio.secure_channel(address, tls.of_client(), options=_CLIENT)
     return grpc.aio.insecure_channel(address, options=_CLIENT)
 
 
@@ -139,7 +145,8 @@ def bind(server: grpc.aio.Server, address: str, credentials: Credentials | None 
     Args:
         server: not started yet.
         address: port 0 means any free port.
-        credentials: with certificates, clients need one of the same authority.
+        credentials: with certificates, clients of a port need one of the same authority; a unix
+            socket is never encrypted, because no network is between.
 
     Raises:
         SeedbedError: BIND, with the address.
@@ -147,9 +154,10 @@ def bind(server: grpc.aio.Server, address: str, credentials: Credentials | None 
     if address.startswith("unix:") and _answers(address.removeprefix("unix:")):
         # gRPC would silently take the path away from the process that listens there.
         raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: another process does")
+    tls = _tls(address, credentials)
     try:
-        if credentials is not None and credentials.tls is not None:
-            port = server.add_secure_port(address, credentials.tls.of_server())
+        if tls is not None:
+            port = server.add_secure_port(address, tls.of_server())
         else:
             port = server.add_insecure_port(address)
     except RuntimeError as error:

@@ -3,7 +3,7 @@
 import asyncio
 import contextlib
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import grpc.aio
@@ -36,6 +36,7 @@ class ServerThread:
     Attributes:
         address: address that peers connect to; None until the server listens.
         max_message_bytes: largest message that the server receives; set it before `start`.
+        also_listen: further addresses to listen on; set them before `start`.
     """
 
     def __init__(
@@ -60,6 +61,7 @@ class ServerThread:
         self._listening = threading.Event()
         self.address: str | None = None
         self.max_message_bytes = channels.MAX_MESSAGE_BYTES
+        self.also_listen: Sequence[str] = ()
 
     def _add(self, server: grpc.aio.Server) -> None:
         """Add servicers. Called in the event loop, before the server listens."""
@@ -138,6 +140,8 @@ class ServerThread:
         self._add(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)
         self.address = channels.bind(server, self._listen, self._credentials)
+        for address in self.also_listen:
+            channels.bind(server, address, self._credentials)
         await server.start()
         try:
             await self._health.set("", SERVING if serving else NOT_SERVING)

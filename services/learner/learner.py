@@ -3,7 +3,7 @@
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from typing_extensions import override
@@ -37,6 +37,7 @@ class Learner(LearnerBase):
         frozen: never update the parameters (for tests and benchmarks).
         credentials: credentials of this process; None: plain text, without tokens.
         rank: number of this learner among `gossip.replicas`, from 0.
+        also_listen: further addresses to listen on.
     """
 
     def __init__(
@@ -47,16 +48,17 @@ class Learner(LearnerBase):
         frozen: bool = False,
         credentials: Credentials | None = None,
         rank: int = 0,
+        also_listen: Sequence[str] = (),
     ) -> None:
         super().__init__(experiment, run, frozen, credentials, rank, listen.startswith("unix:"))
         self.servicer = InferenceServicer(experiment, self.queue, self.telemetry, self.components)
         self.batcher = self.servicer.batcher
-        self.server = InferenceServer(self.servicer, listen, self.threads, credentials)
+        self._listen, self._also_listen = listen, also_listen
+        self.server = self._new_server()
         self.inference = InferenceThread(
             self.batcher, self.store, self.telemetry, self.servicer.send_actions
         )
         self._probes += [self.inference.probe, self.prefetch.probe]
-        self._listen = listen
         self._lingers = False
 
     # --- start -----------------------------------------------------------------------------
@@ -86,6 +88,11 @@ class Learner(LearnerBase):
         self.threads.start("inference", lambda: self._run_when_built(self.inference.run))
         self.threads.start("prefetch", self._prefetch)
         return address
+
+    def _new_server(self) -> InferenceServer:
+        server = InferenceServer(self.servicer, self._listen, self.threads, self._credentials)
+        server.also_listen = self._also_listen
+        return server
 
     def _start_server(self) -> str:
         """Start the server. The spec, where it is known, bounds its messages."""
@@ -184,7 +191,7 @@ class Learner(LearnerBase):
         self._lingers, self.run_stop.reason = True, None
         log.info("the experiment is over (%s): staying until a signal", met.text)
         self.threads = Threads()
-        self.server = InferenceServer(self.servicer, self._listen, self.threads, self._credentials)
+        self.server = self._new_server()
         self._serve_http()
         self.server.start()
         self.server.end_streams(met.text, over=True)

@@ -15,8 +15,10 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.server import ServerThread
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.threads import Threads
 from seedbed.runtime.tokens import Role
 
 
@@ -116,3 +118,24 @@ def test_what_is_missing_is_named(tmp_path: Path) -> None:
     (folder / "tls.key").unlink()
     with pytest.raises(SeedbedError, match=r"cannot read .*tls\.key"):
         Tls(folder)
+
+
+class _Health(ServerThread):
+    """Serves only the health service."""
+
+    def _add(self, server: grpc.aio.Server) -> None:
+        pass
+
+
+def test_a_socket_beside_the_port_is_not_encrypted(tmp_path: Path) -> None:
+    """Processes of one machine need no certificate for a socket; the port demands one."""
+    authority, threads = trustme.CA(), Threads()
+    server = _Health("localhost:0", threads, certified(write(tmp_path, authority, "localhost")))
+    server.also_listen = [f"unix:{tmp_path}/socket"]
+    port = server.start()
+    try:
+        assert asks(server.also_listen[0], None) == grpc.StatusCode.OK
+        assert asks(port, None) != grpc.StatusCode.OK
+    finally:
+        server.close()
+        assert threads.join(20) == []
