@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from seedbed.config.schema import Experiment
@@ -32,21 +33,37 @@ class _Section(BaseModel):
     model_config = ConfigDict(extra="forbid", use_attribute_docstrings=True)
 
 
-class Image(_Section):
-    """Images of the release."""
+class Images(_Section):
+    """What the images of the release share."""
 
-    learner: str = "localhost/seedbed-learner"
-    """The learner's repository."""
-    actor: str = "localhost/seedbed-actor"
-    """The actors' repository; replay shards and `helm test` run from it too."""
-    cost: str = "localhost/seedbed-cost"
-    """The cost meter's repository."""
+    registry: str = "localhost"
+    """Where they are pulled from; a component's own comes first."""
     tag: str = ""
     """Default: the chart's appVersion."""
     pullPolicy: Literal["Always", "IfNotPresent", "Never"] = "IfNotPresent"
     """As in a pod."""
     pullSecrets: list[str] = []
     """Names of secrets."""
+
+
+class Image(_Section):
+    """Image of a component."""
+
+    registry: str = ""
+    """Default: `image.registry`."""
+    repository: str = ""
+    """Default: the component's, such as seedbed-actor."""
+    tag: str = ""
+    """Default: `image.tag`."""
+    digest: str = Field("", pattern=r"^(sha256:[0-9a-f]{64})?$")
+    """sha256:...; it wins over a tag."""
+
+
+class RoleNetworkPolicy(_Section):
+    """The policy of one component."""
+
+    extraEgress: list[dict[str, Any]] = []
+    """More egress: NetworkPolicy egress rules, such as to W&B."""
 
 
 class Amounts(_Section):
@@ -88,6 +105,7 @@ class _Scheduled(_Section):
     """On the pods."""
     env: list[dict[str, Any]] = []
     """As in a container."""
+    networkPolicy: RoleNetworkPolicy = Field(default_factory=RoleNetworkPolicy, description="")
 
 
 class AcceleratorRequest(_Section):
@@ -103,10 +121,10 @@ class AcceleratorRequest(_Section):
     """tpu: 1x1, 2x2, 2x4 ..."""
 
 
-class Storage(_Section):
+class Persistence(_Section):
     """Where the run directory with its checkpoints lies."""
 
-    kind: Literal["pvc", "gcsfuse", "none"] = "pvc"
+    type: Literal["pvc", "gcsfuse", "none"] = "pvc"
     """A volume that outlives the release, a bucket that GKE mounts, or nothing."""
     size: Quantity = "10Gi"
     """pvc: its size."""
@@ -115,10 +133,10 @@ class Storage(_Section):
     bucket: str = ""
     """gcsfuse: its name."""
     checkpoints: str = Field("", pattern=r"^(\w+://.+)?$")
-    """`gs://bucket/path`: checkpoints go there, whatever the kind."""
+    """`gs://bucket/path`: checkpoints go there, whatever the type."""
 
 
-class DisruptionBudget(_Section):
+class PodDisruptionBudget(_Section):
     """A PodDisruptionBudget."""
 
     enabled: bool = True
@@ -137,6 +155,7 @@ class ServiceAccount(_Section):
 class LearnerValues(_Scheduled):
     """The learner's StatefulSet."""
 
+    image: Image = Field(default_factory=Image, description="")
     replicas: Positive = 1
     """Learners, each with a volume. `helm upgrade` changes it, not `kubectl`."""
     topology: Literal["gossip", "allreduce"] = "gossip"
@@ -147,7 +166,7 @@ class LearnerValues(_Scheduled):
     accelerator: AcceleratorRequest = Field(default_factory=AcceleratorRequest, description="")
     resources: Resources = Field(default_factory=lambda: _resources("2", "4Gi"))
     """Of the container."""
-    storage: Storage = Field(default_factory=Storage, description="")
+    persistence: Persistence = Field(default_factory=Persistence, description="")
     run: str = Field("", pattern=r"^[a-z0-9-]*$")
     """The run's folder on the volume, by default the release's name. Another name begins a new run:
     the way out where a change cannot be resumed with."""
@@ -157,7 +176,9 @@ class LearnerValues(_Scheduled):
     """The last checkpoint must fit in."""
     startupSeconds: Positive = 1200
     """Longest start, restoring and the first compile included."""
-    disruptionBudget: DisruptionBudget = Field(default_factory=DisruptionBudget, description="")
+    podDisruptionBudget: PodDisruptionBudget = Field(
+        default_factory=PodDisruptionBudget, description=""
+    )
     safeToEvict: bool = False
     """Whether the cluster autoscaler may move it."""
     serviceAccount: ServiceAccount = Field(default_factory=ServiceAccount, description="")
@@ -166,7 +187,7 @@ class LearnerValues(_Scheduled):
 class Autoscaling(_Section):
     """Who chooses the number of actors."""
 
-    kind: Literal["none", "hpa", "keda"] = "none"
+    type: Literal["none", "hpa", "keda"] = "none"
     """With either of them `replicas` is left out."""
     minReplicas: Positive = 1
     """hpa; KEDA goes to 0."""
@@ -183,6 +204,7 @@ class Autoscaling(_Section):
 class ActorValues(_Scheduled):
     """The actors' Deployment."""
 
+    image: Image = Field(default_factory=Image, description="")
     replicas: Count = 2
     """`kubectl scale` changes it at any moment."""
     resources: Resources = Field(default_factory=lambda: _resources("1", "1Gi"))
@@ -194,7 +216,7 @@ class ActorValues(_Scheduled):
     """Over zones, as far as possible."""
 
 
-class Volume(_Section):
+class ReplayPersistence(_Section):
     """A shard's volume. Sequences outlive pods, scaling and the release in it."""
 
     size: Quantity = "64Gi"
@@ -210,14 +232,16 @@ class ReplayValues(_Scheduled):
     """With 1 or more the experiment's `learner.replay.storage` becomes `remote`."""
     sequences: Positive = 100_000
     """Of each shard. With the volume as it is; `learner.replay.capacity` becomes the sum."""
-    volume: Volume = Field(default_factory=Volume, description="")
+    persistence: ReplayPersistence = Field(default_factory=ReplayPersistence, description="")
     resources: Resources = Field(default_factory=lambda: _resources("1", "4Gi"))
     """Of the container. Memory beyond 1Gi keeps pages of the volume at hand."""
     terminationGracePeriodSeconds: Positive = 45
     """To write out what is cached; a kill -9 loses nothing either."""
     startupSeconds: Positive = 1800
     """Longest start: the checksums of a full volume are read."""
-    disruptionBudget: DisruptionBudget = Field(default_factory=DisruptionBudget, description="")
+    podDisruptionBudget: PodDisruptionBudget = Field(
+        default_factory=PodDisruptionBudget, description=""
+    )
     topologySpread: bool = True
     """Over nodes, as far as possible."""
 
@@ -227,6 +251,7 @@ class CostValues(_Section):
 
     enabled: bool = True
     """Without it nobody takes pods to zero at the end."""
+    image: Image = Field(default_factory=Image, description="")
     readNodes: bool = False
     """Read nodes for their machine family and tier: a ClusterRole."""
     priceTable: Literal["us-central1-aug-2026", "sep-2019"] = "us-central1-aug-2026"
@@ -252,7 +277,7 @@ class CostValues(_Section):
 class MetricsValues(_Section):
     """How Prometheus finds the pods."""
 
-    kind: Literal["none", "annotations", "podMonitor", "podMonitoring"] = "annotations"
+    type: Literal["none", "annotations", "podMonitor", "podMonitoring"] = "annotations"
     """podMonitor: prometheus-operator; podMonitoring: Google Managed Prometheus."""
     interval: str = Field("15s", pattern=r"^\d+(s|m)$")
     """Between two scrapes."""
@@ -284,8 +309,6 @@ class NetworkPolicyValues(_Section):
     """Who may scrape: NetworkPolicy peers. `[]` is nobody, `[{namespaceSelector: {}}]` every
     pod."""
     apiServer: ApiServer = Field(default_factory=ApiServer, description="")
-    learnerEgress: list[dict[str, Any]] = []
-    """More egress for the learner: a bucket, W&B."""
 
 
 class Issuer(_Section):
@@ -330,7 +353,7 @@ class Values(_Section):
     """Text of an experiment's file, by `--set-file experimentFile=FILE`; default: Pong."""
     experiment: dict[str, Any] = {}
     """Keys over those of the file: docs/configuration.md."""
-    image: Image = Field(default_factory=Image, description="")
+    image: Images = Field(default_factory=Images, description="")
     extraLabels: Strings = {}
     """On everything, pods too."""
     queueName: str = ""
@@ -363,12 +386,23 @@ def schema() -> dict[str, Any]:
     del experiment["required"], definitions["Environment"]["required"]
     definitions["Experiment"] = experiment
     values["properties"]["experiment"] = {"$ref": "#/$defs/Experiment"}
+    _allow_renamed(values, definitions)
     whole = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         **values,
         "$defs": definitions,
     }
     return _plain(whole)  # type: ignore[no-any-return]
+
+
+def _allow_renamed(values: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """Let values of older charts pass, whose new names a template says."""
+    for path in yaml.safe_load((CHART / "renamed-values.yaml").read_text()):
+        *sections, key = path.split(".")
+        node = values
+        for section in sections:
+            node = definitions[node["properties"][section]["$ref"].rpartition("/")[2]]
+        node["properties"][key] = {}
 
 
 def _plain(node: Any, of_properties: bool = False) -> Any:
@@ -416,7 +450,7 @@ Helm 4, Kubernetes 1.33 and newer.
 With kube-prometheus-stack installed as `monitoring`:
 
     helm install pong helm/seedbed -f experiments/values/pong.yaml \\
-      --set metrics.kind=podMonitor --set metrics.labels.release=monitoring
+      --set metrics.type=podMonitor --set metrics.labels.release=monitoring
 
 [docs/kubernetes.md](../../docs/kubernetes.md) says how an experiment lives, ends and goes on.
 

@@ -132,9 +132,9 @@ def changed_pods(before: Rendered, after: Rendered) -> set[str]:
     ("values", "restarts"),
     [
         ({"actor": {"replicas": 7}}, set()),
-        ({"metrics": {"kind": "annotations", "labels": {"a": "b"}}}, set()),
+        ({"metrics": {"type": "annotations", "labels": {"a": "b"}}}, set()),
         ({"networkPolicy": {"enabled": False}}, set()),
-        ({"learner": {"disruptionBudget": {"enabled": False}}}, set()),
+        ({"learner": {"podDisruptionBudget": {"enabled": False}}}, set()),
         ({"queueName": "q"}, set()),
         ({"cost": {"defaultFamily": "e2"}}, {"pong-cost"}),
         # The learner resumes with it; actors go on.
@@ -153,7 +153,7 @@ def test_what_an_upgrade_restarts(values: dict[str, Any], restarts: set[str]) ->
     [
         ({"queueName": "q"}, set()),
         ({"metrics": {"labels": {"a": "b"}}}, set()),
-        ({"replay": {"disruptionBudget": {"enabled": False}}}, set()),
+        ({"replay": {"podDisruptionBudget": {"enabled": False}}}, set()),
         ({"replay": {"shards": 3}}, {"kept-learner"}),
         ({"experiment": {"learner": {"replay": {"ratio": 2}}}}, {"kept-learner"}),
         ({"experiment": {"environment": {"id": "Acrobot-v1"}}}, {"kept-learner", "kept-actor"}),
@@ -173,9 +173,9 @@ def test_what_an_upgrade_restarts_with_shards(values: dict[str, Any], restarts: 
 def test_replicas_and_who_owns_them() -> None:
     actor = render({"actor": {"replicas": 0}}).one("Deployment", "pong-actor")
     assert actor["spec"]["replicas"] == 0, "0 is a number of actors"
-    assert actor["metadata"]["annotations"] == {"seedbed/replicas": "0"}
+    assert actor["metadata"]["annotations"] == {"seedbed.dev/replicas": "0"}
     for kind, made in (("hpa", "HorizontalPodAutoscaler"), ("keda", "ScaledObject")):
-        rendered = render({"actor": {"autoscaling": {"kind": kind}}})
+        rendered = render({"actor": {"autoscaling": {"type": kind}}})
         assert "replicas" not in rendered.one("Deployment", "pong-actor")["spec"]
         (scaler,) = rendered.of(made)
         assert scaler["spec"]["scaleTargetRef"]["name"] == "pong-actor"
@@ -366,7 +366,7 @@ def test_storage() -> None:
     assert template["template"]["metadata"]["annotations"]["gke-gcsfuse/volumes"] == "true"
     account = bucket.one("ServiceAccount", "pong-learner")
     assert "iam.gke.io/gcp-service-account" in account["metadata"]["annotations"]
-    arguments = render({"learner": {"storage": {"checkpoints": "gs://b/p"}}}).pods()[
+    arguments = render({"learner": {"persistence": {"checkpoints": "gs://b/p"}}}).pods()[
         "pong-learner"
     ]["spec"]["containers"][0]["args"]
     assert "--set=learner.checkpoint.directory=gs://b/p" in arguments
@@ -375,12 +375,12 @@ def test_storage() -> None:
 def test_metrics() -> None:
     annotated = render().pods()["pong-actor"]["metadata"]["annotations"]
     assert annotated["prometheus.io/port"] == "9091"
-    silent = render({"metrics": {"kind": "none"}})
+    silent = render({"metrics": {"type": "none"}})
     assert "prometheus.io/scrape" not in silent.pods()["pong-actor"]["metadata"]["annotations"]
     assert not silent.of("PodMonitor")
     (monitor,) = render(values_of(CHART / "ci" / "pod-monitor-values.yaml")).of("PodMonitor")
     assert monitor["metadata"]["labels"]["release"] == "monitoring"
-    (monitoring,) = render({"metrics": {"kind": "podMonitoring"}}).of("PodMonitoring")
+    (monitoring,) = render({"metrics": {"type": "podMonitoring"}}).of("PodMonitoring")
     assert {"from": "app.kubernetes.io/instance", "to": "experiment"} in monitoring["spec"][
         "targetLabels"
     ]["fromPod"]
@@ -464,18 +464,18 @@ def test_the_learners_address_is_its_pods_own_name() -> None:
         ),
         ({"learner": {"accelerator": {"type": "gpu", "topology": "2x2"}}}, ["type: tpu"]),
         ({"learner": {"accelerator": {"name": "nvidia-l4"}}}, ["type is none", "nvidia-l4"]),
-        ({"learner": {"storage": {"kind": "gcsfuse"}}}, ["storage.bucket"]),
-        ({"learner": {"storage": {"bucket": "b"}}}, ["gcsfuse", "pvc"]),
+        ({"learner": {"persistence": {"type": "gcsfuse"}}}, ["persistence.bucket"]),
+        ({"learner": {"persistence": {"bucket": "b"}}}, ["gcsfuse", "pvc"]),
         (
             {"experiment": {"stop": {"dollars": 5}}, "cost": {"enabled": False}},
             ["stop.dollars is 5", "cost.enabled"],
         ),
         ({"tls": {"enabled": True, "certManager": False}}, ["learnerSecret", "ca.crt"]),
         (
-            {"actor": {"autoscaling": {"kind": "hpa", "minReplicas": 9, "maxReplicas": 3}}},
+            {"actor": {"autoscaling": {"type": "hpa", "minReplicas": 9, "maxReplicas": 3}}},
             ["9", "3"],
         ),
-        ({"metrics": {"kind": "statsd"}}, ["metrics", "kind"]),
+        ({"metrics": {"type": "statsd"}}, ["metrics", "type"]),
         (
             {
                 "experiment": {"learner": {"backend": "jax"}},
@@ -496,7 +496,7 @@ def test_the_learners_address_is_its_pods_own_name() -> None:
             {"learner": {"nodeSelector": {"cloud.google.com/gke-accelerator": "nvidia-l4"}}},
             ["type is none", "idle"],
         ),
-        ({"learner": {"storage": {"checkpoints": "runs"}}}, ["checkpoints"]),
+        ({"learner": {"persistence": {"checkpoints": "runs"}}}, ["checkpoints"]),
         ({"extraLabels": {"app.kubernetes.io/name": "x"}}, ["extraLabels", "choose another"]),
         ({"actor": None}, ["actor"]),
     ],
@@ -519,3 +519,42 @@ def test_another_run_on_the_same_volume() -> None:
     arguments = render(values).pods()["pong-learner"]["spec"]["containers"][0]["args"]
     assert "--run-dir=/runs/second" in arguments
     assert "--init-from=/runs/pong" in arguments
+
+
+def test_values_of_older_charts_are_refused_with_their_new_names() -> None:
+    old = {
+        "image": {"learner": "localhost/x"},
+        "learner": {"storage": {"kind": "none"}, "disruptionBudget": {}},
+        "replay": {"volume": {"size": "1Gi"}},
+        "actor": {"autoscaling": {"kind": "hpa"}},
+        "metrics": {"kind": "none"},
+        "networkPolicy": {"learnerEgress": []},
+    }
+    said = refused(old)
+    for sentence in (
+        "image.learner: is learner.image (registry, repository, tag, digest) now",
+        "learner.storage: is learner.persistence (kind: type) now",
+        "learner.disruptionBudget: is learner.podDisruptionBudget now",
+        "replay.volume: is replay.persistence now",
+        "actor.autoscaling.kind: is actor.autoscaling.type now",
+        "metrics.kind: is metrics.type now",
+        "networkPolicy.learnerEgress: is learner.networkPolicy.extraEgress now",
+    ):
+        assert sentence in said
+
+
+def test_images_by_registry_repository_tag_and_digest() -> None:
+    def image(values: dict[str, Any], pod: str) -> str:
+        (container,) = render(values).pods()[pod]["spec"]["containers"]
+        return str(container["image"])
+
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    assert image({}, "pong-learner") == f"localhost/seedbed-learner:{version}"
+    shared = {"image": {"registry": "r.io/p", "tag": "7"}}
+    assert image(shared, "pong-cost") == "r.io/p/seedbed-cost:7"
+    digest = "sha256:" + "a" * 64
+    own = {"actor": {"image": {"registry": "x", "repository": "y", "tag": "1", "digest": digest}}}
+    assert image(merged(shared, own), "pong-actor") == f"x/y@{digest}", "a digest wins over a tag"
+    assert image(merged(shared, own), "pong-learner") == "r.io/p/seedbed-learner:7"
+    assert image({"image": {"registry": ""}}, "pong-actor") == f"seedbed-actor:{version}"
+    assert "digest" in refused({"actor": {"image": {"digest": "latest"}}})

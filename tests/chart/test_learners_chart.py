@@ -69,7 +69,9 @@ def test_ranks_volumes_and_names() -> None:
 def test_learners_that_share_a_bucket_have_folders_of_their_own() -> None:
     arguments = learner_of(render(values_of("allreduce")))["args"]
     assert "--run-dir=/runs/pong/learner-$(SEEDBED_RANK)" in arguments
-    bucket = {"learner": {"storage": {"checkpoints": "gs://b/p"}, "run": "two", "initFrom": "one"}}
+    bucket = {
+        "learner": {"persistence": {"checkpoints": "gs://b/p"}, "run": "two", "initFrom": "one"}
+    }
     arguments = learner_of(render(merged(THREE, bucket)))["args"]
     assert "--set=learner.checkpoint.directory=gs://b/p/learner-$(SEEDBED_RANK)" in arguments
     assert {"--run-dir=/runs/two", "--init-from=/runs/one"} <= set(arguments)

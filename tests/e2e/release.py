@@ -58,7 +58,7 @@ def values(**more: Any) -> dict[str, Any]:
                 "requests": {"cpu": "100m", "memory": "512Mi"},
                 "limits": {"memory": "2Gi"},
             },
-            "storage": {"size": "200Mi"},
+            "persistence": {"size": "200Mi"},
             "terminationGracePeriodSeconds": 60,
         },
         "actor": {"replicas": 1, "resources": small},
@@ -76,7 +76,7 @@ def with_shards(shards: int, **more: Any) -> dict[str, Any]:
     replay = {
         "shards": shards,
         "sequences": 50_000,
-        "volume": {"size": "50Mi"},
+        "persistence": {"size": "50Mi"},
         "resources": {
             "requests": {"cpu": "50m", "memory": "128Mi"},
             "limits": {"memory": "512Mi"},

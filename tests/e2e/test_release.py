@@ -110,8 +110,8 @@ def test_a_scaled_number_survives_upgrades(helm: str, namespace: str, tmp_path: 
     release.upgrade(given)
     assert release.replicas(f"statefulset/{release.name}-learner") == 0
     answer = command(helm, "upgrade", release.name, str(CHART), "-n", namespace, "--reuse-values",
-                     "--set", "learner.storage.size=2Gi", check=False)  # fmt: skip
-    assert "learner.storage cannot change in a release" in answer
+                     "--set", "learner.persistence.size=2Gi", check=False)  # fmt: skip
+    assert "learner.persistence cannot change in a release" in answer
     # Another number in the values is meant: Helm 4 asks to be told that it is.
     changed = {**given, "actor": {**given["actor"], "replicas": 4}}
     release.upgrade(changed, *(["--force-conflicts"] if helm == "helm4" else []))

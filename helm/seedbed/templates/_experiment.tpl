@@ -26,7 +26,7 @@ machine where the file was written.
 {{/* The experiment with its name, its replay shards and its learners, as the pods read it. */}}
 {{- define "seedbed.experiment" -}}
 {{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
-{{- if not $experiment.name }}{{ $_ := set $experiment "name" (include "seedbed.name" .) }}{{ end -}}
+{{- if not $experiment.name }}{{ $_ := set $experiment "name" (include "seedbed.fullname" .) }}{{ end -}}
 {{- with .Values.replay -}}
   {{- if .shards -}}
     {{- $replay := dict "storage" "remote" "capacity" (mul .shards .sequences) "shards" (include "seedbed.replayAddresses" $ | fromJsonArray) -}}

@@ -1,13 +1,13 @@
 {{/* Names. All begin with the release's, so that two releases live in one namespace. */}}
 
-{{- define "seedbed.name" -}}
+{{- define "seedbed.fullname" -}}
 {{- .Release.Name -}}
 {{- end -}}
 
-{{- define "seedbed.learner" -}}{{ include "seedbed.name" . }}-learner{{- end -}}
-{{- define "seedbed.actor" -}}{{ include "seedbed.name" . }}-actor{{- end -}}
-{{- define "seedbed.replay" -}}{{ include "seedbed.name" . }}-replay{{- end -}}
-{{- define "seedbed.cost" -}}{{ include "seedbed.name" . }}-cost{{- end -}}
+{{- define "seedbed.learner" -}}{{ include "seedbed.fullname" . }}-learner{{- end -}}
+{{- define "seedbed.actor" -}}{{ include "seedbed.fullname" . }}-actor{{- end -}}
+{{- define "seedbed.replay" -}}{{ include "seedbed.fullname" . }}-replay{{- end -}}
+{{- define "seedbed.cost" -}}{{ include "seedbed.fullname" . }}-cost{{- end -}}
 
 {{/* The learners' pods by their stable names, not a Service that balances; a JSON list of
 addresses. Call with (dict "root" $ "port" PORT). */}}
@@ -46,7 +46,7 @@ addresses. Call with (dict "root" $ "port" PORT). */}}
 {{- end -}}
 
 {{/* What selects the pods of a component. Call with (dict "root" $ "component" NAME). */}}
-{{- define "seedbed.selector" -}}
+{{- define "seedbed.selectorLabels" -}}
 app.kubernetes.io/name: seedbed
 app.kubernetes.io/instance: {{ .root.Release.Name }}
 app.kubernetes.io/component: {{ .component }}
@@ -54,7 +54,7 @@ app.kubernetes.io/component: {{ .component }}
 
 {{/* Labels of a pod: nothing that changes with the chart's version, or every bump restarts it. */}}
 {{- define "seedbed.podLabels" -}}
-{{ include "seedbed.selector" . }}
+{{ include "seedbed.selectorLabels" . }}
 app.kubernetes.io/part-of: seedbed
 {{- with .root.Values.extraLabels }}
 {{ toYaml . }}
@@ -69,6 +69,16 @@ app.kubernetes.io/managed-by: {{ .root.Release.Service }}
 helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end -}}
 
+{{/* REGISTRY/REPOSITORY:TAG, or REGISTRY/REPOSITORY@DIGEST. Call with (dict "root" $ "component" NAME). */}}
 {{- define "seedbed.image" -}}
-{{ .repository }}:{{ .root.Values.image.tag | default .root.Chart.AppVersion }}
+{{- $shared := .root.Values.image -}}
+{{- $image := (get .root.Values .component).image -}}
+{{- with $image.registry | default $shared.registry }}{{ . }}/{{ end -}}
+{{- $image.repository | default (include (printf "seedbed.%sRepository" .component) .root) -}}
+{{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $shared.tag | default .root.Chart.AppVersion }}{{ end -}}
 {{- end -}}
+
+{{/* Repositories where the values name none. */}}
+{{- define "seedbed.learnerRepository" -}}seedbed-learner{{- end -}}
+{{- define "seedbed.actorRepository" -}}seedbed-actor{{- end -}}
+{{- define "seedbed.costRepository" -}}seedbed-cost{{- end -}}

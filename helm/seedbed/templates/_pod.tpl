@@ -33,7 +33,7 @@ capabilities: {drop: [ALL]}
 - name: tmp
   emptyDir: {}
 - name: experiment
-  configMap: {name: {{ include "seedbed.name" .root }}-experiment}
+  configMap: {name: {{ include "seedbed.fullname" .root }}-experiment}
 {{ include "seedbed.credentialVolumes" . }}
 {{- end -}}
 
@@ -86,8 +86,13 @@ Call with (dict "root" $ "component" ROLE). */}}
 {{- end }}
 {{- end -}}
 
+{{/* Whether a Job makes the tokens: "true" or nothing. */}}
+{{- define "seedbed.makesTokens" -}}
+{{- if and .Values.auth.enabled (not .Values.auth.existingSecret) }}true{{ end -}}
+{{- end -}}
+
 {{- define "seedbed.authSecret" -}}
-{{ .Values.auth.existingSecret | default (printf "%s-auth" (include "seedbed.name" .)) }}
+{{ .Values.auth.existingSecret | default (printf "%s-auth" (include "seedbed.fullname" .)) }}
 {{- end -}}
 
 {{/* Scheduling: call with (dict "root" $ "workload" VALUES). */}}
@@ -144,7 +149,7 @@ imagePullSecrets:
 
 {{/* Scrape annotations: call with (dict "root" $ "port" PORT). */}}
 {{- define "seedbed.scrape" -}}
-{{- if eq .root.Values.metrics.kind "annotations" }}
+{{- if eq .root.Values.metrics.type "annotations" }}
 prometheus.io/scrape: "true"
 prometheus.io/port: {{ .port | quote }}
 prometheus.io/path: /metrics
@@ -162,7 +167,8 @@ Call with (dict "root" $ "kind" KIND "name" NAME "wanted" NUMBER).
 {{- $replicas := .wanted -}}
 {{- if $live -}}
   {{- $annotations := $live.metadata.annotations | default dict -}}
-  {{- if eq (toString .wanted) (get $annotations "seedbed/replicas") -}}
+  {{- /* 0.1 wrote seedbed/replicas. */ -}}
+  {{- if eq (toString .wanted) (get $annotations "seedbed.dev/replicas" | default (get $annotations "seedbed/replicas")) -}}
     {{- $replicas = $live.spec.replicas -}}
   {{- end -}}
 {{- end -}}
@@ -176,6 +182,6 @@ Call with (dict "root" $ "kind" KIND "name" NAME "wanted" NUMBER).
 
 {{- define "seedbed.tlsSecret" -}}
 {{- $given := get .root.Values.tls (printf "%sSecret" .component) -}}
-{{- $made := printf "%s-%s-tls" (include "seedbed.name" .root) .component -}}
+{{- $made := printf "%s-%s-tls" (include "seedbed.fullname" .root) .component -}}
 {{ .root.Values.tls.certManager | ternary $made $given }}
 {{- end -}}

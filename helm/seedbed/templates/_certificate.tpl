@@ -1,0 +1,27 @@
+{{/* A certificate of cert-manager. Call with (dict "root" $ "component" NAME). */}}
+{{- define "seedbed.certificate" }}
+{{- if and .root.Values.tls.enabled .root.Values.tls.certManager }}
+{{- $service := include (printf "seedbed.%s" .component) .root }}
+{{- $issuer := .root.Values.tls.issuer }}
+apiVersion: cert-manager.io/v1
+kind: Certificate
+metadata:
+  name: {{ $service }}
+  labels:
+    {{- include "seedbed.labels" (dict "root" .root "component" "tls") | nindent 4 }}
+spec:
+  secretName: {{ $service }}-tls
+  # Renewed files are read at the next handshake; nothing restarts.
+  duration: 2160h
+  renewBefore: 360h
+  privateKey: {algorithm: ECDSA, size: 256, rotationPolicy: Always}
+  usages: [server auth, client auth]
+  dnsNames:
+    - {{ $service }}
+    - {{ $service }}.{{ .root.Release.Namespace }}.svc
+    - "*.{{ $service }}.{{ .root.Release.Namespace }}.svc"
+    # The role, by which a peer is judged: docs/security.md.
+    - {{ eq .component "replay" | ternary "shard" .component }}.{{ .root.Release.Name }}.{{ .root.Release.Namespace }}.seedbed
+  issuerRef: {name: {{ $issuer.name | default (printf "%s-authority" (include "seedbed.fullname" .root)) }}, kind: {{ $issuer.name | empty | ternary "Issuer" $issuer.kind }}}
+{{- end }}
+{{- end }}
