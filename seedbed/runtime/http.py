@@ -1,5 +1,6 @@
 """The small HTTP server of a service: /metrics, /healthz, /readyz, /status and POST /profile."""
 
+import errno
 import json
 import logging
 import math
@@ -14,7 +15,7 @@ from ipaddress import ip_address
 from socketserver import ThreadingMixIn
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 from wsgiref.types import StartResponse, WSGIEnvironment
 
 from prometheus_client import CollectorRegistry
@@ -131,13 +132,14 @@ class MetricsServer:
         if profile is not None:
             self._routes["POST /profile"] = partial(self._run_profile, profile)
         try:
-            self._server = make_server("0.0.0.0", port, self._answer, _Server, _Handler)
+            self._server = _listen(port)
         except OSError as error:
             raise SeedbedError(
                 ExitCode.BIND,
-                f"cannot serve metrics on 0.0.0.0:{port}: {error.strerror or error}; choose "
+                f"cannot serve metrics on port {port}: {error.strerror or error}; choose "
                 "another metrics_port, or 0 for none",
             ) from error
+        self._server.set_app(self._answer)
         self.port = self._server.server_port
         self._thread = threading.Thread(
             target=self._server.serve_forever, args=(0.1,), name="metrics-http", daemon=True
@@ -171,7 +173,7 @@ class MetricsServer:
     def _denial(self, name: str, environ: WSGIEnvironment) -> Answer | None:
         """Return why a route is refused to a client, or None if the client may have it."""
         allowed = _ALLOWED.get(name)
-        if allowed is None or self._insecure or ip_address(environ["REMOTE_ADDR"]).is_loopback:
+        if allowed is None or self._insecure or _is_loopback(environ["REMOTE_ADDR"]):
             return None
         if self._tokens is None:
             return _text(
@@ -250,7 +252,24 @@ def get_json(url: str, timeout_s: float, tokens: Tokens | None, role: Role) -> A
         raise ValueError(f"{type(error).__name__}: {error}") from error
 
 
+def _is_loopback(address: str) -> bool:
+    """Return whether a client is on this machine. IPv4 arrives as `::ffff:127.0.0.1`."""
+    given = ip_address(address)
+    return (getattr(given, "ipv4_mapped", None) or given).is_loopback
+
+
+def _listen(port: int) -> "_Server":
+    """Listen for IPv6 and IPv4, or for IPv4 alone where there is no IPv6."""
+    try:
+        return _Server(("::", port), _Handler)
+    except OSError as error:
+        if error.errno not in (errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL):
+            raise
+        return _IPv4Server(("0.0.0.0", port), _Handler)
+
+
 class _Server(ThreadingMixIn, WSGIServer):
+    address_family = socket.AF_INET6
     daemon_threads = True
     # A running profile must not hold up the end of the process.
     block_on_close = False
@@ -260,6 +279,12 @@ class _Server(ThreadingMixIn, WSGIServer):
         super().__init__(*args)
         self._connections: dict[Any, None] = {}  # oldest first
         self._lock = threading.Lock()
+
+    @override
+    def server_bind(self) -> None:
+        if self.address_family == socket.AF_INET6:
+            self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        super().server_bind()
 
     @override
     def process_request(self, request: Any, client_address: Any) -> None:
@@ -284,6 +309,10 @@ class _Server(ThreadingMixIn, WSGIServer):
     @override
     def handle_error(self, request: Any, client_address: Any) -> None:
         log.debug("request of %s failed", client_address, exc_info=True)
+
+
+class _IPv4Server(_Server):
+    address_family = socket.AF_INET
 
 
 class _Handler(WSGIRequestHandler):

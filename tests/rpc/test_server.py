@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import socket
 from pathlib import Path
 
 import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from seedbed.rpc import channels
 from seedbed.rpc.server import ServerThread
 from seedbed.runtime.threads import Threads
 
@@ -35,3 +39,19 @@ def test_after_its_end_nothing_is_left_to_say(tmp_path: Path) -> None:
     assert threads.join(20) == []
     server.set_serving()
     server.close()
+
+
+@pytest.mark.skipif(not socket.has_ipv6, reason="no IPv6 here")
+def test_all_addresses_are_of_both_families() -> None:
+    """What the chart listens on, in a cluster of either family."""
+    threads = Threads()
+    server = Nothing("[::]:0", threads)
+    port = server.start().rpartition(":")[2]
+    for host in ("127.0.0.1", "[::1]"):
+        with channels.channel(f"{host}:{port}") as channel:
+            answer = health_pb2_grpc.HealthStub(channel).Check(
+                health_pb2.HealthCheckRequest(), timeout=20
+            )
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+    server.close()
+    assert threads.join(20) == []

@@ -43,7 +43,7 @@ def listen_address(address: str) -> str:
     An address beyond this machine is listened to on all interfaces, because the name of a pod or a
     host may have several.
     """
-    return address if is_local(address) else f"0.0.0.0:{address.rsplit(':', 1)[1]}"
+    return address if is_local(address) else f"[::]:{address.rsplit(':', 1)[1]}"
 
 
 class GossipTransport(ServerThread, wire_grpc.GossipServicer):
