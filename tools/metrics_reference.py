@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from seedbed.config import parse_experiment
+from seedbed.rpc.certificate_stats import CertificateStats
 from seedbed.runtime.metrics import Metric
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.cost.metrics import METRICS as COST
@@ -69,6 +70,7 @@ def metrics_reference() -> str:
         _table("Actor", ActorMetrics.METRICS),
         _table("Replay shard", REPLAY),
         _table("Cost meter", COST),
+        _table("Learner and replay shard with --tls", CertificateStats.METRICS),
         _PROGRESS,
     )
     return "\n".join(parts)

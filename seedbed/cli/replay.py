@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from seedbed.cli.arguments import add_credentials, credentials_of
+from seedbed.rpc.certificate_stats import CertificateStats
 from seedbed.rpc.credentials import check_exposure
 from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -70,6 +71,8 @@ def run(args: argparse.Namespace) -> None:
     shard = Shard(args.sequences, args.priority_exponent, args.directory, memory)
     threads = Threads()
     credentials = credentials_of(args, Role.SHARD)
+    if credentials.tls:
+        shard.registry.add(CertificateStats(credentials.tls.folder))
     check_exposure(args.listen, credentials, "--listen")
     server = ReplayServer(shard, args.listen, threads, credentials)
     http = start_metrics_server(

@@ -21,12 +21,15 @@ class Tls:
     Args:
         folder: holds `FILES`.
 
+    Attributes:
+        folder: The folder.
+
     Raises:
         SeedbedError: CONFIG, a file is missing or is no PEM file.
     """
 
     def __init__(self, folder: str | Path) -> None:
-        self._folder = Path(folder)
+        self.folder = Path(folder)
         self._served: tuple[bytes, ...] = ()
         self._read()
 
@@ -34,7 +37,7 @@ class Tls:
         """Return key, certificate and authority, in PEM."""
         contents = []
         for name in FILES:
-            path = self._folder / name
+            path = self.folder / name
             try:
                 contents.append(path.read_bytes())
             except OSError as error:

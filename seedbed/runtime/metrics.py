@@ -160,6 +160,14 @@ class StatsRegistry(CollectorRegistry):
         super().__init__()
         self.metrics = [(metric, item) for item in stats for metric in item.METRICS]
 
+    def add(self, stats: Stats) -> None:
+        """Export another object too.
+
+        Args:
+            stats: Declares what it exports.
+        """
+        self.metrics += [(metric, stats) for metric in stats.METRICS]
+
     def values(self) -> dict[str, Value]:
         """Return the present value of every metric, by name."""
         return {metric.name: metric.value(stats) for metric, stats in self.metrics}

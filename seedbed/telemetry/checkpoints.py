@@ -1,8 +1,10 @@
 """Counts of checkpoints and evaluations."""
 
+import shutil
 import threading
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, ClassVar
 
 from seedbed.runtime.metrics import Metric, counter, documented, gauge
@@ -18,6 +20,9 @@ class CheckpointStats:
         bytes: Size of the newest checkpoint. NaN before the first.
         age_s: Age of the newest checkpoint. NaN before the first.
         interval_s: Seconds between two checkpoints, `learner.checkpoint.every_s`.
+        volume.free: Bytes that are free on the volume of the run directory. NaN without a run
+            directory.
+        volume.total: Size of the volume of the run directory. NaN without a run directory.
     """
 
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
@@ -28,15 +33,31 @@ class CheckpointStats:
         gauge("seedbed_checkpoint_bytes", "bytes"),
         gauge("seedbed_checkpoint_age_seconds", "age_s"),
         gauge("seedbed_checkpoint_interval_seconds", "interval_s"),
+        gauge("seedbed_run_volume_free_bytes", "volume.free"),
+        gauge("seedbed_run_volume_bytes", "volume.total"),
     )
 
-    def __init__(self, interval_s: float) -> None:
-        self.interval_s = interval_s
+    def __init__(self, interval_s: float, folder: Path | None = None) -> None:
+        """Count from zero.
+
+        Args:
+            interval_s: Seconds between two checkpoints.
+            folder: The run directory; None where there is none.
+        """
+        self.interval_s, self._folder = interval_s, folder
         self.written = self.failed = 0
         self.seconds: float | None = None
         self.bytes: int | None = None
         self._written_at: float | None = None
         self._lock = threading.Lock()
+
+    @property
+    def volume(self) -> Any:
+        """Size and use of the volume of the run directory; None where it cannot be asked."""
+        try:
+            return None if self._folder is None else shutil.disk_usage(self._folder)
+        except OSError:
+            return None
 
     @property
     def age_s(self) -> float | None:

@@ -33,12 +33,14 @@ class RunCost:
         dollars_per_hour: US dollars an hour, by the section `cost`; with a cost meter, the meter's
             rate.
         budget_dollars: Budget at which the run ends, `stop.dollars`; 0 is none.
+        goal_frames: Emulator frames at which the run ends, `stop.env_frames`; 0 is none.
     """
 
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
         __doc__,
         gauge("seedbed_run_dollars_per_hour", "dollars_per_hour"),
         gauge("seedbed_run_budget_dollars", "budget_dollars"),
+        gauge("seedbed_run_goal_frames", "goal_frames"),
     )
 
     def __init__(
@@ -50,6 +52,7 @@ class RunCost:
     ) -> None:
         self.dollars_per_hour = dollars_per_hour(experiment.cost)
         self.budget_dollars = experiment.stop.dollars
+        self.goal_frames = experiment.stop.env_frames
         self._counters = counters
         self._meter: CostMeterClient | None = None
         if experiment.cost.meter:

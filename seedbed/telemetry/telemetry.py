@@ -116,7 +116,7 @@ class Telemetry:
         self.replay = ReplaySourceStats()
         self.gossip = GossipStats()
         self.network = NetworkStats(self.gossip, self.replay)
-        self.checkpoints = CheckpointStats(experiment.learner.checkpoint.every_s)
+        self.checkpoints = CheckpointStats(experiment.learner.checkpoint.every_s, run_dir)
         self.evaluation = EvaluationStats()
         self.busy = {name: BusyClock() for name in THREADS}
         self.phase = "starting"

@@ -12,6 +12,7 @@ from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
 from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.membership import Membership
+from seedbed.rpc.certificate_stats import CertificateStats
 from seedbed.rpc.credentials import Credentials
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -96,6 +97,8 @@ class LearnerBase:
             actors_here=actors_here,
             tokens=credentials.tokens if credentials else None,
         )
+        if credentials and credentials.tls:
+            self.telemetry.registry.add(CertificateStats(credentials.tls.folder))
         self.threads = Threads()
         self._credentials = credentials
         learner = experiment.learner
