@@ -1,56 +1,22 @@
-"""Dated price tables, and the price of a pod's requests."""
+"""Price of a pod by a dated table, with bounds where something is not known."""
 
-from collections.abc import Collection
-from importlib import resources
-from typing import Annotated, Literal, TypeAlias
+import math
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+from typing import NamedTuple
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.services.cost.price_table import Family, Machine, Prices, Row, Tier, tables
 from seedbed.services.cost.usage import Usage
 
-Tier: TypeAlias = Literal["on-demand", "spot"]
-Dollars = Annotated[float, Field(ge=0)]
+# Hours of a month in which volumes are priced.
+MONTH_HOURS = 730
 
 
-class _Row(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
-class Family(_Row):
-    """Unit prices of a machine family, US dollars an hour."""
-
-    cpu: Dollars = Field(description="One vCPU.")
-    memory_gib: Dollars = Field(description="One GiB of memory.")
-    spot: Annotated[float, Field(ge=0, le=1)] = Field(description="Spot's part of the list price.")
-
-
-class Accelerator(_Row):
-    """Price of one GPU, or of one TPU chip, US dollars an hour."""
-
-    on_demand: Dollars = Field(description="List price.")
-    spot: Dollars = Field(description="Spot price.")
-    host_included: bool = Field(False, description="CPU and memory of its pod cost nothing more.")
-
-
-class Prices(_Row):
-    """Rows that a user adds to a table or replaces."""
-
-    families: dict[str, Family] = Field(default_factory=dict, description="By machine family.")
-    accelerators: dict[str, Accelerator] = Field(
-        default_factory=dict, description="By the node label of the accelerator."
-    )
-
-
-class Table(Prices):
-    """A price table with its date."""
-
-    date: str
-    source: str
-
-
-class Settings(_Row):
+class Settings(Row):
     """The chart's `cost` values that set prices."""
 
     priceTable: str = Field("us-central1-aug-2026", description="Which of the tables.")
@@ -60,18 +26,30 @@ class Settings(_Row):
     readNodes: bool = Field(False, description="Whether nodes may be read.")
 
 
-def tables() -> dict[str, Table]:
-    """Return the tables that ship, by name."""
-    text = resources.files("seedbed.services.cost").joinpath("prices.yaml").read_text()
-    return {name: Table.model_validate(table) for name, table in yaml.safe_load(text).items()}
+class Cost(NamedTuple):
+    """US dollars an hour: what is charged, between the bounds of what is not known."""
+
+    charged: float
+    lower: float
+    upper: float
+
+    @classmethod
+    def exactly(cls, dollars: float) -> "Cost":
+        """Return the cost where everything is known."""
+        return cls(dollars, dollars, dollars)
+
+    def part(self, fraction: float) -> "Cost":
+        """Return a fraction of the cost."""
+        return Cost(self.charged * fraction, self.lower * fraction, self.upper * fraction)
 
 
 class PriceList:
     """A table with a user's rows over it.
 
     Attributes:
-        unknown: What had no row, in words. The dearest row of the kind prices it, so that a budget
-            ends early and not late.
+        unknown: What had no row, in words. The dearest final price of the kind prices it, so that
+            a budget ends early and not late.
+        zone_gib: US dollars for one GiB from one zone to another.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -85,26 +63,50 @@ class PriceList:
             raise ConfigError(
                 f"cost.priceTable {settings.priceTable!r} is unknown: one of {sorted(shipped)}"
             )
-        table = shipped[settings.priceTable]
-        self.name, self.date = settings.priceTable, table.date
-        self.families = table.families | settings.prices.families
-        self.accelerators = table.accelerators | settings.prices.accelerators
+        table, own = shipped[settings.priceTable], settings.prices
+        self.name, self.date, self.zone_gib = settings.priceTable, table.date, table.zone_gib
+        self.families = table.families | own.families
+        self.accelerators = table.accelerators | own.accelerators
+        self.volumes = table.volumes | own.volumes
+        # A user's price of an accelerator is of the device, whatever machine it is in.
+        machines = {
+            name: row
+            for name, row in table.machines.items()
+            if row.accelerator not in own.accelerators
+        }
+        self.machines = machines | own.machines
         self.unknown: set[str] = set()
         self._default = settings
 
-    def dollars_per_hour(self, usage: Usage) -> float:
-        """Return the US dollars an hour of one pod's requests."""
-        tier = self.tier(usage)
-        total, host_included = 0.0, False
-        if usage.accelerators:
-            row = self._accelerator(usage)
-            total += usage.accelerators * (row.spot if tier == "spot" else row.on_demand)
-            host_included = row.host_included
-        if not host_included:
-            family = self._family(usage)
-            part = family.spot if tier == "spot" else 1.0
-            total += part * (usage.cpus * family.cpu + usage.memory_gib * family.memory_gib)
-        return total
+    def costs(self, usages: Sequence[Usage]) -> list[Cost]:
+        """Return what each of a release's pods costs.
+
+        A node with an accelerator is paid as a whole, by the release's pods that asked for the
+        accelerator: the others on it cost nothing more.
+        """
+        accelerators: dict[str, float] = defaultdict(float)
+        for usage in usages:
+            if usage.node_cpus and usage.accelerators:
+                accelerators[usage.node] += usage.accelerators
+        return [
+            self.cost(usage, accelerators.get(usage.node, 0.0))
+            if usage.accelerators or usage.node not in accelerators
+            else Cost.exactly(0.0)
+            for usage in usages
+        ]
+
+    def cost(self, usage: Usage, together: float = 0.0) -> Cost:
+        """Return what one pod costs.
+
+        Args:
+            usage: The pod.
+            together: Accelerators of all the release's pods on its node; default: its own.
+        """
+        cost = self._cost(usage, together, self.tier(usage))
+        if usage.spot is not None and not usage.flex:
+            return cost
+        either = [*self._cost(usage, together, "spot"), *self._cost(usage, together, "on-demand")]
+        return Cost(cost.charged, min(either), max(either))
 
     def tier(self, usage: Usage) -> Tier:
         """Return the pod's tier, or the default where the tier is unknown."""
@@ -112,23 +114,102 @@ class PriceList:
             return self._default.defaultTier
         return "spot" if usage.spot else "on-demand"
 
-    def _family(self, usage: Usage) -> Family:
-        name = usage.family or self._default.defaultFamily
-        if name in self.families:
-            return self.families[name]
-        self._note("machine family", name, self.families)
-        return max(self.families.values(), key=lambda row: row.cpu)
+    def volume(self, storage_class: str, gib: float) -> float:
+        """Return the US dollars an hour of a volume."""
+        if not self.volumes:
+            return 0.0
+        if storage_class not in self.volumes:
+            self._note("storage class", storage_class or "without a name", self.volumes)
+        month = self.volumes.get(storage_class, max(self.volumes.values()))
+        return month * gib / MONTH_HOURS
 
-    def _accelerator(self, usage: Usage) -> Accelerator:
+    def _cost(self, usage: Usage, together: float, tier: Tier) -> Cost:
+        if not usage.accelerators:
+            return self._requests(usage, tier)
+        if usage.node_cpus and usage.node_accelerators:
+            return self._node(usage, together or usage.accelerators, tier)
+        return self._accelerated(usage, tier)
+
+    def _requests(self, usage: Usage, tier: Tier, family: str = "") -> Cost:
+        """Price CPU and memory by the request."""
+
+        def of(row: Family) -> float:
+            part = row.spot if tier == "spot" else 1.0
+            return part * (usage.cpus * row.cpu + usage.memory_gib * row.memory_gib)
+
+        name = usage.family or family or self._default.defaultFamily
+        if name in self.families:
+            return Cost.exactly(of(self.families[name]))
+        self._note("machine family", name, self.families)
+        every = [of(row) for row in self.families.values()]
+        return Cost(max(every), min(every), max(every))
+
+    def _node(self, usage: Usage, together: float, tier: Tier) -> Cost:
+        """Price a pod's part of its whole node."""
+        row = self.machines.get(usage.machine)
+        if row is not None:
+            whole = _machine(row, tier)
+        else:
+            machine = replace(
+                usage,
+                cpus=usage.node_cpus,
+                memory_gib=usage.node_memory_gib,
+                accelerators=usage.node_accelerators,
+            )
+            whole = self._accelerated(machine, tier, in_machines=False)
+        mine = usage.accelerators / together
+        asked = min(1.0, usage.accelerators / usage.node_accelerators)
+        # Pods of others may have the rest of the node; of a divided GPU they most likely do.
+        charged = asked if usage.parts > 1 else mine
+        return Cost(whole.charged * charged, whole.lower * asked, whole.upper * mine)
+
+    def _accelerated(self, usage: Usage, tier: Tier, in_machines: bool = True) -> Cost:
+        """Price an accelerator with what is around it, on a machine that is not known."""
         kind = "tpu" if usage.is_tpu else "nvidia"
-        rows = {name: row for name, row in self.accelerators.items() if name.startswith(kind)}
-        rows = rows or self.accelerators
-        if usage.accelerator in rows:
-            return rows[usage.accelerator]
-        self._note("accelerator", usage.accelerator or f"without a name ({kind})", rows)
-        return max(rows.values(), key=lambda row: row.on_demand)
+        names = [*self.accelerators, *(row.accelerator for row in self.machines.values())]
+        names = [name for name in names if name.startswith(kind)] or list(self.accelerators)
+        if usage.accelerator in names:
+            return self._named(usage.accelerator, usage, tier, in_machines)
+        self._note("accelerator", usage.accelerator or f"without a name ({kind})", names)
+        every = [self._named(name, usage, tier, in_machines, whole=False) for name in names]
+        # A new accelerator may cost more than all that are known.
+        upper = math.inf if len(names) > 1 else every[0].upper
+        return Cost(max(cost.charged for cost in every), min(cost.lower for cost in every), upper)
+
+    def _named(
+        self, name: str, usage: Usage, tier: Tier, in_machines: bool, whole: bool = True
+    ) -> Cost:
+        """Price by the smallest machine that has the accelerators; without one, by the piece."""
+        devices = usage.accelerators / usage.parts
+        rows = [row for row in self.machines.values() if row.accelerator == name]
+        fitting = [row for row in rows if _fits(row, usage, devices)] if in_machines else []
+        if fitting or name not in self.accelerators:
+            smallest = min(fitting or rows, key=lambda row: _machine(row, tier).charged)
+            count = 1 if fitting else math.ceil(devices / smallest.count)
+            part = count if whole and usage.parts == 1 else devices / smallest.count
+            price = _machine(smallest, tier).part(part)
+            return price._replace(
+                upper=max(price.upper, *(_machine(row, tier).upper for row in rows))
+            )
+        accelerator = self.accelerators[name]
+        price = Cost.exactly(
+            devices * (accelerator.spot if tier == "spot" else accelerator.on_demand)
+        )
+        if accelerator.host_included:
+            return price
+        host = self._requests(usage, tier, accelerator.family)
+        return Cost(*(one + other for one, other in zip(price, host, strict=True)))
 
     def _note(self, what: str, name: str, rows: Collection[str]) -> None:
         # A table of one price, as the paper's, prices everything.
         if len(rows) > 1:
             self.unknown.add(f"{what} {name}")
+
+
+def _machine(row: Machine, tier: Tier) -> Cost:
+    price = row.spot if tier == "spot" else row.on_demand
+    return Cost(price, price, max(price, row.highest if tier == "on-demand" else 0.0))
+
+
+def _fits(row: Machine, usage: Usage, devices: float) -> bool:
+    return row.count >= devices and row.cpus >= usage.cpus and row.memory_gib >= usage.memory_gib
