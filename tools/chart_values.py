@@ -15,7 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from seedbed.config.schema import Experiment
-from seedbed.services.cost.prices import Prices, Tier
+from seedbed.services.cost.price_table import Prices, Tier
 from tools.generated import write_or_check
 
 CHART = Path(__file__).resolve().parents[1] / "helm" / "seedbed"

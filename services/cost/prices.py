@@ -108,6 +108,10 @@ class PriceList:
         either = [*self._cost(usage, together, "spot"), *self._cost(usage, together, "on-demand")]
         return Cost(cost.charged, min(either), max(either))
 
+    def dollars_per_hour(self, usage: Usage) -> float:
+        """Return what is charged for one pod."""
+        return self.cost(usage).charged
+
     def tier(self, usage: Usage) -> Tier:
         """Return the pod's tier, or the default where the tier is unknown."""
         if usage.spot is None:
