@@ -95,17 +95,17 @@ class PriceList:
             for usage in usages
         ]
 
-    def cost(self, usage: Usage, together: float = 0.0) -> Cost:
+    def cost(self, usage: Usage, on_node: float = 0.0) -> Cost:
         """Return what one pod costs.
 
         Args:
             usage: The pod.
-            together: Accelerators of all the release's pods on its node; default: its own.
+            on_node: Accelerators of all the release's pods on its node; default: its own.
         """
-        cost = self._cost(usage, together, self.tier(usage))
+        cost = self._cost(usage, on_node, self.tier(usage))
         if usage.spot is not None and not usage.flex:
             return cost
-        either = [*self._cost(usage, together, "spot"), *self._cost(usage, together, "on-demand")]
+        either = [*self._cost(usage, on_node, "spot"), *self._cost(usage, on_node, "on-demand")]
         return Cost(cost.charged, min(either), max(either))
 
     def dollars_per_hour(self, usage: Usage) -> float:
@@ -127,11 +127,11 @@ class PriceList:
         month = self.volumes.get(storage_class, max(self.volumes.values()))
         return month * gib / MONTH_HOURS
 
-    def _cost(self, usage: Usage, together: float, tier: Tier) -> Cost:
+    def _cost(self, usage: Usage, on_node: float, tier: Tier) -> Cost:
         if not usage.accelerators:
             return self._requests(usage, tier)
         if usage.node_cpus and usage.node_accelerators:
-            return self._node(usage, together or usage.accelerators, tier)
+            return self._node(usage, on_node or usage.accelerators, tier)
         return self._accelerated(usage, tier)
 
     def _requests(self, usage: Usage, tier: Tier, family: str = "") -> Cost:
@@ -148,7 +148,7 @@ class PriceList:
         every = [of(row) for row in self.families.values()]
         return Cost(max(every), min(every), max(every))
 
-    def _node(self, usage: Usage, together: float, tier: Tier) -> Cost:
+    def _node(self, usage: Usage, on_node: float, tier: Tier) -> Cost:
         """Price a pod's part of its whole node."""
         row = self.machines.get(usage.machine)
         if row is not None:
@@ -161,7 +161,7 @@ class PriceList:
                 accelerators=usage.node_accelerators,
             )
             whole = self._accelerated(machine, tier, in_machines=False)
-        mine = usage.accelerators / together
+        mine = usage.accelerators / on_node
         asked = min(1.0, usage.accelerators / usage.node_accelerators)
         # Pods of others may have the rest of the node; of a divided GPU they most likely do.
         charged = asked if usage.parts > 1 else mine
