@@ -22,6 +22,7 @@ COMMANDS = {
     "replay": "run one replay shard, for learners with `storage: remote`",
     "tokens": "make the token files of a release",
     "cost": "price a release on Kubernetes, and end it when it is over",
+    "deploy": "install an experiment on Kubernetes, with what it costs an hour",
     "evaluate": "play a trained policy and print its returns",
     "analyze": "measure how far the learners of a run were from each other",
     "status": "show the progress, the bottleneck and the cost of a run",

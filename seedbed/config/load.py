@@ -62,8 +62,8 @@ def parse_experiment(
         raise ConfigError(f"{source} must be a mapping of keys to values")
     if stored:
         translate(tree)
-    for override in overrides:
-        _override(tree, override)
+    for setting in overrides:
+        override(tree, setting)
     lines = []
     for old, new, value in renamed_keys(tree):
         now = renamed_value(new, value)
@@ -83,17 +83,26 @@ def dump_experiment(experiment: Experiment) -> str:
     return yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False, width=100)
 
 
-def _override(tree: dict[str, Any], override: str) -> None:
-    path, equals, value = override.partition("=")
+def override(tree: dict[str, Any], setting: str) -> None:
+    """Set a key of a tree as `--set` does.
+
+    Args:
+        tree: Changed in place.
+        setting: `a.b=value`; the value is YAML.
+
+    Raises:
+        SeedbedError: CONFIG, the setting has another form, or names a key below a value.
+    """
+    path, equals, value = setting.partition("=")
     if not equals or not path:
-        raise ConfigError(f"--set {override!r} must have the form a.b=value")
+        raise ConfigError(f"--set {setting!r} must have the form a.b=value")
     *parents, leaf = path.split(".")
     node: Any = tree
     for key in parents:
         node = node.setdefault(key, {})
         if not isinstance(node, dict):
-            raise ConfigError(f"--set {override!r}: {key!r} is a value, not a section")
-    node[leaf] = _yaml(value, f"--set {override!r}:")
+            raise ConfigError(f"--set {setting!r}: {key!r} is a value, not a section")
+    node[leaf] = _yaml(value, f"--set {setting!r}:")
 
 
 class _Loader(yaml.SafeLoader):

@@ -28,6 +28,7 @@ class ExitCode(IntEnum):
     THREAD_STUCK = 40
     THREAD_FAILED = 41
     DIVERGED = 42
+    DEPLOY = 50
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -71,6 +72,8 @@ HELP: dict[ExitCode, str] = {
     "traceback.",
     ExitCode.DIVERGED: "Loss, gradients or parameters are NaN or infinite: look at the batches in "
     "quarantine/, or lower the learning rate; the newest checkpoint is good.",
+    ExitCode.DEPLOY: "A program that `seedbed deploy` calls failed, or a pod does not start: do as "
+    "the line says, and run the same command again.",
     ExitCode.INTERRUPTED: "Interrupted from the keyboard.",
     ExitCode.TERMINATED: "SIGTERM before there was anything to end or save, or a second one: the "
     "same command begins, or resumes, again.",

@@ -60,13 +60,14 @@ class ApiServer:
 
     Attributes:
         objects: Every object by kind and name.
+        file: The KUBECONFIG for it.
     """
 
     def __init__(self, url: str, folder: Path) -> None:
         """Write the credentials that Helm reads."""
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
-        self._file = folder / "kubeconfig"
-        self._file.write_text(
+        self.file = folder / "kubeconfig"
+        self.file.write_text(
             json.dumps(
                 {
                     "apiVersion": "v1",
@@ -100,11 +101,11 @@ class ApiServer:
     ) -> subprocess.CompletedProcess[str]:
         """Run a helm command that sees the objects."""
         return subprocess.run(
-            [binary or helm(), *arguments, "--kubeconfig", str(self._file), "-f", "-"],
+            [binary or helm(), *arguments, "--kubeconfig", str(self.file), "-f", "-"],
             input=json.dumps(values or {}),
             capture_output=True,
             text=True,
-            env={**os.environ, "KUBECACHEDIR": str(self._file.parent / "cache")},
+            env={**os.environ, "KUBECACHEDIR": str(self.file.parent / "cache")},
         )
 
     def render(

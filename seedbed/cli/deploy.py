@@ -1,0 +1,141 @@
+"""Install an experiment on Kubernetes, or upgrade it, and follow it until its actors play.
+
+The file is the one that `seedbed train` takes: actor.processes and gossip.replicas are the first
+numbers of actors and learners. With --registry the images are built from this checkout and pushed.
+"""
+
+import argparse
+import sys
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from seedbed.cli.deploy_follow import follow
+from seedbed.cli.deploy_images import build_and_push
+from seedbed.cli.deploy_plan import ApiObject, objects_of, only, plan, replicas_of
+from seedbed.cli.deploy_programs import run as call
+from seedbed.config import Experiment, load_experiment
+from seedbed.config.load import override
+from seedbed.config.shipped import experiment_file
+from seedbed.runtime.exit_codes import ConfigError
+
+_SOURCE = Path(__file__).resolve().parents[2]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `deploy EXPERIMENT`."""
+    add = parser.add_argument
+    text = "a YAML file, or the name of a shipped experiment such as cartpole-vtrace"
+    add("experiment", metavar="EXPERIMENT.yaml", help=text)
+    add("--release", metavar="NAME", help="name of the release (default: name of the experiment)")
+    add("--namespace", "-n", default="default", help="namespace (default: %(default)s)")
+    text = "build the images and push them to R, such as europe-docker.pkg.dev/PROJECT/seedbed"
+    add("--registry", metavar="R", help=text)
+    text = "profile of the chart, such as gke-autopilot, or a file of values (repeatable)"
+    add("--profile", action="append", default=[], metavar="PROFILE", help=text)
+    text = "value of the chart (repeatable; YAML); experiment.a.b=c is a key of the experiment"
+    add("--set", action="append", default=[], metavar="a.b=c", help=text)
+    text = "chart, a folder or oci://HOST/PATH (default: the one of this checkout)"
+    add("--chart", default=str(_SOURCE / "helm" / "seedbed"), help=text)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Check, build and push if asked, show the plan, install, and follow.
+
+    Raises:
+        SeedbedError: CONFIG, the experiment or a value is wrong; DEPLOY, a program failed;
+            LEARNER_UNREACHABLE, actors do not play in time.
+    """
+    follows, given, experiment = _layers(args)
+    profiles = [f"--values={_profile(args.chart, name)}" for name in args.profile]
+    release, namespace = args.release or experiment.name, f"--namespace={args.namespace}"
+    kubectl = ("kubectl", namespace)
+    with tempfile.TemporaryDirectory(prefix="seedbed-deploy-") as folder:
+        values = partial(_values_file, Path(folder))
+        chart = [release, args.chart, namespace, values("experiment", follows), *profiles]
+        own = values("set", given)
+        if args.registry:
+            named = values("registry", {"image": {"registry": args.registry}})
+            objects = objects_of(call("helm", "template", *chart, named, own))
+            call(*kubectl, "get", "--raw=/version")  # before minutes of building
+            built = build_and_push(_SOURCE, args.registry, experiment, objects)
+            chart.append(values("images", built))
+        chart.append(own)
+        # As the cluster would have it: the live numbers of pods, 0 where the run is finished.
+        live = ("--dry-run=server", "--is-upgrade", "--disable-openapi-validation")
+        objects = objects_of(call("helm", "template", *chart, *live))
+        _say(f"{release} in namespace {args.namespace}, from {args.experiment}:")
+        for line in plan(objects):
+            _say(line)
+        call("helm", "upgrade", "--install", *chart, "--create-namespace")
+    _follow(kubectl, release, objects)
+
+
+def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) -> None:
+    """Follow the release until its actors play, and say what to do next."""
+    learner = only(objects, "learner")
+    if not replicas_of(learner):
+        _say(f"{release} is finished or paused: `helm {kubectl[1]} status {release}` says more")
+        return
+    containers = learner["spec"]["template"]["spec"]["containers"]
+    option = "--run-dir="
+    run_dir = next(x.removeprefix(option) for x in containers[0]["args"] if x.startswith(option))
+    sidecars = sum(container["name"] == "actor" for container in containers)
+    follow(kubectl, release, run_dir, replicas_of(only(objects, "actor")) + sidecars, _say)
+    status = (*kubectl, "exec", f"{release}-learner-0", "-c=learner", "--", "seedbed", "status")
+    print(call(*status, run_dir))
+    _say(f"this page again: {' '.join(status)} {run_dir}")
+    _say(f"more actors: {' '.join(kubectl)} scale deployment/{release}-actor --replicas=50")
+    _say(f"the end: helm {kubectl[1]} uninstall {release} (its volumes stay)")
+
+
+def _say(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def _values_file(folder: Path, name: str, values: dict[str, Any]) -> str:
+    """Write values to a file, and return the option of Helm that reads it."""
+    file = folder / f"{name}.yaml"
+    file.write_text(yaml.safe_dump(values))
+    return f"--values={file}"
+
+
+def _layers(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], Experiment]:
+    """Return values that follow from the experiment, values of --set, and the experiment.
+
+    Raises:
+        SeedbedError: CONFIG, the experiment or a --set is wrong.
+    """
+    prefix = "experiment."
+    own = [x.removeprefix(prefix) for x in args.set if x.startswith(prefix)]
+    experiment = load_experiment(args.experiment, own)
+    given: dict[str, Any] = {}
+    for value in args.set:
+        override(given, value)
+    processes, learners = experiment.actor.processes, experiment.gossip.replicas
+    follows: dict[str, Any] = {
+        "experimentFile": experiment_file(args.experiment).read_text(),
+        "learner": {"replicas": learners, "topology": experiment.gossip.topology},
+    }
+    if processes:
+        follows["actor"] = {"replicas": processes * learners}
+    if shards := int((given.get("replay") or {}).get("shards") or 0):
+        follows["replay"] = {"sequences": -(-experiment.learner.replay.capacity // shards)}
+    return follows, given, experiment
+
+
+def _profile(chart: str, name: str) -> str:
+    """Return the file of a profile.
+
+    Raises:
+        SeedbedError: CONFIG, there is no such profile.
+    """
+    own = Path(chart) / "profiles"
+    for file in (Path(name), own / f"{name}.yaml"):
+        if file.is_file():
+            return str(file)
+    names = ", ".join(sorted(file.stem for file in own.glob("*.yaml"))) or f"none in {own}"
+    raise ConfigError(f"--profile {name} is neither a file nor a profile of the chart: {names}")

@@ -1,0 +1,156 @@
+"""Following of a release in the terminal until its actors play."""
+
+import json
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from seedbed.cli.deploy_programs import run
+from seedbed.launch.supervisor import describe_exit, last_cause
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.telemetry.formats import duration
+
+_INTERVAL_S = 2.0
+# A node with an accelerator may take minutes, and its image some more.
+_LONGEST_S = 1800.0
+# Reasons of a waiting container that no waiting mends.
+_PUSH = "push the image (--registry R), or name one that is there: --set image.registry=R"
+_HOPELESS = {
+    "ErrImagePull": _PUSH,
+    "ImagePullBackOff": _PUSH,
+    "ErrImageNeverPull": "load the image into the nodes, or --set image.pullPolicy=IfNotPresent",
+    "InvalidImageName": "mend the image's name: --set image.registry=R",
+    "CreateContainerConfigError": "make the Secret or ConfigMap that the pod names",
+}
+# Exit codes after which a restart of a container does not help.
+_FATAL = (
+    ExitCode.USAGE, ExitCode.CONFIG, ExitCode.ENVIRONMENT, ExitCode.BACKEND,
+    ExitCode.RUN_DIRECTORY, ExitCode.RESUME_REFUSED, ExitCode.REPLAY_FILES,
+    ExitCode.REFUSED_BY_LEARNER,
+)  # fmt: skip
+
+
+def follow(
+    kubectl: tuple[str, ...], release: str, run_dir: str, actors: int, say: Callable[[str], None]
+) -> None:
+    """Say what the pods and the learner do, a line for each change, until actors play.
+
+    Args:
+        kubectl: The program with its options.
+        release: Name of the release.
+        run_dir: Run directory in the learner's pod.
+        actors: Actors that the release has; with 0 of them a ready learner is the end.
+        say: Takes each line.
+
+    Raises:
+        SeedbedError: DEPLOY, a pod cannot start; LEARNER_UNREACHABLE, actors do not play in time.
+    """
+    deadline = time.monotonic() + _LONGEST_S
+    said: dict[str, str] = {}
+    while time.monotonic() < deadline:
+        pods = json.loads(
+            run(*kubectl, "get", "pods", "-o=json",
+                f"-l=app.kubernetes.io/instance={release}")
+        )["items"]  # fmt: skip
+        states = {pod["metadata"]["name"]: pod_state(pod) for pod in pods}
+        if states.get(f"{release}-learner-0") == "ready":
+            status = _status(kubectl, release, run_dir)
+            states[f"{release}-learner-0"] = learner_state(status)
+            if _plays(status) or (status and not actors):
+                _say_changes(said, states, say)
+                return
+        _say_changes(said, states, say)
+        threading.Event().wait(_INTERVAL_S)
+    raise SeedbedError(
+        ExitCode.LEARNER_UNREACHABLE,
+        f"no actor of {release} played within {duration(_LONGEST_S)}; the release stays: "
+        f"`{' '.join(kubectl)} get pods,events` shows why, `helm uninstall {release}` removes it",
+    )
+
+
+def _say_changes(said: dict[str, str], states: dict[str, str], say: Callable[[str], None]) -> None:
+    for name, state in sorted(states.items()):
+        if said.get(name) != state:
+            say(f"  {name}: {state}")
+            said[name] = state
+
+
+def _status(kubectl: tuple[str, ...], release: str, run_dir: str) -> dict[str, Any]:
+    """Return what `seedbed status` says in the learner's pod; empty before it says anything."""
+    command = ("exec", f"{release}-learner-0", "-c=learner", "--", "seedbed", "status", run_dir)
+    try:
+        found: dict[str, Any] = json.loads(run(*kubectl, *command, "--json"))
+    except (SeedbedError, ValueError):
+        return {}
+    return found
+
+
+def _plays(status: dict[str, Any]) -> bool:
+    over = status.get("over") or status.get("stop_reason")
+    return bool(status) and bool(
+        over or (status["numbers"]["sessions"] and status["counters"]["env_frames"])
+    )
+
+
+def learner_state(status: dict[str, Any]) -> str:
+    """Return what a learner's status says, in a line that changes seldom."""
+    if not status:
+        return "ready, and writes no status yet"
+    if over := status.get("over") or status.get("stop_reason"):
+        return f"finished: {over}"
+    if not (sessions := status["numbers"]["sessions"]):
+        return f"{status['state']}: {status['waiting_for'] or 'waits for actors'}"
+    return f"{status['state']}: {sessions} groups of environments play"
+
+
+def pod_state(pod: dict[str, Any]) -> str:
+    """Return the state of a pod in words.
+
+    Args:
+        pod: As `kubectl get pods -o json` shows it.
+
+    Raises:
+        SeedbedError: DEPLOY, the pod cannot start, and waiting does not mend that.
+    """
+    name, status = pod["metadata"]["name"], pod["status"]
+    for container in status.get("containerStatuses", []):
+        _check_container(name, container)
+    conditions = {item["type"]: item for item in status.get("conditions", [])}
+    if conditions.get("PodScheduled", {}).get("status") == "False":
+        return f"waits for a node: {conditions['PodScheduled'].get('message', '')}"
+    if conditions.get("Ready", {}).get("status") == "True":
+        return "ready"
+    waiting = [
+        item["state"]["waiting"].get("reason", "")
+        for item in status.get("containerStatuses", [])
+        if "waiting" in item.get("state", {})
+    ]
+    return ", ".join(waiting) or f"{status.get('phase', 'Pending').lower()}, not ready yet"
+
+
+def _check_container(pod: str, container: dict[str, Any]) -> None:
+    waiting = container.get("state", {}).get("waiting", {})
+    reason = waiting.get("reason", "")
+    if reason in _HOPELESS:
+        raise SeedbedError(
+            ExitCode.DEPLOY,
+            f"{pod} does not start: {reason} of {container['image']}: "
+            f"{waiting.get('message', '')}; {_HOPELESS[reason]}",
+        )
+    for state in ("state", "lastState"):
+        ended = container.get(state, {}).get("terminated")
+        if ended and ended["exitCode"] in _FATAL:
+            cause = last_cause(ended.get("message", ""))
+            raise SeedbedError(
+                ExitCode.DEPLOY,
+                f"{container['name']} of {pod} ended with {describe_exit(ended['exitCode'])}"
+                f"{f' Its last words: {cause}' if cause else ''}",
+            )
+        if ended and ended.get("reason") == "OOMKilled":
+            raise SeedbedError(
+                ExitCode.DEPLOY,
+                f"{container['name']} of {pod} was killed for want of memory: raise "
+                f"--set {container['name']}.resources.limits.memory, or put the replay into shards "
+                "(--set replay.shards=4)",
+            )

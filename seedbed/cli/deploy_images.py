@@ -1,0 +1,79 @@
+"""Images of a release, built from this checkout and pushed to a registry."""
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from seedbed.cli.deploy_plan import ApiObject, only
+from seedbed.cli.deploy_programs import run
+from seedbed.config import Experiment
+from seedbed.runtime.exit_codes import ConfigError
+
+# What the resources of the learner's container say of its image.
+_ACCELERATORS = {"nvidia.com/gpu": "gpu", "google.com/tpu": "tpu"}
+_COST = ("--file=Dockerfile.actor", "--target=cost")
+
+
+def build_and_push(
+    source: Path, registry: str, experiment: Experiment, objects: list[ApiObject]
+) -> dict[str, Any]:
+    """Build the images that the chart names, push them, and return the values that name them.
+
+    A tag is the beginning of the image's own digest, so that an image without a change restarts
+    nothing.
+
+    Args:
+        source: A checkout of Seedbed.
+        registry: Where the images go.
+        experiment: Its backend chooses the learner's libraries.
+        objects: The rendered chart.
+
+    Raises:
+        SeedbedError: CONFIG, there is no checkout; DEPLOY, a build or a push failed.
+    """
+    if not (source / "Dockerfile.learner").is_file():
+        raise ConfigError(
+            f"--registry builds from a checkout, and {source} has no Dockerfile.learner: run "
+            "`python -m seedbed.cli.main deploy` in one, or leave --registry out"
+        )
+    program = "docker" if shutil.which("docker") or not shutil.which("podman") else "podman"
+    values: dict[str, Any] = {"image": {"registry": registry}}
+    for component, repository, options in _images(experiment, objects):
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / "id"
+            build = ("build", f"--iidfile={file}", *options, str(source))
+            run(program, *build, shown=True)
+            digest = file.read_text().strip()
+        tag = digest.removeprefix("sha256:")[:12]
+        run(program, "tag", digest, f"{registry}/{repository}:{tag}")
+        run(program, "push", f"{registry}/{repository}:{tag}")
+        values[component] = {"image": {"tag": tag}}
+    return values
+
+
+def _images(
+    experiment: Experiment, objects: list[ApiObject]
+) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+    """Yield component, repository and options of `build` of each image."""
+    learner = only(objects, "learner").spec.template.spec.containers[0]
+    asked = (learner.resources.get("requests") or {}).keys()
+    accelerator = next((_ACCELERATORS[name] for name in asked if name in _ACCELERATORS), "cpu")
+    options = (
+        "--file=Dockerfile.learner",
+        f"--build-arg=BACKEND={experiment.learner.backend}",
+        f"--build-arg=ACCELERATOR={accelerator}",
+    )
+    yield "learner", _repository(learner.image), options
+    actor = only(objects, "actor").spec.template.spec.containers[0]
+    yield "actor", _repository(actor.image), ("--file=Dockerfile.actor", "--target=actor")
+    for item in objects:
+        labels = item["metadata"].get("labels", {})
+        if item["kind"] == "Deployment" and labels.get("app.kubernetes.io/component") == "cost":
+            yield "cost", _repository(item.spec.template.spec.containers[0].image), _COST
+
+
+def _repository(image: str) -> str:
+    """Return the last part of an image's name, without tag and digest."""
+    return image.partition("@")[0].rpartition("/")[2].partition(":")[0]

@@ -1,0 +1,109 @@
+"""What a release installs, and what it costs an hour, from the rendered chart."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import yaml
+
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+_KINDS = ("StatefulSet", "Deployment")
+
+
+class ApiObject(dict[str, Any]):
+    """A mapping of the Kubernetes API, whose keys are attributes too, as its client names them."""
+
+    def __getattr__(self, name: str) -> Any:
+        """Return the value of the key in camel case; None where there is none."""
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return _attributes(self.get(re.sub(r"_(\w)", lambda found: found[1].upper(), name)))
+
+
+def _attributes(value: Any) -> Any:
+    if isinstance(value, dict):
+        return ApiObject(value)
+    return [_attributes(item) for item in value] if isinstance(value, list) else value
+
+
+def objects_of(manifest: str) -> list[ApiObject]:
+    """Return the objects of a rendered chart."""
+    return [ApiObject(item) for item in yaml.safe_load_all(manifest) if item]
+
+
+def workloads(objects: list[ApiObject]) -> Iterator[ApiObject]:
+    """Yield the StatefulSets and the Deployments, in the order in which they start."""
+    yield from (item for kind in _KINDS for item in objects if item["kind"] == kind)
+
+
+def replicas_of(workload: ApiObject) -> int:
+    """Return the pods of a workload."""
+    return int(workload["spec"].get("replicas", 1))
+
+
+def plan(objects: list[ApiObject]) -> list[str]:
+    """Return a line for each workload, with dollars an hour, and one for their sum."""
+    prices = _PriceTags(objects)
+    rows, total = [], 0.0
+    for item in workloads(objects):
+        count, dollars = replicas_of(item), prices.of_pod(item)
+        (first, *_) = item["spec"]["template"]["spec"]["containers"]
+        cells = [f"{count} x", item["metadata"]["name"], _asked(item), first["image"]]
+        if dollars is not None:
+            total += count * dollars
+            cells[3:3] = [f"${count * dollars:.3f} an hour"]
+        rows.append(cells)
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    padded = (map(str.ljust, row, widths) for row in rows)
+    return [*("  " + "  ".join(row).rstrip() for row in padded), prices.sentence(total)]
+
+
+def _asked(workload: ApiObject) -> str:
+    """Return the requests of a workload's pod in words."""
+    words = []
+    for container in workload["spec"]["template"]["spec"]["containers"]:
+        asked = container["resources"].get("requests", {})
+        words += [f"{amount} {name}" for name, amount in asked.items()]
+    return ", ".join(words)
+
+
+class _PriceTags:
+    """Prices of pods by the table of the cost meter; unknown where its libraries are missing."""
+
+    def __init__(self, objects: list[ApiObject]) -> None:
+        try:
+            from seedbed.services.cost.prices import PriceList, Settings
+        except ImportError:
+            self._prices = None
+            return
+        tables = (x["data"]["prices.yaml"] for x in objects if "prices.yaml" in x.get("data", {}))
+        self._prices = PriceList(Settings.model_validate(yaml.safe_load(next(tables, "{}"))))
+
+    def of_pod(self, workload: ApiObject) -> float | None:
+        if self._prices is None:
+            return None
+        from seedbed.services.cost.usage import usage_of
+
+        return self._prices.dollars_per_hour(usage_of(_attributes(workload.spec.template), None))
+
+    def sentence(self, total: float) -> str:
+        if self._prices is None:
+            return "costs: unknown here; pip install 'seedbed[kubernetes]' prices it"
+        text = f"costs: ${total:.3f} an hour, {24 * total:.2f} a day, by {self._prices.name}"
+        if self._prices.unknown:
+            text += f"; taken as the dearest: {', '.join(sorted(self._prices.unknown))}"
+        return text + "; without volumes, network and the cluster's own fee"
+
+
+def only(objects: list[ApiObject], component: str) -> ApiObject:
+    """Return the workload of a component.
+
+    Raises:
+        SeedbedError: DEPLOY, the chart renders none.
+    """
+    label = "app.kubernetes.io/component"
+    for item in workloads(objects):
+        if item["metadata"]["labels"].get(label) == component:
+            return item
+    raise SeedbedError(ExitCode.DEPLOY, f"the chart renders no {component}: give Seedbed's --chart")

@@ -1,0 +1,255 @@
+"""`seedbed deploy`: the laptop's file becomes a release, and every failure says what to do.
+
+Helm renders for real against a stand-in API server. Where only a cluster could answer (`helm
+upgrade`, `kubectl`) and where images would be built, small programs in PATH take the place.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from seedbed.cli import deploy_follow
+from seedbed.cli.main import main
+from seedbed.config import parse_experiment
+from seedbed.runtime.exit_codes import ExitCode
+from tests.support.api_server import api_server
+from tests.support.chart import ROOT, helm
+
+PONG = str(ROOT / "experiments" / "pong-vtrace.yaml")
+
+HELM = """
+if [ "$1" = template ]; then exec {helm} "$@" --kube-version=1.36.0; fi
+echo "$@" >> {folder}/helm.log
+cat {folder}/helm.stderr >&2 2>/dev/null && exit 1
+for word in "$@"; do
+  case "$word" in --values=*) cp "${{word#--values=}}" {folder}/ ;; esac
+done
+"""
+# Pods as they are, one list after the other; the last one stays.
+KUBECTL = """
+case "$*" in
+  *"get pods"*)
+    next=$(ls {folder}/pods | head -1)
+    cat {folder}/pods/$next
+    [ $(ls {folder}/pods | wc -l) = 1 ] || rm {folder}/pods/$next ;;
+  *exec*--json) cat {folder}/status ;;
+  *exec*) echo "the page of status" ;;
+esac
+"""
+DOCKER = """
+echo "$@" >> {folder}/docker.log
+for word in "$@"; do
+  case "$word" in --iidfile=*) echo sha256:0123456789abcdef > "${{word#--iidfile=}}" ;; esac
+done
+"""
+
+
+class Programs:
+    """What is in PATH, and what was asked of it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.path = folder, folder / "bin"
+        self.path.mkdir()
+        (folder / "pods").mkdir()
+
+    def write(self, name: str, text: str) -> None:
+        file = self.path / name
+        file.write_text("#!/bin/sh" + text.format(folder=self.folder, helm=helm()))
+        file.chmod(file.stat().st_mode | stat.S_IXUSR)
+
+    def pods(self, *lists: list[dict[str, Any]]) -> None:
+        for number, pods in enumerate(lists):
+            (self.folder / "pods" / str(number)).write_text(json.dumps({"items": pods}))
+
+    def status(self, sessions: int) -> None:
+        found = {
+            "state": "training", "waiting_for": None, "over": None, "stop_reason": None,
+            "numbers": {"sessions": sessions}, "counters": {"env_frames": 100 * sessions},
+        }  # fmt: skip
+        (self.folder / "status").write_text(json.dumps(found))
+
+    def log(self, name: str) -> list[str]:
+        file = self.folder / f"{name}.log"
+        return file.read_text().splitlines() if file.exists() else []
+
+    def values(self, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = yaml.safe_load((self.folder / f"{name}.yaml").read_text())
+        return found
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
+    made = Programs(tmp_path)
+    for name, text in (("helm", HELM), ("kubectl", KUBECTL), ("docker", DOCKER)):
+        made.write(name, text)
+    made.pods([pod("pong-vtrace-learner-0", ready=True)])
+    made.status(sessions=2)
+    monkeypatch.setattr(deploy_follow, "_INTERVAL_S", 0.0)
+    monkeypatch.setenv("PATH", f"{made.path}:{os.environ['PATH']}")
+    with api_server() as server:
+        monkeypatch.setenv("KUBECONFIG", str(server.file))
+        yield made
+
+
+def pod(name: str, ready: bool = False, **container: Any) -> dict[str, Any]:
+    conditions = [
+        {"type": "PodScheduled", "status": "True"},
+        {"type": "Ready", "status": str(ready)},
+    ]
+    containers = [{"name": "learner", "image": "r/seedbed-learner:x", **container}]
+    return {
+        "metadata": {"name": name},
+        "status": {"conditions": conditions, "containerStatuses": containers, "phase": "Running"},
+    }
+
+
+def test_a_file_is_installed_priced_and_followed(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    waits = pod("pong-vtrace-learner-0", state={"waiting": {"reason": "ContainerCreating"}})
+    programs.pods([waits], [waits], [pod("pong-vtrace-learner-0", ready=True)])
+    assert main(["deploy", PONG, "--set", "experiment.seed=7", "--set", "actor.spot=true"]) == 0
+    out, said = capsys.readouterr()
+    for word in ("1 x  pong-vtrace-learner", "1 x  pong-vtrace-actor", "an hour, ", "by us-centr"):
+        assert word in said
+    assert said.count("pong-vtrace-learner-0: ContainerCreating") == 1, "a line for each change"
+    assert "pong-vtrace-learner-0: training: 2 groups of environments play" in said
+    assert out == "the page of status\n\n"
+    (upgrade,) = programs.log("helm")
+    assert upgrade.startswith("upgrade --install pong-vtrace ")
+    assert "--create-namespace" in upgrade
+    assert programs.values("set") == {"experiment": {"seed": 7}, "actor": {"spot": True}}
+    follows = programs.values("experiment")
+    assert follows["experimentFile"] == Path(PONG).read_text()
+    assert follows["actor"] == {"replicas": 1}
+
+
+def test_numbers_of_the_laptop_are_those_of_the_release(programs: Programs, tmp_path: Path) -> None:
+    file = tmp_path / "gala.yaml"
+    file.write_text(
+        Path(PONG).read_text().replace("processes: 1", "processes: 3")
+        + "gossip: {replicas: 4, topology: allreduce}\n"
+    )
+    assert main(["deploy", str(file)]) == 0
+    follows = programs.values("experiment")
+    assert follows["learner"] == {"replicas": 4, "topology": "allreduce"}
+    assert follows["actor"] == {"replicas": 12}
+
+
+def test_images_are_built_pushed_and_named(programs: Programs) -> None:
+    options = ["--registry", "reg.example/me", "--set", "experiment.learner.backend=jax"]
+    assert main(["deploy", PONG, *options]) == 0
+    log = programs.log("docker")
+    assert [line.split()[0] for line in log] == ["build", "tag", "push"] * 3
+    assert "--build-arg=BACKEND=jax --build-arg=ACCELERATOR=cpu" in log[0]
+    assert "--file=Dockerfile.actor --target=cost" in log[6]
+    pushed = [line.split()[1] for line in log if line.startswith("push")]
+    assert [image.rpartition(":")[2] for image in pushed] == ["0123456789ab"] * 3
+    assert all(image.startswith("reg.example/me/seedbed-") for image in pushed)
+    images = programs.values("images")
+    assert images["image"] == {"registry": "reg.example/me"}
+    assert images["actor"] == {"image": {"tag": "0123456789ab"}}
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("experiment.learner.unroll=3", ["learner.unroll: unknown key"]),
+        ("learner.unroll=3", ["values that the chart does not take", "unroll"]),
+        ("replay.shards=2", ["replay.shards is 2", "agent is vtrace"]),
+        ("actor", ["--set 'actor' must have the form a.b=value"]),
+    ],
+)
+def test_what_is_wrong_is_said_before_anything_is_installed(
+    programs: Programs, capsys: pytest.CaptureFixture[str], setting: str, words: list[str]
+) -> None:
+    assert main(["deploy", PONG, "--set", setting]) == ExitCode.CONFIG
+    said = capsys.readouterr().err
+    for word in words:
+        assert word in said
+    assert not programs.log("helm")
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        ("Error: Kubernetes cluster unreachable: connection refused", "set KUBECONFIG"),
+        ("Error: UPGRADE FAILED: another operation (install) is in progress", "helm rollback"),
+        ("Error: roles is forbidden: User x cannot create", "--namespace"),
+        ("Error: nothing known", "nothing known; run it by hand: helm upgrade --install"),
+    ],
+)
+def test_a_failure_of_helm_says_what_to_do(
+    programs: Programs, capsys: pytest.CaptureFixture[str], said: str, advice: str
+) -> None:
+    (programs.folder / "helm.stderr").write_text(said)
+    assert main(["deploy", PONG]) == ExitCode.DEPLOY
+    assert advice in capsys.readouterr().err
+
+
+def test_a_missing_program_is_named(
+    programs: Programs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(programs.folder))
+    assert main(["deploy", PONG]) == ExitCode.DEPLOY
+    assert "helm is not in PATH: install Helm" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("container", "words"),
+    [
+        (
+            {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}},
+            ["ImagePullBackOff of r/seedbed-learner:x", "--registry"],
+        ),
+        (
+            {
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": {"terminated": {"exitCode": 12, "message": "seedbed: no GPU\n"}},
+            },
+            ["exit code 12 (BACKEND", "no GPU"],
+        ),
+        (
+            {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}},
+            ["learner.resources.limits.memory", "replay.shards"],
+        ),
+    ],
+)
+def test_a_pod_that_cannot_start_ends_the_waiting(
+    programs: Programs,
+    capsys: pytest.CaptureFixture[str],
+    container: dict[str, Any],
+    words: list[str],
+) -> None:
+    programs.pods([pod("pong-vtrace-learner-0", **container)])
+    assert main(["deploy", PONG]) == ExitCode.DEPLOY
+    said = capsys.readouterr().err
+    for word in words:
+        assert word in said
+
+
+def test_a_profile_is_one_of_the_chart_or_a_file(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["deploy", PONG, "--profile", "gke-nothing"]) == ExitCode.CONFIG
+    assert "--profile gke-nothing is neither" in capsys.readouterr().err
+    own = programs.folder / "own.yaml"
+    own.write_text("actor: {replicas: 9}\n")
+    assert main(["deploy", PONG, "--profile", str(own)]) == 0
+    assert "9 x  pong-vtrace-actor" in capsys.readouterr().err, "a profile is above the file"
+
+
+def test_the_release_reads_what_was_checked(programs: Programs) -> None:
+    text = programs.folder / "mine.yaml"
+    text.write_text("name: mine\nenvironment: {id: CartPole-v1}\n")
+    programs.pods([pod("mine-learner-0", ready=True)])
+    assert main(["deploy", str(text)]) == 0
+    assert parse_experiment(programs.values("experiment")["experimentFile"]).name == "mine"
