@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> None:
         # As the cluster would have it: the live numbers of pods, 0 where the run is finished.
         live = ("--dry-run=server", "--is-upgrade", "--disable-openapi-validation")
         objects = objects_of(call("helm", "template", *chart, *live))
-        _say(f"{release} in namespace {args.namespace}, from {args.experiment}:")
+        _print_line(f"{release} in namespace {args.namespace}, from {args.experiment}:")
         for line in plan(objects):
-            _say(line)
+            _print_line(line)
         call("helm", "upgrade", "--install", *chart, "--create-namespace")
     _follow(kubectl, release, objects)
 
@@ -78,21 +78,23 @@ def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) ->
     """Follow the release until its actors play, and say what to do next."""
     learner = only(objects, "learner")
     if not replicas_of(learner):
-        _say(f"{release} is finished or paused: `helm {kubectl[1]} status {release}` says more")
+        _print_line(
+            f"{release} is finished or paused: `helm {kubectl[1]} status {release}` says more"
+        )
         return
     containers = learner["spec"]["template"]["spec"]["containers"]
     option = "--run-dir="
     run_dir = next(x.removeprefix(option) for x in containers[0]["args"] if x.startswith(option))
     sidecars = sum(container["name"] == "actor" for container in containers)
-    follow(kubectl, release, run_dir, replicas_of(only(objects, "actor")) + sidecars, _say)
+    follow(kubectl, release, run_dir, replicas_of(only(objects, "actor")) + sidecars, _print_line)
     status = (*kubectl, "exec", f"{release}-learner-0", "-c=learner", "--", "seedbed", "status")
     print(call(*status, run_dir))
-    _say(f"this page again: {' '.join(status)} {run_dir}")
-    _say(f"more actors: {' '.join(kubectl)} scale deployment/{release}-actor --replicas=50")
-    _say(f"the end: helm {kubectl[1]} uninstall {release} (its volumes stay)")
+    _print_line(f"this page again: {' '.join(status)} {run_dir}")
+    _print_line(f"more actors: {' '.join(kubectl)} scale deployment/{release}-actor --replicas=50")
+    _print_line(f"the end: helm {kubectl[1]} uninstall {release} (its volumes stay)")
 
 
-def _say(line: str) -> None:
+def _print_line(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

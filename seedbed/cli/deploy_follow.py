@@ -32,7 +32,11 @@ _FATAL = (
 
 
 def follow(
-    kubectl: tuple[str, ...], release: str, run_dir: str, actors: int, say: Callable[[str], None]
+    kubectl: tuple[str, ...],
+    release: str,
+    run_dir: str,
+    actors: int,
+    print_line: Callable[[str], None],
 ) -> None:
     """Say what the pods and the learner do, a line for each change, until actors play.
 
@@ -41,13 +45,13 @@ def follow(
         release: Name of the release.
         run_dir: Run directory in the learner's pod.
         actors: Actors that the release has; with 0 of them a ready learner is the end.
-        say: Takes each line.
+        print_line: Takes each line.
 
     Raises:
         SeedbedError: DEPLOY, a pod cannot start; LEARNER_UNREACHABLE, actors do not play in time.
     """
     deadline = time.monotonic() + _LONGEST_S
-    said: dict[str, str] = {}
+    written: dict[str, str] = {}
     while time.monotonic() < deadline:
         pods = json.loads(
             run(*kubectl, "get", "pods", "-o=json",
@@ -58,9 +62,9 @@ def follow(
             status = _status(kubectl, release, run_dir)
             states[f"{release}-learner-0"] = learner_state(status)
             if _plays(status) or (status and not actors):
-                _say_changes(said, states, say)
+                _print_changes(written, states, print_line)
                 return
-        _say_changes(said, states, say)
+        _print_changes(written, states, print_line)
         threading.Event().wait(_INTERVAL_S)
     raise SeedbedError(
         ExitCode.LEARNER_UNREACHABLE,
@@ -69,11 +73,13 @@ def follow(
     )
 
 
-def _say_changes(said: dict[str, str], states: dict[str, str], say: Callable[[str], None]) -> None:
+def _print_changes(
+    written: dict[str, str], states: dict[str, str], print_line: Callable[[str], None]
+) -> None:
     for name, state in sorted(states.items()):
-        if said.get(name) != state:
-            say(f"  {name}: {state}")
-            said[name] = state
+        if written.get(name) != state:
+            print_line(f"  {name}: {state}")
+            written[name] = state
 
 
 def _status(kubectl: tuple[str, ...], release: str, run_dir: str) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Programs that `seedbed deploy` calls. A failure of one is a sentence that says what to do."""
 
+import os
 import re
 import subprocess
 import sys
@@ -46,21 +47,24 @@ _ADVICE = (
 )
 
 
-def run(*command: str, stdin: str | None = None, shown: bool = False) -> str:
+def run(*command: str, shown: bool = False) -> str:
     """Run a program, and return what it writes to stdout.
 
     Args:
         command: The program and its arguments.
-        stdin: Its standard input.
         shown: Its lines go to the terminal, and nothing is returned.
 
     Raises:
         SeedbedError: CONFIG, the chart refuses the values; DEPLOY, the program is missing or fails.
     """
-    stdout = sys.stderr if shown else subprocess.PIPE
     try:
         done = subprocess.run(
-            command, input=stdin, stdout=stdout, stderr=subprocess.PIPE, text=True, check=False
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=sys.stderr if shown else subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=dict(os.environ),
         )
     except FileNotFoundError as error:
         name = command[0]
@@ -73,16 +77,18 @@ def run(*command: str, stdin: str | None = None, shown: bool = False) -> str:
     raise _failure(command, done.returncode, done.stderr)
 
 
-def _failure(command: tuple[str, ...], code: int, said: str) -> SeedbedError:
+def _failure(command: tuple[str, ...], code: int, written: str) -> SeedbedError:
     # The chart's own sentences, and those of its schema.
-    if refused := re.search(r"execution error at \([^)]*\): (.*)", said):
+    if refused := re.search(r"execution error at \([^)]*\): (.*)", written):
         return ConfigError(refused[1])
-    if "values don't meet the specifications" in said:
-        lines = [line.strip(" -") for line in said.splitlines() if "- at '" in line or ": " in line]
+    if "values don't meet the specifications" in written:
+        lines = [
+            line.strip(" -") for line in written.splitlines() if "- at '" in line or ": " in line
+        ]
         wrong = "; ".join(line for line in lines if not line.startswith("Error:"))
-        return ConfigError(f"values that the chart does not take: {wrong or said.strip()}")
-    advice = next((how for cause, how in _ADVICE if re.search(cause, said, re.IGNORECASE)), "")
-    lines = [line for line in said.splitlines() if line.strip()]
+        return ConfigError(f"values that the chart does not take: {wrong or written.strip()}")
+    advice = next((how for cause, how in _ADVICE if re.search(cause, written, re.IGNORECASE)), "")
+    lines = [line for line in written.splitlines() if line.strip()]
     last = lines[-1].removeprefix("Error: ") if lines else "without a word"
     advice = advice or f"run it by hand: {' '.join(command)}"
     return SeedbedError(
