@@ -9,6 +9,7 @@ import json
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import grpc
 import numpy as np
@@ -34,11 +35,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--learner", required=True, metavar="ADDRESS", help="host:port or unix:PATH")
     text = "longest wait in seconds (default %(default)g)"
     add("--timeout-s", type=float, default=300.0, metavar="S", help=text)
+    text = "folder with the keys of a release's state as files: nothing is asked at zero replicas"
+    add("--state", type=Path, metavar="DIR", help=text)
     add_credentials(parser)
 
 
 def run(args: argparse.Namespace) -> None:
-    """Ask once.
+    """Ask once; not at all if the release has finished or is paused, which is then printed.
 
     Raises:
         SeedbedError: LEARNER_UNREACHABLE, with the status of gRPC; REFUSED_BY_LEARNER, if the
@@ -46,6 +49,16 @@ def run(args: argparse.Namespace) -> None:
     """
     from seedbed.rpc.reconnect import FATAL, describe
 
+    if args.state and (held := _held(args.state)):
+        key, reason = held
+        how = {"finished": "has finished", "paused": "is paused"}[key]
+        print(
+            f"check: the release {how} ({reason}): its learner is at zero replicas and answers "
+            "nothing",
+            file=sys.stderr,
+        )
+        print(json.dumps({"action": None, key: reason}))
+        return
     experiment = load_experiment(args.experiment, args.set)
     env = make_vector_env(experiment.environment, 1, 1, [SEED])
     started = time.perf_counter()
@@ -82,6 +95,15 @@ def run(args: argparse.Namespace) -> None:
         text = f"action {action} after {seconds:g} s, the connection included"
     print(f"check: {text}", file=sys.stderr)
     print(json.dumps({"action": action, "over": over, "seconds": seconds}))
+
+
+def _held(state: Path) -> tuple[str, str] | None:
+    """Return the key of the state that holds the release at zero, and its reason."""
+    for key in ("finished", "paused"):
+        file = state / key
+        if file.exists() and (reason := printable(file.read_text())):
+            return key, reason
+    return None
 
 
 def _conversation(env: VectorEnv) -> Iterator[Step | wire.ActorMessage]:

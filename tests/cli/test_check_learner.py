@@ -1,0 +1,49 @@
+"""`seedbed check learner` where no learner is to answer."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from seedbed.cli.main import main
+
+EXPERIMENT = "name: x\nenvironment: {id: CartPole-v1}\n"
+# Nothing listens there: a call would fail after the timeout.
+ADDRESS = "127.0.0.1:1"
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "words"),
+    [
+        ("finished", "stop.env_frames: 20000 of 20000", "has finished"),
+        ("paused", "stop.idle_s: 900 of 600", "is paused"),
+    ],
+)
+def test_a_release_at_zero_is_not_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], key: str, value: str, words: str
+) -> None:
+    experiment, state = tmp_path / "experiment.yaml", tmp_path / "state"
+    experiment.write_text(EXPERIMENT)
+    state.mkdir()
+    (state / "dollars").write_text("1.5")
+    (state / key).write_text(value)
+    command = ["check", "learner", str(experiment), f"--learner={ADDRESS}", "--timeout-s=0.2"]
+    assert main([*command, f"--state={state}"]) == 0
+    printed = capsys.readouterr()
+    assert words in printed.err
+    assert value in printed.err
+    assert json.loads(printed.out)[key] == value
+
+
+def test_a_release_that_trains_is_asked(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    experiment, state = tmp_path / "experiment.yaml", tmp_path / "state"
+    experiment.write_text(EXPERIMENT)
+    command = ["check", "learner", str(experiment), f"--learner={ADDRESS}", "--timeout-s=0.2"]
+    for more in ([], [f"--state={state}"]):  # a ConfigMap that is not there
+        assert main([*command, *more]) != 0
+        assert f"no action from {ADDRESS}" in capsys.readouterr().err
+    state.mkdir()
+    (state / "paused").write_text("")
+    assert main([*command, f"--state={state}"]) != 0
