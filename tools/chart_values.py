@@ -205,8 +205,8 @@ class ActorValues(_Scheduled):
     """The actors' Deployment."""
 
     image: Image = Field(default_factory=Image, description="")
-    replicas: Count = 2
-    """`kubectl scale` changes it at any moment."""
+    replicas: Count | None = 2
+    """`kubectl scale` changes it at any moment; null leaves the field out."""
     resources: Resources = Field(default_factory=lambda: _resources("1", "1Gi"))
     """Of the container."""
     terminationGracePeriodSeconds: Positive = 15
@@ -354,6 +354,10 @@ class Values(_Section):
     experiment: dict[str, Any] = {}
     """Keys over those of the file: docs/configuration.md."""
     image: Images = Field(default_factory=Images, description="")
+    paused: bool = False
+    """Take actors, learner and shards to zero; false brings back the numbers from before."""
+    replicas: Literal["chart", "external"] = "chart"
+    """`external` leaves `.spec.replicas` out of everything that is scaled, as GitOps needs."""
     extraLabels: Strings = {}
     """On everything, pods too."""
     queueName: str = ""

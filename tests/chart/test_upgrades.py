@@ -8,7 +8,16 @@ from typing import Any
 
 import pytest
 
+from tests.chart.test_chart import SHARDS
 from tests.support.api_server import ApiServer, api_server, helms
+from tests.support.chart import Rendered, merged, refused, render
+
+WORKLOADS = {"actor": "Deployment", "learner": "StatefulSet", "replay": "StatefulSet"}
+PAUSED: dict[str, Any] = {"paused": True}
+HPA: dict[str, Any] = {"actor": {"autoscaling": {"type": "hpa"}}}
+KEDA: dict[str, Any] = {"actor": {"autoscaling": {"type": "keda"}}}
+EXTERNAL: dict[str, Any] = {"replicas": "external"}
+NO_METER: dict[str, Any] = {"cost": {"enabled": False}}
 
 
 @pytest.fixture
@@ -20,12 +29,110 @@ def server() -> Iterator[ApiServer]:
 each_helm = pytest.mark.parametrize("binary", helms(), ids=lambda path: Path(path).name)
 
 
+def numbers(rendered: Rendered) -> dict[str, int | None]:
+    """Replicas by component; None where the field is left out."""
+    return {
+        component: item["spec"].get("replicas")
+        for component, kind in WORKLOADS.items()
+        for item in rendered.of(kind)
+        if item["metadata"]["name"] == f"pong-{component}"
+    }
+
+
 @each_helm
 def test_a_scaled_number_stays(server: ApiServer, binary: str) -> None:
     server.upgrade(binary=binary)
     server.scale("Deployment", "pong-actor", 50)
-    rendered = server.upgrade({"queueName": "q"}, binary=binary)
-    assert rendered.one("Deployment", "pong-actor")["spec"]["replicas"] == 50
-    given: dict[str, Any] = {"actor": {"replicas": 3}}
-    rendered = server.upgrade(given, binary=binary)
-    assert rendered.one("Deployment", "pong-actor")["spec"]["replicas"] == 3
+    assert numbers(server.upgrade({"queueName": "q"}, binary=binary))["actor"] == 50
+    assert numbers(server.upgrade({"actor": {"replicas": 3}}, binary=binary))["actor"] == 3
+
+
+@pytest.mark.parametrize("end", ["finished", "paused"])
+def test_an_upgrade_starts_nothing_that_is_held_at_zero(server: ApiServer, end: str) -> None:
+    server.upgrade(SHARDS)
+    server.scale("Deployment", "pong-actor", 50)
+    server.objects["ConfigMap", "pong-state"]["data"] = {end: "stop.idle_s: 900 of 600"}
+    # Also what is scaled up meanwhile, and a number that is new in the values.
+    for more in ({}, {"actor": {"replicas": 7}}, {"replay": {"shards": 3}}):
+        held = numbers(server.upgrade(merged(SHARDS, more)))
+        assert held == {"actor": 0, "learner": 0, "replay": 0}
+    server.objects["ConfigMap", "pong-state"]["data"] = {}
+    server.scale("Deployment", "pong-actor", 50)
+    assert numbers(server.upgrade(SHARDS))["actor"] == 50
+
+
+@each_helm
+def test_the_meter_pauses_a_release(server: ApiServer, binary: str) -> None:
+    """The number belongs to `kubectl scale` or the meter: another one would be a conflict."""
+    server.upgrade(SHARDS, binary=binary)
+    server.scale("Deployment", "pong-actor", 50)
+    paused = merged(SHARDS, PAUSED)
+    rendered = server.upgrade(paused, binary=binary)
+    assert numbers(rendered) == {"actor": 50, "learner": 1, "replay": 2}
+    # What the meter does then.
+    server.objects["ConfigMap", "pong-state"]["data"] = {"paused": "value"}
+    for component, kind in WORKLOADS.items():
+        server.scale(kind, f"pong-{component}", 0)
+    again = server.upgrade(merged(paused, {"queueName": "q"}), binary=binary)
+    assert set(numbers(again).values()) == {0}
+    # The meter brings back what it took.
+    assert set(numbers(server.upgrade(SHARDS, binary=binary)).values()) == {0}
+
+
+def test_a_release_that_begins_paused(server: ApiServer) -> None:
+    """Nothing was there whose number the meter could bring back."""
+    for _ in range(2):
+        assert set(numbers(server.upgrade(merged(SHARDS, PAUSED))).values()) == {0}
+        server.objects["ConfigMap", "pong-state"]["data"] = {"paused": "value"}
+    assert numbers(server.upgrade(SHARDS)) == {"actor": 2, "learner": 1, "replay": 2}
+
+
+@each_helm
+def test_without_a_meter_the_chart_pauses(server: ApiServer, binary: str) -> None:
+    base = merged(SHARDS, NO_METER)
+    server.upgrade(base, binary=binary)
+    server.scale("Deployment", "pong-actor", 50)
+    for _ in range(2):
+        paused = server.upgrade(merged(base, PAUSED), binary=binary)
+        assert set(numbers(paused).values()) == {0}
+    assert numbers(server.upgrade(base, binary=binary)) == {"actor": 50, "learner": 1, "replay": 2}
+    annotations = server.objects["Deployment", "pong-actor"]["metadata"]["annotations"]
+    assert annotations == {"seedbed.dev/replicas": "2"}, "no trace of the pause"
+    assert "cost.enabled" in refused(merged(merged(base, PAUSED), EXTERNAL))
+
+
+@each_helm
+@pytest.mark.parametrize("switch", [HPA, KEDA, EXTERNAL], ids=["hpa", "keda", "external"])
+def test_a_number_that_helm_had_stays_when_another_takes_over(
+    server: ApiServer, binary: str, switch: dict[str, Any]
+) -> None:
+    """A field that disappears from a manifest goes back to the API's default, 1."""
+    server.upgrade(binary=binary)
+    for number in (50, 60):
+        server.scale("Deployment", "pong-actor", number)
+        assert numbers(server.upgrade(switch, binary=binary))["actor"] == number
+    # In a release that began with it the field was never there.
+    server.objects.clear()
+    for _ in range(2):
+        assert numbers(server.upgrade(switch, binary=binary))["actor"] is None
+
+
+def test_external_numbers_are_nowhere_in_what_is_rendered(server: ApiServer) -> None:
+    external = merged(SHARDS, EXTERNAL)
+    first = server.upgrade(external)
+    assert numbers(first) == {"actor": None, "learner": None, "replay": None}
+    assert not [x for x in first.all if "seedbed.dev/replicas" in str(x["metadata"])]
+    # After a scale, the end and a resumption it is the same text, with a cluster or without.
+    for actors, data in ((50, {}), (0, {"finished": "x"}), (0, {"paused": "value"}), (50, {})):
+        server.scale("Deployment", "pong-actor", actors)
+        server.objects["ConfigMap", "pong-state"]["data"] = data
+        assert server.upgrade(external).all == first.all == render(external).all
+
+
+def test_null_replicas_are_left_out(server: ApiServer) -> None:
+    left: dict[str, Any] = {"actor": {"replicas": None}}
+    assert numbers(render(left)) == {"actor": None, "learner": 1}
+    server.upgrade()
+    server.scale("Deployment", "pong-actor", 50)
+    assert numbers(server.upgrade(left))["actor"] == 50
+    assert "learner.replicas" in refused({"learner": {"replicas": None}})

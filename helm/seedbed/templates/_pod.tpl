@@ -156,25 +156,6 @@ prometheus.io/path: /metrics
 {{- end }}
 {{- end -}}
 
-{{/*
-Replicas that `kubectl scale` may change at any moment. While the chart's own number (kept in the
-annotation) stays what it was, what is there stays too: Helm 3 would reset it without a word, and
-Helm 4's server-side apply would fail with a conflict over .spec.replicas.
-Call with (dict "root" $ "kind" KIND "name" NAME "wanted" NUMBER).
-*/}}
-{{- define "seedbed.replicas" -}}
-{{- $live := lookup "apps/v1" .kind .root.Release.Namespace .name -}}
-{{- $replicas := .wanted -}}
-{{- if $live -}}
-  {{- $annotations := $live.metadata.annotations | default dict -}}
-  {{- /* 0.1 wrote seedbed/replicas. */ -}}
-  {{- if eq (toString .wanted) (get $annotations "seedbed.dev/replicas" | default (get $annotations "seedbed/replicas")) -}}
-    {{- $replicas = $live.spec.replicas -}}
-  {{- end -}}
-{{- end -}}
-{{ int $replicas }}
-{{- end -}}
-
 {{/* What the cost meter reads. */}}
 {{- define "seedbed.prices" -}}
 {{ pick .Values.cost "priceTable" "prices" "defaultFamily" "defaultTier" "readNodes" | toYaml }}

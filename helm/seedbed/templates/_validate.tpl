@@ -2,6 +2,7 @@
 {{- define "seedbed.validate" -}}
 {{- include "seedbed.validateRenamed" . -}}
 {{- include "seedbed.validateNames" . -}}
+{{- include "seedbed.validateReplicas" . -}}
 {{- include "seedbed.validateAccelerator" . -}}
 {{- include "seedbed.validateStorage" . -}}
 {{- include "seedbed.validateLearners" . -}}

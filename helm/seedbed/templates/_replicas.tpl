@@ -1,0 +1,38 @@
+{{/*
+The number of a workload and the annotations that remember it, as JSON; without `replicas` where the
+field is left out. Call with (dict "root" $ "component" NAME "kind" KIND "wanted" NUMBER).
+
+`kubectl scale` may change the number at any moment. While the chart's own (kept in the annotation)
+stays what it was, what is there stays too: Helm 3 would reset it without a word, and Helm 4's
+server-side apply would fail with a conflict over .spec.replicas. A field that Helm has once applied
+is never left out: the API server would make it 1.
+*/}}
+{{- define "seedbed.scale" -}}
+{{- $values := .root.Values -}}
+{{- $name := printf "%s-%s" (include "seedbed.fullname" .root) .component -}}
+{{- $live := lookup "apps/v1" .kind .root.Release.Namespace $name -}}
+{{- $last := dig "metadata" "annotations" dict $live -}}
+{{- /* 0.1 wrote seedbed/replicas. */ -}}
+{{- $chosen := get $last "seedbed.dev/replicas" | default (get $last "seedbed/replicas") -}}
+{{- $before := get $last "seedbed.dev/resume-replicas" -}}
+{{- $autoscaled := and (eq .component "actor") (or (ne $values.actor.autoscaling.type "none") (kindIs "invalid" .wanted)) -}}
+{{- $others := or $autoscaled (eq $values.replicas "external") -}}
+{{- $number := .wanted -}}
+{{- if and $live (or $others (eq (toString .wanted) $chosen)) -}}
+  {{- $number = $before | default $live.spec.replicas -}}
+{{- end -}}
+{{- $annotations := dict "seedbed.dev/replicas" ($others | ternary ($chosen | default "0") (toString .wanted)) -}}
+{{- $state := dig "data" dict (lookup "v1" "ConfigMap" .root.Release.Namespace (printf "%s-state" (include "seedbed.fullname" .root))) -}}
+{{- /* Where the meter can see the number it takes it to zero itself, and brings it back. */ -}}
+{{- $unseen := or (not $values.cost.enabled) $before (not (or $live $others)) -}}
+{{- if and $values.paused $unseen -}}
+  {{- $_ := set $annotations "seedbed.dev/resume-replicas" (kindIs "invalid" $number | ternary "1" (toString $number)) -}}
+  {{- dict "replicas" 0 "annotations" $annotations | toJson -}}
+{{- else if and $others (not (or $chosen $before)) -}}
+  {{- dict | toJson -}}
+{{- else if or $state.finished (and $state.paused (or $values.paused (ne $state.paused "value"))) -}}
+  {{- dict "replicas" 0 "annotations" $annotations | toJson -}}
+{{- else -}}
+  {{- dict "replicas" (int $number) "annotations" $annotations | toJson -}}
+{{- end -}}
+{{- end -}}
