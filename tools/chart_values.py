@@ -22,8 +22,17 @@ CHART = Path(__file__).resolve().parents[1] / "helm" / "seedbed"
 Count = Annotated[int, Field(ge=0)]
 Positive = Annotated[int, Field(ge=1)]
 Quantity = (
-    Annotated[str, Field(pattern=r"^[0-9.]+([KMGTPE]i?|m|k)?$")] | Annotated[float, Field(gt=0)]
+    Annotated[
+        str,
+        Field(pattern=r"^([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+|[KMGTPE]i|[munkMGTPE])?$"),
+    ]
+    | Annotated[float, Field(gt=0)]
 )
+Percent = Annotated[str, Field(pattern=r"^[0-9]+%$")]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Cidr = Annotated[
+    str, Field(pattern=r"^([0-9.]+/[0-9]{1,2}|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*/[0-9]{1,3})$")
+]
 Strings = dict[str, str]
 
 
@@ -134,6 +143,8 @@ class Persistence(_Section):
     """gcsfuse: its name."""
     checkpoints: str = Field("", pattern=r"^(\w+://.+)?$")
     """`gs://bucket/path`: checkpoints go there, whatever the type."""
+    existingClaim: str = ""
+    """pvc: a claim of yours in place of one of the release."""
 
 
 class PodDisruptionBudget(_Section):
@@ -141,7 +152,7 @@ class PodDisruptionBudget(_Section):
 
     enabled: bool = True
     """Whether there is one."""
-    maxUnavailable: Count = 1
+    maxUnavailable: Count | Percent = 1
     """0 blocks node drains for ever."""
 
 
@@ -279,7 +290,7 @@ class MetricsValues(_Section):
 
     type: Literal["none", "annotations", "podMonitor", "podMonitoring"] = "annotations"
     """podMonitor: prometheus-operator; podMonitoring: Google Managed Prometheus."""
-    interval: str = Field("15s", pattern=r"^\d+(s|m)$")
+    interval: str = Field("15s", pattern=r"^(\d+(ms|[smh]))+$")
     """Between two scrapes."""
     labels: Strings = {}
     """On the monitor: kube-prometheus-stack ignores those without `release: STACK`."""
@@ -294,9 +305,9 @@ def _monitoring() -> list[dict[str, Any]]:
 class ApiServer(_Section):
     """Where the API server is, for the cost meter."""
 
-    cidr: str = "0.0.0.0/0"
+    cidr: Cidr = "0.0.0.0/0"
     """Its addresses."""
-    ports: list[Positive] = Field(default_factory=lambda: [443, 6443])
+    ports: list[Port] = Field(default_factory=lambda: [443, 6443])
     """Its ports."""
 
 

@@ -112,7 +112,7 @@ def test_only_the_cost_meter_has_a_token() -> None:
     cluster_wide = render({"cost": {"readNodes": True}})
     (role,) = cluster_wide.of("ClusterRole")
     assert role["rules"] == [{"apiGroups": [""], "resources": ["nodes"], "verbs": ["get"]}]
-    assert role["metadata"]["name"] == "rl-pong-cost", "two releases may not share it"
+    assert role["metadata"]["name"] == "rl.pong-cost", "two releases may not share it"
 
 
 def test_two_releases_share_no_name_and_no_pod() -> None:
@@ -558,3 +558,27 @@ def test_images_by_registry_repository_tag_and_digest() -> None:
     assert image(merged(shared, own), "pong-learner") == "r.io/p/seedbed-learner:7"
     assert image({"image": {"registry": ""}}, "pong-actor") == f"seedbed-actor:{version}"
     assert "digest" in refused({"actor": {"image": {"digest": "latest"}}})
+
+
+@pytest.mark.parametrize(
+    ("values", "fits"),
+    [
+        ({"replay": {"persistence": {"size": "1e9"}}}, True),
+        ({"replay": {"persistence": {"size": "1.5Gi"}}}, True),
+        ({"replay": {"persistence": {"size": "5Gi "}}}, False),  # the API server's own rule
+        ({"replay": {"persistence": {"size": "5Qi"}}}, False),
+        ({"learner": {"podDisruptionBudget": {"maxUnavailable": "25%"}}}, True),
+        ({"learner": {"podDisruptionBudget": {"maxUnavailable": "some"}}}, False),
+        ({"metrics": {"type": "podMonitor", "interval": "1m30s"}}, True),
+        ({"metrics": {"interval": "often"}}, False),
+        ({"networkPolicy": {"apiServer": {"cidr": "172.16.0.2/32", "ports": [443]}}}, True),
+        ({"networkPolicy": {"apiServer": {"cidr": "fd00::1/128"}}}, True),
+        ({"networkPolicy": {"apiServer": {"cidr": "172.16.0.2"}}}, False),
+        ({"networkPolicy": {"apiServer": {"ports": [70_000]}}}, False),
+    ],
+)
+def test_amounts_addresses_and_durations(values: dict[str, Any], fits: bool) -> None:
+    if fits:
+        render(values)
+    else:
+        assert next(iter(values)) in refused(values)

@@ -129,7 +129,7 @@ def test_their_certificate_is_for_all_of_their_names() -> None:
 def test_kubectl_scale_is_refused_but_to_nothing_and_all() -> None:
     rendered = render(THREE)
     (policy,) = rendered.of("ValidatingAdmissionPolicy")
-    assert policy["metadata"]["name"] == "rl-pong-learner", "two releases may not share it"
+    assert policy["metadata"]["name"] == "rl.pong-learner", "two releases may not share it"
     where = policy["spec"]["matchConstraints"]
     assert where["namespaceSelector"]["matchLabels"] == {"kubernetes.io/metadata.name": "rl"}
     (rule,) = where["resourceRules"]
@@ -139,7 +139,7 @@ def test_kubectl_scale_is_refused_but_to_nothing_and_all() -> None:
     (validation,) = policy["spec"]["validations"]
     assert validation["expression"].endswith("in [0, 3]")
     (binding,) = rendered.of("ValidatingAdmissionPolicyBinding")
-    assert binding["spec"] == {"policyName": "rl-pong-learner", "validationActions": ["Deny"]}
+    assert binding["spec"] == {"policyName": "rl.pong-learner", "validationActions": ["Deny"]}
     for values in ({}, merged(THREE, {"learner": {"scaleGuard": False}})):
         assert not [x for x in render(values).all if "Admission" in x["kind"]]
 

@@ -233,6 +233,6 @@ def test_the_number_of_learners_is_changed_by_helm(
     release.until(lambda: asked(2).endswith("scaled\n"), "the policy has gone")
     release.uninstall()
     both = "validatingadmissionpolicies,validatingadmissionpolicybindings"
-    assert f"{namespace}-{release.name}-learner" not in command(
+    assert f"{namespace}.{release.name}-learner" not in command(
         "kubectl", "get", both, "-o", "name"
     )

@@ -82,3 +82,16 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- define "seedbed.learnerRepository" -}}seedbed-learner{{- end -}}
 {{- define "seedbed.actorRepository" -}}seedbed-actor{{- end -}}
 {{- define "seedbed.costRepository" -}}seedbed-cost{{- end -}}
+
+{{/* Where the checkpoints of a learner at zero are, in words. */}}
+{{- define "seedbed.keepsCheckpoints" -}}
+{{- with .Values.learner.persistence -}}
+{{- if .checkpoints }}{{ .checkpoints }}
+{{- else if .existingClaim }}the claim {{ .existingClaim }}
+{{- else if eq .type "gcsfuse" }}the bucket {{ .bucket }}
+{{- else if eq .type "none" }}the learner's pod, until it goes
+{{- else if include "seedbed.several" $ }}the learners' volumes
+{{- else }}the learner's volume
+{{- end -}}
+{{- end -}}
+{{- end -}}

@@ -18,4 +18,8 @@
 {{- if gt (len .Release.Name) 40 -}}
   {{- fail (printf "the release's name %q has %d letters; the names of its pods leave room for 40" .Release.Name (len .Release.Name)) -}}
 {{- end -}}
+{{- $old := semverCompare "<1.36-0" .Capabilities.KubeVersion.Version -}}
+{{- if and $old (not (regexMatch "^[a-z]" .Release.Name)) -}}
+  {{- fail (printf "the release's name %q begins with a digit, which names of Services must not before Kubernetes 1.36 (here: %s): begin with a letter" .Release.Name .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
 {{- end -}}

@@ -29,13 +29,14 @@
 {{- end -}}
 {{- $live := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "seedbed.replay" .) -}}
 {{- if and $live $shards -}}
-  {{- $size := (index $live.spec.volumeClaimTemplates 0).spec.resources.requests.storage -}}
+  {{- $way := printf "To begin with empty ones: helm upgrade with replay.shards: 0, kubectl delete pvc -l app.kubernetes.io/instance=%s,app.kubernetes.io/component=replay, and upgrade again" .Release.Name -}}
+  {{- include "seedbed.validateClaim" (dict "root" . "name" (include "seedbed.replay" .) "path" "replay.persistence" "wanted" .Values.replay.persistence "way" $way) -}}
   {{- $sequences := "" -}}
   {{- range (index $live.spec.template.spec.containers 0).args -}}
     {{- if hasPrefix "--sequences=" . }}{{ $sequences = trimPrefix "--sequences=" . }}{{ end -}}
   {{- end -}}
-  {{- if or (ne $size (toString .Values.replay.persistence.size)) (ne $sequences (toString (int .Values.replay.sequences))) -}}
-    {{- fail (printf "replay.persistence.size and replay.sequences cannot change in a release: its shards have volumes of %s for %s sequences, and %v for %d are wanted. To begin with empty ones: helm upgrade with replay.shards: 0, kubectl delete pvc -l app.kubernetes.io/instance=%s,app.kubernetes.io/component=replay, and upgrade again" $size $sequences .Values.replay.persistence.size (int .Values.replay.sequences) .Release.Name) -}}
+  {{- if ne $sequences (toString (int .Values.replay.sequences)) -}}
+    {{- fail (printf "replay.sequences cannot change in a release: its shards have %s each, and %d are wanted. %s" $sequences (int .Values.replay.sequences) $way) -}}
   {{- end -}}
 {{- end -}}
 {{- end -}}
