@@ -29,7 +29,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--settings", required=True, type=Path, metavar="FILE.yaml", help="cost values of the chart"
     )
     add("--budget", type=float, default=0.0, metavar="DOLLARS", help="stop.dollars (default: none)")
-    add("--replay", action="store_true", help="the release has replay shards")
+    text = "stop.idle_s: seconds without a frame that pause the release (default: never)"
+    add("--idle-s", type=float, default=0.0, metavar="SECONDS", help=text)
+    add("--paused", action="store_true", help="hold the release at zero")
+    add("--run", default="", metavar="NAME", help="name of the run, which has a bill of its own")
+    text = "stop conditions in any form: with others a finished experiment goes on"
+    add("--goal", default="", metavar="TEXT", help=text)
+    add("--replay", type=int, default=0, metavar="SHARDS", help="number of replay shards")
+    text = "hold a finished, paused or overspent release at zero once, and end"
+    add("--last-resort", action="store_true", help=text)
     text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment)"
     add("--token-file", metavar="FILE", help=text)
     add("--insecure", action="store_true", help="serve /status to every client, without tokens")
@@ -40,7 +48,9 @@ def run(args: argparse.Namespace) -> None:
     """Run the meter until SIGTERM."""
     exit_on_sigterm()
     from seedbed.services.cost.cluster import Cluster
-    from seedbed.services.cost.meter import CostMeter, read_learner
+    from seedbed.services.cost.last_resort import hold_at_zero
+    from seedbed.services.cost.learners import read_learner
+    from seedbed.services.cost.meter import CostMeter, Goal
     from seedbed.services.cost.prices import PriceList, Settings
 
     try:
@@ -48,7 +58,10 @@ def run(args: argparse.Namespace) -> None:
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise ConfigError(f"cannot read {args.settings}: {error}") from error
     prices = PriceList(settings)
-    cluster = Cluster(args.release, args.namespace, settings.readNodes, args.replay)
+    cluster = Cluster(args.release, args.namespace, settings.readNodes, bool(args.replay))
+    if args.last_resort:
+        hold_at_zero(cluster, args.budget, args.goal)
+        return
     file = token_file(args.token_file)
     tokens = Tokens(file) if file else None
     if tokens is not None:
@@ -56,7 +69,8 @@ def run(args: argparse.Namespace) -> None:
     if tokens is not None and args.insecure:
         raise ConfigError("--insecure contradicts --token-file: leave one of them out")
     learners = [partial(read_learner, url, tokens) for url in args.learner]
-    meter = CostMeter(cluster, prices, learners, args.budget)
+    goal = Goal(args.budget, args.idle_s, args.run, args.goal, args.paused, args.replay)
+    meter = CostMeter(cluster, prices, learners, goal)
     stopping = threading.Event()
     http = MetricsServer(
         args.port, meter.registry, status=meter.status, tokens=tokens, insecure=args.insecure

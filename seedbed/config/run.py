@@ -18,6 +18,11 @@ class Stop(Section):
     """Updates of the parameters."""
     dollars: NonNegative = 0
     """Cost of the run in US dollars, a hard cap."""
+    idle_s: NonNegative = 0
+    """Seconds without a frame that pause a release in Kubernetes: the cost meter takes the pods to
+    zero, and the release goes on when it is resumed. It must exceed the longest start of a learner.
+    A run without a cost meter is not paused.
+    """
     mean_return: float | None = None
     """Mean return of the last mean_return_episodes episodes."""
     mean_return_episodes: Positive = 100

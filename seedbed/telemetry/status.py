@@ -82,6 +82,8 @@ class RunStatus(TypedDict):
     """The status of one learner. Its keys are a file format and a wire format."""
 
     name: str
+    # Null without one; an older learner's status has none.
+    run_dir: NotRequired[str | None]
     environment: str
     agent: str
     state: str

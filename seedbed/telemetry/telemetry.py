@@ -123,6 +123,7 @@ class Telemetry:
         self.stop_condition: str | None = None
         self.stop_reason: str | None = None
         self.cost = RunCost(experiment, counters, now, tokens)
+        self._run_dir = run_dir
         self.outputs = Outputs(experiment, run_dir, out or sys.stderr)
         self.numbers: dict[str, Number] = {}
         self.user = UserScalars(experiment.logging.scalars)
@@ -236,6 +237,7 @@ class Telemetry:
         waiting, checkpoints = self.waiting(), self.checkpoints
         status: RunStatus = {
             "name": self.experiment.name,
+            "run_dir": None if self._run_dir is None else str(self._run_dir),
             "environment": self.experiment.environment.id,
             "agent": self.experiment.agent,
             "state": "finished" if self.stop_reason else "waiting" if waiting else "training",

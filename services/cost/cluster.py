@@ -7,10 +7,9 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.services.cost.pods import TIMEOUT_S, PodWatch
 
 log = logging.getLogger(__name__)
-
-TIMEOUT_S = 10.0
 
 
 def load_credentials() -> None:
@@ -51,17 +50,16 @@ class Cluster:
         """
         load_credentials()
         self._core, self._apps = client.CoreV1Api(), client.AppsV1Api()
-        self._release, self._namespace, self._replay = release, namespace, replay
+        self._release, self._namespace = release, namespace
+        self._replay = replay
+        selector = f"app.kubernetes.io/name=seedbed,app.kubernetes.io/instance={release}"
+        self._pods = PodWatch(self._core, namespace, selector)
         self.nodes_readable = read_nodes
         self._nodes: dict[str, Any] = {}
 
     def pods(self) -> list[Any]:
-        """Return the release's `V1Pod`s."""
-        selector = f"app.kubernetes.io/name=seedbed,app.kubernetes.io/instance={self._release}"
-        pods: list[Any] = self._core.list_namespaced_pod(
-            self._namespace, label_selector=selector, _request_timeout=TIMEOUT_S
-        ).items
-        return pods
+        """Return the release's present `V1Pod`s, with the fields that the watch keeps."""
+        return self._pods.look()
 
     def node(self, name: str) -> Any | None:
         """Return a `V1Node`, read once; None where nodes may not be read, which is logged once."""
@@ -107,16 +105,17 @@ class Cluster:
             f"{self._release}-state", self._namespace, {"data": state}, _request_timeout=TIMEOUT_S
         )
 
-    def scale_to_zero(self, component: str) -> None:
-        """Scale `actor`, `learner` or `replay` to zero; a release may have no replay shards."""
+    def scale(self, component: str, replicas: int) -> None:
+        """Scale `actor`, `learner` or `replay`; a release may have no replay shards.
+
+        Args:
+            component: The component.
+            replicas: The number of pods.
+        """
         if component == "replay" and not self._replay:
             return
         scale = self._apps.patch_namespaced_stateful_set_scale
         if component == "actor":
             scale = self._apps.patch_namespaced_deployment_scale
-        scale(
-            f"{self._release}-{component}",
-            self._namespace,
-            {"spec": {"replicas": 0}},
-            _request_timeout=TIMEOUT_S,
-        )
+        name, body = f"{self._release}-{component}", {"spec": {"replicas": replicas}}
+        scale(name, self._namespace, body, _request_timeout=TIMEOUT_S)

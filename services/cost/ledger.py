@@ -1,65 +1,243 @@
-"""Dollars of a release so far, kept over restarts of the meter."""
+"""Dollars and frames of a release by run, kept over restarts of the meter."""
 
-from collections.abc import Mapping
+import json
+import logging
+import math
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from seedbed.runtime.exit_codes import ConfigError
+
+log = logging.getLogger(__name__)
 
 SAVE_INTERVAL_S = 20.0
+# Longest time without a meter that is charged: clocks are wrong, and machines are suspended.
+MAX_GAP_S = 24 * 3600.0
+# What an earlier release on the same volume has cost, whose parts nobody knows.
+EARLIER = "earlier/unknown"
+
+
+@dataclass
+class Run:
+    """Bill and frames of one run.
+
+    Attributes:
+        dollars: US dollars since the run began.
+        frames: Emulator frames of all learners, as last known.
+        parts: The dollars by `component/tier`.
+    """
+
+    dollars: float = 0.0
+    frames: int = 0
+    parts: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Charge:
+    """A pod's price.
+
+    Attributes:
+        part: Component and tier.
+        rate: US dollars an hour.
+        since: Start of the pod in Unix time; None where unknown.
+    """
+
+    part: tuple[str, str]
+    rate: float
+    since: float | None = None
 
 
 class Ledger:
-    """Dollars of a release since it began.
+    """Dollars of a release, by run. Time is measured by a clock that never jumps.
 
     Attributes:
-        rate: US dollars an hour.
-        frames: Emulator frames of all learners, as last known.
+        run: Name of the present run.
+        runs: Bill and frames of each run, by name.
+        rates: US dollars an hour from now on, by component and tier.
+        asked: Ranks of the learners that have reported what an earlier release has cost.
     """
 
-    def __init__(self, state: Mapping[str, str], now: float) -> None:
-        """Restore the ledger, and charge the time without a meter at the last rate.
+    def __init__(self, state: Mapping[str, str], run: str, clock: float, learners: int = 1) -> None:
+        """Restore the ledger. The time without a meter is charged at the first look at the pods.
 
         Args:
             state: The output of `to_state`; {} for a new release.
-            now: Unix time.
+            run: Name of the present run.
+            clock: Time of the monotonic clock, in seconds.
+            learners: Number of learners.
+
+        Raises:
+            SeedbedError: CONFIG, the state holds what no meter has written.
         """
-        self.dollars = float(state.get("dollars", 0))
-        self.rate = float(state.get("dollarsPerHour", 0))
-        self.frames = int(state.get("frames", 0))
-        self._at = float(state.get("unixTime", now))
-        self._saved_at = 0.0
-        self.charge(now, self.rate)
+        try:
+            self.runs = _runs(state, run)
+            self._saved: float | None = _number(state.get("unixTime"))
+            asked = json.loads(state.get("askedLearners", "null"))
+            # A meter of version 0.1 asked each learner before it saved anything.
+            known = range(learners) if asked is None and "dollars" in state else asked or []
+            self.asked = {int(rank) for rank in known}
+            if state.get("run", run) != run:
+                self.asked = set()
+        except (TypeError, ValueError, AttributeError, KeyError) as error:
+            raise ConfigError(
+                f"the ConfigMap of the state does not hold what a meter writes: {error}; mend or "
+                "remove that key with kubectl edit configmap"
+            ) from error
+        self.run = run
+        self.rates: dict[tuple[str, str], float] = {}
+        self._clock = clock
+        self._looked = False
+        self._saved_at = -math.inf
 
-    def charge(self, now: float, rate: float) -> None:
-        """Charge the time since the last call at the rate that held then.
+    @property
+    def present(self) -> Run:
+        """Bill and frames of the present run."""
+        return self.runs[self.run]
 
-        Args:
-            now: Unix time, in seconds.
-            rate: US dollars an hour from now on.
-        """
-        self.dollars += max(0.0, now - self._at) / 3600 * self.rate
-        self._at, self.rate = now, rate
+    @property
+    def dollars(self) -> float:
+        """US dollars of the present run."""
+        return self.present.dollars
 
-    def is_due(self, now: float) -> bool:
-        """Return whether the ledger should be saved.
+    @property
+    def frames(self) -> int:
+        """Emulator frames of the present run."""
+        return self.present.frames
 
-        Args:
-            now: Unix time, in seconds.
-        """
-        return now - self._saved_at >= SAVE_INTERVAL_S
-
-    def to_state(self, now: float) -> dict[str, str | None]:
-        """Return the keys that the release's ConfigMap stores.
-
-        Args:
-            now: Unix time, in seconds, that counts as the time of the save.
-        """
-        self._saved_at = now
-        return {
-            "dollars": f"{self.dollars:.6f}",
-            "dollarsPerHour": f"{self.rate:.6f}",
-            "frames": str(self.frames),
-            "unixTime": f"{self._at:.3f}",
-        }
+    @property
+    def rate(self) -> float:
+        """US dollars an hour."""
+        return sum(self.rates.values())
 
     @property
     def dollars_per_billion_frames(self) -> float | None:
-        """Dollars so far by frames so far; None before the first frame."""
+        """Dollars by frames of the present run; None before the first frame."""
         return self.dollars / self.frames * 1e9 if self.frames else None
+
+    def look(self, charges: Collection[Charge], clock: float, now: float) -> None:
+        """Charge the time since the last call at the old rates, and take the new ones.
+
+        The first look charges the time without a meter: each pod from its start, or from the last
+        save.
+
+        Args:
+            charges: The present pods.
+            clock: Time of the monotonic clock, in seconds.
+            now: Unix time, in seconds.
+        """
+        if not self._looked:
+            self._looked = True
+            self._charge_gap(charges, now)
+            self._clock = clock
+        self.charge(clock)
+        self.rates = {}
+        for charge in charges:
+            self.rates[charge.part] = self.rates.get(charge.part, 0.0) + charge.rate
+
+    def charge(self, clock: float) -> None:
+        """Charge the time since the last call.
+
+        Args:
+            clock: Time of the monotonic clock, in seconds.
+        """
+        hours = max(0.0, clock - self._clock) / 3600
+        self._clock = clock
+        for part, rate in self.rates.items():
+            self._add(part, hours * rate)
+
+    def carry(self, rank: int, dollars: float) -> None:
+        """Take over what an earlier release has cost by a learner's first report.
+
+        All learners were told one bill, so the largest report counts.
+
+        Args:
+            rank: The learner.
+            dollars: The learner's count, which includes what this meter has told the learner.
+        """
+        self.asked.add(rank)
+        run = self.present
+        if dollars > run.dollars:
+            run.parts[EARLIER] = run.parts.get(EARLIER, 0.0) + dollars - run.dollars
+            run.dollars = dollars
+
+    def is_due(self, clock: float) -> bool:
+        """Return whether the ledger should be saved; before the first look there is nothing new.
+
+        Args:
+            clock: Time of the monotonic clock, in seconds.
+        """
+        return self._looked and clock - self._saved_at >= SAVE_INTERVAL_S
+
+    def to_state(self, clock: float, now: float) -> dict[str, str | None]:
+        """Return the keys that the release's ConfigMap stores.
+
+        Args:
+            clock: Time of the monotonic clock, in seconds.
+            now: Unix time, in seconds.
+        """
+        self.charge(clock)
+        if self._looked:
+            self._saved = now
+        self._saved_at = clock
+        return {
+            "run": self.run,
+            "dollars": f"{self.dollars:.6f}",
+            "dollarsPerHour": f"{self.rate:.6f}",
+            "frames": str(self.frames),
+            "unixTime": None if self._saved is None else f"{self._saved:.3f}",
+            "askedLearners": json.dumps(sorted(self.asked)),
+            "runs": json.dumps({name: _rounded(run) for name, run in self.runs.items()}),
+        }
+
+    def _charge_gap(self, charges: Collection[Charge], now: float) -> None:
+        longest, total = 0.0, 0.0
+        for charge in charges:
+            times = [time for time in (self._saved, charge.since) if time is not None]
+            gap = max(0.0, now - max(times, default=now))
+            dollars = min(gap, MAX_GAP_S) / 3600 * charge.rate
+            self._add(charge.part, dollars)
+            longest, total = max(longest, gap), total + dollars
+        away = 0.0 if self._saved is None else now - self._saved
+        if away >= SAVE_INTERVAL_S * 3 or longest > MAX_GAP_S:
+            log.info(
+                "%.0f s without a meter: %.6g dollars for the present pods, each from its start%s",
+                max(away, longest),
+                total,
+                f", and for {MAX_GAP_S:.0f} s at most" if longest > MAX_GAP_S else "",
+            )
+        elif away < 0:
+            log.warning("the clock is %.0f s behind the last save, which costs nothing", -away)
+
+    def _add(self, part: tuple[str, str], dollars: float) -> None:
+        run, name = self.present, "/".join(part)
+        run.dollars += dollars
+        run.parts[name] = run.parts.get(name, 0.0) + dollars
+
+
+def _runs(state: Mapping[str, str], run: str) -> dict[str, Run]:
+    """Return the runs of a state, which has only the totals from a meter of version 0.1."""
+    runs: dict[str, Run] = {}
+    if "runs" in state:
+        for name, saved in json.loads(state["runs"]).items():
+            parts = {part: _number(dollars) or 0.0 for part, dollars in saved["parts"].items()}
+            runs[name] = Run(_number(saved["dollars"]) or 0.0, int(saved["frames"]), parts)
+    elif "dollars" in state:
+        dollars = _number(state["dollars"]) or 0.0
+        runs[run] = Run(dollars, int(state.get("frames", 0)), {EARLIER: dollars})
+    runs.setdefault(run, Run())
+    return runs
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    number = float(value)
+    if not (math.isfinite(number) and number >= 0):
+        raise ValueError(f"{value!r} is no finite number from 0")
+    return number
+
+
+def _rounded(run: Run) -> dict[str, Any]:
+    parts = {name: round(dollars, 6) for name, dollars in run.parts.items()}
+    return {**asdict(run), "dollars": round(run.dollars, 6), "parts": parts}

@@ -2,11 +2,11 @@
 
 Attributes:
     rates: US dollars an hour of what the release's pods request now.
-    dollars: US dollars of the release since its start.
+    dollars: US dollars of the present run since its start.
     ledger.dollars_per_billion_frames: Dollars so far by the learners' frames so far. NaN before the
         first frame.
-    ledger.frames: Emulator frames of the learners, as last known.
-    budget_dollars: Budget of the experiment, `stop.dollars`; 0 is none.
+    ledger.frames: Emulator frames of the present run, as last known.
+    goal.budget: Budget of the experiment, `stop.dollars`; 0 is none.
     pods: Pods that are priced, by component.
     restarts: Restarts of the containers of the present pods, by component.
     wanted: Replicas that the workloads of the release ask for, by component.
@@ -18,12 +18,16 @@ Attributes:
     errors: Calls that failed, by part.
     end: State of the experiment: 1 once a stop condition, the label, is met and the pods are at
         zero.
+    paused: State of the release: 1 while it is paused and its pods are at zero.
+    brake.held: Times that a component of a finished or paused release was scaled up and taken to
+        zero again.
 """
 
 import re
 
 from seedbed.runtime.metrics import counter, documented, gauge
 
+COMPONENTS = ("actor", "replay", "learner")
 ERROR_PARTS = ("pods", "wanted", "end", "state")
 
 # Read from a `CostMeter`.
@@ -33,7 +37,7 @@ METRICS = documented(
     counter("seedbed_cost_dollars_total", "dollars"),
     gauge("seedbed_cost_dollars_per_billion_frames", "ledger.dollars_per_billion_frames"),
     counter("seedbed_cost_frames_total", "ledger.frames"),
-    gauge("seedbed_cost_budget_dollars", "budget_dollars"),
+    gauge("seedbed_cost_budget_dollars", "goal.budget"),
     gauge("seedbed_cost_pods", "pods", ("component",)),
     gauge("seedbed_cost_pod_restarts", "restarts", ("component",)),
     gauge("seedbed_cost_wanted_replicas", "wanted", ("component",)),
@@ -43,6 +47,8 @@ METRICS = documented(
     gauge("seedbed_cost_nodes_readable", "cluster.nodes_readable"),
     counter("seedbed_cost_errors_total", "errors", ("part",), ERROR_PARTS),
     gauge("seedbed_experiment_finished", "end", ("reason",)),
+    gauge("seedbed_cost_paused", "paused"),
+    counter("seedbed_cost_held_at_zero_total", "brake.held", ("component",), COMPONENTS),
 )
 
 

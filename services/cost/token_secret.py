@@ -6,7 +6,8 @@ from kubernetes import client
 from kubernetes.client.exceptions import ApiException
 
 from seedbed.runtime.tokens import new_token_files
-from seedbed.services.cost.cluster import TIMEOUT_S, load_credentials
+from seedbed.services.cost.cluster import load_credentials
+from seedbed.services.cost.pods import TIMEOUT_S
 
 log = logging.getLogger(__name__)
 

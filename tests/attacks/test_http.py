@@ -25,7 +25,7 @@ from seedbed.runtime.http import (
     get_json,
 )
 from seedbed.runtime.tokens import Role, Tokens
-from seedbed.services.cost.meter import read_learner
+from seedbed.services.cost.learners import read_learner
 from seedbed.services.learner.profiling import KEPT, Profiler
 from seedbed.telemetry import Counters, Telemetry
 from seedbed.telemetry.cost_meter import CostMeterClient

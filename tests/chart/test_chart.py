@@ -141,6 +141,7 @@ def changed_pods(before: Rendered, after: Rendered) -> set[str]:
         ({"experiment": {"learner": {"optimizer": {"learning_rate": 1e-4}}}}, {"pong-learner"}),
         ({"experiment": {"actor": {"envs_per_group": 8}}}, {"pong-learner", "pong-actor"}),
         ({"experiment": {"stop": {"dollars": 3}}}, {"pong-learner", "pong-cost"}),
+        ({"experiment": {"stop": {"updates": 3}}}, {"pong-learner", "pong-cost"}),
         ({"replay": {"sequences": 5}}, set()),  # without shards
     ],
 )
@@ -154,7 +155,7 @@ def test_what_an_upgrade_restarts(values: dict[str, Any], restarts: set[str]) ->
         ({"queueName": "q"}, set()),
         ({"metrics": {"labels": {"a": "b"}}}, set()),
         ({"replay": {"podDisruptionBudget": {"enabled": False}}}, set()),
-        ({"replay": {"shards": 3}}, {"kept-learner"}),
+        ({"replay": {"shards": 3}}, {"kept-learner", "kept-cost"}),
         ({"experiment": {"learner": {"replay": {"ratio": 2}}}}, {"kept-learner"}),
         ({"experiment": {"environment": {"id": "Acrobot-v1"}}}, {"kept-learner", "kept-actor"}),
         (
@@ -163,7 +164,7 @@ def test_what_an_upgrade_restarts(values: dict[str, Any], restarts: set[str]) ->
         ),
         ({"replay": {"env": [{"name": "A", "value": "b"}]}}, {"kept-replay"}),
         # Each run has a folder of its own there too.
-        ({"learner": {"run": "second"}}, {"kept-learner", "kept-replay"}),
+        ({"learner": {"run": "second"}}, {"kept-learner", "kept-replay", "kept-cost"}),
     ],
 )
 def test_what_an_upgrade_restarts_with_shards(values: dict[str, Any], restarts: set[str]) -> None:
@@ -271,7 +272,7 @@ def test_the_meter_may_end_shards_where_there_are_some() -> None:
         assert rule["resourceNames"] == scaled
         assert rule["verbs"] == ["get", "patch"]
         arguments = rendered.pods()["kept-cost"]["spec"]["containers"][0]["args"]
-        assert ("--replay" in arguments) is bool(values)
+        assert ("--replay=2" in arguments) is bool(values)
 
 
 def test_only_the_learner_reaches_a_shard() -> None:

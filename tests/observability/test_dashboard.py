@@ -22,7 +22,8 @@ import pytest
 import yaml
 
 from seedbed.runtime.http import MetricsServer
-from seedbed.services.cost.meter import CostMeter, read_learner
+from seedbed.services.cost.learners import read_learner
+from seedbed.services.cost.meter import CostMeter, Goal
 from seedbed.services.cost.prices import PriceList, Settings
 from tests.services.cost.test_meter import FakeCluster
 from tests.support.processes import Process, free_port
@@ -105,7 +106,7 @@ def prometheus(
         FakeCluster(),
         PriceList(Settings()),
         [partial(read_learner, f"http://127.0.0.1:{learner + i}/status") for i in range(2)],
-        budget=1000.0,
+        Goal(budget=1000.0),
     )
     stopping = threading.Event()
     looking = threading.Thread(target=meter.run, args=(stopping,))

@@ -1,0 +1,195 @@
+"""The brake of a release: zero replicas once it is finished or paused, and the way back."""
+
+import json
+import logging
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from seedbed.services.cost.cluster import Cluster
+
+log = logging.getLogger(__name__)
+
+# The learner last: it says until then how the experiment has ended.
+ORDER = ("actor", "replay", "learner")
+BY_VALUE = "value"
+
+
+class Brake:
+    """End, pause and resumption of a release, which its state ConfigMap keeps.
+
+    Each step is saved before it is done and can be done twice, so that a meter that is killed
+    between two calls goes on where it was.
+
+    Attributes:
+        finished: The stop condition that ended the experiment, with both numbers; "" before.
+        paused: Why the release is paused; "" while it is not.
+        held: Times that a component was scaled up and taken to zero again.
+    """
+
+    def __init__(
+        self,
+        cluster: "Cluster",
+        goal: str,
+        by_value: bool,
+        wanted: Mapping[str, int],
+        now: Callable[[], float] = time.time,
+    ) -> None:
+        """Know of no end.
+
+        Args:
+            cluster: The release's pods and state.
+            goal: The stop conditions and the run in any form: with another goal a finished
+                experiment goes on.
+            by_value: The chart's value `paused`.
+            wanted: Replicas by component that the chart chooses and `kubectl scale` does not.
+            now: Returns Unix time.
+        """
+        self._cluster, self._goal, self._by_value = cluster, goal, by_value
+        self._wanted, self._now = wanted, now
+        self.finished = self.paused = ""
+        self.held: Counter[str] = Counter()
+        # An end that has begun: the actors are at zero, and the learner plays its last evaluation.
+        self._ending = ""
+        self._before: dict[str, int] | None = None
+        self._at_zero: set[str] = set()
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything is to be at zero."""
+        return bool(self.finished or self.paused)
+
+    def follow(self, state: Mapping[str, str]) -> None:
+        """Take over what the state says: a meter before this one, or a person, has written it.
+
+        Args:
+            state: Data of the state ConfigMap.
+        """
+        self.finished, self.paused = state.get("finished", ""), state.get("paused", "")
+        self._ending = state.get("ending", "")
+        self._before = _replicas(state.get("resumeReplicas"))
+        if self.finished and state.get("goal", self._goal) != self._goal:
+            log.info("the experiment goes on: its stop conditions or its run have changed")
+            self._save(finished=None, finishedAt=None, ending=None, goal=None)
+            self.finished = self._ending = ""
+        if self._by_value and not self.paused:
+            self.pause(BY_VALUE, {})
+        elif self.paused == BY_VALUE and not self._by_value:
+            self._save(paused=None, pausedAt=None)
+            self.paused = ""
+
+    def begin_end(self, reason: str) -> None:
+        """Take the actors to zero, because the last evaluation needs none.
+
+        Args:
+            reason: The stop condition that is met.
+        """
+        if not self._ending:
+            self._save(ending=reason, resumeReplicas=self._remember())
+            self._ending = reason
+
+    def call_off_end(self) -> None:
+        """Bring the actors back, because no learner says any more that the experiment is over."""
+        if self._ending:
+            self._save(ending=None)
+            self._ending = ""
+
+    def finish(self, reason: str, ledger: Mapping[str, str | None]) -> None:
+        """Write down that the experiment is over, once.
+
+        Args:
+            reason: The stop condition, with both numbers.
+            ledger: Keys of the ledger.
+        """
+        if self.finished:
+            return
+        log.info("the experiment is over (%s): its pods go to zero", reason)
+        self.finished, self._ending = reason, ""  # holds, also where nothing can be saved
+        before = self._remember()
+        end = {"finished": reason, "finishedAt": self._date(), "goal": self._goal}
+        self._save(**{**ledger, **end, "resumeReplicas": before, "ending": None})
+
+    def pause(self, reason: str, ledger: Mapping[str, str | None]) -> None:
+        """Write down that the release is paused, once.
+
+        Args:
+            reason: Why.
+            ledger: Keys of the ledger.
+        """
+        if self.paused:
+            return
+        log.info("the release is paused (%s): its pods go to zero", reason)
+        self.paused = reason
+        before = self._remember()
+        self._save(
+            **{**ledger, "paused": reason, "pausedAt": self._date(), "resumeReplicas": before}
+        )
+
+    def apply(self, replicas: Mapping[str, int] | None) -> None:
+        """Hold at zero what is to be there, or bring back what a pause or an end took away.
+
+        Args:
+            replicas: What each component's workload asks for; None where it cannot be read.
+        """
+        if self.holds:
+            if self._before is None:  # a person has written `paused`
+                self._save(resumeReplicas=self._remember())
+            self._hold(ORDER, replicas)
+        elif self._ending:
+            self._hold(("actor",), replicas)
+        elif self._before is not None and replicas is not None:
+            for name in reversed(ORDER):
+                before = self._before.get(name, 0)
+                if before and replicas.get(name) == 0:
+                    number = self._wanted.get(name, before)
+                    log.info("%s goes on with %d replicas", name, number)
+                    self._cluster.scale(name, number)
+            self._save(resumeReplicas=None)
+            self._before = None
+            self._at_zero.clear()
+
+    def _hold(self, components: Sequence[str], replicas: Mapping[str, int] | None) -> None:
+        errors = []
+        for name in components:
+            try:
+                if replicas is None or replicas.get(name):
+                    if name in self._at_zero and replicas is not None:
+                        self.held[name] += 1
+                        log.warning(
+                            "%s was scaled up, and goes to zero again: %s", name, self._why()
+                        )
+                    self._cluster.scale(name, 0)
+                self._at_zero.add(name)
+            except Exception as error:  # the others must not wait for this one
+                errors.append(error)
+        if errors:
+            raise errors[0]
+
+    def _why(self) -> str:
+        if self.paused:
+            return f"the release is paused ({self.paused}); docs/kubernetes.md says how to resume"
+        return f"{self.finished or self._ending}; to go on, raise the stop condition and upgrade"
+
+    def _remember(self) -> str:
+        """Return the replicas before the end or pause that is about to begin, as JSON."""
+        if self._before is None:
+            self._before = self._cluster.wanted_replicas()
+            self._at_zero.clear()
+        return json.dumps(self._before)
+
+    def _date(self) -> str:
+        return datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="seconds")
+
+    def _save(self, **state: str | None) -> None:
+        self._cluster.save_state(state)
+
+
+def _replicas(text: str | None) -> dict[str, int] | None:
+    try:
+        return None if text is None else {str(k): int(v) for k, v in json.loads(text).items()}
+    except (AttributeError, TypeError, ValueError):
+        log.warning("resumeReplicas of the state is no JSON of numbers: %.100s", text)
+        return {}

@@ -1,0 +1,90 @@
+"""The learners' answers, as far as they can be believed."""
+
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Any, TypeGuard
+from urllib.error import HTTPError
+
+from seedbed.numbers import check_number
+from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.http import get_json
+from seedbed.runtime.text import printable
+from seedbed.runtime.tokens import Role, Tokens
+
+if TYPE_CHECKING:
+    from seedbed.telemetry.status import RunStatus
+
+log = logging.getLogger(__name__)
+
+TIMEOUT_S = 3.0
+
+
+class Learners:
+    """The learners of a release.
+
+    Attributes:
+        asks: Each returns a learner's answer, and None while the learner does not answer.
+    """
+
+    def __init__(self, asks: "Sequence[Callable[[], Any]]", run: str) -> None:
+        """Ask nothing yet.
+
+        Args:
+            asks: Each returns a learner's answer (the object of its /status), and None while the
+                learner does not answer.
+            run: Name of the run: answers of learners of another run count as none.
+        """
+        self.asks, self._run = asks, run
+        self._pool = ThreadPoolExecutor(len(asks), thread_name_prefix="ask")
+
+    def poll(self) -> "list[RunStatus | None]":
+        """Return the learners' statuses, None for a learner that does not answer with one."""
+        answers = self._pool.map(_answer, self.asks)
+        return [answer if self._is_status(answer) else None for answer in answers]
+
+    def _is_status(self, answer: Any) -> "TypeGuard[RunStatus]":
+        """Return whether an answer has what the meter reads, in the ranges that a learner gives."""
+        try:
+            for name in ("env_frames", "dollars"):
+                check_number(name, answer["counters"][name])
+            # A learner of version 0.1 does not name its run.
+            path = PurePosixPath(answer.get("run_dir") or self._run)
+            return (
+                isinstance(answer["state"], str)
+                and isinstance(answer.get("over") or "", str)
+                and (not self._run or self._run in path.parts)
+            )
+        except (AttributeError, KeyError, TypeError, ValueError):
+            return False
+
+
+def _answer(ask: Callable[[], Any]) -> Any:
+    try:
+        return ask()
+    except Exception as error:  # one learner's answer must not cost the others'
+        log.warning(
+            "a learner cannot be asked: %s: %s", type(error).__name__, printable(str(error))
+        )
+        return None
+
+
+def read_learner(url: str, tokens: Tokens | None = None) -> Any:
+    """Read a learner's /status.
+
+    Args:
+        url: The address of /status.
+        tokens: Tokens of the meter, an observer; None: none is sent.
+
+    Returns:
+        The answer; None while the learner does not answer, or not with JSON.
+    """
+    try:
+        return get_json(url, TIMEOUT_S, tokens, Role.OBSERVER)
+    except (HTTPError, SeedbedError) as error:
+        # Most likely a credential, which no waiting mends.
+        log.warning("no status from %s: %s", url, printable(str(error)))
+        return None
+    except (OSError, ValueError):
+        return None
