@@ -19,7 +19,7 @@ def goal(values: dict[str, Any] | None = None) -> list[str]:
     [
         ({}, {"--budget=0", "--run=pong"}),
         ({"learner": {"run": "b"}}, {"--run=b"}),
-        ({"experiment": {"stop": {"idle_s": 600, "dollars": 2.5}}}, {"--budget=2.5", "--idle-s=600"}),
+        ({"experiment": {"stop": {"idle_s": 60, "dollars": 2.5}}}, {"--budget=2.5", "--idle-s=60"}),
     ],
 )  # fmt: skip
 def test_the_meter_knows_what_ends_the_release(values: dict[str, Any], arguments: set[str]) -> None:
