@@ -18,7 +18,7 @@ Attributes:
     errors: Calls that failed, by part.
     end: State of the experiment: 1 once a stop condition, the label, is met and the pods are at
         zero.
-    paused: State of the release: 1 while it is paused and its pods are at zero.
+    paused: Pause of the release: 1 while all pods but the meter are held at zero.
     brake.held: Times that a component of a finished or paused release was scaled up and taken to
         zero again.
 """
