@@ -59,7 +59,7 @@ class Cluster:
 
     def pods(self) -> list[Any]:
         """Return the release's present `V1Pod`s, with the fields that the watch keeps."""
-        return self._pods.look()
+        return self._pods.refresh()
 
     def node(self, name: str) -> Any | None:
         """Return a `V1Node`, read once; None where nodes may not be read, which is logged once."""

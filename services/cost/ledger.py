@@ -115,7 +115,7 @@ class Ledger:
         """Dollars by frames of the present run; None before the first frame."""
         return self.dollars / self.frames * 1e9 if self.frames else None
 
-    def look(self, charges: Collection[Charge], clock: float, now: float) -> None:
+    def reprice(self, charges: Collection[Charge], clock: float, now: float) -> None:
         """Charge the time since the last call at the old rates, and take the new ones.
 
         The first look charges the time without a meter: each pod from its start, or from the last

@@ -189,7 +189,7 @@ class CostMeter:
         over = self.brake.holds and not _has_workers(pods)
         with self._lock:
             self.unknown |= dict.fromkeys(self.prices.unknown, 1.0)
-            self.ledger.look([] if over else charges, self._clock(), self._now())
+            self.ledger.reprice([] if over else charges, self._clock(), self._now())
             # A component that was there once stays, at 0, so that graphs come down.
             self.rates = dict.fromkeys(self.rates, 0.0) | self.ledger.rates
             self.pods = Counter(dict.fromkeys(self.pods, 0) | dict(pods))

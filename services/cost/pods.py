@@ -54,7 +54,7 @@ class PodWatch:
         # "" before the first list, and after anything that went wrong.
         self._version = ""
 
-    def look(self) -> list[Any]:
+    def refresh(self) -> list[Any]:
         """Return the present `V1Pod`s, with the fields that `_KEPT` names.
 
         Raises:

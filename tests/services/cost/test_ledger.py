@@ -32,9 +32,9 @@ def test_a_clock_that_jumps_costs_nothing() -> None:
 def test_a_clock_that_was_ahead_at_the_last_save_costs_nothing() -> None:
     saved = {"dollars": "5", "dollarsPerHour": "1", "unixTime": "2000"}
     found = ledger(saved)
-    found.look([Charge(ACTOR, 1.0)], 0.0, now=1000.0)
+    found.reprice([Charge(ACTOR, 1.0)], 0.0, now=1000.0)
     assert found.dollars == 5.0
-    found.look([Charge(ACTOR, 1.0)], 3600.0, now=500.0)
+    found.reprice([Charge(ACTOR, 1.0)], 3600.0, now=500.0)
     assert found.dollars == 6.0
 
 
@@ -55,7 +55,7 @@ def test_pods_that_began_after_a_weekend_without_nodes_cost_from_their_start() -
 def test_the_longest_gap_is_charged_as_a_day_and_said(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     found = ledger({"dollars": "5", "unixTime": "0"})
-    found.look([Charge(ACTOR, 1.0, since=-50.0)], 0.0, now=60 * 3600.0)
+    found.reprice([Charge(ACTOR, 1.0, since=-50.0)], 0.0, now=60 * 3600.0)
     assert found.dollars == pytest.approx(5.0 + MAX_GAP_S / 3600)
     assert "216000 s without a meter: 24 dollars" in caplog.text
     assert "86400 s at most" in caplog.text
@@ -63,7 +63,7 @@ def test_the_longest_gap_is_charged_as_a_day_and_said(caplog: pytest.LogCaptureF
 
 def test_what_ran_before_the_first_meter_is_charged() -> None:
     found = ledger({})
-    found.look([Charge(ACTOR, 2.0, since=0.0)], 0.0, now=3600.0)
+    found.reprice([Charge(ACTOR, 2.0, since=0.0)], 0.0, now=3600.0)
     assert found.dollars == 2.0
 
 
@@ -72,7 +72,7 @@ def test_nothing_is_forgotten_by_a_meter_that_never_saw_the_pods() -> None:
     saved = ledger({"dollars": "5", "unixTime": "1000"}).to_state(500.0, now=4600.0)
     assert saved["unixTime"] == "1000.000"
     found = ledger({key: value for key, value in saved.items() if value is not None})
-    found.look([Charge(ACTOR, 1.0)], 0.0, now=4600.0)
+    found.reprice([Charge(ACTOR, 1.0)], 0.0, now=4600.0)
     assert found.dollars == pytest.approx(6.0)
 
 
@@ -137,7 +137,7 @@ def test_a_second_run_has_its_own_bill_and_frames() -> None:
 def test_the_parts_are_the_bill() -> None:
     found = ledger({})
     learner = ("learner", "on-demand")
-    found.look([Charge(ACTOR, 1.0), Charge(ACTOR, 1.0), Charge(learner, 4.0)], 0.0, 0.0)
+    found.reprice([Charge(ACTOR, 1.0), Charge(ACTOR, 1.0), Charge(learner, 4.0)], 0.0, 0.0)
     found.charge(1800.0)
     found.carry(0, 10.0)
     found = ledger({k: v for k, v in found.to_state(1800.0, 0.0).items() if v is not None})
