@@ -305,10 +305,26 @@ def _monitoring() -> list[dict[str, Any]]:
 class ApiServer(_Section):
     """Where the API server is, for the cost meter."""
 
-    cidr: Cidr = "0.0.0.0/0"
-    """Its addresses."""
+    cidr: Cidr | Literal[""] = ""
+    """Its addresses; default: anywhere, of either family."""
     ports: list[Port] = Field(default_factory=lambda: [443, 6443])
     """Its ports."""
+
+
+class EgressAllowRules(_Section):
+    """What pods reach beside each other. DNS is port 53."""
+
+    dnsKubeSystem: bool = True
+    """DNS: pods of CoreDNS or kube-dns."""
+    dnsNodeLocalCache: bool = True
+    """DNS: NodeLocal DNSCache, 169.254.20.10."""
+    dnsMetadataServer: bool = True
+    """DNS: Cloud DNS, 169.254.169.254 and fd20:ce::254."""
+    dnsPrivateRanges: bool = True
+    """DNS: resolvers with private addresses, and GKE's range of Services."""
+    bucket: bool = True
+    """A learner with `gcsfuse`, or with checkpoints at a URL: the metadata server, and port 443
+    anywhere."""
 
 
 class NetworkPolicyValues(_Section):
@@ -319,6 +335,7 @@ class NetworkPolicyValues(_Section):
     scrapers: list[dict[str, Any]] = Field(default_factory=_monitoring)
     """Who may scrape: NetworkPolicy peers. `[]` is nobody, `[{namespaceSelector: {}}]` every
     pod."""
+    egressAllowRules: EgressAllowRules = Field(default_factory=EgressAllowRules, description="")
     apiServer: ApiServer = Field(default_factory=ApiServer, description="")
 
 

@@ -7,18 +7,56 @@
   ports: [{protocol: TCP, port: metrics}]
 {{- end }}
 {{- end }}
+{{/* Resolvers that are no pods have addresses only: 169.254.20.10 is NodeLocal DNSCache, 169.254.169.254
+and fd20:ce::254 are Cloud DNS, 34.118.224.0/20 is where GKE puts Services. */}}
 {{- define "seedbed.dns" }}
+{{- $allow := .Values.networkPolicy.egressAllowRules }}
+{{- $blocks := list }}
+{{- if $allow.dnsNodeLocalCache }}{{ $blocks = append $blocks "169.254.20.10/32" }}{{ end }}
+{{- if $allow.dnsMetadataServer }}{{ $blocks = concat $blocks (list "169.254.169.254/32" "fd20:ce::254/128") }}{{ end }}
+{{- if $allow.dnsPrivateRanges }}
+{{- $blocks = concat $blocks (list "10.0.0.0/8" "100.64.0.0/10" "172.16.0.0/12" "192.168.0.0/16" "34.118.224.0/20" "fc00::/7") }}
+{{- end }}
+{{- if or $allow.dnsKubeSystem $blocks }}
 # --> DNS
 - to:
+    {{- if $allow.dnsKubeSystem }}
     - namespaceSelector:
         matchLabels: {kubernetes.io/metadata.name: kube-system}
+    {{- end }}
+    {{- range $blocks }}
+    - ipBlock: {cidr: {{ . | quote }}}
+    {{- end }}
   ports: [{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]
 {{- end }}
+{{- end }}
+
+{{/* Whether the learner writes to a bucket: "true" or nothing. */}}
+{{- define "seedbed.bucket" -}}
+{{- $directory := dig "learner" "checkpoint" "directory" "" (include "seedbed.experimentValues" . | fromJson) | default "" -}}
+{{- $persistence := .Values.learner.persistence -}}
+{{- if or (eq $persistence.type "gcsfuse") (contains "://" $persistence.checkpoints) (contains "://" $directory) }}true{{ end -}}
+{{- end -}}
+
+{{/* Credentials from the metadata server, which GKE's data planes rewrite to port 988 of the node,
+and the bucket's API. A rule without peers matches nodes, too. */}}
+{{- define "seedbed.bucketEgress" }}
+{{- if and .Values.networkPolicy.egressAllowRules.bucket (include "seedbed.bucket" .) }}
+# learner --> metadata server, bucket
+- to: [{ipBlock: {cidr: 169.254.169.254/32}}]
+  ports: [{protocol: TCP, port: 80}, {protocol: TCP, port: 8080}]
+- ports: [{protocol: TCP, port: 988}]
+- to: [{ipBlock: {cidr: 0.0.0.0/0}}, {ipBlock: {cidr: "::/0"}}]
+  ports: [{protocol: TCP, port: 443}]
+{{- end }}
+{{- end }}
+
 {{- define "seedbed.apiServerEgress" }}
-- to:
-    - ipBlock: {cidr: {{ .Values.networkPolicy.apiServer.cidr }}}
-  ports:
+- ports:
     {{- range .Values.networkPolicy.apiServer.ports }}
     - {protocol: TCP, port: {{ . }}}
     {{- end }}
+  {{- with .Values.networkPolicy.apiServer.cidr }}
+  to: [{ipBlock: {cidr: {{ . | quote }}}}]
+  {{- end }}
 {{- end }}
