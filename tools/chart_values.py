@@ -125,7 +125,7 @@ class AcceleratorRequest(_Section):
     name: str = ""
     """nvidia-l4, nvidia-h100-80gb, tpu-v6e-slice ..."""
     count: Positive = 1
-    """GPUs, or TPU chips of the host."""
+    """A learner uses one. TPU: the chips of the host, which v4, v5p and 7x have four of."""
     topology: str = Field("", pattern=r"^(\d+(x\d+)+)?$")
     """tpu: 1x1, 2x2, 2x4 ..."""
 
@@ -223,8 +223,8 @@ class ActorValues(_Scheduled):
     terminationGracePeriodSeconds: Positive = 15
     """Spot gives no more; the drain takes at most 10."""
     autoscaling: Autoscaling = Field(default_factory=Autoscaling, description="")
-    topologySpread: bool = True
-    """Over zones, as far as possible."""
+    topologySpread: bool = False
+    """Over zones. By default actors prefer the learner's zone, where traffic is free."""
 
 
 class ReplayPersistence(_Section):

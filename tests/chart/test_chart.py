@@ -192,28 +192,27 @@ def test_accelerators() -> None:
     none = learner({})
     assert "nodeSelector" not in none
     assert "tolerations" not in none
-    gpu = learner({"learner": {"accelerator": {"type": "gpu", "name": "nvidia-l4", "count": 2}}})
+    gpu = learner({"learner": {"accelerator": {"type": "gpu", "name": "nvidia-l4"}}})
     assert gpu["nodeSelector"] == {"cloud.google.com/gke-accelerator": "nvidia-l4"}
-    assert gpu["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 2
+    assert gpu["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 1
     assert gpu["containers"][0]["resources"]["limits"]["memory"] == "4Gi", "what was asked stays"
     tpu = learner(values_of(CHART / "ci" / "tpu-values.yaml"))
     assert tpu["nodeSelector"] == {
         "cloud.google.com/gke-tpu-accelerator": "tpu-v6e-slice",
-        "cloud.google.com/gke-tpu-topology": "2x2",
+        "cloud.google.com/gke-tpu-topology": "1x1",
     }
     assert tpu["tolerations"] == [
         {"key": "google.com/tpu", "operator": "Exists", "effect": "NoSchedule"}
     ]
     for part in ("requests", "limits"):
-        assert tpu["containers"][0]["resources"][part]["google.com/tpu"] == 4
+        assert tpu["containers"][0]["resources"][part]["google.com/tpu"] == 1
 
 
 def test_spot_and_compute_class() -> None:
-    pods = render({"actor": {"spot": True, "computeClass": "c"}}).pods()
-    assert pods["pong-actor"]["spec"]["nodeSelector"] == {
-        "cloud.google.com/gke-spot": "true",
-        "cloud.google.com/compute-class": "c",
-    }
+    classed = render({"actor": {"computeClass": "c"}}).pods()["pong-actor"]["spec"]
+    assert classed["nodeSelector"] == {"cloud.google.com/compute-class": "c"}
+    pods = render({"actor": {"spot": True}}).pods()
+    assert pods["pong-actor"]["spec"]["nodeSelector"] == {"cloud.google.com/gke-spot": "true"}
     assert pods["pong-actor"]["spec"]["tolerations"][0]["key"] == "cloud.google.com/gke-spot"
     assert pods["pong-actor"]["spec"]["terminationGracePeriodSeconds"] == 15
     assert "nodeSelector" not in pods["pong-learner"]["spec"]

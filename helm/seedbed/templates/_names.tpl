@@ -79,7 +79,11 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- end -}}
 
 {{/* Repositories where the values name none. */}}
-{{- define "seedbed.learnerRepository" -}}seedbed-learner{{- end -}}
+{{- define "seedbed.learnerRepository" -}}
+{{- $backend := dig "learner" "backend" "tensorflow" (include "seedbed.experimentValues" . | fromJson) -}}
+{{- $type := .Values.learner.accelerator.type -}}
+seedbed-learner{{ if ne $backend "tensorflow" }}-{{ $backend }}{{ end }}{{ if ne $type "none" }}-{{ $type }}{{ end }}
+{{- end -}}
 {{- define "seedbed.actorRepository" -}}seedbed-actor{{- end -}}
 {{- define "seedbed.costRepository" -}}seedbed-cost{{- end -}}
 

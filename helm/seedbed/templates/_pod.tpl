@@ -95,7 +95,7 @@ Call with (dict "root" $ "component" ROLE). */}}
 {{ .Values.auth.existingSecret | default (printf "%s-auth" (include "seedbed.fullname" .)) }}
 {{- end -}}
 
-{{/* Scheduling: call with (dict "root" $ "workload" VALUES). */}}
+{{/* Scheduling: call with (dict "root" $ "workload" VALUES), and "near" COMPONENT for its zone. */}}
 {{- define "seedbed.nodeSelector" -}}
 {{- $selector := dict -}}
 {{- if .workload.spot }}{{ $_ := set $selector "cloud.google.com/gke-spot" "true" }}{{ end -}}
@@ -132,9 +132,21 @@ tolerations:
 {{- define "seedbed.scheduling" -}}
 {{ include "seedbed.nodeSelector" . }}
 {{- include "seedbed.tolerations" . }}
-{{- with .workload.affinity }}
+{{- if or .workload.affinity .near }}
 affinity:
+  {{- with .workload.affinity }}
   {{- toYaml . | nindent 2 }}
+  {{- else }}
+  # Traffic between zones costs more than the cores that make it.
+  podAffinity:
+    preferredDuringSchedulingIgnoredDuringExecution:
+      - weight: 100
+        podAffinityTerm:
+          topologyKey: topology.kubernetes.io/zone
+          labelSelector:
+            matchLabels:
+              {{- include "seedbed.selectorLabels" (dict "root" .root "component" .near) | nindent 14 }}
+  {{- end }}
 {{- end }}
 {{- with .workload.priorityClassName }}
 priorityClassName: {{ . }}

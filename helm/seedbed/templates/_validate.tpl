@@ -4,6 +4,7 @@
 {{- include "seedbed.validateNames" . -}}
 {{- include "seedbed.validateReplicas" . -}}
 {{- include "seedbed.validateAccelerator" . -}}
+{{- include "seedbed.validateSpot" . -}}
 {{- include "seedbed.validateStorage" . -}}
 {{- include "seedbed.validateLearners" . -}}
 {{- include "seedbed.validateReplay" . -}}
