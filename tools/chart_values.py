@@ -102,6 +102,10 @@ class _Scheduled(_Section):
     """cloud.google.com/compute-class."""
     priorityClassName: str = ""
     """As in a pod."""
+    queueName: str = ""
+    """Kueue: queue of this role, by default the release's `queueName`."""
+    queuePriorityClass: str = ""
+    """Kueue: its WorkloadPriorityClass, kueue.x-k8s.io/priority-class."""
     nodeSelector: Strings = {}
     """As in a pod."""
     tolerations: list[dict[str, Any]] = []
@@ -201,13 +205,21 @@ class Autoscaling(_Section):
     type: Literal["none", "hpa", "keda"] = "none"
     """With either of them `replicas` is left out."""
     minReplicas: Positive = 1
-    """hpa; KEDA goes to 0."""
+    """Of a release that is neither finished nor paused."""
     maxReplicas: Positive = 50
-    """Both."""
+    """Most actors."""
+    behavior: dict[str, Any] = {}
+    """The pace, as in a HorizontalPodAutoscaler."""
     cpuUtilization: Annotated[int, Field(ge=1, le=100)] = 80
     """hpa: percent of the requests."""
     prometheus: str = "http://prometheus-operated.monitoring:9090"
     """keda: where the query goes."""
+    authenticationRef: Strings = {}
+    """keda: name and kind of a TriggerAuthentication, such as Managed Prometheus needs."""
+    authModes: str = ""
+    """keda: as in its prometheus trigger."""
+    cooldownSeconds: Count = 300
+    """keda: from the end to zero actors."""
     inferenceBusyFraction: Annotated[float, Field(gt=0, le=1)] = 0.7
     """keda: how busy the learner's inference thread should be."""
 
@@ -389,7 +401,7 @@ class Values(_Section):
     extraLabels: Strings = {}
     """On everything, pods too."""
     queueName: str = ""
-    """Kueue: kueue.x-k8s.io/queue-name."""
+    """Kueue: kueue.x-k8s.io/queue-name of every role that names none."""
     learner: LearnerValues = Field(default_factory=LearnerValues, description="")
     actor: ActorValues = Field(default_factory=ActorValues, description="")
     replay: ReplayValues = Field(default_factory=ReplayValues, description="")

@@ -17,7 +17,7 @@ from typing import Any
 from tests.support.chart import CHART, Rendered, helm
 
 # The kinds of the chart by group and version, as discovery tells them to Helm.
-RESOURCES = {
+KINDS = {
     "v1": ["Namespace", "ConfigMap", "Secret", "Service", "ServiceAccount", "Pod"],
     "apps/v1": ["Deployment", "StatefulSet"],
     "batch/v1": ["Job", "CronJob"],
@@ -38,7 +38,7 @@ WHOLE_CLUSTER = (
     "Namespace",
     "ClusterRole",
     "ClusterRoleBinding",
-    *RESOURCES["admissionregistration.k8s.io/v1"],
+    *KINDS["admissionregistration.k8s.io/v1"],
 )
 
 
@@ -60,12 +60,14 @@ class ApiServer:
 
     Attributes:
         objects: Every object by kind and name.
+        kinds: What discovery tells, by group and version.
         file: The KUBECONFIG for it.
     """
 
     def __init__(self, url: str, folder: Path) -> None:
         """Write the credentials that Helm reads."""
         self.objects: dict[tuple[str, str], dict[str, Any]] = {}
+        self.kinds = dict(KINDS)
         self.file = folder / "kubeconfig"
         self.file.write_text(
             json.dumps(
@@ -88,7 +90,7 @@ class ApiServer:
             new = json.loads(json.dumps(item))
             if "data" in old and "data" not in new:
                 new["data"] = old["data"]
-            if key[0] in RESOURCES["apps/v1"]:
+            if key[0] in KINDS["apps/v1"]:
                 new["spec"].setdefault("replicas", old.get("spec", {}).get("replicas", 1))
             self.objects[key] = new
 
@@ -108,15 +110,25 @@ class ApiServer:
             env={**os.environ, "KUBECACHEDIR": str(self.file.parent / "cache")},
         )
 
-    def render(
+    def add_group(self, version: str, kinds: list[str]) -> None:
+        """Tell of kinds that a controller has brought."""
+        self.kinds[version] = kinds
+
+    def template(
         self, values: dict[str, Any] | None = None, release: str = "pong", binary: str = ""
-    ) -> Rendered:
-        """Render an upgrade, as `helm upgrade` would."""
-        answer = self.helm(
+    ) -> subprocess.CompletedProcess[str]:
+        """Render an upgrade, as `helm upgrade` would, or not."""
+        return self.helm(
             "template", release, str(CHART), "-n", "rl", "--dry-run=server", "--is-upgrade",
             "--disable-openapi-validation", "--kube-version=1.36.0",
             values=values, binary=binary,
         )  # fmt: skip
+
+    def render(
+        self, values: dict[str, Any] | None = None, release: str = "pong", binary: str = ""
+    ) -> Rendered:
+        """Render an upgrade, as `helm upgrade` would."""
+        answer = self.template(values, release, binary)
         assert answer.returncode == 0, answer.stderr
         return Rendered(answer.stdout)
 
@@ -137,7 +149,7 @@ class ApiServer:
             case ["apis"]:
                 versions = [
                     {"groupVersion": name, "version": name.rpartition("/")[2]}
-                    for name in RESOURCES
+                    for name in self.kinds
                     if name != "v1"
                 ]
                 groups = [
@@ -146,12 +158,12 @@ class ApiServer:
                     for v in versions
                 ]  # fmt: skip
                 return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
-            case ["api" | "apis", *rest] if "/".join(rest) in RESOURCES:
+            case ["api" | "apis", *rest] if "/".join(rest) in self.kinds:
                 version = "/".join(rest)
                 resources = [
                     {"name": plural(kind), "kind": kind, "namespaced": kind not in WHOLE_CLUSTER,
                      "singularName": kind.lower(), "verbs": ["get", "list"]}
-                    for kind in RESOURCES[version]
+                    for kind in self.kinds[version]
                 ]  # fmt: skip
                 return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
             case [*_, resource, name]:

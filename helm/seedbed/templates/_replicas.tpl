@@ -32,6 +32,8 @@ is never left out: the API server would make it 1.
   {{- dict | toJson -}}
 {{- else if or $state.finished (and $state.paused (or $values.paused (ne $state.paused "value"))) -}}
   {{- dict "replicas" 0 "annotations" $annotations | toJson -}}
+{{- else if $values.paused -}}
+  {{- dict "replicas" $live.spec.replicas "annotations" $annotations | toJson -}}
 {{- else -}}
   {{- dict "replicas" (int $number) "annotations" $annotations | toJson -}}
 {{- end -}}

@@ -3,6 +3,7 @@
 {{- include "seedbed.validateRenamed" . -}}
 {{- include "seedbed.validateNames" . -}}
 {{- include "seedbed.validateReplicas" . -}}
+{{- include "seedbed.validateQueue" . -}}
 {{- include "seedbed.validateAccelerator" . -}}
 {{- include "seedbed.validateSpot" . -}}
 {{- include "seedbed.validateStorage" . -}}
