@@ -230,6 +230,9 @@ class ActorValues(_Scheduled):
     image: Image = Field(default_factory=Image, description="")
     replicas: Count | None = 2
     """`kubectl scale` changes it at any moment; null leaves the field out."""
+    sidecar: Count = 0
+    """Actors in each learner's pod, each with `resources`, over a unix socket; `replicas` may be
+    0 then."""
     resources: Resources = Field(default_factory=lambda: _resources("1", "1Gi"))
     """Of the container."""
     terminationGracePeriodSeconds: Positive = 15

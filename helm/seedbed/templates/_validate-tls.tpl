@@ -10,4 +10,7 @@
 {{- if and .Values.tls.enabled (not .Values.tls.certManager) $shards (not .Values.tls.replaySecret) -}}
   {{- fail (printf "tls.enabled without tls.certManager and replay.shards: %d needs tls.replaySecret: a secret with tls.crt (for *.%s.%s.svc), tls.key and ca.crt" $shards (include "seedbed.replay" .) .Release.Namespace) -}}
 {{- end -}}
+{{- if and .Values.tls.enabled .Values.actor.sidecar (not .Values.auth.enabled) -}}
+  {{- fail (printf "actor.sidecar is %v with tls.enabled: actors reach the learner over a socket, which takes no certificate; say auth.enabled: true for a token, or actor.sidecar: 0" .Values.actor.sidecar) -}}
+{{- end -}}
 {{- end -}}
