@@ -86,11 +86,13 @@ def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) ->
     option = "--run-dir="
     run_dir = next(x.removeprefix(option) for x in containers[0]["args"] if x.startswith(option))
     sidecars = sum(container["name"] == "actor" for container in containers)
-    follow(kubectl, release, run_dir, replicas_of(only(objects, "actor")) + sidecars, _print_line)
-    status = (*kubectl, "exec", f"{release}-learner-0", "-c=learner", "--", "seedbed", "status")
+    pod, actor = f"{learner['metadata']['name']}-0", only(objects, "actor")
+    follow(kubectl, release, pod, run_dir, replicas_of(actor) + sidecars, _print_line)
+    status = (*kubectl, "exec", pod, "-c=learner", "--", "seedbed", "status")
     print(call(*status, run_dir))
     _print_line(f"this page again: {' '.join(status)} {run_dir}")
-    _print_line(f"more actors: {' '.join(kubectl)} scale deployment/{release}-actor --replicas=50")
+    scale = f"scale deployment/{actor['metadata']['name']} --replicas=50"
+    _print_line(f"more actors: {' '.join(kubectl)} {scale}")
     _print_line(f"the end: helm {kubectl[1]} uninstall {release} (its volumes stay)")
 
 

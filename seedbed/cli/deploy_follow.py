@@ -34,6 +34,7 @@ _FATAL = (
 def follow(
     kubectl: tuple[str, ...],
     release: str,
+    learner: str,
     run_dir: str,
     actors: int,
     print_line: Callable[[str], None],
@@ -43,6 +44,7 @@ def follow(
     Args:
         kubectl: The program with its options.
         release: Name of the release.
+        learner: Name of the first learner's pod.
         run_dir: Run directory in the learner's pod.
         actors: Actors that the release has; with 0 of them a ready learner is the end.
         print_line: Takes each line.
@@ -58,9 +60,9 @@ def follow(
                 f"-l=app.kubernetes.io/instance={release}")
         )["items"]  # fmt: skip
         states = {pod["metadata"]["name"]: pod_state(pod) for pod in pods}
-        if states.get(f"{release}-learner-0") == "ready":
-            status = _status(kubectl, release, run_dir)
-            states[f"{release}-learner-0"] = learner_state(status)
+        if states.get(learner) == "ready":
+            status = _status(kubectl, learner, run_dir)
+            states[learner] = learner_state(status)
             if _plays(status) or (status and not actors):
                 _print_changes(written, states, print_line)
                 return
@@ -82,9 +84,9 @@ def _print_changes(
             written[name] = state
 
 
-def _status(kubectl: tuple[str, ...], release: str, run_dir: str) -> dict[str, Any]:
+def _status(kubectl: tuple[str, ...], learner: str, run_dir: str) -> dict[str, Any]:
     """Return what `seedbed status` says in the learner's pod; empty before it says anything."""
-    command = ("exec", f"{release}-learner-0", "-c=learner", "--", "seedbed", "status", run_dir)
+    command = ("exec", learner, "-c=learner", "--", "seedbed", "status", run_dir)
     try:
         found: dict[str, Any] = json.loads(run(*kubectl, *command, "--json"))
     except (SeedbedError, ValueError):

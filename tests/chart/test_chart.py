@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from seedbed.cli.replay import add_arguments
-from seedbed.config import load_experiment, parse_experiment
+from seedbed.config import parse_experiment
 from seedbed.config.learner import Replay
 from seedbed.services.cost.prices import tables
-from tests.support.chart import CHART, CI_VALUES, ROOT, Rendered, merged, refused, render, run
+from tests.support.chart import CHART, CI_VALUES, Rendered, merged, refused, render, run
 
 # CRDs, whose schemas are not Kubernetes' own.
 FOREIGN = ("PodMonitor", "PodMonitoring", "ScaledObject", "Certificate", "Issuer")
@@ -62,16 +62,6 @@ def test_every_example_is_linted_and_valid(path: Path) -> None:
         if item["kind"] not in FOREIGN:
             for version in ("1.33", "1.36"):
                 kubernetes_validate.validate(item, version, strict=True)
-
-
-@pytest.mark.parametrize("path", sorted((ROOT / "experiments" / "values").glob("*.yaml")),
-                         ids=lambda path: path.stem)  # fmt: skip
-def test_shipped_experiments_are_rendered_and_read(path: Path) -> None:
-    rendered = render(values_of(path), path.stem)
-    text = rendered.one("ConfigMap", f"{path.stem}-experiment")["data"]["experiment.yaml"]
-    experiment = parse_experiment(text)
-    source = load_experiment(ROOT / "experiments" / f"{path.stem}-vtrace.yaml", ["name=x"])
-    assert experiment == source.model_copy(update={"name": path.stem}), "they have drifted apart"
 
 
 def test_the_experiment_is_named_after_the_release() -> None:

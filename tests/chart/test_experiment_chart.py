@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import kubernetes_validate
 import pytest
 
 from seedbed.config import Experiment, load_experiment, parse_experiment
@@ -19,10 +20,27 @@ def released(values: dict[str, Any], release: str = "pong") -> Experiment:
     return parse_experiment(config["data"]["experiment.yaml"])
 
 
-@pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_the_laptops_file_is_the_releases(path: Any) -> None:
-    wanted = load_experiment(path).model_copy(update={"name": "mine"})
-    assert released({"experimentFile": path.read_text()}, "mine") == wanted
+RELEASES: list[tuple[str, dict[str, Any]]] = [
+    *((path.stem, {}) for path in EXPERIMENTS if path.stem != "atari-r2d2"),
+    ("atari-r2d2", {"replay": {"shards": 4, "sequences": 25_000, "persistence": {"size": "16Gi"}}}),
+    ("cartpole-dqn", {"replay": {"shards": 2}}),
+    ("pong-vtrace", {"learner": {"replicas": 4}, "actor": {"replicas": 8}}),
+    ("pong-r2d2", {"learner": {"replicas": 4, "topology": "allreduce"}}),
+]
+
+
+@pytest.mark.parametrize(("name", "values"), RELEASES)
+def test_every_experiment_is_a_release(name: str, values: dict[str, Any]) -> None:
+    path = ROOT / "experiments" / f"{name}.yaml"
+    given = {"experimentFile": path.read_text(), **values}
+    experiment, wanted = released(given, "mine"), load_experiment(path)
+    assert experiment.name == "mine"
+    if not values:
+        assert experiment == wanted.model_copy(update={"name": "mine"})
+    assert experiment.environment == wanted.environment
+    assert experiment.gossip.replicas == values.get("learner", {}).get("replicas", 1)
+    for item in render(given, "mine").all:
+        kubernetes_validate.validate(item, "1.36", strict=True)
 
 
 def test_values_are_laid_over_the_file() -> None:
@@ -73,3 +91,51 @@ def test_what_belongs_to_the_laptop_is_the_charts() -> None:
     several = released({"experimentFile": own, "learner": {"replicas": 4}})
     assert several.gossip.replicas == 4
     assert all(x.startswith("pong-learner-") for x in several.gossip.addresses)
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"experiment": {"learner": {"deterministic": True}}}, ["deterministic", "seedbed train"]),
+        (
+            {"experiment": {"learner": {"checkpoint": {"directory": "/home/me/x"}}}},
+            ["/home/me/x", "gs://"],
+        ),
+        (
+            {"experiment": {"learner": {"replay": {"directory": "replay"}}}},
+            ['replay.directory "replay"', "/runs/replay"],
+        ),
+        (
+            {
+                "experiment": {
+                    "agent": "r2d2",
+                    "learner": {"replay": {"storage": "remote", "shards": ["127.0.0.1:8480"]}},
+                }
+            },
+            ["127.0.0.1:8480", "replay.shards: 2"],
+        ),
+        (
+            {"experimentFile": (ROOT / "experiments" / "atari-r2d2.yaml").read_text()},
+            ["takes 56 GB", "limits.memory is 4Gi", "replay.shards: 4", "55Gi"],
+        ),
+    ],
+)
+def test_what_is_of_another_machine_is_refused(values: dict[str, Any], words: list[str]) -> None:
+    said = refused(values)
+    for word in words:
+        assert word in said
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"experiment": {"learner": {"checkpoint": {"directory": "gs://bucket/run"}}}},
+        {"experiment": {"agent": "r2d2", "learner": {"replay": {"directory": "/runs/replay"}}}},
+        {
+            "experimentFile": (ROOT / "experiments" / "atari-r2d2.yaml").read_text(),
+            "learner": {"resources": {"limits": {"memory": "60Gi"}}},
+        },
+    ],
+)
+def test_what_is_in_the_pod_is_taken(values: dict[str, Any]) -> None:
+    assert render(values).of("StatefulSet")

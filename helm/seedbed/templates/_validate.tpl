@@ -12,4 +12,5 @@
 {{- include "seedbed.validateCost" . -}}
 {{- include "seedbed.validateTls" . -}}
 {{- include "seedbed.validateActors" . -}}
+{{- include "seedbed.validateExperiment" . -}}
 {{- end -}}

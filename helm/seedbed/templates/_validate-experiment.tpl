@@ -1,0 +1,45 @@
+{{/* Keys of the experiment that are of the machine where its file was written. */}}
+{{- define "seedbed.validateExperiment" -}}
+{{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
+{{- $learner := get $experiment "learner" | default dict -}}
+{{- $replay := get $learner "replay" | default dict -}}
+{{- if get $learner "deterministic" -}}
+  {{- fail "experiment.learner.deterministic is for `seedbed train`, which steps the environments itself: leave it out" -}}
+{{- end -}}
+{{- $checkpoints := dig "checkpoint" "directory" "" $learner -}}
+{{- if not (or .Values.learner.persistence.checkpoints (contains "://" $checkpoints) (include "seedbed.isInPod" (dict "root" . "path" $checkpoints))) -}}
+  {{- fail (printf "experiment.learner.checkpoint.directory %q is not in the learner's pod: leave it out for the release's volume, or say learner.persistence.checkpoints: gs://BUCKET/PATH" $checkpoints) -}}
+{{- end -}}
+{{- $directory := get $replay "directory" | default "" -}}
+{{- if not (include "seedbed.isInPod" (dict "root" . "path" $directory)) -}}
+  {{- fail (printf "experiment.learner.replay.directory %q is not in the learner's pod: leave it out, or name a folder of the release's volume, such as /runs/replay" $directory) -}}
+{{- end -}}
+{{- range $address := get $replay "shards" | default list -}}
+  {{- if regexMatch `^(unix:|localhost:|127\.|\[::1\])` $address -}}
+    {{- fail (printf "experiment.learner.replay.shards names %s, which is in the pod itself: leave it out, and say replay.shards: 2 for shards of the release" $address) -}}
+  {{- end -}}
+{{- end -}}
+{{- $sampled := has (get $experiment "agent") (list "r2d2" "dqn") -}}
+{{- $inMemory := and (eq (get $replay "storage" | default "host") "host") (not $directory) (not .Values.replay.shards) -}}
+{{- $limit := dig "limits" "memory" "" .Values.learner.resources -}}
+{{- if and $sampled $inMemory $limit (hasPrefix "atari:" $experiment.environment.id) -}}
+  {{- $atari := get $experiment.environment "atari" | default dict -}}
+  {{- $frame := mul (get $atari "height" | default 84) (get $atari "width" | default 84) -}}
+  {{- $capacity := int64 (get $replay "capacity" | default 100000) -}}
+  {{- $bytes := mul $capacity (get $learner "unroll_length" | default 20) $frame -}}
+  {{- if gt (addf $bytes 1073741824) (include "seedbed.amount" $limit | float64) -}}
+    {{- fail (printf "experiment.learner.replay.capacity %d takes %.0f GB of the learner's memory, and learner.resources.limits.memory is %v: say replay.shards: 4, whose pods have volumes, or learner.resources.limits.memory: %dGi" $capacity (divf $bytes 1e9) $limit (add 3 (div $bytes 1073741824))) -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether a path is empty or on a volume of the learner's pod: "true" or nothing. Call with
+(dict "root" $ "path" PATH). */}}
+{{- define "seedbed.isInPod" -}}
+{{- $path := .path -}}
+{{- $found := or (not $path) (hasPrefix "/runs/" $path) -}}
+{{- range .root.Values.learner.extraVolumeMounts -}}
+  {{- $found = or $found (hasPrefix .mountPath $path) -}}
+{{- end -}}
+{{- if $found }}true{{ end -}}
+{{- end -}}
