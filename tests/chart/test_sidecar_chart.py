@@ -30,7 +30,7 @@ def test_actors_are_a_container_of_the_learners_pod() -> None:
     assert args.learner == "unix:/run/seedbed/learner.sock"
     parser = argparse.ArgumentParser()
     learner.add_arguments(parser)
-    assert parser.parse_args(containers["learner"]["args"]).listen == ["0.0.0.0:8470", args.learner]
+    assert parser.parse_args(containers["learner"]["args"]).listen == ["[::]:8470", args.learner]
     assert containers["actor"]["resources"] == {
         "requests": {"cpu": "4", "memory": "3072Mi"},
         "limits": {"memory": "8Gi"},
