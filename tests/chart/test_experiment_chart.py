@@ -98,8 +98,8 @@ def test_what_belongs_to_the_laptop_is_the_charts() -> None:
     [
         ({"experiment": {"learner": {"deterministic": True}}}, ["deterministic", "seedbed train"]),
         (
-            {"experiment": {"learner": {"checkpoint": {"directory": "/home/me/x"}}}},
-            ["/home/me/x", "gs://"],
+            {"experiment": {"learner": {"checkpoint": {"directory": "/data/runs/x"}}}},
+            ["/data/runs/x", "gs://"],
         ),
         (
             {"experiment": {"learner": {"replay": {"directory": "replay"}}}},
