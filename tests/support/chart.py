@@ -15,7 +15,7 @@ import yaml
 
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "seedbed"
-CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml"))
+CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml")) + sorted((CHART / "profiles").glob("*"))
 
 
 def helm() -> str:
