@@ -1,4 +1,4 @@
-"""The learner with the arguments of the chart: no device where one is paid for, eviction by Spot."""
+"""The learner with the chart's arguments: no device where one is paid for, eviction by Spot."""
 
 from __future__ import annotations
 
