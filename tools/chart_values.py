@@ -15,6 +15,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field
 
 from seedbed.config.schema import Experiment
+from seedbed.services.cost.autoscaler import AutoscalerSettings
 from seedbed.services.cost.price_table import Prices, Tier
 from tools.generated import write_or_check
 
@@ -288,6 +289,7 @@ class CostValues(_Section):
     """Machine family where it is not known."""
     defaultTier: Tier = "on-demand"
     """Where it is not known."""
+    autoscaler: AutoscalerSettings = Field(default_factory=AutoscalerSettings, description="")
     resources: Resources = Field(
         default_factory=lambda: Resources.model_validate(
             {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "192Mi"}}

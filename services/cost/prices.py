@@ -9,6 +9,7 @@ from typing import NamedTuple
 from pydantic import Field
 
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.services.cost.autoscaler import AutoscalerSettings
 from seedbed.services.cost.price_table import Family, Machine, Prices, Row, Tier, tables
 from seedbed.services.cost.usage import Usage
 
@@ -17,13 +18,14 @@ MONTH_HOURS = 730
 
 
 class Settings(Row):
-    """The chart's `cost` values that set prices."""
+    """The chart's `cost` values that the meter reads."""
 
     priceTable: str = Field("us-central1-aug-2026", description="Which of the tables.")
     prices: Prices = Field(default_factory=Prices, description="Rows over those of the table.")
     defaultFamily: str = Field("n2", description="Where a node's family is not known.")
     defaultTier: Tier = Field("on-demand", description="Where a node's tier is not known.")
     readNodes: bool = Field(False, description="Whether nodes may be read.")
+    autoscaler: AutoscalerSettings = Field(default_factory=AutoscalerSettings)
 
 
 class Cost(NamedTuple):

@@ -13,7 +13,7 @@ import yaml
 from seedbed.cli.replay import add_arguments
 from seedbed.config import parse_experiment
 from seedbed.config.learner import Replay
-from seedbed.services.cost.prices import tables
+from seedbed.services.cost.price_table import tables
 from tests.support.chart import CHART, CI_VALUES, Rendered, merged, refused, render, run
 
 # CRDs, whose schemas are not Kubernetes' own.

@@ -170,7 +170,7 @@ prometheus.io/path: /metrics
 
 {{/* What the cost meter reads. */}}
 {{- define "seedbed.prices" -}}
-{{ pick .Values.cost "priceTable" "prices" "defaultFamily" "defaultTier" "readNodes" | toYaml }}
+{{ pick .Values.cost "priceTable" "prices" "defaultFamily" "defaultTier" "readNodes" "autoscaler" | toYaml }}
 {{- end -}}
 
 {{- define "seedbed.tlsSecret" -}}

@@ -1,8 +1,31 @@
-{{/* The budget. */}}
+{{/* The budget, the prices and the autoscaler. */}}
 {{- define "seedbed.validateCost" -}}
 {{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
 {{- $dollars := dig "stop" "dollars" 0 $experiment -}}
 {{- if and $dollars (not .Values.cost.enabled) -}}
   {{- fail (printf "experiment.stop.dollars is %v, and cost.enabled is false: nobody would count what the pods cost; enable the cost meter" $dollars) -}}
 {{- end -}}
+{{- $accelerator := .Values.learner.accelerator -}}
+{{- $priced := concat (include "seedbed.pricedAccelerators" . | fromJsonArray) (.Values.cost.prices.accelerators | default dict | keys) -}}
+{{- range .Values.cost.prices.machines }}{{ $priced = append $priced .accelerator }}{{ end -}}
+{{- if and $dollars (ne $accelerator.type "none") $accelerator.name (not (has $accelerator.name $priced)) -}}
+  {{- fail (printf "experiment.stop.dollars is %v, and the price table has no price of learner.accelerator.name %q: the budget could be overspent many times; add cost.prices.accelerators.%s, or leave the budget out" $dollars $accelerator.name $accelerator.name) -}}
+{{- end -}}
+{{- $scaler := .Values.cost.autoscaler -}}
+{{- if $scaler.enabled -}}
+  {{- if not .Values.cost.enabled -}}
+    {{- fail "cost.autoscaler.enabled is true and cost.enabled is false: the meter is what scales; enable it" -}}
+  {{- end -}}
+  {{- if ne .Values.actor.autoscaling.type "none" -}}
+    {{- fail (printf "cost.autoscaler.enabled is true and actor.autoscaling.type is %s: two would choose the number of actors; switch one off" .Values.actor.autoscaling.type) -}}
+  {{- end -}}
+  {{- if gt (int $scaler.minReplicas) (int $scaler.maxReplicas) -}}
+    {{- fail (printf "cost.autoscaler.minReplicas %v is more than maxReplicas %v" $scaler.minReplicas $scaler.maxReplicas) -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Accelerators of the table us-central1-aug-2026; tests/chart compares. */}}
+{{- define "seedbed.pricedAccelerators" -}}
+["nvidia-l4","nvidia-tesla-t4","nvidia-tesla-p100","nvidia-tesla-v100","nvidia-tesla-a100","nvidia-a100-80gb","nvidia-h100-80gb","tpu-v4-podslice","tpu-v5-lite-podslice","tpu-v5p-slice","tpu-v6e-slice","nvidia-rtx-pro-6000","nvidia-h100-mega-80gb","nvidia-h200-141gb","nvidia-b200"]
 {{- end -}}
