@@ -90,7 +90,10 @@ class Autoscaler:
         mean = self._measure(sample)
         if mean is None:
             return None
-        return self._hold(mean) if self.holds else self._search(mean, sample)
+        if not self.holds:
+            return self._search(mean, sample)
+        self._watch_drift(mean)
+        return None
 
     def _measure(self, sample: Sample) -> float | None:
         """Return the mean of a full window; None before its end."""
@@ -130,7 +133,7 @@ class Autoscaler:
         log.info("%d actors: %.4g dollars for a billion frames", best, self.means[best])
         return self._ask(best, sample) if best != sample.wanted else None
 
-    def _hold(self, mean: float) -> None:
+    def _watch_drift(self, mean: float) -> None:
         expected = self.means[self._best()]
         self._drifts = self._drifts + 1 if abs(mean / expected - 1) > DRIFT else 0
         if self._drifts >= DRIFT_WINDOWS:

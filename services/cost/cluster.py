@@ -7,6 +7,7 @@ from kubernetes import client, config
 from kubernetes.client.exceptions import ApiException
 
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.services.cost.claims import Claims
 from seedbed.services.cost.pods import TIMEOUT_S, PodWatch
 
 log = logging.getLogger(__name__)
@@ -54,12 +55,17 @@ class Cluster:
         self._replay = replay
         selector = f"app.kubernetes.io/name=seedbed,app.kubernetes.io/instance={release}"
         self._pods = PodWatch(self._core, namespace, selector)
+        self._claims = Claims(self._core, namespace, selector)
         self.nodes_readable = read_nodes
         self._nodes: dict[str, Any] = {}
 
     def pods(self) -> list[Any]:
         """Return the release's present `V1Pod`s, with the fields that the watch keeps."""
         return self._pods.refresh()
+
+    def claims(self) -> list[Any]:
+        """Return the release's `V1PersistentVolumeClaim`s."""
+        return self._claims.present()
 
     def node(self, name: str) -> Any | None:
         """Return a `V1Node`, read once; None where nodes may not be read, which is logged once."""

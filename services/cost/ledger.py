@@ -26,11 +26,15 @@ class Run:
         dollars: US dollars since the run began.
         frames: Emulator frames of all learners, as last known.
         parts: The dollars by `component/tier`.
+        lower: Lower bound of the dollars, where something has no certain price.
+        upper: Upper bound of the dollars; infinite where there is none.
     """
 
     dollars: float = 0.0
     frames: int = 0
     parts: dict[str, float] = field(default_factory=dict)
+    lower: float = 0.0
+    upper: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -41,11 +45,13 @@ class Charge:
         part: Component and tier.
         rate: US dollars an hour.
         since: Start of the pod in Unix time; None where unknown.
+        bounds: Lower and upper bound of the rate; None: it is certain.
     """
 
     part: tuple[str, str]
     rate: float
     since: float | None = None
+    bounds: tuple[float, float] | None = None
 
 
 class Ledger:
@@ -55,6 +61,7 @@ class Ledger:
         run: Name of the present run.
         runs: Bill and frames of each run, by name.
         rates: US dollars an hour from now on, by component and tier.
+        bounds: Lower and upper bound of the sum of the rates.
         asked: Ranks of the learners that have reported what an earlier release has cost.
     """
 
@@ -86,6 +93,7 @@ class Ledger:
             ) from error
         self.run = run
         self.rates: dict[tuple[str, str], float] = {}
+        self.bounds = (0.0, 0.0)
         self._clock = clock
         self._looked = False
         self._saved_at = -math.inf
@@ -134,6 +142,8 @@ class Ledger:
         self.rates = {}
         for charge in charges:
             self.rates[charge.part] = self.rates.get(charge.part, 0.0) + charge.rate
+        bounds = [charge.bounds or (charge.rate, charge.rate) for charge in charges]
+        self.bounds = (sum(lower for lower, _ in bounds), sum(upper for _, upper in bounds))
 
     def charge(self, clock: float) -> None:
         """Charge the time since the last call.
@@ -145,6 +155,7 @@ class Ledger:
         self._clock = clock
         for part, rate in self.rates.items():
             self._add(part, hours * rate)
+        self._widen(hours, self.bounds)
 
     def carry(self, rank: int, dollars: float) -> None:
         """Take over what an earlier release has cost by a learner's first report.
@@ -158,8 +169,9 @@ class Ledger:
         self.asked.add(rank)
         run = self.present
         if dollars > run.dollars:
-            run.parts[EARLIER] = run.parts.get(EARLIER, 0.0) + dollars - run.dollars
-            run.dollars = dollars
+            more = dollars - run.dollars
+            run.parts[EARLIER] = run.parts.get(EARLIER, 0.0) + more
+            run.dollars, run.lower, run.upper = dollars, run.lower + more, run.upper + more
 
     def is_due(self, clock: float) -> bool:
         """Return whether the ledger should be saved; before the first look there is nothing new.
@@ -197,6 +209,7 @@ class Ledger:
             gap = max(0.0, now - max(times, default=now))
             dollars = min(gap, MAX_GAP_S) / 3600 * charge.rate
             self._add(charge.part, dollars)
+            self._widen(min(gap, MAX_GAP_S) / 3600, charge.bounds or (charge.rate, charge.rate))
             longest, total = max(longest, gap), total + dollars
         away = 0.0 if self._saved is None else now - self._saved
         if away >= SAVE_INTERVAL_S * 3 or longest > MAX_GAP_S:
@@ -214,6 +227,11 @@ class Ledger:
         run.dollars += dollars
         run.parts[name] = run.parts.get(name, 0.0) + dollars
 
+    def _widen(self, hours: float, bounds: tuple[float, float]) -> None:
+        if hours:  # no time at an infinite rate costs nothing
+            self.present.lower += hours * bounds[0]
+            self.present.upper += hours * bounds[1]
+
 
 def _runs(state: Mapping[str, str], run: str) -> dict[str, Run]:
     """Return the runs of a state, which has only the totals from a meter of version 0.1."""
@@ -221,10 +239,12 @@ def _runs(state: Mapping[str, str], run: str) -> dict[str, Run]:
     if "runs" in state:
         for name, saved in json.loads(state["runs"]).items():
             parts = {part: _number(dollars) or 0.0 for part, dollars in saved["parts"].items()}
-            runs[name] = Run(_number(saved["dollars"]) or 0.0, int(saved["frames"]), parts)
+            total = _number(saved["dollars"]) or 0.0
+            bounds = [float(saved.get(bound, total)) for bound in ("lower", "upper")]
+            runs[name] = Run(total, int(saved["frames"]), parts, *bounds)
     elif "dollars" in state:
         dollars = _number(state["dollars"]) or 0.0
-        runs[run] = Run(dollars, int(state.get("frames", 0)), {EARLIER: dollars})
+        runs[run] = Run(dollars, int(state.get("frames", 0)), {EARLIER: dollars}, dollars, dollars)
     runs.setdefault(run, Run())
     return runs
 
@@ -240,4 +260,5 @@ def _number(value: Any) -> float | None:
 
 def _rounded(run: Run) -> dict[str, Any]:
     parts = {name: round(dollars, 6) for name, dollars in run.parts.items()}
-    return {**asdict(run), "dollars": round(run.dollars, 6), "parts": parts}
+    bounds = {"lower": round(run.lower, 6), "upper": round(run.upper, 6)}
+    return {**asdict(run), **bounds, "dollars": round(run.dollars, 6), "parts": parts}

@@ -3,19 +3,29 @@
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from seedbed.runtime.metrics import Metric, StatsRegistry
 from seedbed.runtime.text import printable
+from seedbed.services.cost.autoscaler import Autoscaler, Sample
 from seedbed.services.cost.brake import Brake
+from seedbed.services.cost.charges import VOLUME, present_charges
 from seedbed.services.cost.idle import IdleClock
 from seedbed.services.cost.learners import Learners
-from seedbed.services.cost.ledger import Charge, Ledger
+from seedbed.services.cost.ledger import Ledger
 from seedbed.services.cost.metrics import METRICS, stop_condition
 from seedbed.services.cost.prices import PriceList
-from seedbed.services.cost.usage import component_of, exit_code_of, occupies_node, usage_of
+from seedbed.services.cost.traffic import Traffic
+from seedbed.services.cost.usage import (
+    Usage,
+    component_of,
+    exit_code_of,
+    is_ready,
+    occupies_node,
+    usage_of,
+)
 
 if TYPE_CHECKING:
     from seedbed.services.cost.cluster import Cluster
@@ -90,12 +100,16 @@ class CostMeter:
         self.ledger = Ledger(cluster.state(), goal.run, clock(), len(learners))
         wanted = {"learner": len(learners), "replay": goal.shards}
         self.brake = Brake(cluster, goal.key, goal.paused, wanted, now)
+        self.traffic = Traffic(clock)
+        scaling = prices.settings.autoscaler
+        self.autoscaler = Autoscaler(scaling) if scaling.enabled else None
         self._idle = IdleClock(goal.idle_s)
         self._frames = [0] * len(learners)
         # When the first learner reported its end.
         self._first_finished: float | None = None
         self.rates: dict[tuple[str, str], float] = {}
         self.pods: Counter[str] = Counter()
+        self._ready: Counter[str] = Counter()
         self.restarts: dict[str, int] = {}
         self.wanted: dict[str, int] = {}
         self.exit_codes: dict[tuple[str, str], int] = {}
@@ -117,6 +131,9 @@ class CostMeter:
         self._try("state", lambda: self.brake.follow(self.cluster.state()))
         self._try("pods", self._price)
         known = self._try("wanted", self._read_wanted)
+        if known and self.autoscaler is not None and not self.brake.holds:
+            # Before the end, which takes the actors to zero.
+            self._try("autoscaler", self._autoscale)
         self._try("end", lambda: self._end(self._poll_learners()))
         self._try("end", lambda: self.brake.apply(self.wanted if known else None))
         if self.ledger.is_due(self._clock()):
@@ -126,6 +143,29 @@ class CostMeter:
     def dollars(self) -> float:
         """US dollars until now."""
         return float(self.status()["dollars"])
+
+    @property
+    def dollars_by(self) -> dict[tuple[str, ...], float]:
+        """US dollars of the present run, by component and tier."""
+        return {tuple(part.split("/")): spent for part, spent in self.ledger.present.parts.items()}
+
+    @property
+    def per_billion_frames(self) -> dict[str, float]:
+        """US dollars by component for a billion frames of the present run."""
+        run, by = self.ledger.present, defaultdict[str, float](float)
+        for part, spent in list(run.parts.items()) if run.frames else []:
+            by[part.partition("/")[0]] += spent / run.frames * 1e9
+        return by
+
+    @property
+    def dollar_bounds(self) -> dict[str, float]:
+        """Bounds of the present run's US dollars."""
+        return {"lower": self.ledger.present.lower, "upper": self.ledger.present.upper}
+
+    @property
+    def rate_bounds(self) -> dict[str, float]:
+        """Bounds of the US dollars an hour."""
+        return dict(zip(("lower", "upper"), self.ledger.bounds, strict=True))
 
     @property
     def price_table(self) -> dict[tuple[str, str], float]:
@@ -159,8 +199,9 @@ class CostMeter:
             }
 
     def _price(self) -> None:
-        charges: list[Charge] = []
+        placed: list[tuple[Usage, float | None]] = []
         pods: Counter[str] = Counter()
+        ready: Counter[str] = Counter()
         restarts: Counter[str] = Counter()
         exit_codes: dict[tuple[str, str], int] = {}
         for pod in self.cluster.pods():
@@ -170,14 +211,14 @@ class CostMeter:
             if not occupies_node(pod):
                 continue
             usage = usage_of(pod, self.cluster.node(pod.spec.node_name))
-            part = (usage.component, self.prices.tier(usage))
             started = pod.status.start_time
-            since = started.timestamp() if started else None
-            charges.append(Charge(part, self.prices.dollars_per_hour(usage), since))
+            placed.append((usage, started.timestamp() if started else None))
             pods[usage.component] += 1
+            ready[usage.component] += is_ready(pod)
             restarts[usage.component] += sum(
                 status.restart_count for status in pod.status.container_statuses or []
             )
+        charges = present_charges(placed, self.cluster.claims(), self.traffic, self.prices)
         for what in sorted(self.prices.unknown - self.unknown.keys()):
             log.warning(
                 "%s has no price in %s: the dearest one of its kind counts; cost.prices adds one",
@@ -185,15 +226,31 @@ class CostMeter:
                 self.prices.name,
             )
         self.exit_codes = exit_codes
-        # While the release is held only the meter's own pod is left, which is no cost of a run.
-        over = self.brake.holds and not _has_workers(pods)
+        # While the release is held only the meter's own pod is left, which is no cost of a run, and
+        # the volumes.
+        if self.brake.holds and not _has_workers(pods):
+            charges = [charge for charge in charges if charge.part[1] == VOLUME]
+        self._ready = ready
         with self._lock:
             self.unknown |= dict.fromkeys(self.prices.unknown, 1.0)
-            self.ledger.reprice([] if over else charges, self._clock(), self._now())
+            self.ledger.reprice(charges, self._clock(), self._now())
             # A component that was there once stays, at 0, so that graphs come down.
             self.rates = dict.fromkeys(self.rates, 0.0) | self.ledger.rates
             self.pods = Counter(dict.fromkeys(self.pods, 0) | dict(pods))
             self.restarts = dict.fromkeys(self.restarts, 0) | dict(restarts)
+
+    def _autoscale(self) -> None:
+        rates = self.ledger.rates.items()
+        sample = Sample(
+            at=self._clock(),
+            frames=sum(self._frames),
+            running=self._ready["actor"],
+            wanted=self.wanted["actor"],
+            dollars_per_hour=sum(rate for (component, _), rate in rates if component != "cost"),
+        )
+        target = self.autoscaler.target(sample) if self.autoscaler else None
+        if target is not None:
+            self.cluster.scale("actor", target)
 
     def _read_wanted(self) -> None:
         self.wanted = self.cluster.wanted_replicas()
@@ -206,6 +263,7 @@ class CostMeter:
                 if status is None:
                     continue
                 counters = status["counters"]
+                self.traffic.count(rank, status)
                 self._frames[rank] = int(counters["env_frames"])
                 if rank not in self.ledger.asked:
                     self.ledger.carry(rank, float(counters["dollars"]))

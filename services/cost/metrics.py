@@ -1,10 +1,14 @@
 """Metrics of the cost meter.
 
 Attributes:
-    rates: US dollars an hour of what the release's pods request now.
-    dollars: US dollars of the present run since its start.
-    ledger.dollars_per_billion_frames: Dollars so far by the learners' frames so far. NaN before the
-        first frame.
+    rates: US dollars an hour of the release's pods, and in the tiers `volume` and `traffic` of its
+        volumes and of what its pods send from zone to zone.
+    rate_bounds: Bounds of the US dollars an hour, where something has no certain price; the upper
+        one is infinite where there is none.
+    dollars_by: US dollars of the present run since its start.
+    dollar_bounds: Bounds of the present run's US dollars.
+    per_billion_frames: Dollars of a component so far by the learners' frames so far, for a billion
+        of them. Absent before the first frame.
     ledger.frames: Emulator frames of the present run, as last known.
     goal.budget: Budget of the experiment, `stop.dollars`; 0 is none.
     pods: Pods that are priced, by component.
@@ -28,14 +32,16 @@ import re
 from seedbed.runtime.metrics import counter, documented, gauge
 
 COMPONENTS = ("actor", "replay", "learner")
-ERROR_PARTS = ("pods", "wanted", "end", "state")
+ERROR_PARTS = ("pods", "wanted", "autoscaler", "end", "state")
 
 # Read from a `CostMeter`.
 METRICS = documented(
     __doc__,
     gauge("seedbed_cost_dollars_per_hour", "rates", ("component", "tier")),
-    counter("seedbed_cost_dollars_total", "dollars"),
-    gauge("seedbed_cost_dollars_per_billion_frames", "ledger.dollars_per_billion_frames"),
+    gauge("seedbed_cost_dollars_per_hour_bound", "rate_bounds", ("bound",)),
+    counter("seedbed_cost_dollars_total", "dollars_by", ("component", "tier")),
+    gauge("seedbed_cost_dollars_bound", "dollar_bounds", ("bound",)),
+    gauge("seedbed_cost_dollars_per_billion_frames", "per_billion_frames", ("component",)),
     counter("seedbed_cost_frames_total", "ledger.frames"),
     gauge("seedbed_cost_budget_dollars", "goal.budget"),
     gauge("seedbed_cost_pods", "pods", ("component",)),

@@ -52,6 +52,7 @@ class PriceList:
         unknown: What had no row, in words. The dearest final price of the kind prices it, so that
             a budget ends early and not late.
         zone_gib: US dollars for one GiB from one zone to another.
+        settings: The chart's values.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -78,7 +79,7 @@ class PriceList:
         }
         self.machines = machines | own.machines
         self.unknown: set[str] = set()
-        self._default = settings
+        self.settings = settings
 
     def costs(self, usages: Sequence[Usage]) -> list[Cost]:
         """Return what each of a release's pods costs.
@@ -117,7 +118,7 @@ class PriceList:
     def tier(self, usage: Usage) -> Tier:
         """Return the pod's tier, or the default where the tier is unknown."""
         if usage.spot is None:
-            return self._default.defaultTier
+            return self.settings.defaultTier
         return "spot" if usage.spot else "on-demand"
 
     def volume(self, storage_class: str, gib: float) -> float:
@@ -143,7 +144,7 @@ class PriceList:
             part = row.spot if tier == "spot" else 1.0
             return part * (usage.cpus * row.cpu + usage.memory_gib * row.memory_gib)
 
-        name = usage.family or family or self._default.defaultFamily
+        name = usage.family or family or self.settings.defaultFamily
         if name in self.families:
             return Cost.exactly(of(self.families[name]))
         self._note("machine family", name, self.families)

@@ -82,11 +82,21 @@ def occupies_node(pod: Any) -> bool:
     return bool(pod.spec.node_name) and pod.status.phase not in ("Succeeded", "Failed")
 
 
-def component_of(pod: Any) -> str:
-    """Return a pod's role in the release.
+def is_ready(pod: Any) -> bool:
+    """Return whether all containers of a pod are ready.
 
     Args:
         pod: A `V1Pod`.
+    """
+    statuses = pod.status.container_statuses or []
+    return bool(statuses) and all(status.ready for status in statuses)
+
+
+def component_of(pod: Any) -> str:
+    """Return the role of a pod, or of a volume claim, in the release.
+
+    Args:
+        pod: A `V1Pod` or a `V1PersistentVolumeClaim`.
     """
     return str((pod.metadata.labels or {}).get(COMPONENT, "other"))
 

@@ -25,6 +25,7 @@ class FakeCluster:
         self.kept: dict[str, str] = {}
         self.calls: list[str] = []
         self.wanted = {"actor": 2, "replay": 2, "learner": 1}
+        self.volumes: list[Any] = []
         self.nodes_readable = False
         self.broken = self.broken_replay = False
 
@@ -32,6 +33,9 @@ class FakeCluster:
         if self.broken:
             raise OSError("the API server is away")
         return self.items
+
+    def claims(self) -> list[Any]:
+        return self.volumes
 
     def node(self, name: str) -> None:
         return None
@@ -64,12 +68,11 @@ class Scene:
         self.clock = 0.0
         self.goal = Goal(budget, key="goal", run="a", shards=2)
         self.statuses: list[dict[str, Any] | None] = [None] * learners
+        self.settings: dict[str, Any] = {"prices": DOLLAR_AN_HOUR, "defaultFamily": "x"}
         self.meter = self.new()
 
     def new(self) -> CostMeter:
-        prices = PriceList(
-            Settings.model_validate({"prices": DOLLAR_AN_HOUR, "defaultFamily": "x"})
-        )
+        prices = PriceList(Settings.model_validate(self.settings))
         learners = [partial(self._ask, rank) for rank in range(len(self.statuses))]
         return CostMeter(
             self.cluster, prices, learners, self.goal, lambda: self.now, lambda: self.clock
