@@ -1,0 +1,77 @@
+"""NOTES: what they say of a release that is finished, paused, or one of several learners."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.support.api_server import ApiServer, api_server
+from tests.support.chart import CHART, run
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with api_server() as found:
+        yield found
+
+
+def notes(values: dict[str, Any] | None = None) -> str:
+    answer = run("install", "pong", str(CHART), "-n", "rl", "--dry-run=client", values=values or {})
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout.partition("\nNOTES:\n")[2]
+
+
+def notes_of_state(server: ApiServer, state: dict[str, str], values: dict[str, Any]) -> str:
+    server.objects["ConfigMap", "pong-state"] = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": "pong-state",
+            "namespace": "rl",
+            "labels": {"app.kubernetes.io/managed-by": "Helm"},
+            "annotations": {
+                "meta.helm.sh/release-name": "pong",
+                "meta.helm.sh/release-namespace": "rl",
+            },
+        },
+        "data": state,
+    }
+    answer = server.helm(
+        "install", "pong", str(CHART), "-n", "rl", "--dry-run=server",
+        "--disable-openapi-validation", values=values,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout.partition("\nNOTES:\n")[2]
+
+
+def test_a_finished_release(server: ApiServer) -> None:
+    said = notes_of_state(server, {"finished": "stop.updates: 9 of 9", "dollars": "3"}, {})
+    assert said.startswith("FINISHED: stop.updates: 9 of 9")
+    assert """-p '{"data":{"finished":null}}\'""" in said
+
+
+def test_a_paused_release(server: ApiServer) -> None:
+    said = notes_of_state(server, {"paused": "stop.idle_s: 900 of 600"}, {})
+    assert said.startswith("PAUSED: stop.idle_s: 900 of 600.")
+    assert """-p '{"data":{"paused":null}}\'""" in said
+    by_value = notes({"paused": True})
+    assert by_value.startswith("PAUSED: paused is true")
+    assert "paused: false" in by_value
+
+
+def test_the_folder_of_a_run_on_a_bucket() -> None:
+    bucket: dict[str, Any] = {"persistence": {"type": "gcsfuse", "bucket": "b"}}
+    for learner, folder in (
+        (bucket, "/runs/pong\n"),
+        ({**bucket, "replicas": 2}, "/runs/pong/learner-0\n"),
+        ({"replicas": 2}, "/runs/pong\n"),
+    ):
+        assert f"seedbed status {folder}" in notes({"learner": learner})
+
+
+@pytest.mark.parametrize("values", [{"replicas": "external"}, {"actor": {"replicas": None}}])
+def test_numbers_that_are_left_out(values: dict[str, Any]) -> None:
+    assert "leaves the number out" in notes(values)
+    assert "nil" not in notes(values)
