@@ -96,11 +96,18 @@ class Resources(_Section):
     """What is enforced."""
 
 
-class _Scheduled(_Section):
-    spot: bool = False
-    """On Spot nodes (GKE's selector and toleration)."""
-    computeClass: str = ""
-    """cloud.google.com/compute-class."""
+class ServiceAccount(_Section):
+    """Service account of a component."""
+
+    create: bool = True
+    """Without it `name` must be there already."""
+    name: str = ""
+    """Default: the component's, such as RELEASE-learner."""
+    annotations: Strings = {}
+    """Workload identity, for `gs://`."""
+
+
+class _Pod(_Section):
     priorityClassName: str = ""
     """As in a pod."""
     queueName: str = ""
@@ -117,8 +124,30 @@ class _Scheduled(_Section):
     """On the pods."""
     podLabels: Strings = {}
     """On the pods."""
+    serviceAccount: ServiceAccount = Field(default_factory=ServiceAccount, description="")
     env: list[dict[str, Any]] = []
+    """As in a container; a name of the chart's is replaced."""
+    envFrom: list[dict[str, Any]] = []
     """As in a container."""
+    extraVolumes: list[dict[str, Any]] = []
+    """As in a pod, beside the chart's."""
+    extraVolumeMounts: list[dict[str, Any]] = []
+    """As in a container, beside the chart's."""
+    extraContainers: list[dict[str, Any]] = []
+    """As in a pod, beside the chart's."""
+    initContainers: list[dict[str, Any]] = []
+    """As in a pod."""
+    podSpec: dict[str, Any] = {}
+    """Fields of the pod's spec, merged over the chart's at the end."""
+    shmSize: Quantity | Literal[""] = ""
+    """/dev/shm in memory, which counts as the container's."""
+
+
+class _Scheduled(_Pod):
+    spot: bool = False
+    """On Spot nodes (GKE's selector and toleration)."""
+    computeClass: str = ""
+    """cloud.google.com/compute-class."""
     networkPolicy: RoleNetworkPolicy = Field(default_factory=RoleNetworkPolicy, description="")
 
 
@@ -161,13 +190,6 @@ class PodDisruptionBudget(_Section):
     """0 blocks node drains for ever."""
 
 
-class ServiceAccount(_Section):
-    """The learner's service account."""
-
-    annotations: Strings = {}
-    """Workload identity, for `gs://`."""
-
-
 class LearnerValues(_Scheduled):
     """The learner's StatefulSet."""
 
@@ -197,7 +219,6 @@ class LearnerValues(_Scheduled):
     )
     safeToEvict: bool = False
     """Whether the cluster autoscaler may move it."""
-    serviceAccount: ServiceAccount = Field(default_factory=ServiceAccount, description="")
 
 
 class Autoscaling(_Section):
@@ -273,7 +294,7 @@ class ReplayValues(_Scheduled):
     """Over nodes, as far as possible."""
 
 
-class CostValues(_Section):
+class CostValues(_Pod):
     """The cost meter, which also ends the experiment."""
 
     enabled: bool = True
@@ -296,10 +317,6 @@ class CostValues(_Section):
         )
     )
     """Of the container."""
-    nodeSelector: Strings = {}
-    """As in a pod."""
-    tolerations: list[dict[str, Any]] = []
-    """As in a pod."""
 
 
 class MetricsValues(_Section):
@@ -403,8 +420,14 @@ class Values(_Section):
     """Take actors, learner and shards to zero; false brings back the numbers from before."""
     replicas: Literal["chart", "external"] = "chart"
     """`external` leaves `.spec.replicas` out of everything that is scaled, as GitOps needs."""
+    nameOverride: str = ""
+    """Objects are called RELEASE-NAME-learner and so on; it cannot change in a release."""
+    fullnameOverride: str = ""
+    """Objects are called NAME-learner and so on; it cannot change in a release."""
     extraLabels: Strings = {}
     """On everything, pods too."""
+    extraObjects: list[dict[str, Any]] = []
+    """More objects of the release, with templates in their text."""
     queueName: str = ""
     """Kueue: kueue.x-k8s.io/queue-name of every role that names none."""
     learner: LearnerValues = Field(default_factory=LearnerValues, description="")

@@ -82,7 +82,7 @@ def test_pod_security_restricted(path: Path | None) -> None:
         for key in ("hostNetwork", "hostPID", "hostIPC"):
             assert not spec.get(key)
         kinds = {key for volume in spec["volumes"] for key in volume if key != "name"}
-        assert kinds <= {"emptyDir", "configMap", "secret", "csi"}
+        assert kinds <= {"emptyDir", "configMap", "secret", "csi", "persistentVolumeClaim"}
         for container in spec["containers"]:
             assert container["securityContext"] == {
                 "allowPrivilegeEscalation": False,

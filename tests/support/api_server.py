@@ -166,6 +166,10 @@ class ApiServer:
                     for kind in self.kinds[version]
                 ]  # fmt: skip
                 return {"kind": "APIResourceList", "groupVersion": version, "resources": resources}
+            case [*_, "namespaces", _, resource]:
+                kinds = {kind for kind, _ in self.objects if plural(kind) == resource}
+                items = [item for (kind, _), item in self.objects.items() if kind in kinds]
+                return {"kind": "List", "apiVersion": "v1", "items": items}
             case [*_, resource, name]:
                 for (kind, known), item in self.objects.items():
                     if known == name and resource == plural(kind):

@@ -37,11 +37,23 @@ def run(*arguments: str, values: dict[str, Any] | None = None) -> subprocess.Com
     )
 
 
+class StrictLoader(yaml.SafeLoader):
+    """YAML as Flux and kustomize read it: a key that is there twice is an error."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        """Refuse a mapping with a key twice."""
+        keys = [self.construct_object(key, deep=True) for key, _ in node.value]  # type: ignore[no-untyped-call]
+        twice = {key for key in keys if keys.count(key) > 1}
+        assert not twice, f"{sorted(twice)} twice{node.start_mark}"
+        return super().construct_mapping(node, deep=deep)
+
+
 class Rendered:
     """The objects of a release."""
 
     def __init__(self, text: str) -> None:
-        self.all: list[dict[str, Any]] = [x for x in yaml.safe_load_all(text) if x]
+        found = yaml.load_all(text, Loader=StrictLoader)
+        self.all: list[dict[str, Any]] = [x for x in found if x]
 
     def of(self, kind: str) -> list[dict[str, Any]]:
         return [item for item in self.all if item["kind"] == kind]

@@ -1,7 +1,10 @@
 {{/* Names. All begin with the release's, so that two releases live in one namespace. */}}
 
 {{- define "seedbed.fullname" -}}
-{{- .Release.Name -}}
+{{- if .Values.fullnameOverride }}{{ .Values.fullnameOverride }}
+{{- else if .Values.nameOverride }}{{ .Release.Name }}-{{ .Values.nameOverride }}
+{{- else }}{{ .Release.Name }}
+{{- end -}}
 {{- end -}}
 
 {{- define "seedbed.learner" -}}{{ include "seedbed.fullname" . }}-learner{{- end -}}
@@ -48,25 +51,21 @@ addresses. Call with (dict "root" $ "port" PORT). */}}
 {{/* What selects the pods of a component. Call with (dict "root" $ "component" NAME). */}}
 {{- define "seedbed.selectorLabels" -}}
 app.kubernetes.io/name: seedbed
-app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/instance: {{ include "seedbed.fullname" .root }}
 app.kubernetes.io/component: {{ .component }}
 {{- end -}}
 
-{{/* Labels of a pod: nothing that changes with the chart's version, or every bump restarts it. */}}
+{{/* Labels of a pod: nothing that changes with the chart's version, or every bump restarts it.
+Labels of its own: (dict "root" $ "component" NAME "more" LABELS). */}}
 {{- define "seedbed.podLabels" -}}
-{{ include "seedbed.selectorLabels" . }}
-app.kubernetes.io/part-of: seedbed
-{{- with .root.Values.extraLabels }}
-{{ toYaml . }}
-{{- end }}
+{{- $own := include "seedbed.selectorLabels" . | fromYaml -}}
+{{- mergeOverwrite (dict "app.kubernetes.io/part-of" "seedbed") .root.Values.extraLabels (.more | default dict) $own | toYaml -}}
 {{- end -}}
 
-{{/* Labels of an object. */}}
+{{/* Labels of an object; called as those of a pod. */}}
 {{- define "seedbed.labels" -}}
-{{ include "seedbed.podLabels" . }}
-app.kubernetes.io/version: {{ .root.Chart.AppVersion | quote }}
-app.kubernetes.io/managed-by: {{ .root.Release.Service }}
-helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
+{{- $version := dict "app.kubernetes.io/version" .root.Chart.AppVersion "app.kubernetes.io/managed-by" .root.Release.Service "helm.sh/chart" (printf "%s-%s" .root.Chart.Name .root.Chart.Version) -}}
+{{- mergeOverwrite (include "seedbed.podLabels" . | fromYaml) $version | toYaml -}}
 {{- end -}}
 
 {{/* REGISTRY/REPOSITORY:TAG, or REGISTRY/REPOSITORY@DIGEST. Call with (dict "root" $ "component" NAME). */}}
@@ -76,6 +75,15 @@ helm.sh/chart: {{ .root.Chart.Name }}-{{ .root.Chart.Version }}
 {{- with $image.registry | default $shared.registry }}{{ . }}/{{ end -}}
 {{- $image.repository | default (include (printf "seedbed.%sRepository" .component) .root) -}}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $shared.tag | default .root.Chart.AppVersion }}{{ end -}}
+{{- end -}}
+
+{{/* The service account of a component: its own, or one of yours. Call as the image. */}}
+{{- define "seedbed.serviceAccountName" -}}
+{{- $account := (get .root.Values .component).serviceAccount -}}
+{{- if not (or $account.create $account.name) -}}
+  {{- fail (printf "%s.serviceAccount.create is false: %s.serviceAccount.name must say which one is used" .component .component) -}}
+{{- end -}}
+{{- $account.name | default (include (printf "seedbed.%s" .component) .root) -}}
 {{- end -}}
 
 {{/* Repositories where the values name none. */}}

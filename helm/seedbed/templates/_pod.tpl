@@ -74,7 +74,7 @@ Call with (dict "root" $ "component" ROLE). */}}
 {{- define "seedbed.credentialArgs" -}}
 {{- if .Values.tls.enabled }}
 - --tls=/etc/seedbed-tls
-- --tls-release={{ .Release.Name }}.{{ .Release.Namespace }}
+- --tls-release={{ include "seedbed.fullname" . }}.{{ .Release.Namespace }}
 {{- end }}
 {{- end -}}
 

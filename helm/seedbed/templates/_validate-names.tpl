@@ -5,8 +5,9 @@
     {{- fail (printf "%s is not there: leave it out for the defaults, or give its keys" $section) -}}
   {{- end -}}
 {{- end -}}
-{{- if contains "." .Release.Name -}}
-  {{- fail (printf "the release's name %q has a dot, which names of Services must not have" .Release.Name) -}}
+{{- $name := include "seedbed.fullname" . -}}
+{{- if contains "." $name -}}
+  {{- fail (printf "the release's name (or fullnameOverride) %q has a dot, which names of Services must not have" $name) -}}
 {{- end -}}
 {{- range $where, $labels := dict "extraLabels" .Values.extraLabels "learner.podLabels" .Values.learner.podLabels "actor.podLabels" .Values.actor.podLabels "replay.podLabels" .Values.replay.podLabels -}}
   {{- range $key := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" -}}
@@ -15,11 +16,22 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- if gt (len .Release.Name) 40 -}}
-  {{- fail (printf "the release's name %q has %d letters; the names of its pods leave room for 40" .Release.Name (len .Release.Name)) -}}
+{{- if gt (len $name) 40 -}}
+  {{- fail (printf "the release's name (or fullnameOverride) %q has %d letters; the names of its pods leave room for 40" $name (len $name)) -}}
 {{- end -}}
 {{- $old := semverCompare "<1.36-0" .Capabilities.KubeVersion.Version -}}
-{{- if and $old (not (regexMatch "^[a-z]" .Release.Name)) -}}
-  {{- fail (printf "the release's name %q begins with a digit, which names of Services must not before Kubernetes 1.36 (here: %s): begin with a letter" .Release.Name .Capabilities.KubeVersion.Version) -}}
+{{- if and $old (not (regexMatch "^[a-z]" $name)) -}}
+  {{- fail (printf "the release's name (or fullnameOverride) %q begins with a digit, which names of Services must not before Kubernetes 1.36 (here: %s): begin with a letter" $name .Capabilities.KubeVersion.Version) -}}
+{{- end -}}
+{{- if .Release.IsUpgrade -}}
+  {{- $chart := printf "%s-" .Chart.Name -}}
+  {{- range (lookup "apps/v1" "StatefulSet" .Release.Namespace "").items -}}
+    {{- $labels := .metadata.labels | default dict -}}
+    {{- $owner := get (.metadata.annotations | default dict) "meta.helm.sh/release-name" -}}
+    {{- $learner := and (eq $owner $.Release.Name) (eq (get $labels "app.kubernetes.io/component" | toString) "learner") (hasPrefix $chart (get $labels "helm.sh/chart" | toString)) -}}
+    {{- if and $learner (ne .metadata.name (include "seedbed.learner" $)) -}}
+      {{- fail (printf "the learner of this release is called %s, and fullnameOverride %q with nameOverride %q makes it %s: its volume would stay behind; leave them as they were, or install another release" .metadata.name $.Values.fullnameOverride $.Values.nameOverride (include "seedbed.learner" $)) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -29,7 +29,7 @@
 {{- end -}}
 {{- $live := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "seedbed.replay" .) -}}
 {{- if and $live $shards -}}
-  {{- $way := printf "To begin with empty ones: helm upgrade with replay.shards: 0, kubectl delete pvc -l app.kubernetes.io/instance=%s,app.kubernetes.io/component=replay, and upgrade again" .Release.Name -}}
+  {{- $way := printf "To begin with empty ones: helm upgrade with replay.shards: 0, kubectl delete pvc -l app.kubernetes.io/instance=%s,app.kubernetes.io/component=replay, and upgrade again" (include "seedbed.fullname" .) -}}
   {{- include "seedbed.validateClaim" (dict "root" . "name" (include "seedbed.replay" .) "path" "replay.persistence" "wanted" .Values.replay.persistence "way" $way) -}}
   {{- $sequences := "" -}}
   {{- range (index $live.spec.template.spec.containers 0).args -}}
