@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.chart import merged, refused, render
+from tests.support.chart import CHART, merged, refused, render, run
 
 JAX = {"experiment": {"learner": {"backend": "jax"}}}
 L4 = {"learner": {"accelerator": {"type": "gpu", "name": "nvidia-l4"}}}
@@ -150,3 +150,22 @@ def test_no_pod_beside_the_meters_has_a_token_for_the_api() -> None:
         if pod["spec"]["automountServiceAccountToken"]
     }
     assert with_token == {"pong-cost"}
+
+
+def notes(values: dict[str, Any]) -> str:
+    """What an installation says at its end."""
+    done = run("install", "pong", str(CHART), "--dry-run=client", values=values)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.partition("NOTES:")[2]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (tpu("tpu-v5p-slice", "2x2x1", 4), "one of the 4 chips"),
+        ({"learner": {"persistence": {"type": "gcsfuse", "bucket": "b"}}}, "in a bucket"),
+    ],
+)
+def test_what_costs_more_than_it_must_is_said(values: dict[str, Any], words: str) -> None:
+    assert words in notes(values)
+    assert words not in notes({})

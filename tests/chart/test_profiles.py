@@ -10,7 +10,7 @@ import yaml
 
 from tests.support.chart import CHART, ROOT, merged, render
 
-PROFILES = {path.stem: path for path in (CHART / "profiles").glob("*.yaml")}
+PROFILES = {path.stem: path for path in (CHART / "profiles").glob("gke-*.yaml")}
 CLASSES = {path.stem: path for path in (ROOT / "k8s" / "gke").glob("*.yaml")}
 
 
