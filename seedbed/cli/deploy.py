@@ -49,8 +49,13 @@ def run(args: argparse.Namespace) -> None:
         SeedbedError: CONFIG, the experiment or a value is wrong; DEPLOY, a program failed;
             LEARNER_UNREACHABLE, actors do not play in time.
     """
+    if not (args.chart.startswith("oci://") or Path(args.chart).is_dir()):
+        raise ConfigError(
+            f"there is no chart {args.chart}: it is in the source tree and not in the package; run "
+            "`python -m seedbed.cli.main deploy` in a checkout of Seedbed, or give --chart"
+        )
     follows, given, experiment = _layers(args)
-    profiles = [f"--values={_profile(args.chart, name)}" for name in args.profile]
+    profiles = [f"--values={profile_file(args.chart, name)}" for name in args.profile]
     release, namespace = args.release or experiment.name, f"--namespace={args.namespace}"
     kubectl = ("kubectl", namespace)
     with tempfile.TemporaryDirectory(prefix="seedbed-deploy-") as folder:
@@ -131,7 +136,7 @@ def _layers(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], E
     return follows, given, experiment
 
 
-def _profile(chart: str, name: str) -> str:
+def profile_file(chart: str, name: str) -> str:
     """Return the file of a profile.
 
     Raises:

@@ -253,3 +253,10 @@ def test_the_release_reads_what_was_checked(programs: Programs) -> None:
     programs.pods([pod("mine-learner-0", ready=True)])
     assert main(["deploy", str(text)]) == 0
     assert parse_experiment(programs.values("experiment")["experimentFile"]).name == "mine"
+
+
+def test_a_chart_that_is_not_there_is_named(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["deploy", PONG, "--chart", str(programs.folder / "none")]) == ExitCode.CONFIG
+    assert "/none: it is in the source tree and not in the package" in capsys.readouterr().err

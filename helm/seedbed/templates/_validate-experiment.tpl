@@ -19,6 +19,14 @@
     {{- fail (printf "experiment.learner.replay.shards names %s, which is in the pod itself: leave it out, and say replay.shards: 2 for shards of the release" $address) -}}
   {{- end -}}
 {{- end -}}
+{{- $actor := merge (deepCopy (get $experiment "actor" | default dict)) (dict "groups" 2 "envs_per_group" 32) -}}
+{{- $replicas := int .Values.actor.replicas -}}
+{{- $learners := int .Values.learner.replicas -}}
+{{- $environments := mul (add $replicas (mul .Values.actor.sidecar $learners)) $actor.groups $actor.envs_per_group -}}
+{{- $batch := mul (get $learner "batch_size" | default 32) $learners -}}
+{{- if and (eq (get $experiment "agent") "a2c") $replicas (eq .Values.actor.autoscaling.type "none") (ne $environments $batch) -}}
+  {{- fail (printf "experiment.agent is a2c, whose batches hold every environment once: actor.replicas %d and actor.sidecar %v have %d environments, and %d learners' experiment.learner.batch_size sums to %d; make them equal" $replicas .Values.actor.sidecar $environments $learners $batch) -}}
+{{- end -}}
 {{- $sampled := has (get $experiment "agent") (list "r2d2" "dqn") -}}
 {{- $inMemory := and (eq (get $replay "storage" | default "host") "host") (not $directory) (not .Values.replay.shards) -}}
 {{- $limit := dig "limits" "memory" "" .Values.learner.resources -}}

@@ -1,0 +1,43 @@
+"""The pages' lines for Kubernetes work as they are written."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import shlex
+
+import pytest
+
+from seedbed.cli import deploy
+from seedbed.config import load_experiment
+from tests.support.chart import ROOT, run
+
+PAGES = ("README.md", "docs/kubernetes.md", "helm/seedbed/README.md")
+CONTINUED = re.compile(r"\\\n\s*")
+COMMAND = re.compile(r"^    ((?:helm install|seedbed deploy) .*)$", re.MULTILINE)
+LINES = [
+    pytest.param(shlex.split(line, comments=True), id=f"{page}:{line[:60]}")
+    for page in PAGES
+    for line in COMMAND.findall(CONTINUED.sub("", (ROOT / page).read_text()))
+]
+
+
+@pytest.mark.parametrize("words", LINES)
+def test_a_line_works_as_it_is_written(words: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    if words[0] == "helm":
+        rendered = run("template", *words[2:])
+        assert rendered.returncode == 0, rendered.stderr
+        return
+    parser = argparse.ArgumentParser()
+    deploy.add_arguments(parser)
+    args = parser.parse_args(words[2:])
+    experiment = load_experiment(args.experiment)
+    profiles = [f"--values={deploy.profile_file(args.chart, name)}" for name in args.profile]
+    file = f"experimentFile={args.experiment}"
+    rendered = run("template", experiment.name, args.chart, *profiles, f"--set-file={file}")
+    assert rendered.returncode == 0, rendered.stderr
+
+
+def test_each_page_has_such_lines() -> None:
+    assert len(LINES) >= 7
