@@ -39,6 +39,12 @@ def numbers(rendered: Rendered) -> dict[str, int | None]:
     }
 
 
+def arguments_of_meter(rendered: Rendered) -> list[str]:
+    (meter,) = rendered.pods()["pong-cost"]["spec"]["containers"]
+    arguments: list[str] = meter["args"]
+    return arguments
+
+
 @each_helm
 def test_a_scaled_number_stays(server: ApiServer, binary: str) -> None:
     server.upgrade(binary=binary)
@@ -69,6 +75,7 @@ def test_the_meter_pauses_a_release(server: ApiServer, binary: str) -> None:
     paused = merged(SHARDS, PAUSED)
     rendered = server.upgrade(paused, binary=binary)
     assert numbers(rendered) == {"actor": 50, "learner": 1, "replay": 2}
+    assert "--paused" in arguments_of_meter(rendered)
     # What the meter does then.
     server.objects["ConfigMap", "pong-state"]["data"] = {"paused": "value"}
     for component, kind in WORKLOADS.items():
@@ -76,7 +83,9 @@ def test_the_meter_pauses_a_release(server: ApiServer, binary: str) -> None:
     again = server.upgrade(merged(paused, {"queueName": "q"}), binary=binary)
     assert set(numbers(again).values()) == {0}
     # The meter brings back what it took.
-    assert set(numbers(server.upgrade(SHARDS, binary=binary)).values()) == {0}
+    resumed = server.upgrade(SHARDS, binary=binary)
+    assert set(numbers(resumed).values()) == {0}
+    assert "--paused" not in arguments_of_meter(resumed)
 
 
 def test_a_release_that_begins_paused(server: ApiServer) -> None:
