@@ -408,6 +408,20 @@ class TlsValues(_Section):
     """Likewise, with `replay.shards`."""
 
 
+class TestValues(_Section):
+    """The pod of `helm test`, placed as the actors are."""
+
+    resources: Resources = Field(
+        default_factory=lambda: Resources.model_validate(
+            {
+                "requests": {"cpu": "100m", "memory": "256Mi"},
+                "limits": {"cpu": "1", "memory": "1Gi"},
+            }
+        )
+    )
+    """Of each container."""
+
+
 class Values(_Section):
     """All values."""
 
@@ -438,6 +452,7 @@ class Values(_Section):
     networkPolicy: NetworkPolicyValues = Field(default_factory=NetworkPolicyValues, description="")
     auth: AuthValues = Field(default_factory=AuthValues, description="")
     tls: TlsValues = Field(default_factory=TlsValues, description="")
+    test: TestValues = Field(default_factory=TestValues, description="")
     global_: dict[str, Any] = Field({}, alias="global")
     """Helm's own; not read."""
 

@@ -16,11 +16,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     place = parser.add_mutually_exclusive_group(required=True)
     place.add_argument("directory", nargs="?", type=Path, metavar="DIR", help="folder of the files")
     place.add_argument(
-        "--secret", metavar="NAME", help="Kubernetes Secret to create in place of files"
+        "--secret",
+        action="append",
+        metavar="NAME",
+        help="Kubernetes Secret to create in place of files; with --delete, repeated for several",
     )
     parser.add_argument("--namespace", metavar="NAMESPACE", help="namespace of the Secret")
     parser.add_argument(
-        "--delete", action="store_true", help="delete the Secret (after its release has gone)"
+        "--delete", action="store_true", help="delete each Secret (after its release has gone)"
     )
 
 
@@ -29,12 +32,16 @@ def run(args: argparse.Namespace) -> None:
     if args.secret is None:
         _write_files(args.directory)
         return
+    names = ", ".join(args.secret)
     if not args.namespace:
-        raise SeedbedError(ExitCode.USAGE, f"--secret {args.secret} needs --namespace")
+        raise SeedbedError(ExitCode.USAGE, f"--secret {names} needs --namespace")
+    if len(args.secret) > 1 and not args.delete:
+        raise SeedbedError(ExitCode.USAGE, f"--secret {names}: one Secret holds the tokens")
     from seedbed.services.cost.token_secret import create_secret, delete_secret
 
     change = delete_secret if args.delete else create_secret
-    change(args.secret, args.namespace)
+    for name in args.secret:
+        change(name, args.namespace)
 
 
 def _write_files(directory: Path) -> None:

@@ -93,7 +93,7 @@ def test_a_job_makes_the_secret_before_the_first_pod_and_one_deletes_it() -> Non
         parser = argparse.ArgumentParser()
         tokens.add_arguments(parser)
         args = parser.parse_args(container["args"])
-        assert (args.secret, args.namespace) == ("pong-auth", "rl")
+        assert (args.secret, args.namespace) == (["pong-auth"], "rl")
         assert args.delete == (name == "pong-auth-delete")
     (rule,) = rendered.one("Role", "pong-auth-delete")["rules"]
     assert rule["resourceNames"] == ["pong-auth"]
@@ -164,3 +164,33 @@ def test_the_notes_say_how_to_read_status(values: dict[str, Any]) -> None:
     said = run("install", "pong", str(CHART), "-n", "rl", "--dry-run=client", values=values).stdout
     assert "curl 127.0.0.1:9090/status" in said
     assert ("`observer` of the Secret pong-auth" in said) == (values == {})
+
+
+def test_secrets_of_cert_manager_go_with_the_release() -> None:
+    def deleted(values: dict[str, Any]) -> list[str]:
+        rendered = render(values)
+        made = jobs(rendered)["pong-auth-delete"]["spec"]["template"]["spec"]["containers"][0]
+        parser = argparse.ArgumentParser()
+        tokens.add_arguments(parser)
+        names: list[str] = parser.parse_args(made["args"]).secret
+        (rule,) = rendered.one("Role", "pong-auth-delete")["rules"]
+        assert rule["resourceNames"] == names
+        return names
+
+    keys = ["pong-learner-tls", "pong-actor-tls"]
+    assert deleted({}) == ["pong-auth"]
+    assert deleted(TLS) == ["pong-auth", *keys, "pong-authority"]
+    given = {"auth": {"existingSecret": "mine"}, "tls": {"issuer": {"name": "x"}}}
+    assert deleted(merged(TLS, given)) == keys, "a secret of one's own stays"
+    assert "pong-auth-make" not in jobs(render(merged(TLS, given)))
+    certificates = {c["spec"]["secretName"] for c in render(TLS).of("Certificate")}
+    assert certificates == {*keys, "pong-authority"}
+
+
+def test_pods_of_hooks_pass_a_quota() -> None:
+    pod = render({"test": {"resources": {"limits": {"cpu": "300m"}}}}).pods()["pong-test"]["spec"]
+    assert pod["containers"][0]["resources"]["limits"] == {"cpu": "300m", "memory": "1Gi"}
+    assert pod["serviceAccountName"] == "pong-actor"
+    job = jobs(render({"cost": {"resources": {"limits": {"cpu": "1"}}}}))["pong-auth-make"]
+    (container,) = job["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"] == {"cpu": "1", "memory": "192Mi"}

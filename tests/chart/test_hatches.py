@@ -129,3 +129,11 @@ def test_the_same_from_both_renderings() -> None:
     one, two = (run("template", "p", str(CHART), values=HATCHES).stdout for _ in range(2))
     assert one == two
     assert Rendered(one).all
+
+
+def test_no_pod_fills_the_disk_of_its_node() -> None:
+    own = {"actor": {"resources": {"requests": {"ephemeral-storage": "5Gi"}}}}
+    for name, pod in render(own).pods().items():
+        (tmp,) = (v for v in pod["spec"]["volumes"] if v["name"] == "tmp")
+        wanted = "5Gi" if name in ("pong-actor", "pong-test") else "2Gi"
+        assert tmp["emptyDir"] == {"sizeLimit": wanted}

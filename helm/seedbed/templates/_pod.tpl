@@ -29,9 +29,16 @@ capabilities: {drop: [ALL]}
 {{ include "seedbed.credentialMounts" . }}
 {{- end -}}
 
-{{- define "seedbed.volumes" -}}
+{{/* /tmp, no larger than the local disk that the container asks for. Call with (dict "root" $ "component" ROLE). */}}
+{{- define "seedbed.tmpVolume" -}}
+{{- $resources := (get .root.Values .component).resources -}}
+{{- $asked := get ($resources.requests | default dict) "ephemeral-storage" -}}
 - name: tmp
-  emptyDir: {}
+  emptyDir: {sizeLimit: {{ get ($resources.limits | default dict) "ephemeral-storage" | default $asked | default "2Gi" }}}
+{{- end -}}
+
+{{- define "seedbed.volumes" -}}
+{{ include "seedbed.tmpVolume" . }}
 - name: experiment
   configMap: {name: {{ include "seedbed.fullname" .root }}-experiment}
 {{ include "seedbed.credentialVolumes" . }}
@@ -89,6 +96,20 @@ Call with (dict "root" $ "component" ROLE). */}}
 {{/* Whether a Job makes the tokens: "true" or nothing. */}}
 {{- define "seedbed.makesTokens" -}}
 {{- if and .Values.auth.enabled (not .Values.auth.existingSecret) }}true{{ end -}}
+{{- end -}}
+
+{{/* Secrets that nobody else deletes with the release: its tokens, and what cert-manager has made. A
+JSON list. */}}
+{{- define "seedbed.secretsOfRelease" -}}
+{{- $secrets := list -}}
+{{- if include "seedbed.makesTokens" . }}{{ $secrets = append $secrets (include "seedbed.authSecret" .) }}{{ end -}}
+{{- if and .Values.tls.enabled .Values.tls.certManager -}}
+  {{- range $role := list "learner" "actor" "replay" -}}
+    {{- if or (ne $role "replay") $.Values.replay.shards }}{{ $secrets = append $secrets (include "seedbed.tlsSecret" (dict "root" $ "component" $role)) }}{{ end -}}
+  {{- end -}}
+  {{- if not .Values.tls.issuer.name }}{{ $secrets = append $secrets (printf "%s-authority" (include "seedbed.fullname" .)) }}{{ end -}}
+{{- end -}}
+{{- $secrets | toJson -}}
 {{- end -}}
 
 {{- define "seedbed.authSecret" -}}
