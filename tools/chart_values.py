@@ -369,6 +369,8 @@ class NetworkPolicyValues(_Section):
     scrapers: list[dict[str, Any]] = Field(default_factory=_monitoring)
     """Who may scrape: NetworkPolicy peers. `[]` is nobody, `[{namespaceSelector: {}}]` every
     pod."""
+    ipv6: bool = False
+    """Addresses of IPv6 in the rules, too. Some network plugins take them on dual stack only."""
     egressAllowRules: EgressAllowRules = Field(default_factory=EgressAllowRules, description="")
     apiServer: ApiServer = Field(default_factory=ApiServer, description="")
 

@@ -24,6 +24,7 @@ RESOLVERS = {
     "kube-dns on the node, GKE's Services": ("dnsPrivateRanges", Place("34.118.224.10")),
     "kube-dns on the node, IPv6": ("dnsPrivateRanges", Place("fd12::a")),
 }
+IPV6 = {"networkPolicy": {"ipv6": True}}
 ROLES = ("learner", "actor", "cost", "test", "auth")
 BUCKETS: dict[str, dict[str, Any]] = {
     "gcsfuse": {"learner": {"persistence": {"type": "gcsfuse", "bucket": "b"}}},
@@ -50,7 +51,7 @@ def reaches(values: dict[str, Any], role: str, to: Place, port: int, protocol: s
 def test_every_pod_resolves_names(name: str, role: str) -> None:
     rule, resolver = RESOLVERS[name]
     for protocol in ("UDP", "TCP"):
-        assert reaches({}, role, resolver, 53, protocol)
+        assert reaches(IPV6 if ":" in resolver.address else {}, role, resolver, 53, protocol)
     closed = {"networkPolicy": {"egressAllowRules": {rule: False}}}
     if (name, rule) != ("Cloud DNS, IPv6", "dnsMetadataServer"):  # a private address as well
         assert not reaches(closed, role, resolver, 53, "UDP")
@@ -73,7 +74,7 @@ def test_a_shard_asks_nobody() -> None:
 @pytest.mark.parametrize("name", BUCKETS)
 def test_a_learner_with_a_bucket_reaches_it(name: str) -> None:
     """The metadata server as it is and as the data plane rewrites it, and the bucket's API."""
-    values = BUCKETS[name]
+    values = merged(BUCKETS[name], IPV6)
     edges = [(METADATA, 80), (METADATA, 8080), (NODE, 988), (Place("169.254.169.252"), 988)]
     edges += [(STORAGE, 443), (Place("2607:f8b0::5f"), 443)]
     closed = merged(values, {"networkPolicy": {"egressAllowRules": {"bucket": False}}})
@@ -84,6 +85,12 @@ def test_a_learner_with_a_bucket_reaches_it(name: str) -> None:
         for role in ("actor", "test"):
             assert not reaches(values, role, place, port), role
     assert not reaches(values, "learner", STORAGE, 80)
+
+
+def test_addresses_of_ipv6_are_asked_for() -> None:
+    """A plugin whose tables are of IPv4 refuses the whole policy."""
+    for values in ({}, BUCKETS["gcsfuse"]):
+        assert "::" not in yaml.safe_dump(render(values).of("NetworkPolicy"))
 
 
 def test_a_local_directory_is_no_bucket() -> None:

@@ -25,7 +25,9 @@ and fd20:ce::254 are Cloud DNS, 34.118.224.0/20 is where GKE puts Services. */}}
         matchLabels: {kubernetes.io/metadata.name: kube-system}
     {{- end }}
     {{- range $blocks }}
+    {{- if or $.Values.networkPolicy.ipv6 (not (contains ":" .)) }}
     - ipBlock: {cidr: {{ . | quote }}}
+    {{- end }}
     {{- end }}
   ports: [{protocol: UDP, port: 53}, {protocol: TCP, port: 53}]
 {{- end }}
@@ -46,7 +48,11 @@ and the bucket's API. A rule without peers matches nodes, too. */}}
 - to: [{ipBlock: {cidr: 169.254.169.254/32}}]
   ports: [{protocol: TCP, port: 80}, {protocol: TCP, port: 8080}]
 - ports: [{protocol: TCP, port: 988}]
-- to: [{ipBlock: {cidr: 0.0.0.0/0}}, {ipBlock: {cidr: "::/0"}}]
+- to:
+    - ipBlock: {cidr: 0.0.0.0/0}
+    {{- if .Values.networkPolicy.ipv6 }}
+    - ipBlock: {cidr: "::/0"}
+    {{- end }}
   ports: [{protocol: TCP, port: 443}]
 {{- end }}
 {{- end }}
