@@ -45,18 +45,18 @@ def replicas_of(workload: ApiObject) -> int:
 def plan(objects: list[ApiObject]) -> list[str]:
     """Return a line for each workload, with dollars an hour, and one for their sum."""
     prices = _PriceTags(objects)
-    rows, total = [], 0.0
+    rows = []
     for item in workloads(objects):
-        count, dollars = replicas_of(item), prices.of_pod(item)
+        count = replicas_of(item)
+        dollars = prices.add(item, count)
         (first, *_) = item["spec"]["template"]["spec"]["containers"]
         cells = [f"{count} x", item["metadata"]["name"], _asked(item), first["image"]]
         if dollars is not None:
-            total += count * dollars
-            cells[3:3] = [f"${count * dollars:.3f} an hour"]
+            cells[3:3] = [f"${dollars:.3f} an hour"]
         rows.append(cells)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
     padded = (map(str.ljust, row, widths) for row in rows)
-    return [*("  " + "  ".join(row).rstrip() for row in padded), prices.sentence(total)]
+    return [*("  " + "  ".join(row).rstrip() for row in padded), prices.sentence()]
 
 
 def _asked(workload: ApiObject) -> str:
@@ -79,21 +79,39 @@ class _PriceTags:
             return
         tables = (x["data"]["prices.yaml"] for x in objects if "prices.yaml" in x.get("data", {}))
         self._prices = PriceList(Settings.model_validate(yaml.safe_load(next(tables, "{}"))))
+        self._sums = [0.0, 0.0, 0.0]  # charged, and the bounds
 
-    def of_pod(self, workload: ApiObject) -> float | None:
+    def add(self, workload: ApiObject, count: int) -> float | None:
+        """Add pods of a workload, and return what is charged for them; None where unknown."""
         if self._prices is None:
             return None
+        from kubernetes.utils import parse_quantity
+
         from seedbed.services.cost.usage import usage_of
 
-        return self._prices.dollars_per_hour(usage_of(_attributes(workload.spec.template), None))
+        spec = _attributes(workload.spec)
+        volumes = sum(
+            self._prices.volume(
+                claim.spec.storage_class_name or "",
+                float(parse_quantity(claim.spec.resources.requests["storage"])) / 2**30,
+            )
+            for claim in spec.volume_claim_templates or []
+        )
+        costs = [x + volumes for x in self._prices.cost(usage_of(spec.template, None))]
+        self._sums = [total + count * cost for total, cost in zip(self._sums, costs, strict=True)]
+        return count * costs[0]
 
-    def sentence(self, total: float) -> str:
+    def sentence(self) -> str:
         if self._prices is None:
             return "costs: unknown here; pip install 'seedbed[kubernetes]' prices it"
-        text = f"costs: ${total:.3f} an hour, {24 * total:.2f} a day, by {self._prices.name}"
+        charged, lower, upper = self._sums
+        text = f"costs: ${charged:.3f} an hour, ${24 * charged:.2f} a day, volumes included"
+        if upper > lower:
+            text += f", between ${lower:.3f} and ${upper:.3f} an hour"
+        text += f", by {self._prices.name}"
         if self._prices.unknown:
             text += f"; taken as the dearest: {', '.join(sorted(self._prices.unknown))}"
-        return text + "; without volumes, network and the cluster's own fee"
+        return text + "; without traffic and the cluster's own fee"
 
 
 def only(objects: list[ApiObject], component: str) -> ApiObject:

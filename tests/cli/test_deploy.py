@@ -118,7 +118,13 @@ def test_a_file_is_installed_priced_and_followed(
     programs.pods([waits], [waits], [pod("pong-vtrace-learner-0", ready=True)])
     assert main(["deploy", PONG, "--set", "experiment.seed=7", "--set", "actor.spot=true"]) == 0
     out, said = capsys.readouterr()
-    for word in ("1 x  pong-vtrace-learner", "1 x  pong-vtrace-actor", "an hour, ", "by us-centr"):
+    for word in (
+        "1 x  pong-vtrace-learner",
+        "1 x  pong-vtrace-actor",
+        "an hour, ",
+        "volumes included",
+        "us-",
+    ):
         assert word in said
     assert said.count("pong-vtrace-learner-0: ContainerCreating") == 1, "a line for each change"
     assert "pong-vtrace-learner-0: training: 2 groups of environments play" in said
