@@ -1,5 +1,5 @@
-"""The cluster that KUBECONFIG names, with images loaded: `make e2e`."""
+"""Fixtures of all cases on a cluster."""
 
-from tests.e2e.release import namespace
+from tests.e2e.release import another_namespace, namespace
 
-__all__ = ["namespace"]
+__all__ = ["another_namespace", "namespace"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -92,17 +93,17 @@ class Release:
     def __init__(self, name: str, namespace: str, folder: Path, helm: str = "helm") -> None:
         self.name, self.namespace, self.folder, self.helm = name, namespace, folder, helm
 
-    def install(self, given: dict[str, Any]) -> str:
-        return self._apply("install", given)
+    def install(self, given: dict[str, Any], chart: Path = CHART) -> str:
+        return self._apply("install", given, chart=chart)
 
     def upgrade(self, given: dict[str, Any], *options: str) -> str:
         return self._apply("upgrade", given, *options)
 
-    def _apply(self, verb: str, given: dict[str, Any], *options: str) -> str:
+    def _apply(self, verb: str, given: dict[str, Any], *options: str, chart: Path = CHART) -> str:
         file = self.folder / f"{self.name}.json"
         file.write_text(json.dumps(given))
         return command(
-            self.helm, verb, self.name, str(CHART), "-n", self.namespace, "-f", str(file), *options,
+            self.helm, verb, self.name, str(chart), "-n", self.namespace, "-f", str(file), *options,
             timeout_s=LONG_S,  # a Job makes the tokens first
         )  # fmt: skip
 
@@ -271,6 +272,15 @@ def connects(release: Release, labels: dict[str, str], port: int, to: str = "lea
         "try: socket.create_connection((address, %d), 5)\n"
         "except OSError: sys.exit(7)" % port
     )
+    code = runs_to_its_end(release, labels, program, image)
+    assert code in (0, 7), code
+    return code == 0
+
+
+def runs_to_its_end(
+    release: Release, labels: dict[str, str], program: str, image: str, **spec: Any
+) -> int:
+    """The exit code of a Python program in a pod with these labels."""
     security = {
         "runAsNonRoot": True,
         "runAsUser": 10001,
@@ -293,6 +303,7 @@ def connects(release: Release, labels: dict[str, str], port: int, to: str = "lea
                     "securityContext": security,
                 }
             ],
+            **spec,
         },
     }
     file = release.folder / "stranger.json"
@@ -303,18 +314,27 @@ def connects(release: Release, labels: dict[str, str], port: int, to: str = "lea
         status = release.get("pod", "stranger")["status"]
         return status["phase"] in ("Succeeded", "Failed") and status
 
-    status = until(ended, "the stranger has tried")
+    status = until(ended, "the stranger has ended")
     release.kubectl("delete", "pod", "stranger", "--grace-period=0", "--force")
-    code = status["containerStatuses"][0]["state"]["terminated"]["exitCode"]
-    assert code in (0, 7), status
-    return bool(code == 0)
+    return int(status["containerStatuses"][0]["state"]["terminated"]["exitCode"])
 
 
 @pytest.fixture(scope="module")
-def namespace(request: pytest.FixtureRequest) -> Any:
+def namespace(request: pytest.FixtureRequest) -> Iterator[str]:
+    with new_namespace(request.module.__name__.rpartition("test_")[2]) as name:
+        yield name
+
+
+@pytest.fixture(scope="module")
+def another_namespace() -> Iterator[str]:
+    with new_namespace("another") as name:
+        yield name
+
+
+@contextmanager
+def new_namespace(word: str) -> Iterator[str]:
     """A namespace whose Pod Security is `restricted`, deleted afterwards."""
-    module = request.module.__name__.rpartition("test_")[2]
-    name = f"seedbed-e2e-{os.getpid()}-{module}"
+    name = f"seedbed-e2e-{os.getpid()}-{word}"
     command("kubectl", "create", "namespace", name)
     command("kubectl", "label", "namespace", name, "pod-security.kubernetes.io/enforce=restricted")
     yield name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.e2e.release import CHART, Release, command, connects, values
+from tests.e2e.release import Release, command, connects, values
 from tests.support.chart import merged
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
@@ -177,62 +176,3 @@ def test_learners_that_all_reduce_meet_again(namespace: str, tmp_path: Path) -> 
     grow(pair, ranks, lambda rank: counter(pair, rank, "updates"))
     pair.until(together, "they are at the same update")
     pair.uninstall()
-
-
-@pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_the_number_of_learners_is_changed_by_helm(
-    helm: str, namespace: str, tmp_path: Path
-) -> None:
-    if shutil.which(helm) is None:
-        pytest.skip(f"no {helm} here")
-    release = Release(f"number-{helm}", namespace, tmp_path, helm)
-    # Nobody is scheduled: the number is what counts.
-    nowhere: dict[str, Any] = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
-    off = {"enabled": False}  # the Job that makes tokens would wait for a node
-    learner = f"statefulset/{release.name}-learner"
-
-    def given(replicas: int) -> dict[str, Any]:
-        return values(
-            learner={**nowhere, "replicas": replicas}, actor=nowhere, cost=nowhere, auth=off
-        )
-
-    def asked(replicas: int) -> str:
-        return release.kubectl("scale", learner, f"--replicas={replicas}", check=False)
-
-    release.install(given(1))
-    assert asked(2).endswith("scaled\n"), "one learner has no topology"
-    asked(1)
-    release.upgrade(given(3), *(["--force-conflicts"] if helm == "helm4" else []))
-    assert release.replicas(learner) == 3
-    # The API server takes a moment to know a new policy.
-    release.until(lambda: "were asked for" in asked(5), "the policy is known")
-    release.scale(learner, 3)
-    said = asked(2)
-    assert f"2 learners were asked for, and the topology of {release.name} has 3" in said
-    assert "--set learner.replicas=2" in said
-    assert release.replicas(learner) == 3
-    # As at the end of an experiment, and when it goes on.
-    for number in (0, 3):
-        release.scale(learner, number)
-        release.upgrade(given(3))
-        assert release.replicas(learner) == number
-    # Another release, or another namespace, is none of its business.
-    other = Release(f"other-{helm}", namespace, tmp_path, helm)
-    other.install(given(1))
-    other.scale(f"statefulset/{other.name}-learner", 2)
-    other.uninstall()
-    # Helm 4 asks to be told that it may change what was scaled.
-    release.upgrade(given(4), *(["--force-conflicts"] if helm == "helm4" else []))
-    assert release.replicas(learner) == 4
-    # 2 is refused before as well: a number that were taken meanwhile would be kubectl's.
-    release.until(lambda: f"topology of {release.name} has 4" in asked(2), "it knows the number")
-    answer = command(helm, "upgrade", release.name, str(CHART), "-n", namespace, "--reuse-values",
-                     "--set", "experiment.gossip.replicas=3", check=False)  # fmt: skip
-    assert "learner.replicas is 4, and experiment.gossip.replicas is 3" in answer
-    release.upgrade(given(1))
-    release.until(lambda: asked(2).endswith("scaled\n"), "the policy has gone")
-    release.uninstall()
-    both = "validatingadmissionpolicies,validatingadmissionpolicybindings"
-    assert f"{namespace}.{release.name}-learner" not in command(
-        "kubectl", "get", both, "-o", "name"
-    )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.e2e.release import CHART, Release, command, connects, until, values, with_shards
+from tests.e2e.release import Release, command, connects, until, values, with_shards
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
@@ -85,64 +83,6 @@ def checkpoint_frames(release: Release) -> int:
         "print(found.meta['counters']['env_frames'])",
     )  # fmt: skip
     return int(text)
-
-
-@pytest.mark.parametrize("helm", ["helm3", "helm4"])
-def test_a_scaled_number_survives_upgrades(helm: str, namespace: str, tmp_path: Path) -> None:
-    if shutil.which(helm) is None:
-        pytest.skip(f"no {helm} here")
-    release = Release(f"scaled-{helm}", namespace, tmp_path, helm)
-    # Without a cluster's worth of pods: nobody is scheduled, and the number is what counts.
-    nowhere: dict[str, Any] = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
-    # Nor the Job that makes tokens, so there are none.
-    given = values(
-        learner=nowhere, actor={**nowhere, "replicas": 3}, cost=nowhere, auth={"enabled": False}
-    )
-    deployment = f"deployment/{release.name}-actor"
-    release.install(given)
-    assert release.replicas(deployment) == 3
-    for number in (5, 0, 7):
-        release.scale(deployment, number)
-        release.upgrade({**given, "queueName": f"q{number}"})
-        assert release.replicas(deployment) == number, "a later upgrade keeps the scaled number"
-    # The learner that was taken to zero at the end stays there too.
-    release.scale(f"statefulset/{release.name}-learner", 0)
-    release.upgrade(given)
-    assert release.replicas(f"statefulset/{release.name}-learner") == 0
-    answer = command(helm, "upgrade", release.name, str(CHART), "-n", namespace, "--reuse-values",
-                     "--set", "learner.persistence.size=2Gi", check=False)  # fmt: skip
-    assert "learner.persistence cannot change in a release" in answer
-    # Another number in the values is meant: Helm 4 asks to be told that it is.
-    changed = {**given, "actor": {**given["actor"], "replicas": 4}}
-    release.upgrade(changed, *(["--force-conflicts"] if helm == "helm4" else []))
-    assert release.replicas(deployment) == 4
-    release.uninstall()
-
-
-def test_the_end_gives_everything_back(namespace: str, tmp_path: Path) -> None:
-    ends = Release("ends", namespace, tmp_path)
-    given = values(experiment={"stop": {"env_frames": 20_000}, "evaluation": {"episodes": 4}})
-    ends.install(given)
-    ends.until(lambda: ends.state().get("finished"), "it is finished")
-    assert ends.state()["finished"].startswith("stop.env_frames")
-    ends.until(lambda: ends.replicas("deployment/ends-actor") == 0, "actors at zero")
-    ends.until(lambda: ends.replicas("statefulset/ends-learner") == 0, "the learner at zero")
-    ends.until(lambda: not ends.pods("learner") and not ends.pods("actor"), "their pods are gone")
-    # NOTES say so, and an upgrade starts nothing.
-    assert "FINISHED: stop.env_frames" in ends.upgrade(given)
-    assert ends.replicas("statefulset/ends-learner") == 0
-    # A restart respects it: the learner says that it is over, and leaves again.
-    ends.scale("statefulset/ends-learner", 1)
-    ends.until(lambda: ends.replicas("statefulset/ends-learner") == 0, "it leaves again")
-    ends.until(lambda: not ends.pods("learner"), "its pod is gone")
-    # With another condition it goes on where it was.
-    more = values(experiment={"stop": {"env_frames": 10_000_000}, "evaluation": {"episodes": 4}})
-    ends.upgrade(more)
-    ends.scale("statefulset/ends-learner", 1)
-    ends.scale("deployment/ends-actor", 1)
-    assert ends.trains(beyond=20_000) > 20_000
-    until(lambda: "finished" not in ends.state(), "it is not finished any more")
-    ends.uninstall()
 
 
 def test_a_budget_stops_the_run(namespace: str, tmp_path: Path) -> None:
