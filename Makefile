@@ -11,6 +11,7 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # Files side by side, a process for each of two cores. More of them would time out on each other.
 PARALLEL := -n 2 --dist loadfile
+E2E := PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) --timeout 1500 tests/e2e
 # Wheels only, and each with a known hash: nothing is built, nothing unpinned is fetched.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 INSTALL_LOCKED := $(INSTALL) --require-hashes --only-binary :all: -r
@@ -18,7 +19,7 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-learning e2e storm images kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
+.PHONY: help run test test-learning e2e e2e-all storm images kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
   proto bench setup hooks lock clean
 
 help: ## Say what there is.
@@ -88,7 +89,10 @@ test-learning: $(INSTALLED_DEV) ## What takes long: learn small things, kill who
 	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) --dist load -m learning
 
 e2e: $(INSTALLED_DEV) ## Run the chart on the cluster of KUBECONFIG, which has the images (:dev).
-	PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) -m e2e --timeout 1500 tests/e2e $(ARGS)
+	$(E2E) -m 'e2e and not e2e_all' $(ARGS)
+
+e2e-all: $(INSTALLED_DEV) ## The same, and what takes longer: before a release.
+	$(E2E) -m e2e $(ARGS)
 
 storm: $(INSTALLED_DEV) ## Attack services and kill runs for MINUTES (10) by SEED; parts add up.
 	mkdir -p build/storm

@@ -142,6 +142,7 @@ def test_three_learners_gossip_one_is_killed_and_all_end(trio: Release) -> None:
     assert volumes == {f"runs-trio-learner-{rank}" for rank in RANKS}
 
 
+@pytest.mark.e2e_all
 def test_learners_that_all_reduce_meet_again(namespace: str, tmp_path: Path) -> None:
     """Nobody goes on alone: the one that is left gives up, and both begin at the same update."""
     pair = Release("pair", namespace, tmp_path)

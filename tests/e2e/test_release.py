@@ -131,6 +131,7 @@ def test_two_releases_and_a_stranger(namespace: str, tmp_path: Path) -> None:
     two.uninstall()
 
 
+@pytest.mark.e2e_all
 def test_mtls_with_given_secrets(namespace: str, tmp_path: Path) -> None:
     """Certificates as cert-manager would write them; who has none gets no action."""
     secret = Release("secret", namespace, tmp_path)

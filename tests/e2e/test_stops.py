@@ -100,6 +100,7 @@ def test_a_pause_comes_back_where_it_was(namespace: str, tmp_path: Path) -> None
     naps.uninstall()
 
 
+@pytest.mark.e2e_all
 def test_an_idle_release_pauses(namespace: str, tmp_path: Path) -> None:
     idle = Release("idle", namespace, tmp_path)
     given: dict[str, Any] = values(experiment={"stop": {"idle_s": 20}})
