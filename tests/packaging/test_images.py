@@ -1,4 +1,4 @@
-"""The Dockerfiles: what the stage that is shipped inherits, for each accelerator."""
+"""The Dockerfiles: what the stage that is shipped inherits."""
 
 from __future__ import annotations
 
@@ -54,14 +54,10 @@ def inherited(name: str, stage: str, word: str, **given: str) -> dict[str, str]:
 
 def test_the_gpu_image_finds_the_driver() -> None:
     """GKE mounts the host's driver there; no base image of NVIDIA's says so."""
-    gpu = inherited("Dockerfile.learner", "learner", "ENV", ACCELERATOR="gpu")
+    gpu = inherited("Dockerfile.learner", "learner", "ENV")
     assert gpu["LD_LIBRARY_PATH"] == "/usr/local/nvidia/lib64"
     assert gpu["NVIDIA_DRIVER_CAPABILITIES"] == "compute,utility"
     assert gpu["PATH"].startswith("/venv/bin:")
-    for other in ("cpu", "tpu"):
-        env = inherited("Dockerfile.learner", "learner", "ENV", ACCELERATOR=other)
-        assert "LD_LIBRARY_PATH" not in env
-        assert env["PATH"] == gpu["PATH"]
 
 
 @pytest.mark.parametrize(("name", "stage"), IMAGES, ids=lambda x: str(x))
