@@ -166,7 +166,12 @@ def open_run_directory(
                     "anew",
                     file=sys.stderr,
                 )
-        _prepare(directory, experiment)
+        try:
+            _prepare(directory, experiment)
+        except OSError as error:
+            raise RunDirectoryError(
+                f"cannot write to {directory.path}: {error.strerror}; {cure(error)}"
+            ) from error
         return directory
     except BaseException:
         release_lock(lock)
@@ -349,7 +354,9 @@ def _prepare(directory: RunDirectory, experiment: Experiment) -> None:
     directory.socket.unlink(missing_ok=True)
     text = dump_experiment(experiment)
     current = directory.experiment_yaml
-    if current.exists() and current.read_text() != text:
+    if current.exists():
+        if current.read_text() == text:
+            return  # a full volume would refuse what is there already
         number = 1
         while (old := directory.path / f"experiment.{number}.yaml").exists():
             number += 1

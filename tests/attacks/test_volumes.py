@@ -257,3 +257,20 @@ def test_an_evaluation_that_cannot_be_started_ends_no_learner(
             evaluation.poll(Written())  # type: ignore[arg-type]
     (line,) = (line for line in caplog.messages if "cannot be evaluated" in line)
     check(line, errno.EMFILE)
+
+
+def test_a_run_opens_again_on_a_full_volume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A restart there ended with code 1, "a defect", and hid the cause of the first end."""
+    open_run_directory(tmp_path / "run", EXPERIMENT).close()
+
+    def is_full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("seedbed.runs.directory.atomic_write", is_full)
+    open_run_directory(tmp_path / "run", EXPERIMENT).close()  # nothing has changed
+    changed = parse_experiment(f"{EXPERIMENT_YAML}\nlogging: {{interval_s: 7}}")
+    with pytest.raises(SeedbedError, match="enlarge the volume") as caught:
+        open_run_directory(tmp_path / "run", changed)
+    assert caught.value.code is ExitCode.RUN_DIRECTORY
