@@ -15,7 +15,11 @@ from typing import Any
 from tools.generated import write_or_check
 
 FILE = Path(__file__).resolve().parents[1] / "k8s" / "grafana" / "seedbed.json"
-WHICH = 'namespace=~"$namespace",experiment=~"$experiment"'
+WHICH = 'cluster=~"$cluster",namespace=~"$namespace",experiment=~"$experiment"'
+# Two clusters or namespaces may have an experiment of one name. A Prometheus of one cluster as a
+# rule has no label `cluster`: then it is empty, here and in the legends.
+BY = "cluster, namespace, experiment"
+NAME = "{{cluster}} {{namespace}}/{{experiment}}"
 SOURCE = {"type": "prometheus", "uid": "${datasource}"}
 WIDTH = 24
 
@@ -27,18 +31,18 @@ def metric(name: str, more: str = "") -> str:
 
 def by_experiment(function: str, name: str, more: str = "", also: str = "") -> str:
     """Series of one experiment joined."""
-    return f"{function} by (experiment{', ' + also if also else ''}) ({metric(name, more)})"
+    return f"{function} by ({BY}{', ' + also if also else ''}) ({metric(name, more)})"
 
 
 def percentile(q: float, name: str) -> str:
     """Of a histogram, an experiment."""
     rate = f"rate({metric(name + '_bucket')}[$__rate_interval])"
-    return f"histogram_quantile({q}, sum by (experiment, le) ({rate}))"
+    return f"histogram_quantile({q}, sum by ({BY}, le) ({rate}))"
 
 
 def rate(name: str, also: str = "") -> str:
     """Growth a second of the counters of one experiment joined."""
-    by = f"experiment{', ' + also if also else ''}"
+    by = f"{BY}{', ' + also if also else ''}"
     return f"sum by ({by}) (rate({metric(name)}[$__rate_interval]))"
 
 
@@ -61,7 +65,7 @@ def panel(
     targets = [
         {
             "datasource": SOURCE, "refId": chr(ord("A") + i), "expr": expression,
-            "legendFormat": legend,
+            "legendFormat": legend.replace("{{experiment}}", NAME),
             **({"instant": True, "range": False} if kind in ("stat", "table") else {}),
         }
         for i, (legend, expression) in enumerate(queries.items())
@@ -118,7 +122,7 @@ def only_where(
         item["fieldConfig"]["defaults"]["noValue"] = otherwise
         for target in item["targets"]:
             if "replay_shard_" not in target["expr"]:
-                target["expr"] = f"({target['expr']}) and on (experiment) {condition}"
+                target["expr"] = f"({target['expr']}) and on ({BY}) {condition}"
     return panels
 
 
@@ -230,7 +234,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
             stat("Mean return", by_experiment("max", "seedbed_mean_return"), "short",
                  "Of the last 100 episodes."),
             stat("Dollars an hour", dollars, "currencyUSD"),
-            stat("Dollars", by_experiment("max", "seedbed_cost_dollars_total"), "currencyUSD"),
+            stat("Dollars", by_experiment("sum", "seedbed_cost_dollars_total"), "currencyUSD"),
             stat("Dollars a billion frames",
                  by_experiment("max", "seedbed_cost_dollars_per_billion_frames"), "currencyUSD",
                  "At the bill and the frames so far."),
@@ -278,6 +282,13 @@ def rows() -> dict[str, list[dict[str, Any]]]:
                 "{{experiment}} p95": percentile(0.95, "seedbed_inference_latency_seconds"),
                 "{{experiment}} p99": percentile(0.99, "seedbed_inference_latency_seconds"),
             }, "s", "From a request's arrival at the learner until its actions are ready."),
+            graph("End-to-end latency", {
+                "{{experiment}} p50": percentile(0.5, "seedbed_actor_wait_seconds"),
+                "{{experiment}} p95": percentile(0.95, "seedbed_actor_wait_seconds"),
+                "{{experiment}} p99": percentile(0.99, "seedbed_actor_wait_seconds"),
+            }, "s", "From an actor's sending a group's time step until its actions are there: the "
+               "network both ways, the batcher and inference. Above the inference latency, the "
+               "rest is the network and the actor."),
             graph("Inference batch", {"{{experiment}}": mean("seedbed_inference_batch_size")},
                   "short", "Environments."),
             graph("Queues", {
@@ -310,10 +321,10 @@ def rows() -> dict[str, list[dict[str, Any]]]:
                     "sum", "seedbed_cost_dollars_per_hour", "", "component, tier"),
             }, "currencyUSD", "What the pods ask for, at the table's prices.", stack=True),
             graph("Dollars and budget", {
-                "{{experiment}}": by_experiment("max", "seedbed_cost_dollars_total"),
+                "{{experiment}}": by_experiment("sum", "seedbed_cost_dollars_total"),
                 "{{experiment}} budget": by_experiment("max", "seedbed_cost_budget_dollars")
-                + " > 0 or " + by_experiment("max", "seedbed_cost_dollars_total"),
-            }, "currencyUSD"),
+                + " > 0",
+            }, "currencyUSD", "A budget is drawn where stop.dollars is set."),
             graph("Frames a dollar", {
                 "{{experiment}}": f"{fps} * 3600 / ({dollars} > 0)",
             }, "short", "At the present speed and price."),
@@ -329,6 +340,20 @@ def rows() -> dict[str, list[dict[str, Any]]]:
                 "{{experiment}} interval": by_experiment("max",
                                                          "seedbed_checkpoint_interval_seconds"),
             }, "s"),
+            graph("Replicas", {
+                "{{experiment}} {{component}} wanted": by_experiment(
+                    "max", "seedbed_cost_wanted_replicas", "", "component"),
+                "{{experiment}} {{component}}": by_experiment(
+                    "max", "seedbed_cost_pods", 'component!="cost"', "component"),
+            }, "short", "Wanted by the workloads, and pods that have a node."),
+            graph("Free on the run's volume", {
+                "{{experiment}}": by_experiment("min", "seedbed_run_volume_free_bytes"),
+            }, "bytes"),
+            panel("stat", "Exit codes", {
+                "{{experiment}} {{exported_pod}}": f"{metric('seedbed_exit_code')} > 0",
+            }, "none", 8, 8, "Newest end of each present pod that was not clean; "
+               "docs/exit-codes.md has what to do.", textMode="value_and_name", colorMode="none",
+               graphMode="none", defaults={"noValue": "None"}),
             graph("Restarts", {
                 "{{experiment}} {{component}}": by_experiment("max", "seedbed_cost_pod_restarts",
                                                               "", "component"),
@@ -349,21 +374,26 @@ def rows() -> dict[str, list[dict[str, Any]]]:
 
 
 def variables() -> list[dict[str, Any]]:
-    """Data source, namespace, experiment."""
+    """Data source, cluster, namespace, experiment."""
 
-    def labels(name: str, query: str) -> dict[str, Any]:
+    def labels(name: str, query: str, everything: str = ".+") -> dict[str, Any]:
         return {
             "name": name, "type": "query", "datasource": SOURCE, "query": query, "refresh": 2,
-            "includeAll": True, "multi": True, "allValue": ".+", "sort": 1,
+            "includeAll": True, "multi": True, "allValue": everything, "sort": 1,
             "current": {"text": "All", "value": "$__all"},
         }  # fmt: skip
 
     return [
         {"name": "datasource", "type": "datasource", "query": "prometheus"},
-        labels("namespace", "label_values(seedbed_env_frames_total, namespace)"),
+        # `.*` matches series without the label.
+        labels("cluster", "label_values(seedbed_env_frames_total, cluster)", ".*"),
+        labels(
+            "namespace", 'label_values(seedbed_env_frames_total{cluster=~"$cluster"}, namespace)'
+        ),
         labels(
             "experiment",
-            'label_values(seedbed_env_frames_total{namespace=~"$namespace"}, experiment)',
+            'label_values(seedbed_env_frames_total{cluster=~"$cluster",namespace=~"$namespace"}, '
+            "experiment)",
         ),
     ]
 
