@@ -1,4 +1,5 @@
-"""The dashboard, as code: `python tools/dashboard.py` writes k8s/grafana/seedbed.json.
+"""The dashboard, as code: `python tools/dashboard.py` writes k8s/grafana/seedbed.json
+and the copy in the chart `seedbed-platform`.
 
 One dashboard for all experiments. With `--check` it writes nothing and fails where the committed
 file is not what this says. Every series has the labels `namespace` and `experiment`, from the
@@ -14,7 +15,8 @@ from typing import Any
 
 from tools.generated import write_or_check
 
-FILE = Path(__file__).resolve().parents[1] / "k8s" / "grafana" / "seedbed.json"
+ROOT = Path(__file__).resolve().parents[1]
+FILES = ("k8s/grafana/seedbed.json", "helm/seedbed-platform/files/dashboard.json")
 WHICH = 'cluster=~"$cluster",namespace=~"$namespace",experiment=~"$experiment"'
 # Two clusters or namespaces may have an experiment of one name. A Prometheus of one cluster as a
 # rule has no label `cluster`: then it is empty, here and in the legends.
@@ -424,7 +426,9 @@ def dashboard() -> dict[str, Any]:
 
 def main() -> int:
     """Write, or check."""
-    return write_or_check({FILE: json.dumps(dashboard(), indent=1) + "\n"}, "dashboard.py")
+    return write_or_check(
+        {ROOT / name: json.dumps(dashboard(), indent=1) + "\n" for name in FILES}, "dashboard.py"
+    )
 
 
 if __name__ == "__main__":

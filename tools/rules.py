@@ -1,7 +1,7 @@
 """Wrap `seedbed.yaml` for prometheus-operator and Google Managed Prometheus.
 
-`python tools/rules.py` writes both files; with `--check` it fails where one is not what
-`seedbed.yaml` says.
+`python tools/rules.py` writes both files, and the copy in the chart `seedbed-platform`; with
+`--check` it fails where one is not what `seedbed.yaml` says.
 """
 
 from __future__ import annotations
@@ -13,13 +13,16 @@ import yaml
 
 from tools.generated import write_or_check
 
-HERE = Path(__file__).resolve().parents[1] / "k8s" / "rules"
+ROOT = Path(__file__).resolve().parents[1]
+HERE = ROOT / "k8s" / "rules"
+CHART = ROOT / "helm" / "seedbed-platform" / "files" / "rules.yaml"
 KINDS = {
     "prometheus-rule.yaml": ("monitoring.coreos.com/v1", "PrometheusRule"),
     "gmp-rules.yaml": ("monitoring.googleapis.com/v1", "ClusterRules"),
 }
 HEAD = (
-    "# Generated from seedbed.yaml by wrap.py. kube-prometheus-stack wants its release's label.\n"
+    "# Generated from seedbed.yaml by tools/rules.py. kube-prometheus-stack wants its release's "
+    "label.\n"
 )
 
 
@@ -38,7 +41,10 @@ def wrapped(api_version: str, kind: str) -> str:
 
 def main() -> int:
     """Write, or check."""
-    return write_or_check({HERE / name: wrapped(*of) for name, of in KINDS.items()}, "seedbed.yaml")
+    files = {HERE / name: wrapped(*of) for name, of in KINDS.items()}
+    return write_or_check(
+        {**files, CHART: (HERE / "seedbed.yaml").read_text()}, "k8s/rules/seedbed.yaml"
+    )
 
 
 if __name__ == "__main__":

@@ -22,14 +22,15 @@ BROKEN = {
     "replay": [],
     "parked": [],
     "meter-killed": ["SeedbedMeterDown"],
-    "full-volume": ["SeedbedCheckpointFails", "SeedbedCheckpointsNotWritten", "SeedbedVolumeFull"],
-    "diverged": ["SeedbedDiverged", "SeedbedLearnerCrashLooping", "SeedbedUpdatesSkipped"],
-    "budget": [
-        "SeedbedBudgetNearlySpent",
-        "SeedbedBudgetTooSmall",
-        "SeedbedFinishedSpending",
-        "SeedbedSpendAboveBudget",
+    "full-volume": [
+        "SeedbedCheckpointFails",
+        "SeedbedCheckpointsNotWritten",
+        "SeedbedExitCode",
+        "SeedbedLearnerCrashLooping",
+        "SeedbedVolumeFull",
     ],
+    "diverged": ["SeedbedDiverged", "SeedbedLearnerCrashLooping", "SeedbedUpdatesSkipped"],
+    "budget": ["SeedbedBudgetNearlySpent", "SeedbedSpendAboveBudget"],
 }
 
 
