@@ -31,7 +31,8 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from seedbed.runtime.http import MetricsServer
-from seedbed.services.cost.meter import CostMeter, read_learner
+from seedbed.services.cost.learners import read_learner
+from seedbed.services.cost.meter import CostMeter, Goal
 from seedbed.services.cost.prices import PriceList, Settings
 from tests.services.cost.test_usage import container, pod, thing
 from tests.support.processes import free_port
@@ -278,8 +279,12 @@ class FileCluster:
         """Change the data of the ConfigMap."""
         self._state |= state
 
-    def scale_to_zero(self, component: str) -> None:
-        """Do nothing: no run here ends."""
+    def claims(self) -> list[Any]:
+        """Return no volumes."""
+        return []
+
+    def scale(self, component: str, replicas: int) -> None:
+        """Do nothing: what ends here is kept up by somebody else."""
 
 
 def made_pod(component: str, restarts: int, exit_code: int | None) -> Any:
@@ -302,7 +307,7 @@ def run_meter(folder: str, learner: str, port: str, budget: str) -> None:
     # A dollar an hour and a vCPU.
     prices = {"families": {"x": {"cpu": 1.0, "memory_gib": 0.0, "spot": 0.25}}}
     settings = Settings.model_validate({"prices": prices, "defaultFamily": "x"})
-    meter = CostMeter(cluster, PriceList(settings), [read], float(budget))
+    meter = CostMeter(cluster, PriceList(settings), [read], Goal(budget=float(budget)))
     MetricsServer(int(port), meter.registry, status=meter.status)
     meter.run(threading.Event())
 

@@ -238,7 +238,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
             stat("Dollars an hour", dollars, "currencyUSD"),
             stat("Dollars", by_experiment("sum", "seedbed_cost_dollars_total"), "currencyUSD"),
             stat("Dollars a billion frames",
-                 by_experiment("max", "seedbed_cost_dollars_per_billion_frames"), "currencyUSD",
+                 by_experiment("sum", "seedbed_cost_dollars_per_billion_frames"), "currencyUSD",
                  "At the bill and the frames so far."),
             named("Bottleneck", f"{metric('seedbed_bottleneck')} == 1",
                   "{{experiment}}: {{part}}", "The part that sets the pace."),
@@ -322,7 +322,13 @@ def rows() -> dict[str, list[dict[str, Any]]]:
                 "{{experiment}} {{component}} {{tier}}": by_experiment(
                     "sum", "seedbed_cost_dollars_per_hour", "", "component, tier"),
             }, "currencyUSD", "What the pods ask for, at the table's prices.", stack=True),
+            graph("Dollars by component", {
+                "{{experiment}} {{component}} {{tier}}": by_experiment(
+                    "sum", "seedbed_cost_dollars_total", "", "component, tier"),
+            }, "currencyUSD", "Of the present run.", stack=True),
             graph("Dollars and budget", {
+                "{{experiment}} at {{bound}}": by_experiment(
+                    "max", "seedbed_cost_dollars_bound", "", "bound"),
                 "{{experiment}}": by_experiment("sum", "seedbed_cost_dollars_total"),
                 "{{experiment}} budget": by_experiment("max", "seedbed_cost_budget_dollars")
                 + " > 0",
@@ -332,8 +338,8 @@ def rows() -> dict[str, list[dict[str, Any]]]:
             }, "short", "At the present speed and price."),
             graph("Dollars a billion frames", {
                 "{{experiment}} now": f"1e9 * {dollars} / 3600 / ({fps} > 0)",
-                "{{experiment}} so far": by_experiment(
-                    "max", "seedbed_cost_dollars_per_billion_frames"),
+                "{{experiment}} so far, {{component}}": by_experiment(
+                    "max", "seedbed_cost_dollars_per_billion_frames", "", "component"),
             }, "currencyUSD"),
         ],
         "Health": [
