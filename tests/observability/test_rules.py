@@ -30,7 +30,12 @@ BROKEN = {
         "SeedbedVolumeFull",
     ],
     "diverged": ["SeedbedDiverged", "SeedbedLearnerCrashLooping", "SeedbedUpdatesSkipped"],
-    "budget": ["SeedbedBudgetNearlySpent", "SeedbedSpendAboveBudget"],
+    "budget": [
+        "SeedbedBudgetNearlySpent",
+        "SeedbedBudgetTooSmall",
+        "SeedbedFinishedSpending",
+        "SeedbedSpendAboveBudget",
+    ],
 }
 
 
