@@ -24,7 +24,7 @@ def why_missing(device: str, dev: Path = Path("/dev")) -> str:
     if closed:
         return (
             f"user {os.getuid()} may not open {closed[0]}, which belongs to user "
-            f"{closed[0].stat().st_uid}: run as that user"
+            f"{closed[0].stat().st_uid}: run as that user (chart: learner.podSpec.securityContext)"
         )
     if device == "gpu" and not _loads(_DRIVER):
         folders = os.environ.get("LD_LIBRARY_PATH", "")

@@ -169,3 +169,16 @@ def notes(values: dict[str, Any]) -> str:
 def test_what_costs_more_than_it_must_is_said(values: dict[str, Any], words: str) -> None:
     assert words in notes(values)
     assert words not in notes({})
+
+
+def test_a_learner_may_be_roots_for_a_device_of_root() -> None:
+    root = {"runAsNonRoot": False, "runAsUser": 0, "runAsGroup": 0}
+    values = merged(
+        tpu("tpu-v6e-slice", "1x1", 1), {"learner": {"podSpec": {"securityContext": root}}}
+    )
+    spec = learner(values)
+    assert spec["securityContext"].items() >= root.items()
+    assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    security = spec["containers"][0]["securityContext"]
+    assert security["capabilities"] == {"drop": ["ALL"]}
+    assert "runAsUser" not in security
