@@ -153,6 +153,10 @@ def test_queues_and_priorities_by_role() -> None:
     alone = render({"learner": {"queueName": "accelerators"}})
     labels = alone.one("Deployment", "pong-actor")["metadata"]["labels"]
     assert "kueue.x-k8s.io/queue-name" not in labels
+    # A label that the values give themselves is there once, too.
+    both = render({"extraLabels": {"kueue.x-k8s.io/queue-name": "all"}, "queueName": "research"})
+    labels = both.one("Deployment", "pong-actor")["metadata"]["labels"]
+    assert labels["kueue.x-k8s.io/queue-name"] == "research"
 
 
 def test_what_kueue_refuses_is_refused_with_the_way_out(server: ApiServer) -> None:
