@@ -34,6 +34,7 @@ def test_the_strict_loader_is_strict() -> None:
         {"metrics": {"type": "podMonitoring", "labels": {"team": "x"}},
          "extraLabels": {"team": "y"}},
         {"learner": {"env": [{"name": "HOME", "value": "/runs"}]}},
+        {"actor": {"sidecar": 2, "env": [{"name": "HOME", "value": "/runs"}]}},
         *[yaml.safe_load(path.read_text()) for path in CI_VALUES],
     ],
     ids=lambda values: ",".join(values or {}),

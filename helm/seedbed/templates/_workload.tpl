@@ -18,11 +18,7 @@ Call with (dict "component" NAME "values" VALUES "text" YAML).
 {{- end -}}
 {{- $spec := $template.spec -}}
 {{- $main := first $spec.containers -}}
-{{- $names := list -}}
-{{- range $values.env }}{{ $names = append $names .name }}{{ end -}}
-{{- $env := list -}}
-{{- range $main.env }}{{ if not (has .name $names) }}{{ $env = append $env . }}{{ end }}{{ end -}}
-{{- $_ := set $main "env" (concat $env $values.env) -}}
+{{- $_ := set $main "env" (include "seedbed.mergedEnv" (dict "env" $main.env "own" $values.env) | fromJsonArray) -}}
 {{- with $values.envFrom }}{{ $_ := set $main "envFrom" . }}{{ end -}}
 {{- $mounts := concat $main.volumeMounts $values.extraVolumeMounts -}}
 {{- $volumes := concat $spec.volumes $values.extraVolumes -}}
@@ -36,4 +32,14 @@ Call with (dict "component" NAME "values" VALUES "text" YAML).
 {{- with $values.initContainers }}{{ $_ := set $spec "initContainers" (concat ($spec.initContainers | default list) .) }}{{ end -}}
 {{- $_ := mergeOverwrite $spec (deepCopy $values.podSpec) -}}
 {{- toYaml $object -}}
+{{- end -}}
+
+{{/* Variables of the chart without those of the same name in the values, and these. A JSON list. Call
+with (dict "env" LIST "own" LIST). */}}
+{{- define "seedbed.mergedEnv" -}}
+{{- $names := list -}}
+{{- range .own }}{{ $names = append $names .name }}{{ end -}}
+{{- $env := list -}}
+{{- range .env }}{{ if not (has .name $names) }}{{ $env = append $env . }}{{ end }}{{ end -}}
+{{- concat $env .own | toJson -}}
 {{- end -}}

@@ -10,12 +10,8 @@
     - --learner={{ include "seedbed.socket" . }}
     - --processes={{ $actor.sidecar }}
     - --set=actor.metrics_port=0 # the pod has one port of that name
-  env:
-    {{- include "seedbed.env" . | nindent 4 }}
-    {{- include "seedbed.credentialEnv" . | nindent 4 }}
-    {{- with $actor.env }}
-    {{- toYaml . | nindent 4 }}
-    {{- end }}
+  {{- $env := printf "%s\n%s" (include "seedbed.env" .) (include "seedbed.credentialEnv" .) | fromYamlArray }}
+  env: {{ include "seedbed.mergedEnv" (dict "env" $env "own" $actor.env) }}
   securityContext:
     {{- include "seedbed.containerSecurity" . | nindent 4 }}
   resources:
