@@ -14,6 +14,8 @@ from seedbed.telemetry.formats import duration
 _INTERVAL_S = 2.0
 # A node with an accelerator may take minutes, and its image some more.
 _LONGEST_S = 1800.0
+# Failures in a row that count: a pod of before an upgrade may fail until it is replaced.
+_FAILURES = 10
 # Reasons of a waiting container that no waiting mends.
 _PUSH = "push the image (--registry R), or name one that is there: --set image.registry=R"
 _HOPELESS = {
@@ -54,12 +56,21 @@ def follow(
     """
     deadline = time.monotonic() + _LONGEST_S
     written: dict[str, str] = {}
+    failures = 0
     while time.monotonic() < deadline:
         pods = json.loads(
             run(*kubectl, "get", "pods", "-o=json",
                 f"-l=app.kubernetes.io/instance={release}")
         )["items"]  # fmt: skip
-        states = {pod["metadata"]["name"]: pod_state(pod) for pod in pods}
+        try:
+            states = {pod["metadata"]["name"]: pod_state(pod) for pod in pods}
+            failures = 0
+        except SeedbedError:
+            failures += 1
+            if failures == _FAILURES:
+                raise
+            threading.Event().wait(_INTERVAL_S)
+            continue
         if states.get(learner) == "ready":
             status = _status(kubectl, learner, run_dir)
             states[learner] = learner_state(status)

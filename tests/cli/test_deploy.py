@@ -266,3 +266,13 @@ def test_a_chart_that_is_not_there_is_named(
 ) -> None:
     assert main(["deploy", PONG, "--chart", str(programs.folder / "none")]) == ExitCode.CONFIG
     assert "/none: it is in the source tree and not in the package" in capsys.readouterr().err
+
+
+def test_a_pod_that_the_upgrade_replaces_is_no_failure(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = {"terminated": {"exitCode": 10, "message": "seedbed: wrong\n"}}
+    before = [pod("pong-vtrace-learner-0", lastState=ended)]
+    programs.pods(before, before, [pod("pong-vtrace-learner-0", ready=True)])
+    assert main(["deploy", PONG]) == 0
+    assert "wrong" not in capsys.readouterr().err
