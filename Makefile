@@ -19,7 +19,7 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-learning e2e e2e-all storm images kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
+.PHONY: help run test test-learning e2e e2e-all storm images release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
   proto bench setup hooks lock clean
 
 help: ## Say what there is.
@@ -70,6 +70,9 @@ images: ## Build the images (:dev) with Docker.
 	docker build -t localhost/seedbed-learner:dev -f Dockerfile.learner .
 	docker build -t localhost/seedbed-actor:dev -f Dockerfile.actor .
 	docker build -t localhost/seedbed-cost:dev -f Dockerfile.actor --target cost .
+
+release: $(INSTALLED_DEV) ## Write images, charts and SBOMs of a release of SOURCE (an address) to dist/release.
+	$(BIN)/python -m tools.release --out dist/release --source '$(SOURCE)' $(ARGS)
 
 kind-up: images ## Make a cluster in Docker, with the images in it.
 	kind create cluster --config k8s/kind.yaml

@@ -1,0 +1,44 @@
+"""What `make release` writes, without images."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import yaml
+
+from tests.support.source_imports import ROOT
+
+SOURCE = "https://code.example.com/seedbed"
+
+
+def test_charts_layouts_and_bills_of_materials(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tools.release", "--out", str(tmp_path), "--no-images"]
+    subprocess.run([*command, "--source", SOURCE], cwd=ROOT, check=True, capture_output=True)
+    for chart in ("seedbed", "seedbed-platform"):
+        (packed,) = tmp_path.glob(f"charts/{chart}-[0-9]*.tgz")
+        with tarfile.open(packed) as archive:
+            member = archive.extractfile(f"{chart}/Chart.yaml")
+            assert member is not None
+            meta = yaml.safe_load(member.read())
+            values = archive.extractfile(f"{chart}/values.yaml")
+            assert values is not None
+            if chart == "seedbed-platform":
+                url = yaml.safe_load(values.read())["runbooks"]["url"]
+                assert url == f"{SOURCE}/blob/v{meta['version']}/docs/runbooks"
+        assert meta["home"] == SOURCE
+        assert len(yaml.safe_load(meta["annotations"]["artifacthub.io/changes"])) > 3
+        layout = tmp_path / "oci" / f"chart-{chart}"
+        (entry,) = json.loads((layout / "index.json").read_text())["manifests"]
+        blobs = layout / "blobs" / "sha256"
+        manifest = json.loads((blobs / entry["digest"].removeprefix("sha256:")).read_text())
+        (layer,) = manifest["layers"]
+        stored = blobs / layer["digest"].removeprefix("sha256:")
+        assert stored.read_bytes() == packed.read_bytes()
+    bill = json.loads((tmp_path / "sbom" / "actor.cdx.json").read_text())
+    names = {item["name"] for item in bill["components"]}
+    assert {"grpcio", "numpy"} <= names
+    assert all(item["hashes"] for item in bill["components"])
