@@ -294,6 +294,16 @@ class ReplayValues(_Scheduled):
     """Over nodes, as far as possible."""
 
 
+class LastResort(_Section):
+    """A CronJob that does what a dead cost meter leaves undone."""
+
+    enabled: bool = False
+    """Whether there is one."""
+    schedule: str = "*/10 * * * *"
+    """When the state is read: a finished or paused release whose meter is dead goes to zero, and
+    one that has spent 5 % more than `stop.dollars`."""
+
+
 class CostValues(_Pod):
     """The cost meter, which also ends the experiment."""
 
@@ -310,6 +320,7 @@ class CostValues(_Pod):
     """Machine family where it is not known."""
     defaultTier: Tier = "on-demand"
     """Where it is not known."""
+    lastResort: LastResort = Field(default_factory=LastResort, description="")
     autoscaler: AutoscalerSettings = Field(default_factory=AutoscalerSettings, description="")
     resources: Resources = Field(
         default_factory=lambda: Resources.model_validate(

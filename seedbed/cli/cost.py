@@ -24,10 +24,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--release", required=True, help="the Helm release")
     add("--namespace", required=True, help="namespace of the release")
     text = "/status of a learner; repeat the option for each of several learners"
-    add("--learner", required=True, metavar="URL", action="append", help=text)
-    add(
-        "--settings", required=True, type=Path, metavar="FILE.yaml", help="cost values of the chart"
-    )
+    add("--learner", default=[], metavar="URL", action="append", help=text)
+    add("--settings", type=Path, metavar="FILE.yaml", help="cost values of the chart")
     add("--budget", type=float, default=0.0, metavar="DOLLARS", help="stop.dollars (default: none)")
     text = "stop.idle_s: seconds without a frame that pause the release (default: never)"
     add("--idle-s", type=float, default=0.0, metavar="SECONDS", help=text)
@@ -36,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "stop conditions in any form: with others a finished experiment goes on"
     add("--goal", default="", metavar="TEXT", help=text)
     add("--replay", type=int, default=0, metavar="SHARDS", help="number of replay shards")
-    text = "hold a finished, paused or overspent release at zero once, and end"
+    text = "do what a dead meter leaves undone: take the release to zero if it is over; then end"
     add("--last-resort", action="store_true", help=text)
     text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment)"
     add("--token-file", metavar="FILE", help=text)
@@ -53,15 +51,19 @@ def run(args: argparse.Namespace) -> None:
     from seedbed.services.cost.meter import CostMeter, Goal
     from seedbed.services.cost.prices import PriceList, Settings
 
+    if args.last_resort:
+        # Without prices and learners, which may be what keeps the meter from its work.
+        cluster = Cluster(args.release, args.namespace, False, bool(args.replay))
+        hold_at_zero(cluster, args.budget, args.goal)
+        return
+    if not args.learner or args.settings is None:
+        raise ConfigError("--learner and --settings are missing: only --last-resort needs neither")
     try:
         settings = Settings.model_validate(yaml.safe_load(args.settings.read_text()))
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise ConfigError(f"cannot read {args.settings}: {error}") from error
     prices = PriceList(settings)
     cluster = Cluster(args.release, args.namespace, settings.readNodes, bool(args.replay))
-    if args.last_resort:
-        hold_at_zero(cluster, args.budget, args.goal)
-        return
     file = token_file(args.token_file)
     tokens = Tokens(file) if file else None
     if tokens is not None:

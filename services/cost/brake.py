@@ -36,6 +36,7 @@ class Brake:
         goal: str,
         by_value: bool,
         wanted: Mapping[str, int],
+        ledger: Callable[[], Mapping[str, str | None]] = dict,
         now: Callable[[], float] = time.time,
     ) -> None:
         """Know of no end.
@@ -46,10 +47,11 @@ class Brake:
                 experiment goes on.
             by_value: The chart's value `paused`.
             wanted: Replicas by component that the chart chooses and `kubectl scale` does not.
+            ledger: Returns the keys of the ledger, which are saved before pods go.
             now: Returns Unix time.
         """
         self._cluster, self._goal, self._by_value = cluster, goal, by_value
-        self._wanted, self._now = wanted, now
+        self._wanted, self._ledger, self._now = wanted, ledger, now
         self.finished = self.paused = ""
         self.held: Counter[str] = Counter()
         # An end that has begun: the actors are at zero, and the learner plays its last evaluation.
@@ -60,7 +62,12 @@ class Brake:
     @property
     def holds(self) -> bool:
         """Whether everything is to be at zero."""
-        return bool(self.finished or self.paused)
+        return bool(self.finished or self.paused or self._by_value)
+
+    @property
+    def is_off(self) -> bool:
+        """Whether neither an end nor a pause has begun, so that others may scale."""
+        return not (self.holds or self._ending)
 
     def follow(self, state: Mapping[str, str]) -> None:
         """Take over what the state says: a meter before this one, or a person, has written it.
@@ -75,9 +82,7 @@ class Brake:
             log.info("the experiment goes on: its stop conditions or its run have changed")
             self._save(finished=None, finishedAt=None, ending=None, goal=None)
             self.finished = self._ending = ""
-        if self._by_value and not self.paused:
-            self.pause(BY_VALUE, {})
-        elif self.paused == BY_VALUE and not self._by_value:
+        if self.paused == BY_VALUE and not self._by_value:
             self._save(paused=None, pausedAt=None)
             self.paused = ""
 
@@ -97,12 +102,11 @@ class Brake:
             self._save(ending=None)
             self._ending = ""
 
-    def finish(self, reason: str, ledger: Mapping[str, str | None]) -> None:
+    def finish(self, reason: str) -> None:
         """Write down that the experiment is over, once.
 
         Args:
             reason: The stop condition, with both numbers.
-            ledger: Keys of the ledger.
         """
         if self.finished:
             return
@@ -110,14 +114,13 @@ class Brake:
         self.finished, self._ending = reason, ""  # holds, also where nothing can be saved
         before = self._remember()
         end = {"finished": reason, "finishedAt": self._date(), "goal": self._goal}
-        self._save(**{**ledger, **end, "resumeReplicas": before, "ending": None})
+        self._save(**{**self._ledger(), **end, "resumeReplicas": before, "ending": None})
 
-    def pause(self, reason: str, ledger: Mapping[str, str | None]) -> None:
+    def pause(self, reason: str) -> None:
         """Write down that the release is paused, once.
 
         Args:
             reason: Why.
-            ledger: Keys of the ledger.
         """
         if self.paused:
             return
@@ -125,7 +128,12 @@ class Brake:
         self.paused = reason
         before = self._remember()
         self._save(
-            **{**ledger, "paused": reason, "pausedAt": self._date(), "resumeReplicas": before}
+            **{
+                **self._ledger(),
+                "paused": reason,
+                "pausedAt": self._date(),
+                "resumeReplicas": before,
+            }
         )
 
     def apply(self, replicas: Mapping[str, int] | None) -> None:
@@ -134,9 +142,11 @@ class Brake:
         Args:
             replicas: What each component's workload asks for; None where it cannot be read.
         """
+        if self._by_value:
+            self.pause(BY_VALUE)
         if self.holds:
             if self._before is None:  # a person has written `paused`
-                self._save(resumeReplicas=self._remember())
+                self._save(**{**self._ledger(), "resumeReplicas": self._remember()})
             self._hold(ORDER, replicas)
         elif self._ending:
             self._hold(("actor",), replicas)

@@ -45,13 +45,13 @@ def hold_at_zero(
     if not over and not (dead and ended):
         log.info("nothing to do: %.4g dollars, last save %.0f s ago", spent, silent_s)
         return
-    brake = Brake(cluster, state.get("goal", goal), state.get("paused") == BY_VALUE, {}, now)
+    brake = Brake(cluster, state.get("goal", goal), state.get("paused") == BY_VALUE, {}, now=now)
     brake.follow(state)
     why = f"has saved nothing for {silent_s:.0f} s" if dead else "goes on"
     reason = f"stop.dollars: {spent:.4g} of {budget:g}, ended by the last resort: the meter {why}"
     try:
         if not ended:
-            brake.finish(reason, {})
+            brake.finish(reason)
     finally:
         brake.apply(None)
 

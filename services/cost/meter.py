@@ -99,7 +99,7 @@ class CostMeter:
         self._now, self._clock = now, clock
         self.ledger = Ledger(cluster.state(), goal.run, clock(), len(learners))
         wanted = {"learner": len(learners), "replay": goal.shards}
-        self.brake = Brake(cluster, goal.key, goal.paused, wanted, now)
+        self.brake = Brake(cluster, goal.key, goal.paused, wanted, self._state, now)
         self.traffic = Traffic(clock)
         scaling = prices.settings.autoscaler
         self.autoscaler = Autoscaler(scaling) if scaling.enabled else None
@@ -131,7 +131,7 @@ class CostMeter:
         self._try("state", lambda: self.brake.follow(self.cluster.state()))
         self._try("pods", self._price)
         known = self._try("wanted", self._read_wanted)
-        if known and self.autoscaler is not None and not self.brake.holds:
+        if known and self.autoscaler is not None and self.brake.is_off:
             # Before the end, which takes the actors to zero.
             self._try("autoscaler", self._autoscale)
         self._try("end", lambda: self._end(self._poll_learners()))
@@ -284,7 +284,7 @@ class CostMeter:
         if ending:
             reason = printable(ending[0]["over"] or "")
             if is_over:
-                self.brake.finish(reason, self._state())
+                self.brake.finish(reason)
             else:
                 self.brake.begin_end(reason)
         elif budget and spent >= BUDGET_GRACE * budget and _has_workers(self.pods):
@@ -293,9 +293,9 @@ class CostMeter:
                 f"stop.dollars: {spent:.4g} of {budget:g}, ended by the cost meter because the "
                 f"learner {'goes on' if answers else 'does not answer'}"
             )
-            self.brake.finish(reason, self._state())
+            self.brake.finish(reason)
         elif idle:
-            self.brake.pause(idle, self._state())
+            self.brake.pause(idle)
         elif any(status["state"] == "training" for status in answers):
             self.brake.call_off_end()
 

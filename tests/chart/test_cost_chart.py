@@ -37,3 +37,16 @@ def test_the_meter_may_watch_pods() -> None:
     rules = render().one("Role", "pong-cost")["rules"]
     (pods,) = (rule for rule in rules if rule["resources"] == ["pods"])
     assert pods["verbs"] == ["list", "watch"]
+
+
+def test_the_last_resort_is_there_on_demand_and_knows_what_the_meter_knows() -> None:
+    assert not render().of("CronJob")
+    rendered = render({"cost": {"lastResort": {"enabled": True}}})
+    (job,) = rendered.of("CronJob")
+    spec = job["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+    assert spec["serviceAccountName"] == "pong-cost"
+    (container,) = spec["containers"]
+    meter = rendered.pods()["pong-cost"]["spec"]["containers"][0]["args"]
+    known = [text for text in container["args"] if text != "--last-resort"]
+    assert "--last-resort" in container["args"]
+    assert set(known) <= set(meter)

@@ -153,6 +153,8 @@ class MeterApi:
             since = int(query["resourceVersion"][0])
             new = self._events[max(0, since - 1) :]
             return 200, b"".join(json.dumps(event).encode() + b"\n" for event in new)
+        if path.endswith("/persistentvolumeclaims"):
+            return 200, b'{"kind": "PersistentVolumeClaimList", "metadata": {}, "items": []}'
         first, size = int(query.get("continue", ["0"])[0]), int(query["limit"][0])
         items = list(self.pods.values())
         more = {"continue": str(first + size)} if first + size < len(items) else {}
