@@ -14,7 +14,14 @@ from tests.support.chart import CHART, ROOT, Rendered, merged, refused, render, 
 
 CHART_0_1 = ROOT / "tests" / "fixtures" / "v0_1" / "seedbed-0.1.0.tgz"
 # As the API server stores a quantity.
-CANONICAL = {"1024Gi": "1Ti", "1024Mi": "1Gi", "1.5Gi": "1536Mi", "1e9": "1G", 1073741824.0: "1Gi"}
+CANONICAL = {
+    "1024Gi": "1Ti",
+    "1024Mi": "1Gi",
+    "1.5Gi": "1536Mi",
+    "1e9": "1G",
+    1e9: "1G",
+    1073741824.0: "1Gi",
+}
 
 
 @pytest.fixture
