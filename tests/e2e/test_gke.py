@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import json
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,13 @@ from tests.e2e.release import Release, command, runs_to_its_end, until, values
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 NOWHERE: dict[str, Any] = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
-# Forwards queries on the node's address to the cluster's DNS, as NodeLocal DNSCache does.
+# Forwards queries on an address of the node to the cluster's DNS, as NodeLocal DNSCache does.
 RESOLVER = """
 import socket, sys
-node, upstream = sys.argv[1:]
+words = [line.split() for line in open("/etc/resolv.conf")]
+upstream = next(line[1] for line in words if line and line[0] == "nameserver")
 server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-server.bind((node, 53))
+server.bind((sys.argv[1], 53))
 while True:
     query, client = server.recvfrom(4096)
     asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -37,27 +39,26 @@ def test_names_resolve_through_a_resolver_of_the_node(namespace: str, tmp_path: 
 
     def given(allowed: bool) -> dict[str, Any]:
         rules = {"dnsPrivateRanges": allowed}
-        return values(learner=NOWHERE, actor=NOWHERE, cost=NOWHERE, auth={"enabled": False},
+        return values(learner=NOWHERE, actor=NOWHERE, auth={"enabled": False},
                       networkPolicy={"egressAllowRules": rules})  # fmt: skip
 
     dns.install(given(True))
     image = dns.get("deployment/dns-actor")["spec"]["template"]["spec"]["containers"][0]["image"]
-    (node,) = json.loads(command("kubectl", "get", "nodes", "-o", "json"))["items"]
-    address = next(a["address"] for a in node["status"]["addresses"] if a["type"] == "InternalIP")
-    cluster_dns = json.loads(
-        command("kubectl", "-n", "kube-system", "get", "service", "kube-dns", "-o", "json")
-    )["spec"]["clusterIP"]
+    # An address of the node on which the cluster's own DNS does not listen: the pods' gateway.
+    pod = dns.until(lambda: dns.pods("cost")[0]["status"].get("podIP"), "a pod has an address")
+    address = str(ipaddress.ip_network(f"{pod}/24", strict=False)[1])
     resolver = {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {"name": f"{namespace}-resolver", "namespace": "kube-system"},
         "spec": {
             "hostNetwork": True,
+            "dnsPolicy": "ClusterFirstWithHostNet",
             "containers": [
                 {
                     "name": "c",
                     "image": image,
-                    "command": ["python", "-c", RESOLVER, address, cluster_dns],
+                    "command": ["python", "-c", RESOLVER, address],
                     "securityContext": {"runAsUser": 0},
                 }
             ],

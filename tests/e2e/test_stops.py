@@ -62,7 +62,7 @@ def test_the_end_holds_whoever_scales(namespace: str, tmp_path: Path) -> None:
                        "--no-hooks")  # fmt: skip
     rendered.write_text(template)
     for _ in range(ROUNDS):
-        ends.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(rendered))
+        ends.kubectl("apply", "--server-side", "--field-manager=helm", "-f", str(rendered))
         assert at_zero(ends), "the field is left to the cluster"
         ends.kubectl("wait", "--for=jsonpath={.spec.replicas}=0", "statefulset/ends-learner")
 
