@@ -90,7 +90,7 @@ class LearningRun:
             )
 
     def _remote_actors(self) -> int:
-        return 2
+        return 4
 
     def _is_up(self, directory: Path) -> bool:
         self.train.runs()
