@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import uvloop
 
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 # Observations of a group: E * 72 * 96 * 3 bytes at E = 1,024 are 21 MB. 64 MB leaves room, and
@@ -78,16 +78,16 @@ def run(main: Coroutine[Any, Any, _Result]) -> _Result:
         return runner.run(main)
 
 
-def channel(address: str, credentials: Credentials | None = None) -> grpc.Channel:
+def channel(address: str, credentials: Credentials = PLAIN) -> grpc.Channel:
     """Return a channel to `host:port` or `unix:PATH`, with a connection of its own."""
-    if credentials is not None and credentials.tls is not None:
+    if credentials.tls is not None:
         return grpc.secure_channel(address, credentials.tls.of_client(), options=_CLIENT)
     return grpc.insecure_channel(address, options=_CLIENT)
 
 
-def aio_channel(address: str, credentials: Credentials | None = None) -> grpc.aio.Channel:
+def aio_channel(address: str, credentials: Credentials = PLAIN) -> grpc.aio.Channel:
     """Return a channel as `channel` does, for the event loop."""
-    if credentials is not None and credentials.tls is not None:
+    if credentials.tls is not None:
         return grpc.aio.secure_channel(address, credentials.tls.of_client(), options=_CLIENT)
     return grpc.aio.insecure_channel(address, options=_CLIENT)
 
@@ -133,7 +133,7 @@ def _answers(path: str) -> bool:
         return True
 
 
-def bind(server: grpc.aio.Server, address: str, credentials: Credentials | None = None) -> str:
+def bind(server: grpc.aio.Server, address: str, credentials: Credentials = PLAIN) -> str:
     """Listen on `host:port` or `unix:PATH`, and return the address to connect to.
 
     Args:
@@ -148,7 +148,7 @@ def bind(server: grpc.aio.Server, address: str, credentials: Credentials | None 
         # gRPC would silently take the path away from the process that listens there.
         raise SeedbedError(ExitCode.BIND, f"cannot listen on {address}: another process does")
     try:
-        if credentials is not None and credentials.tls is not None:
+        if credentials.tls is not None:
             port = server.add_secure_port(address, credentials.tls.of_server())
         else:
             port = server.add_insecure_port(address)

@@ -12,7 +12,7 @@ from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
 from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.membership import Membership
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
@@ -70,7 +70,7 @@ class LearnerBase:
         experiment: the experiment.
         run: the open run directory. Its checkpoint, if any, is resumed from.
         frozen: never update the parameters (for tests and benchmarks).
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
         rank: number of this learner among `gossip.replicas`, from 0.
         actors_here: the actors run on this machine.
     """
@@ -80,7 +80,7 @@ class LearnerBase:
         experiment: Experiment,
         run: RunDirectory,
         frozen: bool = False,
-        credentials: Credentials | None = None,
+        credentials: Credentials = PLAIN,
         rank: int = 0,
         actors_here: bool = False,
     ) -> None:

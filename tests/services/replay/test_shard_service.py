@@ -222,7 +222,7 @@ def test_over_mtls(tmp_path: Path) -> None:
             pytest.raises(SeedbedError, match=r"is for the role learner, .* of role actor"),
         ):
             replay.request_sample(evenly(10)).result(WAIT_S)
-        for stranger in (None, strange):
+        for stranger in (PLAIN, strange):
             with (
                 replay_of([shard], credentials=stranger, timeout_s=1.0) as replay,
                 pytest.raises(SeedbedError, match="no replay shard for 1 s"),
