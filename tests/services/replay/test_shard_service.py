@@ -24,6 +24,7 @@ from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.codec import chunk_bytes, insert_request, spec_message
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
+from seedbed.rpc.credentials import PLAIN
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import replay_pb2 as wire
 from tests.rpc.test_tls import certified, write
