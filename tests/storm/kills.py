@@ -36,8 +36,8 @@ GOES_ON_S = 120.0  # longest wait for a learner to train again
 # after that of another process.
 UPDATES_BETWEEN, UPDATES_BETWEEN_OTHERS = 20, 3
 LONGEST_JUMP_S = 86_400.0  # of a clock
-# A supervisor gives up after five failures of each child within a minute or two.
-SUPERVISED_HITS, SUPERVISED_WINDOW_S = 4, 60.0
+# Hits of the children of one supervisor within so many seconds; it gives up after a fourth more.
+SUPERVISED = {"actor": (4, 60.0), "peer": (12, 120.0)}
 
 
 @dataclass
@@ -131,10 +131,11 @@ class Storm:
             if newest_name(directory) <= self._hit_at_checkpoint.get(directory, ""):
                 return False
         if victim.revive is None:
+            most, window_s = SUPERVISED[victim.kind]
             hits, now = self._supervised[parent(victim.pid)], time.monotonic()
-            while hits and now - hits[0] > SUPERVISED_WINDOW_S:
+            while hits and now - hits[0] > window_s:
                 hits.popleft()
-            return len(hits) < SUPERVISED_HITS
+            return len(hits) < most
         return True
 
     def _hit(self, victim: Victim) -> None:
