@@ -16,6 +16,7 @@ from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.transport import GossipTransport
+from seedbed.rpc.credentials import PLAIN
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 from seedbed.v1.gossip_pb2 import Member
@@ -82,7 +83,7 @@ def _wire(size: int, messages: int) -> dict[str, float]:
             f"gossip: {{replicas: 2, addresses: {addresses}}}"
         )
         membership = Membership(rank, 2, 1000.0)
-        peers.append(GossipTransport(config, membership, layout, threads, None, Member, Future))
+        peers.append(GossipTransport(config, membership, layout, threads, PLAIN, Member, Future))
     try:
         for one in peers:
             one.start()

@@ -102,9 +102,12 @@ def decode(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
         texts = json.loads(content[8:header_end])["__metadata__"]
         written_as = int(texts["seedbed_format"])
         if written_as == FORMAT:
-            return dict(safetensors.numpy.load(content)), _checked(json.loads(texts["meta"]))
+            arrays = safetensors.numpy.load(content)
+            return _finite(arrays), _checked(json.loads(texts["meta"]))
     except MemoryError:
         raise  # the file may be whole
+    except DamagedCheckpointError:
+        raise
     except Exception as error:
         # JSON, safetensors and NumPy raise many kinds, RecursionError among them.
         cause = f"{type(error).__name__}: {error}"
@@ -112,6 +115,18 @@ def decode(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, Any]]:
     raise DamagedCheckpointError(
         f"the file has format {written_as}, this version of Seedbed reads {FORMAT}"
     )
+
+
+def _finite(arrays: dict[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """Return the arrays, if their numbers are finite: no learner saves others.
+
+    Raises:
+        DamagedCheckpointError: An array holds NaN or infinite numbers.
+    """
+    for name, array in arrays.items():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            raise DamagedCheckpointError(f"{name} holds NaN or infinite numbers")
+    return arrays
 
 
 def _checked(meta: dict[str, Any]) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import grpc
 from seedbed.cli.arguments import add_credentials, credentials_of
 from seedbed.cli.status_page import status_page
 from seedbed.rpc import channels
-from seedbed.rpc.credentials import Credentials, call_metadata
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.reconnect import details_of
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
@@ -99,12 +99,12 @@ def _caller(args: argparse.Namespace) -> Credentials:
     return replace(found, role=next(filter(found.tokens.has_secret, roles), Role.OBSERVER))
 
 
-def request_status(address: str, credentials: Credentials | None = None) -> RunStatus:
+def request_status(address: str, credentials: Credentials = PLAIN) -> RunStatus:
     """Request the status of the learner at `host:port` or `unix:PATH`, and add `source`.
 
     Args:
         address: `host:port` or `unix:PATH`.
-        credentials: Credentials of this process; None: plain text, without tokens.
+        credentials: Credentials of this process.
 
     Raises:
         SeedbedError: USAGE, the address is none; LEARNER_UNREACHABLE, no answer in time;
@@ -123,7 +123,7 @@ def request_status(address: str, credentials: Credentials | None = None) -> RunS
             reply = stub.GetStatus(
                 inference_pb2.GetStatusRequest(),
                 timeout=DEADLINE_S,
-                metadata=call_metadata(credentials),
+                metadata=credentials.metadata(),
             )
         except grpc.RpcError as error:
             details = details_of(error)

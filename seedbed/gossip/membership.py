@@ -103,7 +103,11 @@ class Membership:
         Args:
             rank: Rank of the peer.
             iteration: Local iteration of the parameters.
+
+        Raises:
+            ValueError: The iteration is beyond what a learner can reach.
         """
+        check_number("chunk.iteration", iteration, high=LARGEST)
         with self._lock:
             before = self._known.get(rank, Member())
             if rank in self._refused:

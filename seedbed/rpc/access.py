@@ -50,12 +50,12 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
     ) -> Any:
         method: str = handler_call_details.method
         handler = await continuation(handler_call_details)
+        if handler is None:
+            return None
         is_open = method.startswith(_OPEN)
         # Strangers' requests are read one at a time, and never before those with a credential.
         is_trusted = self._credentials.is_demanding and not is_open
         turn = contextlib.nullcontext() if is_trusted else self._turn
-        if handler is None:
-            return handler
 
         async def serve(requests: Any, context: Any) -> None:
             if not is_open:

@@ -11,7 +11,7 @@ import grpc
 import grpc.aio
 import uvloop
 
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -79,19 +79,19 @@ def run(main: Coroutine[Any, Any, _Result]) -> _Result:
         return runner.run(main)
 
 
-def _tls(address: str, credentials: Credentials | None) -> Tls | None:
+def _tls(address: str, credentials: Credentials) -> Tls | None:
     """Return the certificates for an address; None where it is not encrypted."""
-    return None if credentials is None or address.startswith("unix:") else credentials.tls
+    return None if address.startswith("unix:") else credentials.tls
 
 
-def channel(address: str, credentials: Credentials | None = None) -> grpc.Channel:
+def channel(address: str, credentials: Credentials = PLAIN) -> grpc.Channel:
     """Return a channel to `host:port` or `unix:PATH`, with a connection of its own."""
     if (tls := _tls(address, credentials)) is not None:
         return grpc.secure_channel(address, tls.of_client(), options=_CLIENT)
     return grpc.insecure_channel(address, options=_CLIENT)
 
 
-def aio_channel(address: str, credentials: Credentials | None = None) -> grpc.aio.Channel:
+def aio_channel(address: str, credentials: Credentials = PLAIN) -> grpc.aio.Channel:
     """Return a channel as `channel` does, for the event loop."""
     if (tls := _tls(address, credentials)) is not None:
         return grpc.aio.secure_channel(address, tls.of_client(), options=_CLIENT)
@@ -139,7 +139,7 @@ def _answers(path: str) -> bool:
         return True
 
 
-def bind(server: grpc.aio.Server, address: str, credentials: Credentials | None = None) -> str:
+def bind(server: grpc.aio.Server, address: str, credentials: Credentials = PLAIN) -> str:
     """Listen on `host:port` or `unix:PATH`, and return the address to connect to.
 
     Args:

@@ -11,10 +11,9 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from seedbed.rpc import channels
 from seedbed.rpc.access import AccessInterceptor
-from seedbed.rpc.credentials import Credentials, Denial
+from seedbed.rpc.credentials import PLAIN, Credentials, Denial
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
-from seedbed.runtime.tokens import Role
 
 # Longest wait for the server to listen.
 START_S = 60.0
@@ -30,7 +29,7 @@ class ServerThread:
     Args:
         listen: `host:port` or `unix:PATH`.
         threads: threads of the process, which fail with this server.
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
         name: name of the thread.
 
     Attributes:
@@ -43,15 +42,11 @@ class ServerThread:
         self,
         listen: str,
         threads: Threads,
-        credentials: Credentials | None = None,
+        credentials: Credentials = PLAIN,
         name: str = "wire",
     ) -> None:
-        self._listen, self._threads, self._credentials, self._name = (
-            listen,
-            threads,
-            credentials,
-            name,
-        )
+        self._listen, self._name = listen, name
+        self._threads, self._credentials = threads, credentials
         self._loop: asyncio.AbstractEventLoop | None = None
         self._closing = asyncio.Event()
         # `close` may be called before the loop runs.
@@ -134,8 +129,7 @@ class ServerThread:
     async def _serve(self, serving: bool) -> None:
         self._loop = asyncio.get_running_loop()
         # Without a credential too, because it bounds and refuses requests that cannot be read.
-        credentials = self._credentials or Credentials(Role.LEARNER)
-        guard = AccessInterceptor(credentials, self._on_denied)
+        guard = AccessInterceptor(self._credentials, self._on_denied)
         server = channels.aio_server([guard], self.max_message_bytes)
         self._add(server)
         health_pb2_grpc.add_HealthServicer_to_server(self._health, server)

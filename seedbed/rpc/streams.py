@@ -28,6 +28,8 @@ from seedbed.runtime.text import printable
 log = logging.getLogger(__name__)
 
 HELLO_TIMEOUT_S = 10.0
+# Longest time that a stream which is ended is given to write its last message.
+LAST_WRITE_S = 1.0
 # Characters of a status message: this program's own words, and a text of the peer.
 STATUS_LENGTH = 1024
 
@@ -179,6 +181,22 @@ class OpenStreams:
                 self._on_rejected(rejection)
         # A peer that does not read keeps this waiting until its connection ends.
         await context.abort(rejection.code, str(rejection), rejection.metadata)
+
+    async def write(self, context: Any, message: Any) -> None:
+        """Write a message, so that a stream that is ended meanwhile gets its status.
+
+        gRPC takes no status while a message is being written.
+
+        Args:
+            context: the servicer's context of the stream.
+            message: a message of its type.
+        """
+        writing = asyncio.ensure_future(context.write(message))
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait([writing], timeout=LAST_WRITE_S)
+            raise
 
     def warn(self, context: Any, rejection: StreamRejected) -> None:
         """Log that a peer is refused, unless too many are.

@@ -10,7 +10,7 @@ from functools import partial
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
 from seedbed.rpc import channels
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.http import start_metrics_server
 from seedbed.runtime.signals import on_stop_signals
@@ -32,7 +32,7 @@ class Actor:
         experiment: its sections `environment` and `actor`, and its seed.
         address: learner, or several learners, as `LearnerSelection` reads it.
         index: index of the actor in the run, from which the seeds follow.
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Actor:
         experiment: Experiment,
         address: str,
         index: int,
-        credentials: Credentials | None = None,
+        credentials: Credentials = PLAIN,
     ) -> None:
         self._experiment = experiment
         self._address = address

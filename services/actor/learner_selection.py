@@ -12,7 +12,7 @@ import grpc
 import grpc.aio
 
 from seedbed.rpc import channels
-from seedbed.rpc.credentials import Credentials, call_metadata
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.reconnect import details_of
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
@@ -50,10 +50,10 @@ class LearnerSelection:
             learner is never asked for its status.
         name: name of the group. Breaks ties between equally loaded learners, so that groups that
             start together spread out.
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
     """
 
-    def __init__(self, addresses: str, name: str, credentials: Credentials | None = None) -> None:
+    def __init__(self, addresses: str, name: str, credentials: Credentials = PLAIN) -> None:
         self._addresses = _SEPARATOR.split(addresses)
         self._name, self._credentials = name, credentials
         # Learners that failed since one worked, or since all of them were given up.
@@ -126,7 +126,7 @@ class LearnerSelection:
                 stub = wire_grpc.InferenceStub(channel)
                 reply = await stub.GetStatus(
                     wire.GetStatusRequest(),
-                    metadata=call_metadata(self._credentials),
+                    metadata=self._credentials.metadata(),
                     timeout=STATUS_TIMEOUT_S,
                 )
         except grpc.aio.AioRpcError as error:

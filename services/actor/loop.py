@@ -19,7 +19,7 @@ import grpc.aio
 import numpy as np
 
 from seedbed.rpc import channels
-from seedbed.rpc.credentials import Credentials, call_metadata
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.reconnect import FATAL, Attempts, describe, details_of
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.rpc.streams import write
@@ -99,7 +99,7 @@ class ActorLoop:
         reply_timeout_s: longest wait for a message of the learner.
         connect_timeout_s: longest time without any actions.
         metrics: shared by the groups of an actor.
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
         max_failures: refusals of the environments' numbers within ten minutes after which `run`
             raises; an earlier one makes the environments anew.
     """
@@ -112,7 +112,7 @@ class ActorLoop:
         reply_timeout_s: float,
         connect_timeout_s: float,
         metrics: ActorMetrics,
-        credentials: Credentials | None = None,
+        credentials: Credentials = PLAIN,
         max_failures: int = 10,
     ) -> None:
         self._make = make
@@ -239,7 +239,7 @@ class ActorLoop:
         hello = make_hello(env, self._name)
         # Also as metadata, which the learner judges before it reads a message (docs/wire.md).
         carried = (HELLO_KEY, hello.SerializeToString())
-        call = method(metadata=(*call_metadata(self._credentials), carried))
+        call = method(metadata=(*self._credentials.metadata(), carried))
         less_loaded = loop.create_task(
             self._learners.wait_for_less_loaded(self._address, env.num_envs)
         )

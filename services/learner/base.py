@@ -13,12 +13,11 @@ from seedbed.config.load import dump_experiment
 from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.membership import Membership
 from seedbed.rpc.certificate_stats import CertificateStats
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
 from seedbed.runtime.threads import Threads
-from seedbed.runtime.tokens import Role
 from seedbed.services.learner.background_evaluation import BackgroundEvaluation
 from seedbed.services.learner.checkpointer import Checkpointer
 from seedbed.services.learner.components import ComponentsFuture, LearnerComponents, ParameterStore
@@ -71,7 +70,7 @@ class LearnerBase:
         experiment: the experiment.
         run: the open run directory. Its checkpoint, if any, is resumed from.
         frozen: never update the parameters (for tests and benchmarks).
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
         rank: number of this learner among `gossip.replicas`, from 0.
         actors_here: the actors run on this machine.
     """
@@ -81,7 +80,7 @@ class LearnerBase:
         experiment: Experiment,
         run: RunDirectory,
         frozen: bool = False,
-        credentials: Credentials | None = None,
+        credentials: Credentials = PLAIN,
         rank: int = 0,
         actors_here: bool = False,
     ) -> None:
@@ -190,7 +189,6 @@ class LearnerBase:
         return None
 
     def _serve_http(self) -> None:
-        credentials = self._credentials or Credentials(Role.LEARNER)
         self._http = start_metrics_server(
             self.experiment.learner.metrics_port,
             self.telemetry.registry,
@@ -198,8 +196,8 @@ class LearnerBase:
             unready=self._unready,
             status=self.telemetry.status,
             profile=self.profiler.profile,
-            tokens=credentials.tokens,
-            insecure=credentials.insecure,
+            tokens=self._credentials.tokens,
+            insecure=self._credentials.insecure,
         )
 
     def _why_stuck(self) -> str | None:

@@ -8,7 +8,7 @@ from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment
 from seedbed.factory import build_agent, build_optimizer
 from seedbed.replay.sequence import SequenceSpec
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.training.replay_factory import make_replay_source
 from seedbed.services.learner.training.sources import BatchSource, OnPolicySource
@@ -26,7 +26,7 @@ def build_components(
     spec: EnvironmentSpec,
     backend: Backend,
     stats: ReplaySourceStats | None = None,
-    credentials: Credentials | None = None,
+    credentials: Credentials = PLAIN,
     rank: int = 0,
 ) -> LearnerComponents:
     """Build agent, trainer, inference and the batch source.
@@ -36,7 +36,7 @@ def build_components(
         spec: what the environment shows and takes.
         backend: the backend of this process.
         stats: the statistics of the replay, which its source keeps up to date.
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
         rank: number of this learner, from 0.
 
     Raises:

@@ -62,7 +62,7 @@ def make_exchange(
     telemetry: Telemetry,
     threads: Threads,
     folder: Path,
-    credentials: Credentials | None,
+    credentials: Credentials,
 ) -> ParameterExchange:
     """Make the exchange of a learner, without connecting to the peers yet.
 
@@ -74,7 +74,7 @@ def make_exchange(
         telemetry: Receives the statistics of the exchange.
         threads: Threads of this learner.
         folder: Folder of the gossip log.
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
     """
     settings, stats = experiment.gossip, telemetry.gossip
     stats.begin(settings.replicas)

@@ -11,7 +11,7 @@ from typing_extensions import override
 from seedbed.config import Experiment
 from seedbed.envs.probe import EnvironmentProbe
 from seedbed.gossip.exchange import ShuttingDown
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.threads import POLL_S, Threads
 from seedbed.services.learner.base import SIGNAL_JOIN_S, LearnerBase
@@ -35,7 +35,7 @@ class Learner(LearnerBase):
         run: the open run directory. Its checkpoint, if any, is resumed from.
         listen: `host:port` or `unix:PATH`.
         frozen: never update the parameters (for tests and benchmarks).
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
         rank: number of this learner among `gossip.replicas`, from 0.
         also_listen: further addresses to listen on.
     """
@@ -46,7 +46,7 @@ class Learner(LearnerBase):
         run: RunDirectory,
         listen: str,
         frozen: bool = False,
-        credentials: Credentials | None = None,
+        credentials: Credentials = PLAIN,
         rank: int = 0,
         also_listen: Sequence[str] = (),
     ) -> None:

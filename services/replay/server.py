@@ -20,11 +20,12 @@ from typing_extensions import override
 from seedbed.numbers import DEFAULT_BOUNDS, Bounds, InvalidNumbers, check_number
 from seedbed.replay.codec import sequences_a_message, spec_of, unpack
 from seedbed.replay.sequence import SequenceSpec
-from seedbed.rpc.credentials import Credentials, Denial
+from seedbed.rpc.credentials import PLAIN, Credentials, Denial
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello, hello_of
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.peer_log import PeerLog
 from seedbed.runtime.text import printable
 from seedbed.runtime.threads import Threads
 from seedbed.services.replay.shard import Shard, SpecMismatch
@@ -44,14 +45,15 @@ class ReplayServer(ServerThread):
         shard: Stores and samples the sequences.
         listen: `host:port` or `unix:PATH`.
         threads: Threads of the process, which fail with this server.
-        credentials: Credentials of this process; None: plain text, without tokens.
+        credentials: Credentials of this process.
     """
 
     def __init__(
-        self, shard: Shard, listen: str, threads: Threads, credentials: Credentials | None = None
+        self, shard: Shard, listen: str, threads: Threads, credentials: Credentials = PLAIN
     ) -> None:
         super().__init__(listen, threads, credentials)
         self._shard = shard
+        self._log = PeerLog(log)
         self._streams = OpenStreams("the shard stops: try again", self._on_rejected)
 
     @override
@@ -93,21 +95,22 @@ class ReplayServer(ServerThread):
 
         async def handle(context: Any) -> None:
             try:
-                hello = await self._read_hello(context, request)
-                spec, bounds, learner = (
-                    spec_of(hello.spec),
-                    _bounds(hello),
-                    printable(hello.learner),
+                hello = await expect_hello(
+                    context,
+                    lambda data: hello_of(unpack(request, data)[0]),
+                    self._streams.hello_turn,
                 )
+                spec, bounds = spec_of(hello.spec), _bounds(hello)
+                learner = printable(hello.learner)
                 with self._shard.stream_of(spec):
                     welcome = await self._accept(hello, spec, bounds)
                     await context.write(reply(welcome=welcome).SerializeToString())
-                    log.info("%s: %s begins", learner, name)
+                    self._log.info("beginning", "%s: %s begins", learner, name)
                     self._shard.learners += name == "Insert"
                     try:
                         await serve(context, bounds)
                     finally:
-                        log.info("%s: %s ended", learner, name)
+                        self._log.info("ended", "%s: %s ended", learner, name)
                         self._shard.learners -= name == "Insert"
             except SeedbedError as error:
                 code = grpc.StatusCode.FAILED_PRECONDITION
@@ -120,14 +123,6 @@ class ReplayServer(ServerThread):
             await self._streams.serve(context, lambda: handle(context), name)
 
         return method
-
-    async def _read_hello(self, context: Any, request: Any) -> Any:
-        """Read the Hello."""
-        return await expect_hello(
-            context,
-            lambda data: hello_of(unpack(request, data)[0]),
-            self._streams.hello_turn,
-        )
 
     async def _accept(self, hello: Any, spec: SequenceSpec, bounds: Bounds) -> Any:
         """Accept the learner of a Hello; return the Welcome."""
@@ -175,7 +170,7 @@ class ReplayServer(ServerThread):
         drawing = asyncio.create_task(self._draw(context, ready))
         try:
             while (message := await ready.get()) is not None:
-                await context.write(message)
+                await self._streams.write(context, message)
                 del message
             await drawing
         finally:

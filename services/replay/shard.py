@@ -118,25 +118,26 @@ class Shard:
             SpecMismatch: The shard has another spec or exponent.
             SeedbedError: The spec of the first learner does not fit.
         """
+        if exponent != self.exponent:
+            raise SpecMismatch(
+                f"this shard has priority exponent {self.exponent:g}, and the learner wants "
+                f"{exponent:g}"
+            )
         held = self._buffer
-        if held is not None and not held.ring.size and self._streams[held.spec] <= 1:
+        own = held is not None and held.spec == spec  # then its stream is counted already
+        if held is not None and not held.ring.size and self._streams[held.spec] == own:
             self._bounds = None  # an empty shard is the next learner's
+            if not own:
+                text = "this shard was empty: it held %s, and a learner wants %s"
+                log.warning(text, describe_spec(held.spec), describe_spec(spec))
+                self._buffer = None
+                held.discard()
         if self._bounds is not None and not all(map(le, bounds, self._bounds)):
             raise SpecMismatch(
                 f"this shard stores rewards and frames within {tuple(self._bounds)}, as its first "
                 f"learner has it, and a learner wants {tuple(bounds)}: give the learners of one "
                 "release the same environment.max_abs_reward and max_abs_observation"
             )
-        if exponent != self.exponent:
-            raise SpecMismatch(
-                f"this shard has priority exponent {self.exponent:g}, and the learner wants "
-                f"{exponent:g}"
-            )
-        if held is not None and held.spec != spec and not held.ring.size + self._streams[held.spec]:
-            text = "this shard was empty: it held %s, and a learner wants %s"
-            log.warning(text, describe_spec(held.spec), describe_spec(spec))
-            self._buffer = None
-            held.discard()
         if self._buffer is None:
             self._make(spec)
         elif self._buffer.spec != spec:

@@ -21,6 +21,7 @@ from seedbed.gossip.transport.clients import PeerClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.rpc import channels
+from seedbed.rpc.credentials import PLAIN
 from seedbed.rpc.server import ServerThread
 from seedbed.runtime.threads import Threads
 from seedbed.v1 import gossip_pb2 as wire
@@ -146,7 +147,7 @@ def ring(tmp_path: Path) -> Iterator[GossipTransport]:
     config = experiment(tmp_path, 3, topology="allreduce")
     threads = Threads()
     transport = GossipTransport(
-        config, Membership(0, 3, 20.0), LAYOUT, threads, None, wire.Member, Future
+        config, Membership(0, 3, 20.0), LAYOUT, threads, PLAIN, wire.Member, Future
     )
     transport.start()
     yield transport
@@ -206,7 +207,7 @@ def test_a_state_larger_than_this_learners_is_not_read(victim: GossipLearner) ->
     victim.transport._whole_state = lambda: done({"model/a": np.zeros(3 * 2**20, np.float32)})
     assert victim.transport.address is not None
     client = PeerClient(
-        0, victim.transport.address, hello_of(victim), wire.Member, 20.0, LAYOUT, None
+        0, victim.transport.address, hello_of(victim), wire.Member, 20.0, LAYOUT, PLAIN
     )
     assert client.fetch(state_bytes=12 * 2**20).state["model/a"].shape == (3 * 2**20,)
     with pytest.raises(ValueError, match="more than 12582911 bytes"):

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from seedbed.rpc.credentials import PLAIN
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
@@ -65,7 +66,7 @@ class Groups:
         async def play() -> None:
             self.loop = asyncio.get_running_loop()
             self.groups = [
-                ActorLoop(make, address, f"test/{i}", 30, 30, self.metrics, None, max_failures)
+                ActorLoop(make, address, f"test/{i}", 30, 30, self.metrics, PLAIN, max_failures)
                 for i, make in enumerate(makes)
             ]
             await asyncio.gather(*(group.run() for group in self.groups))

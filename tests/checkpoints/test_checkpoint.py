@@ -172,6 +172,18 @@ def test_a_damaged_newest_is_skipped_with_a_warning(
     assert str(older) in str(caught.value)
 
 
+def test_numbers_that_no_learner_saves_are_damage(tmp_path: Path) -> None:
+    store = CheckpointStore(str(tmp_path))
+    save(store, 1)
+    poisoned = {**arrays_of(2), "optimizer/m": np.array([0, np.nan], np.float32)}
+    store.save(poisoned, meta_of(2), 2)
+    read = store.newest()
+    assert read is not None
+    assert read.updates == 1
+    with pytest.raises(SeedbedError, match="optimizer/m holds NaN or infinite numbers"):
+        store.read("2")
+
+
 def test_a_damaged_newer_one_never_pushes_out_a_whole_one(tmp_path: Path) -> None:
     """100 whole, 200 damaged: the run goes on from 100, and 200 must not count as newest."""
     save(CheckpointStore(str(tmp_path)), 100)

@@ -128,6 +128,7 @@ def test_one_that_diverged_is_started_again_once(tmp_path: Path) -> None:
         "learner.unroll_length=5",
         "environment.id=tests.support.faulty_environments:ExplodesOnce",
         "environment.max_abs_reward=3.4e38",
+        "learner.max_skipped_updates=1",
         f"environment.kwargs={{file: {poison}}}",
     ) as it:
         run = it.train("--learners", "2")

@@ -20,6 +20,7 @@ from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.buffers import SegmentBuffer
 from seedbed.gossip.transport.transport import GossipTransport
+from seedbed.rpc.credentials import PLAIN
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
@@ -120,7 +121,7 @@ class Learners:
             membership,
             layout,
             threads,
-            None,
+            PLAIN,
             lambda: Member(iteration=counters.updates, updates=counters.updates),
             ask,
         )

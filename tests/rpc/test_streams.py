@@ -89,6 +89,32 @@ def test_close_ends_streams_now_and_later() -> None:
     assert not rejections  # it is no fault of the peer
 
 
+def test_stream_that_ends_amid_a_write_gets_its_status() -> None:
+    """gRPC takes no status while a message is being written."""
+    opened, ended = OpenStreams("it stops"), asyncio.Event()
+
+    def end() -> None:
+        opened.close()
+        ended.set()
+
+    async def handle(context: Any) -> None:
+        while True:
+            await opened.write(context, bytes(16 * 1024 * 1024))  # more than the window
+
+    async def client(call: Any) -> tuple[grpc.StatusCode, str]:
+        await ended.wait()
+        asyncio.get_running_loop().call_later(10.0, call.cancel)  # CANCELLED: it has no status
+        try:
+            while True:
+                await streams.read(call)
+        except grpc.aio.AioRpcError as error:
+            return error.code(), str(error.details())
+        except asyncio.CancelledError:
+            return CODE.CANCELLED, "no status came"
+
+    assert serve(handle, client, opened, end) == (CODE.UNAVAILABLE, "it stops")
+
+
 def test_peer_that_leaves_cancels_the_handler() -> None:
     opened, cancelled = OpenStreams("it stops"), []
 

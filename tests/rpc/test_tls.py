@@ -14,7 +14,7 @@ import trustme
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 
 from seedbed.rpc import channels
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -37,7 +37,7 @@ def certified(folder: Path) -> Credentials:
 
 
 @contextmanager
-def serving(credentials: Credentials | None) -> Iterator[str]:
+def serving(credentials: Credentials) -> Iterator[str]:
     """Yield the address of a server that reports SERVING."""
     ready, stop = threading.Event(), threading.Event()
     addresses: list[str] = []
@@ -62,7 +62,7 @@ def serving(credentials: Credentials | None) -> Iterator[str]:
         thread.join()
 
 
-def asks(address: str, credentials: Credentials | None) -> grpc.StatusCode:
+def asks(address: str, credentials: Credentials) -> grpc.StatusCode:
     """What a client gets."""
     with channels.channel(address, credentials) as channel:
         try:
@@ -85,7 +85,7 @@ def test_only_who_has_a_certificate_of_the_authority_is_answered(tmp_path: Path)
         half = write(tmp_path / "half", other, "actor")
         (half / "ca.crt").write_bytes(ours.cert_pem.bytes())
         assert asks(address, certified(half)) is grpc.StatusCode.UNAVAILABLE
-        assert asks(address, None) is grpc.StatusCode.UNAVAILABLE
+        assert asks(address, PLAIN) is grpc.StatusCode.UNAVAILABLE
 
 
 def test_a_server_of_another_name_is_not_believed(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import signal
 import sys
 from pathlib import Path
 
@@ -17,6 +18,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, help="file for the part, as JSON")
     parser.add_argument("--total", type=Path, nargs="+", help="parts to add up")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # ends the runs too
     if args.total:
         print(table(add_up([json.loads(path.read_text()) for path in args.total])))
         return 0

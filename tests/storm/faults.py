@@ -1,7 +1,4 @@
-"""Faults of a machine, injected into a running process by its limits, and taken back.
-
-The clock is left alone: a process's wall clock cannot be moved without moving the machine's.
-"""
+"""Faults of a machine, injected into a running process by its limits, or by moving its clock."""
 
 from __future__ import annotations
 
@@ -10,6 +7,7 @@ import os
 import resource
 import socket
 from collections.abc import Iterator
+from pathlib import Path
 
 _SOME_BYTES = 4 * 1024  # less than any checkpoint
 _SPARE_DESCRIPTORS = 4
@@ -43,6 +41,34 @@ def little_memory(pid: int) -> Iterator[None]:
     mapped = pages * resource.getpagesize()
     with _limit(pid, resource.RLIMIT_AS, mapped + _SPARE_MEMORY):
         yield
+
+
+@contextlib.contextmanager
+def movable_clocks(folder: Path) -> Iterator[None]:
+    """Let `move_clock` move the clocks of the Python processes that start meanwhile.
+
+    Args:
+        folder: an empty one, for the offsets.
+    """
+    path = [os.environ.get("PYTHONPATH", ""), str(Path(__file__).parent / "clock")]
+    more = {"STORM_CLOCK": str(folder), "PYTHONPATH": os.pathsep.join(filter(None, path))}
+    before = {name: os.environ.get(name) for name in more}
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            os.environ.pop(name)
+            if value is not None:
+                os.environ[name] = value
+
+
+def move_clock(pid: int, seconds: float) -> None:
+    """Move the wall clock of a process by so many seconds, for the rest of its life."""
+    file = Path(os.environ["STORM_CLOCK"]) / str(pid)
+    new = file.with_name(f".{pid}")
+    new.write_text(f"{seconds}", encoding="ascii")
+    new.replace(file)
 
 
 @contextlib.contextmanager

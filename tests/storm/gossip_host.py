@@ -17,6 +17,7 @@ from seedbed.config import parse_experiment
 from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.transport import GossipTransport
+from seedbed.rpc.credentials import PLAIN
 from seedbed.runtime.threads import Threads
 from seedbed.v1.gossip_pb2 import Member
 from tests.storm.judge_gossip import EXPERIMENT, LEARNERS, PARAMETERS
@@ -40,7 +41,7 @@ def start(folder: Path, topology: str) -> None:
         f"name: {EXPERIMENT}\nenvironment: {{id: CartPole-v1}}\ngossip: {settings!r}"
     )
     transport = GossipTransport(
-        config, Membership(0, LEARNERS, 20.0), LAYOUT, Threads(), None, Member, whole_state
+        config, Membership(0, LEARNERS, 20.0), LAYOUT, Threads(), PLAIN, Member, whole_state
     )
     transport.start()
 

@@ -25,6 +25,7 @@ PARAMETERS = [
 SIZE = 4 * NUMBERS
 PREVIOUS = LEARNERS - 1  # the learner that sends to rank 0 around the ring
 LARGEST = 1e3  # of a number that is mixed without question
+LARGEST_COUNT = 2**53  # above it a double skips integers
 
 
 def hello_fits(hello: wire.GossipHello) -> bool:
@@ -70,7 +71,8 @@ def judge_push(messages: list[bytes]) -> Verdict:
                 continue
             offset = 0
             numbers = struct.unpack(f"<{NUMBERS}f", buffer)
-            if zlib.crc32(buffer) != chunk.crc32 or not all(map(math.isfinite, numbers)):
+            right = chunk.iteration <= LARGEST_COUNT and zlib.crc32(buffer) == chunk.crc32
+            if not right or not all(map(math.isfinite, numbers)):
                 return verdict(INVALID, answers=answers)
             # Parameters beyond gossip.max_norm_ratio are refused, or received and not mixed.
             unsure |= max(map(abs, numbers)) > LARGEST
@@ -84,9 +86,11 @@ def judge_push(messages: list[bytes]) -> Verdict:
 
 
 def heartbeat_fits(member: wire.Member) -> bool:
-    return all(
-        math.isfinite(value) and value >= 0 for value in (member.seconds, member.dollars)
-    ) and math.isfinite(member.return_sum)
+    counts = (member.iteration, member.updates, member.env_frames, member.return_count)
+    positive = (*counts, member.seconds, member.dollars)
+    return all(0 <= value <= LARGEST_COUNT for value in positive) and (
+        abs(member.return_sum) <= LARGEST_COUNT
+    )
 
 
 def judge_reduce(messages: list[bytes]) -> Verdict:

@@ -8,7 +8,7 @@ import random
 import signal
 import threading
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,11 +29,15 @@ from tests.storm.runs import (
     updates,
 )
 from tests.storm.targets import memory_mb
+from tests.support.processes import parent
 
 GOES_ON_S = 120.0  # longest wait for a learner to train again
-UPDATES_BETWEEN = 20  # of each learner, so that the run learns between two hits
-# A supervisor gives up after five failures of each child within a minute or two.
-SUPERVISED_HITS, SUPERVISED_WINDOW_S = 4, 60.0
+# Updates of each learner between two hits, so that the run learns: after the hit of a learner, and
+# after that of another process.
+UPDATES_BETWEEN, UPDATES_BETWEEN_OTHERS = 20, 3
+LONGEST_JUMP_S = 86_400.0  # of a clock
+# Hits of the children of one supervisor within so many seconds; it gives up after a fourth more.
+SUPERVISED = {"actor": (4, 60.0), "peer": (12, 120.0)}
 
 
 @dataclass
@@ -98,7 +102,7 @@ class Storm:
         self._run, self._chance = run, random.Random(seed)
         self.outcome = Outcome()
         self._hit_at_checkpoint: dict[Path, str] = {}
-        self._supervised: deque[float] = deque()
+        self._supervised: defaultdict[int | None, deque[float]] = defaultdict(deque)
 
     def until(self, deadline: float) -> None:
         """Hit processes until `deadline` (by `time.monotonic`)."""
@@ -108,10 +112,7 @@ class Storm:
         self.outcome.longest_stall_s = watch.longest_s
 
     def _step(self) -> None:
-        victims = self._run.victims()
-        kinds = sorted({victim.kind for victim in victims})
-        kind = self._chance.choice(kinds)
-        victim = self._chance.choice([one for one in victims if one.kind == kind])
+        victim = self._chance.choice(self._run.victims())
         if not self._may(victim):
             time.sleep(0.1)
             return
@@ -119,7 +120,7 @@ class Storm:
         self._hit(victim)
         for words in self._run.revive_dead():
             self.outcome.problems.append(words)
-        self._goes_on(before)
+        self._goes_on(before, UPDATES_BETWEEN if victim.learners else UPDATES_BETWEEN_OTHERS)
 
     def _pid(self, directory: Path) -> int:
         return int(status(directory).get("process", {}).get("pid", 0))
@@ -130,14 +131,15 @@ class Storm:
             if newest_name(directory) <= self._hit_at_checkpoint.get(directory, ""):
                 return False
         if victim.revive is None:
-            now = time.monotonic()
-            while self._supervised and now - self._supervised[0] > SUPERVISED_WINDOW_S:
-                self._supervised.popleft()
-            return len(self._supervised) < SUPERVISED_HITS
+            most, window_s = SUPERVISED[victim.kind]
+            hits, now = self._supervised[parent(victim.pid)], time.monotonic()
+            while hits and now - hits[0] > window_s:
+                hits.popleft()
+            return len(hits) < most
         return True
 
     def _hit(self, victim: Victim) -> None:
-        hits = ["kill"] * 6 + ["stop"] * 3 + ["term"] * 2
+        hits = ["kill"] * 6 + ["stop"] * 3 + ["term"] * 2 + ["clock"]
         if victim.kind in ("learner", "peer"):
             hits += ["disk", "disk", "descriptors"]
         if victim.kind == "shard":
@@ -165,6 +167,9 @@ class Storm:
                     socket = f"{victim.learners[0]}/learner.sock"
                     with faults.few_descriptors(victim.pid, socket):
                         self._next_write(victim)
+                case "clock":
+                    jump_s = self._chance.uniform(-LONGEST_JUMP_S, LONGEST_JUMP_S)
+                    faults.move_clock(victim.pid, jump_s)
                 case "memory":
                     with faults.little_memory(victim.pid):
                         time.sleep(1.0)
@@ -185,7 +190,7 @@ class Storm:
         """End a process and start it again."""
         out, began = self.outcome, time.monotonic()
         if victim.revive is None:
-            self._supervised.append(began)
+            self._supervised[parent(victim.pid)].append(began)
         pids = {directory: self._pid(directory) for directory in victim.learners}
         os.kill(victim.pid, signal.SIGTERM if hit == "term" else signal.SIGKILL)
         code = self._run.exit_code(victim.pid)
@@ -219,7 +224,7 @@ class Storm:
                 f"{directory} went on at frame {seen}, and its checkpoint has {frames}"
             )
 
-    def _goes_on(self, before: dict[Path, int]) -> None:
+    def _goes_on(self, before: dict[Path, int], more: int) -> None:
         """Wait until every learner has made more updates."""
         start = {directory: updates(directory) for directory in before}
         pids = {directory: self._pid(directory) for directory in before}
@@ -229,14 +234,14 @@ class Storm:
                 if self._pid(directory) != pids[directory]:
                     pids[directory] = self._pid(directory)
                     start[directory] = updates(directory)
-                if updates(directory) >= start[directory] + UPDATES_BETWEEN:
+                if updates(directory) >= start[directory] + more:
                     break
                 time.sleep(0.02)
                 for words in self._run.revive_dead():
                     self.outcome.problems.append(words)
             else:
                 self.outcome.problems.append(
-                    f"{directory} made no {UPDATES_BETWEEN} updates in {GOES_ON_S:g} s"
+                    f"{directory} made no {more} updates in {GOES_ON_S:g} s"
                 )
 
     def judge(self) -> Outcome:

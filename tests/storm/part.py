@@ -20,7 +20,7 @@ from typing import Any
 
 import grpc
 
-from tests.storm import targets
+from tests.storm import faults, targets
 from tests.storm.fuzz import Method, Tally, fuzz
 from tests.storm.kills import Outcome, Storm
 from tests.storm.runs import RUNS, LearningRun, running
@@ -111,6 +111,9 @@ def run_part(
     memory: dict[str, list[float]] = {}
     with tempfile.TemporaryDirectory(prefix="storm-") as scratch, ExitStack() as stack:
         folder = Path(scratch)
+        clocks = folder / "clocks"
+        clocks.mkdir()
+        stack.enter_context(faults.movable_clocks(clocks))
         attacked = [
             stack.enter_context(targets.shard(folder / "fuzzed-shard")),
             stack.enter_context(targets.gossip(folder / "fuzzed-gossip")),

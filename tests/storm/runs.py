@@ -21,7 +21,11 @@ from tests.support.shard_process import ShardProcess
 from tests.support.waiting import wait_for
 
 LEARNED = 100.0  # mean return of CartPole; a random policy has 22
-COMMON = ("actor.envs_per_group=8", "learner.checkpoint.every_s=1")
+COMMON = (
+    "actor.envs_per_group=8",
+    "learner.checkpoint.every_s=1",
+    "learner.inference.slots=256",
+)
 VTRACE = (
     "learner.optimizer.learning_rate=3.0e-3",
     "learner.optimizer.max_gradient_norm=1.0",
@@ -90,7 +94,7 @@ class LearningRun:
             )
 
     def _remote_actors(self) -> int:
-        return 2
+        return 4
 
     def _is_up(self, directory: Path) -> bool:
         self.train.runs()

@@ -19,6 +19,7 @@ from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.transport import GossipTransport
+from seedbed.rpc.credentials import PLAIN
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.gossip import GossipStats
@@ -105,7 +106,7 @@ class GossipLearner:
         self.membership = Membership(rank, settings.replicas, settings.deadline_s)
         self.over = ""
         self.transport = GossipTransport(
-            config, self.membership, layout, self.threads, None, self._heartbeat, Future
+            config, self.membership, layout, self.threads, PLAIN, self._heartbeat, Future
         )
         self.folder = folder / f"learner-{rank}" / "gossip"
         self.folder.parent.mkdir(exist_ok=True)

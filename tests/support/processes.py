@@ -35,6 +35,11 @@ logging: {interval_s: 0.1}
 """
 
 
+def python_path() -> str:
+    """The tree before what the environment names already."""
+    return os.pathsep.join([str(ROOT), *os.environ.get("PYTHONPATH", "").split(os.pathsep)])
+
+
 class Process:
     """A `seedbed` command.
 
@@ -53,7 +58,7 @@ class Process:
             self.popen = subprocess.Popen(
                 [sys.executable, "-m", "seedbed.cli.main", *arguments],
                 cwd=cwd,
-                env={**os.environ, "PYTHONPATH": str(ROOT)},
+                env={**os.environ, "PYTHONPATH": python_path()},
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=err,

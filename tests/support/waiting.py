@@ -11,7 +11,10 @@ _T = TypeVar("_T")
 
 
 def wait_for(
-    condition: Callable[[], _T], what: str, deadline_s: float = DEADLINE_S, every_s: float = 0.01
+    condition: Callable[[], _T | None],
+    what: str,
+    deadline_s: float = DEADLINE_S,
+    every_s: float = 0.01,
 ) -> _T:
     """Wait until `condition` gives something true, and return that. It is looked at often."""
     end = time.monotonic() + deadline_s

@@ -18,7 +18,7 @@ from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_chunks
 from seedbed.numbers import check_number
 from seedbed.rpc import channels
-from seedbed.rpc.credentials import Credentials, call_metadata
+from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.reconnect import Attempts, describe, details_of
 from seedbed.rpc.streams import read, write
 from seedbed.runtime.exit_codes import ConfigError
@@ -67,7 +67,7 @@ class PeerClient:
         heartbeat: Returns the status of this learner.
         deadline_s: `gossip.deadline_s`; bounds a fetch and the time between two heartbeats.
         layout: Layout of the parameters.
-        credentials: Credentials of this process; None: plain text, without tokens.
+        credentials: Credentials of this process.
 
     Attributes:
         connected: Whether the peer has welcomed this learner.
@@ -85,15 +85,11 @@ class PeerClient:
         heartbeat: Callable[[], wire.Member],
         deadline_s: float,
         layout: ParameterLayout,
-        credentials: Credentials | None,
+        credentials: Credentials,
     ) -> None:
         self.rank, self.address = rank, address
-        self._hello, self._heartbeat, self._layout, self._credentials = (
-            hello,
-            heartbeat,
-            layout,
-            credentials,
-        )
+        self._hello, self._heartbeat = hello, heartbeat
+        self._layout, self._credentials = layout, credentials
         self._deadline_s = deadline_s
         self._heartbeat_s = min(LONGEST_HEARTBEAT_S, deadline_s / HEARTBEATS_PER_DEADLINE)
         self.connected = False
@@ -154,9 +150,7 @@ class PeerClient:
 
     async def _connect(self) -> None:
         async with channels.aio_channel(self.address, self._credentials) as channel:
-            call: Any = wire_grpc.GossipStub(channel).Push(
-                metadata=call_metadata(self._credentials)
-            )
+            call: Any = wire_grpc.GossipStub(channel).Push(metadata=self._credentials.metadata())
             await write(call, wire.PushRequest(hello=self._hello))
             async with asyncio.timeout(WELCOME_S):
                 await read(call)
@@ -223,7 +217,7 @@ class PeerClient:
         with channels.channel(self.address, self._credentials) as channel:
             try:
                 replies = wire_grpc.GossipStub(channel).Fetch(
-                    request, metadata=call_metadata(self._credentials), timeout=self._deadline_s
+                    request, metadata=self._credentials.metadata(), timeout=self._deadline_s
                 )
                 for reply in replies:
                     if reply.HasField("member"):
@@ -256,16 +250,14 @@ class RingClient:
     Args:
         address: Address of the next learner.
         hello: Hello of this learner.
-        credentials: Credentials of this process; None: plain text, without tokens.
+        credentials: Credentials of this process.
 
     Attributes:
         sent_bytes: Bytes of the segments written.
         connected: Whether the stream is open.
     """
 
-    def __init__(
-        self, address: str, hello: wire.GossipHello, credentials: Credentials | None
-    ) -> None:
+    def __init__(self, address: str, hello: wire.GossipHello, credentials: Credentials) -> None:
         self._address, self._hello, self._credentials = address, hello, credentials
         self._segments: asyncio.Queue[wire.ReduceRequest.Segment] = asyncio.Queue()
         self.sent_bytes = 0
@@ -281,7 +273,7 @@ class RingClient:
             with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError):
                 async with channels.aio_channel(self._address, self._credentials) as channel:
                     await asyncio.wait_for(channel.channel_ready(), RING_CONNECT_S)
-                    metadata = call_metadata(self._credentials)
+                    metadata = self._credentials.metadata()
                     await self._serve(wire_grpc.GossipStub(channel).Reduce(metadata=metadata))
             self.connected = False
 

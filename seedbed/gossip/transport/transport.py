@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config import Experiment
-from seedbed.gossip.membership import LARGEST, Membership
+from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import FlatParams, ParameterLayout, norm_of
 from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuffer
 from seedbed.gossip.transport.chunks import CHUNK_BYTES, ChunkAssembler, state_to_wire, to_chunks
 from seedbed.gossip.transport.clients import PeerClient, RingClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
-from seedbed.numbers import check_number
-from seedbed.rpc.credentials import Credentials, is_local
+from seedbed.rpc.credentials import Credentials, Denial, is_local
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello
 from seedbed.rpc.versions import GOSSIP_PROTOCOL_VERSION
@@ -56,7 +55,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         membership: Receives the peers' statuses.
         layout: Layout of the parameters.
         threads: Threads of this learner, which fail with the transport.
-        credentials: Credentials of this process; None: plain text, without tokens.
+        credentials: Credentials of this process.
         heartbeat: Returns the status of this learner.
         whole_state: Requests the arrays of a checkpoint, for all-reduce learners that are behind.
 
@@ -74,7 +73,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         membership: Membership,
         layout: ParameterLayout,
         threads: Threads,
-        credentials: Credentials | None,
+        credentials: Credentials,
         heartbeat: Callable[[], wire.Member],
         whole_state: Callable[[], Future[dict[str, NDArray[Any]]]],
     ) -> None:
@@ -89,7 +88,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         self.own_norm, self._max_norm_ratio = 0.0, settings.max_norm_ratio
         self._streams = OpenStreams("the learner stops: try again", self._on_rejected)
         self._rejected = 0
-        self._is_protected = credentials is not None and credentials.is_demanding
+        self._is_protected = credentials.is_demanding
         # By rank: the newest processes, and the task of the newest stream of each method.
         self._incarnations: dict[int, deque[int]] = {
             peer: deque(maxlen=_REMEMBERED) for peer in range(membership.count)
@@ -200,6 +199,10 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         self._rejected += 1
 
     @override
+    def _on_denied(self, _: Denial) -> None:
+        self._rejected += 1
+
+    @override
     async def Push(self, _: Any, context: Any) -> None:
         await self._streams.serve(context, lambda: self._push(context))
 
@@ -233,7 +236,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
 
     async def _push(self, context: Any) -> None:
         rank = await self._check_hello(context, "Push")
-        await context.write(wire.PushReply(welcome=wire.PushReply.Welcome()))
+        await self._streams.write(context, wire.PushReply(welcome=wire.PushReply.Welcome()))
         assembler = ChunkAssembler(self._layout)
         while (message := await context.read()) is not grpc.aio.EOF:
             kind = message.WhichOneof("message")
@@ -248,11 +251,10 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
                         self.membership.on_refusal(rank)
                         raise
                     iteration = message.chunk.iteration
-                    check_number("chunk.iteration", iteration, high=LARGEST)
                     self.membership.on_parameters(rank, iteration)
                     self.receive_buffer.put(Message(rank, iteration, values))
                     received = wire.PushReply.Received(iteration=iteration)
-                    await context.write(wire.PushReply(received=received))
+                    await self._streams.write(context, wire.PushReply(received=received))
             else:
                 raise ValueError(f"expected a heartbeat or a chunk, not {kind or 'nothing'}")
 
@@ -286,16 +288,17 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         except PeerRejected as rejection:
             code = grpc.StatusCode.UNAVAILABLE if rejection.is_transient else None
             raise StreamRejected(str(rejection), code or rejection.code) from rejection
-        await context.write(
+        await self._streams.write(
+            context,
             wire.FetchReply(
                 member=self.heartbeat(),
                 highest_iteration=self.membership.highest_iteration(request.hello.rank),
-            )
+            ),
         )
         if request.whole_state:
             state = await asyncio.wrap_future(self._whole_state())
             for reply in state_to_wire(state):
-                await context.write(reply)
+                await self._streams.write(context, reply)
         elif self._newest is not None:
             for chunk in to_chunks(self._newest.iteration, self._newest.values):
-                await context.write(wire.FetchReply(chunk=chunk))
+                await self._streams.write(context, wire.FetchReply(chunk=chunk))

@@ -26,7 +26,7 @@ from seedbed.replay.client.sample_request import ShardRequest
 from seedbed.replay.codec import sequences_of, spec_message, unpack
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
-from seedbed.rpc.credentials import Credentials, call_metadata
+from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.reconnect import FATAL, describe, details_of
 from seedbed.rpc.streams import read, write
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
@@ -142,7 +142,7 @@ class ShardClient:
         spec: Sizes of a sequence.
         exponent: α, which must be the shard's own.
         bounds: Largest magnitudes of rewards and float frames.
-        credentials: Credentials of this process; None: plain text, without tokens.
+        credentials: Credentials of this process.
         reply_timeout_s: Longest wait for an answer before the connection is given up.
 
     Attributes:
@@ -161,7 +161,7 @@ class ShardClient:
         spec: SequenceSpec,
         exponent: float,
         bounds: Bounds,
-        credentials: Credentials | None,
+        credentials: Credentials,
         reply_timeout_s: float,
     ) -> None:
         self.index, self.address = index, address
@@ -276,7 +276,7 @@ class ShardClient:
             max_abs_reward=self._bounds.reward,
             max_abs_observation=self._bounds.observation,
         )
-        metadata = call_metadata(self._credentials)
+        metadata = self._credentials.metadata()
         async with asyncio.timeout(self._reply_timeout_s):
             self.state = await self._inserts.open(channel, hello, metadata)
             for stream in (self._samples, self._updates):
@@ -383,7 +383,7 @@ class ShardClient:
         answers = self._answers
         state = await self._get_state(
             wire.GetStateRequest(),
-            metadata=call_metadata(self._credentials),
+            metadata=self._credentials.metadata(),
             timeout=self._reply_timeout_s,
         )
         self._check_incarnation(state)

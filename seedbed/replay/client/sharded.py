@@ -24,7 +24,7 @@ from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes
 from seedbed.replay.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.rpc import channels
-from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 
 log = logging.getLogger(__name__)
@@ -62,7 +62,7 @@ class ShardedReplay(ReplayBuffer):
             decides which shard stores which environments.
         exponent: α, which must be the shards' own.
         bounds: Largest magnitudes of rewards and float frames.
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
         timeout_s: Longest time to go on without any shard.
         reply_timeout_s: Longest wait for an answer of a shard before it is left out.
         window_bytes: Bytes of chunks under way above which `add` waits.
@@ -83,7 +83,7 @@ class ShardedReplay(ReplayBuffer):
         exponent: float,
         *,
         bounds: Bounds = DEFAULT_BOUNDS,
-        credentials: Credentials | None = None,
+        credentials: Credentials = PLAIN,
         timeout_s: float = 600.0,
         reply_timeout_s: float = 15.0,
         window_bytes: int = 64 * 1024 * 1024,

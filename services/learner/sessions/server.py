@@ -2,7 +2,7 @@
 
 import grpc.aio
 
-from seedbed.rpc.credentials import Credentials, Denial
+from seedbed.rpc.credentials import PLAIN, Credentials, Denial
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.step_codec import inference_handlers
 from seedbed.runtime.threads import Threads
@@ -16,7 +16,7 @@ class InferenceServer(ServerThread):
         servicer: answers the streams.
         listen: `host:port` or `unix:PATH`.
         threads: threads of the process, which fail with this server.
-        credentials: credentials of this process; None: plain text, without tokens.
+        credentials: credentials of this process.
     """
 
     def __init__(
@@ -24,7 +24,7 @@ class InferenceServer(ServerThread):
         servicer: InferenceServicer,
         listen: str,
         threads: Threads,
-        credentials: Credentials | None = None,
+        credentials: Credentials = PLAIN,
     ) -> None:
         super().__init__(listen, threads, credentials)
         self._servicer = servicer

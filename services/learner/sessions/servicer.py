@@ -21,6 +21,7 @@ from seedbed.rpc.credentials import Denial
 from seedbed.rpc.step_codec import Actions, Step, kind_of
 from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
 from seedbed.rpc.versions import HELLO_KEY
+from seedbed.runtime.peer_log import PeerLog
 from seedbed.runtime.text import printable
 from seedbed.services.learner.components import ComponentsFuture
 from seedbed.services.learner.sessions.batcher import Batcher, Request
@@ -107,6 +108,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._slots = SlotAllocator(inference.slots)
         if isinstance(queue, SynchronousUnrollQueue):
             self._slots = SlotAllocator(self._settings.batch_size, "learner.batch_size")
+        self._log = PeerLog(log)
         self._open = OpenStreams("the learner stops", self._on_rejected, invalid=())
         self._streams: dict[int, Stream] = {}
         self._numbers = 0
@@ -135,7 +137,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             await self._end_stream(context)
             return
         try:
-            handshake = await self._handshake(context)
+            carried = _carried_hello(context)
+            handshake = await self._handshake(context, carried)
             slots = self._slots.allocate(handshake.num_envs)
             self._numbers += 1
             task = asyncio.current_task()
@@ -146,9 +149,11 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             self._streams[stream.number] = stream
             self._update_connected()
             sizes = f"{handshake.num_envs} environments as protocol {handshake.protocol_version}"
-            log.info("session %d: %s joins with %s", stream.number, handshake.actor, sizes)
+            self._log.info(
+                "joining", "session %d: %s joins with %s", stream.number, handshake.actor, sizes
+            )
             try:
-                await self._serve(stream, slots)
+                await self._serve(stream, slots, carried)
             finally:
                 self._leave(stream, slots)
         except DecodeError:
@@ -156,8 +161,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 "message", "an ActorMessage", "bytes that are none", "see proto/seedbed/v1"
             ) from None
 
-    async def _handshake(self, context: Any) -> Handshake:
-        hello = _carried_hello(context)
+    async def _handshake(self, context: Any, hello: wire.Hello | None) -> Handshake:
         if hello is None:
             try:
                 hello = await expect_hello(
@@ -181,10 +185,11 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._components.fix_spec(handshake.spec)
         return handshake
 
-    async def _serve(self, stream: Stream, slots: NDArray[np.int32]) -> None:
+    async def _serve(
+        self, stream: Stream, slots: NDArray[np.int32], carried: wire.Hello | None
+    ) -> None:
         context, handshake = stream.context, stream.handshake
         network = None if context.peer().startswith("unix:") else self._telemetry.network
-        carried = _carried_hello(context)
         welcome = wire.Welcome(
             protocol_version=handshake.protocol_version,
             incarnation=handshake.incarnation,
@@ -208,7 +213,9 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 if kind != "goodbye":
                     raise InvalidStep("message", "step or goodbye", kind or "nothing", "see Act")
                 reason = printable(message.goodbye.reason)
-                log.info("session %d: %s leaves: %s", stream.number, handshake.actor, reason)
+                self._log.info(
+                    "leaving", "session %d: %s leaves: %s", stream.number, handshake.actor, reason
+                )
                 return
             if stream.session is None:
                 writers = await self._components.unroll()
@@ -263,7 +270,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             request.on_done = lambda: self._slots.free(slots)
         else:
             self._slots.free(slots)
-        log.info("session %d: ended", stream.number)
+        self._log.info("ended", "session %d: ended", stream.number)
 
     def _update_connected(self) -> None:
         num_envs = sum(stream.handshake.num_envs for stream in self._streams.values())

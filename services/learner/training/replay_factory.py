@@ -29,7 +29,7 @@ def make_replay_source(
     backend: Backend,
     trainer: Trainer,
     stats: ReplaySourceStats,
-    credentials: Credentials | None,
+    credentials: Credentials,
 ) -> "ReplaySource | FusedReplay":
     """Build the replay buffer of `learner.replay`, and what draws batches from it.
 
@@ -39,7 +39,7 @@ def make_replay_source(
         backend: Backend of the learner.
         trainer: Compiled training step.
         stats: Statistics that the batch source keeps up to date.
-        credentials: Credentials of this process; None: plain text, without tokens.
+        credentials: Credentials of this process.
 
     Raises:
         SeedbedError: CONFIG: the replay does not fit, or no shard is named. REPLAY_FILES: its
@@ -63,7 +63,7 @@ def make_replay_source(
 
 
 def _sharded_replay(
-    experiment: Experiment, spec: SequenceSpec, credentials: Credentials | None
+    experiment: Experiment, spec: SequenceSpec, credentials: Credentials
 ) -> ShardedReplay:
     settings = experiment.learner.replay
     if not settings.shards:

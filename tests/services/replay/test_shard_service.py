@@ -24,6 +24,7 @@ from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.codec import chunk_bytes, insert_request, spec_message
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
+from seedbed.rpc.credentials import PLAIN
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import replay_pb2 as wire
 from tests.rpc.test_tls import certified, write
@@ -225,7 +226,7 @@ def test_over_mtls(tmp_path: Path) -> None:
             pytest.raises(SeedbedError, match=r"is for the role learner, .* of role actor"),
         ):
             replay.request_sample(evenly(10)).result(WAIT_S)
-        for stranger in (None, strange):
+        for stranger in (PLAIN, strange):
             with (
                 replay_of([shard], credentials=stranger, timeout_s=1.0) as replay,
                 pytest.raises(SeedbedError, match="no replay shard for 1 s"),
