@@ -4,7 +4,6 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from kubernetes import watch
 from kubernetes.client import ApiClient, CoreV1Api
 from kubernetes.client.exceptions import ApiException
 
@@ -12,6 +11,8 @@ TIMEOUT_S = 10.0
 PAGE = 250
 # How long a look waits for changes. The API server ends the watch after that time.
 WATCH_S = 1
+# Templates of pods that are kept; a release has one for each component and rollout.
+SHARED = 64
 
 # What is kept of a pod, by the API's names: the rest of a pod is most of its memory.
 _CONTAINER: dict[str, Any] = dict.fromkeys(("name", "resources", "restartPolicy"))
@@ -51,6 +52,9 @@ class PodWatch:
         self._core, self._namespace, self._selector = core, namespace, selector
         self._client = ApiClient()
         self._pods: dict[str, Any] = {}
+        # Version of each pod, and what equal pods share: most of a pod is its template.
+        self._versions: dict[str, str] = {}
+        self._shared: dict[str, Any] = {}
         # "" before the first list, and after anything that went wrong.
         self._version = ""
 
@@ -95,19 +99,26 @@ class PodWatch:
                 break
             more = {"_continue": page["metadata"]["continue"]}
         self._pods, self._version = found, page["metadata"]["resourceVersion"]
+        self._versions = {uid: self._versions[uid] for uid in found}
 
     def _follow(self) -> None:
-        events = watch.Watch().stream(
-            self._core.list_namespaced_pod,
+        response: Any = self._core.list_namespaced_pod(
             self._namespace,
             label_selector=self._selector,
             resource_version=self._version,
+            watch=True,
             allow_watch_bookmarks=True,
             timeout_seconds=WATCH_S,
-            deserialize=False,
+            _preload_content=False,
             _request_timeout=TIMEOUT_S,
         )
-        for event in events:
+        if response.status != 200:
+            raise ApiException(http_resp=response)
+        for line in response.data.splitlines():
+            event = json.loads(line)
+            if event["type"] == "ERROR":
+                status = event["object"]
+                raise ApiException(status=status.get("code"), reason=status.get("message"))
             pod = event["object"]
             if event["type"] in ("ADDED", "MODIFIED"):
                 self._pods[pod["metadata"]["uid"]] = self._read(pod)
@@ -116,8 +127,27 @@ class PodWatch:
             self._version = pod["metadata"]["resourceVersion"]
 
     def _read(self, pod: Mapping[str, Any]) -> Any:
-        text = json.dumps(_kept(pod, _KEPT))
-        return self._client.deserialize(text, "V1Pod", "application/json")
+        uid, version = pod["metadata"]["uid"], pod["metadata"]["resourceVersion"]
+        if self._versions.get(uid) != version or uid not in self._pods:
+            kept = _kept(pod, _KEPT)
+            node = kept["spec"].pop("nodeName", None)
+            read = self._object("V1Pod", {**kept, "spec": None})
+            read.spec = self._object("V1PodSpec", kept["spec"], shared=True).model_copy()
+            read.spec.node_name = node
+            self._versions[uid] = version
+            return read
+        return self._pods[uid]
+
+    def _object(self, kind: str, fields: Any, shared: bool = False) -> Any:
+        text = json.dumps(fields)
+        if text in self._shared:
+            return self._shared[text]
+        made = self._client.deserialize(text, kind, "application/json")
+        if shared:
+            if len(self._shared) >= SHARED:
+                self._shared.clear()
+            self._shared[text] = made
+        return made
 
 
 def _kept(value: Any, fields: Mapping[str, Any] | None) -> Any:
