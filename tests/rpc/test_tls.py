@@ -134,8 +134,8 @@ def test_a_socket_beside_the_port_is_not_encrypted(tmp_path: Path) -> None:
     server.also_listen = [f"unix:{tmp_path}/socket"]
     port = server.start()
     try:
-        assert asks(server.also_listen[0], None) == grpc.StatusCode.OK
-        assert asks(port, None) != grpc.StatusCode.OK
+        assert asks(server.also_listen[0], PLAIN) == grpc.StatusCode.OK
+        assert asks(port, PLAIN) != grpc.StatusCode.OK
     finally:
         server.close()
         assert threads.join(20) == []
