@@ -1,0 +1,202 @@
+"""The chart's values of each component: learner, actor, replay, cost."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from seedbed.services.cost.autoscaler import AutoscalerSettings
+from seedbed.services.cost.price_table import Prices, Tier
+from tools.chart_types import (
+    Count,
+    Image,
+    Percent,
+    Pod,
+    Positive,
+    Quantity,
+    Resources,
+    Scheduled,
+    Section,
+    Strings,
+    resources,
+)
+
+
+class AcceleratorRequest(Section):
+    """The learner's accelerator."""
+
+    type: Literal["none", "gpu", "tpu"] = "none"
+    """The fields of GKE follow."""
+    name: str = ""
+    """nvidia-l4, nvidia-h100-80gb, tpu-v6e-slice ..."""
+    count: Positive = 1
+    """A learner uses one. TPU: the chips of the host, which v4, v5p and 7x have four of."""
+    topology: str = Field("", pattern=r"^(\d+(x\d+)+)?$")
+    """tpu: 1x1, 2x2, 2x4 ..."""
+
+
+class Persistence(Section):
+    """Where the run directory with its checkpoints lies."""
+
+    type: Literal["pvc", "gcsfuse", "none"] = "pvc"
+    """A volume that outlives the release, a bucket that GKE mounts, or nothing."""
+    size: Quantity = "10Gi"
+    """pvc: its size."""
+    storageClass: str = ""
+    """pvc: default is the cluster's."""
+    bucket: str = ""
+    """gcsfuse: its name."""
+    checkpoints: str = Field("", pattern=r"^(\w+://.+)?$")
+    """`gs://bucket/path`: checkpoints go there, whatever the type."""
+    existingClaim: str = ""
+    """pvc: a claim of yours in place of one of the release."""
+
+
+class PodDisruptionBudget(Section):
+    """A PodDisruptionBudget."""
+
+    enabled: bool = True
+    """Whether there is one."""
+    maxUnavailable: Count | Percent = 1
+    """0 blocks node drains for ever."""
+
+
+class LearnerValues(Scheduled):
+    """The learner's StatefulSet."""
+
+    image: Image = Field(default_factory=Image, description="")
+    replicas: Positive = 1
+    """Learners, each with a volume. `helm upgrade` changes it, not `kubectl`."""
+    topology: Literal["gossip", "allreduce"] = "gossip"
+    """What several learners exchange: `gossip.topology`."""
+    scaleGuard: bool = True
+    """With several: refuse `kubectl scale` to another number, by a ValidatingAdmissionPolicy (of
+    the whole cluster)."""
+    accelerator: AcceleratorRequest = Field(default_factory=AcceleratorRequest, description="")
+    resources: Resources = Field(default_factory=lambda: resources("2", "4Gi"))
+    """Of the container."""
+    persistence: Persistence = Field(default_factory=Persistence, description="")
+    run: str = Field("", pattern=r"^[a-z0-9-]*$")
+    """The run's folder on the volume, by default the release's name. Another name begins a new run:
+    the way out where a change cannot be resumed with."""
+    initFrom: str = Field("", pattern=r"^[a-z0-9-]*$")
+    """Begin with the parameters of another run on the volume, by its folder."""
+    terminationGracePeriodSeconds: Positive = 120
+    """The last checkpoint must fit in."""
+    startupSeconds: Positive = 1200
+    """Longest start, restoring and the first compile included."""
+    podDisruptionBudget: PodDisruptionBudget = Field(
+        default_factory=PodDisruptionBudget, description=""
+    )
+    safeToEvict: bool = False
+    """Whether the cluster autoscaler may move it."""
+
+
+class Autoscaling(Section):
+    """Who chooses the number of actors."""
+
+    type: Literal["none", "hpa", "keda"] = "none"
+    """With either of them `replicas` is left out."""
+    minReplicas: Positive = 1
+    """Of a release that is neither finished nor paused."""
+    maxReplicas: Positive = 50
+    """Most actors."""
+    behavior: dict[str, Any] = {}
+    """The pace, as in a HorizontalPodAutoscaler."""
+    cpuUtilization: Annotated[int, Field(ge=1, le=100)] = 80
+    """hpa: percent of the requests."""
+    prometheus: str = "http://prometheus-operated.monitoring:9090"
+    """keda: where the query goes."""
+    authenticationRef: Strings = {}
+    """keda: name and kind of a TriggerAuthentication, such as Managed Prometheus needs."""
+    authModes: str = ""
+    """keda: as in its prometheus trigger."""
+    cooldownSeconds: Count = 300
+    """keda: from the end to zero actors."""
+    inferenceBusyFraction: Annotated[float, Field(gt=0, le=1)] = 0.7
+    """keda: how busy the learner's inference thread should be."""
+
+
+class ActorValues(Scheduled):
+    """The actors' Deployment."""
+
+    image: Image = Field(default_factory=Image, description="")
+    replicas: Count | None = 2
+    """`kubectl scale` changes it at any moment; null leaves the field out."""
+    sidecar: Count = 0
+    """Actors in each learner's pod, each with `resources`, over a unix socket; `replicas` may be
+    0 then."""
+    resources: Resources = Field(default_factory=lambda: resources("1", "1Gi"))
+    """Of the container."""
+    terminationGracePeriodSeconds: Positive = 15
+    """Spot gives no more; the drain takes at most 10."""
+    autoscaling: Autoscaling = Field(default_factory=Autoscaling, description="")
+    topologySpread: bool = False
+    """Over zones. By default actors prefer the learner's zone, where traffic is free."""
+
+
+class ReplayPersistence(Section):
+    """A shard's volume. Sequences outlive pods, scaling and the release in it."""
+
+    size: Quantity = "64Gi"
+    """It is full from the start: what a shard holds."""
+    storageClass: str = ""
+    """Default is the cluster's."""
+
+
+class ReplayValues(Scheduled):
+    """The shards of a replay service, a StatefulSet, for agents that train from replay."""
+
+    shards: Count = 0
+    """With 1 or more the experiment's `learner.replay.storage` becomes `remote`."""
+    sequences: Positive = 100_000
+    """Of each shard. With the volume as it is; `learner.replay.capacity` becomes the sum."""
+    persistence: ReplayPersistence = Field(default_factory=ReplayPersistence, description="")
+    resources: Resources = Field(default_factory=lambda: resources("1", "4Gi"))
+    """Of the container. Memory beyond 1Gi keeps pages of the volume at hand."""
+    terminationGracePeriodSeconds: Positive = 45
+    """To write out what is cached; a kill -9 loses nothing either."""
+    startupSeconds: Positive = 1800
+    """Longest start: the checksums of a full volume are read."""
+    podDisruptionBudget: PodDisruptionBudget = Field(
+        default_factory=PodDisruptionBudget, description=""
+    )
+    topologySpread: bool = True
+    """Over nodes, as far as possible."""
+
+
+class LastResort(Section):
+    """A CronJob that does what a dead cost meter leaves undone."""
+
+    enabled: bool = False
+    """Whether there is one."""
+    schedule: str = "*/10 * * * *"
+    """When the state is read: a finished or paused release whose meter is dead goes to zero, and
+    one that has spent 5 % more than `stop.dollars`."""
+
+
+class CostValues(Pod):
+    """The cost meter, which also ends the experiment."""
+
+    enabled: bool = True
+    """Without it nobody takes pods to zero at the end."""
+    image: Image = Field(default_factory=Image, description="")
+    readNodes: bool = False
+    """Read nodes for their machine family and tier: a ClusterRole."""
+    priceTable: Literal["us-central1-aug-2026", "sep-2019"] = "us-central1-aug-2026"
+    """The paper's Table 3 is `sep-2019`."""
+    prices: Prices = Field(default_factory=Prices)
+    """Rows of your own, over those of the table."""
+    defaultFamily: str = "n2"
+    """Machine family where it is not known."""
+    defaultTier: Tier = "on-demand"
+    """Where it is not known."""
+    lastResort: LastResort = Field(default_factory=LastResort, description="")
+    autoscaler: AutoscalerSettings = Field(default_factory=AutoscalerSettings, description="")
+    resources: Resources = Field(
+        default_factory=lambda: Resources.model_validate(
+            {"requests": {"cpu": "20m", "memory": "96Mi"}, "limits": {"memory": "192Mi"}}
+        )
+    )
+    """Of the container."""
