@@ -1,5 +1,6 @@
 """The line of a terminal that shows a run."""
 
+import contextlib
 import os
 import time
 from collections.abc import Mapping, Sequence
@@ -46,20 +47,22 @@ class ProgressLine:
         if self._tty:
             # A longer line could not be refreshed in place.
             columns = self._columns() - 1
-            self._out.write(
-                f"\r\x1b[K{line if len(line) <= columns else line[: columns - 1] + '…'}"
-            )
+            self._write(f"\r\x1b[K{line if len(line) <= columns else line[: columns - 1] + '…'}")
             self._shown = True
         else:
-            self._out.write(f"{time.strftime('%H:%M:%S')} {line}\n")
-        self._out.flush()
+            self._write(f"{time.strftime('%H:%M:%S')} {line}\n")
 
     def close(self) -> None:
         """End the last line."""
         if self._shown:
-            self._out.write("\n")
-            self._out.flush()
+            self._write("\n")
             self._shown = False
+
+    def _write(self, text: str) -> None:
+        # A terminal that is gone, or a full volume with the file that takes the lines, ends no run.
+        with contextlib.suppress(OSError):
+            self._out.write(text)
+            self._out.flush()
 
     def _columns(self) -> int:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import io
 import os
@@ -127,6 +128,17 @@ def test_a_narrow_terminal_cuts_the_line(columns: int, line: str) -> None:
             shown += os.read(ours, 1000)
     os.close(ours)
     assert shown.decode() == f"\r\x1b[K{line}end"
+
+
+def test_a_line_that_cannot_be_written_ends_no_run() -> None:
+    """The file that takes standard error lies on a volume that is full."""
+    with contextlib.suppress(OSError), open("/dev/full", "w") as full:  # noqa: PTH123
+        line = ProgressLine(full)
+        for _ in range(3):
+            line.show(["here"])
+        line.close()
+        line = None  # nothing has raised
+    assert line is None
 
 
 def test_terminal_is_refreshed_in_place() -> None:
