@@ -131,9 +131,9 @@ def test_three_learners_gossip_one_is_killed_and_all_end(trio: Release) -> None:
     assert "stop.env_frames" in trio.state()["finished"]
     trio.until(lambda: trio.replicas("statefulset/trio-learner") == 0, "the learners at zero")
     trio.until(lambda: not trio.pods("learner") and not trio.pods("actor"), "their pods are gone")
-    assert "statefulset/trio-learner --replicas=3" in trio.upgrade(ending)
+    assert "The actors and the learners are at zero" in trio.upgrade(ending)
     assert trio.replicas("statefulset/trio-learner") == 0, "an upgrade starts nothing"
-    # A restart respects it: they say so, and leave again.
+    # Whoever scales them up: they are held at zero.
     trio.scale("statefulset/trio-learner", 3)
     trio.until(lambda: trio.replicas("statefulset/trio-learner") == 0, "they leave again")
     trio.uninstall()
