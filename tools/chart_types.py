@@ -47,8 +47,8 @@ class Image(Section):
 
     registry: str = ""
     """Default: `image.registry`."""
-    repository: str = ""
-    """Default: the component's, such as seedbed-actor."""
+    repository: str = Field("", pattern=r"^[^:@]*$")
+    """Without a tag or a digest. Default: the component's, such as seedbed-actor."""
     tag: str = ""
     """Default: `image.tag`."""
     digest: str = Field("", pattern=r"^(sha256:[0-9a-f]{64})?$")

@@ -489,6 +489,24 @@ def test_the_learners_address_is_its_pods_own_name() -> None:
         ({"learner": {"persistence": {"checkpoints": "runs"}}}, ["checkpoints"]),
         ({"extraLabels": {"app.kubernetes.io/name": "x"}}, ["extraLabels", "choose another"]),
         ({"actor": None}, ["actor"]),
+        (
+            {"experiment": {"stop": {"idle_s": 1800}}, "cost": {"enabled": False}},
+            ["stop.idle_s is 1800", "cost.enabled is false"],
+        ),
+        (
+            {"cost": {"enabled": False, "lastResort": {"enabled": True}}},
+            ["cost.lastResort.enabled", "cost.enabled is false"],
+        ),
+        (
+            {"experiment": {"stop": {"dollars": 5}}, "learner": {"accelerator": {"type": "gpu"}}},
+            ["stop.dollars is 5", "learner.accelerator.name is empty"],
+        ),
+        (
+            {"actor": {"extraVolumes": [{"name": "tmp", "emptyDir": {}}]}},
+            ["actor.extraVolumes", "choose another"],
+        ),
+        ({"fullnameOverride": "UPPER_case"}, ["UPPER_case", "small letters"]),
+        ({"learner": {"image": {"repository": "r.io/y:v1"}}}, ["repository"]),
     ],
 )  # fmt: skip
 def test_what_does_not_fit_is_refused_with_a_sentence(

@@ -34,6 +34,7 @@ def start(it: Cluster, port: int, values: dict[str, Any]) -> Process:
     return it.start("learner", *arguments, "--set", f"learner.backend={BACKEND}")
 
 
+@pytest.mark.slow
 @pytest.mark.backends
 @pytest.mark.skipif(any(Path("/dev").glob("nvidia[0-9]*")), reason="there is a GPU")
 def test_a_gpu_that_is_paid_for_and_not_there_ends_the_learner(tmp_path: Path) -> None:
@@ -49,6 +50,7 @@ def test_a_gpu_that_is_paid_for_and_not_there_ends_the_learner(tmp_path: Path) -
         assert not it.checkpoints()
 
 
+@pytest.mark.slow
 def test_an_eviction_by_spot_keeps_what_was_trained(tmp_path: Path) -> None:
     with cluster(tmp_path) as it:
         port = free_port()

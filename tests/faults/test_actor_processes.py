@@ -6,10 +6,13 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from tests.support.processes import START_S, cluster, parent
 from tests.support.waiting import wait_for
 
 
+@pytest.mark.slow
 def test_actors_of_one_container_share_a_socket_and_an_end(tmp_path: Path) -> None:
     with cluster(tmp_path) as it:
         socket = f"unix:{tmp_path}/learner.sock"

@@ -5,7 +5,17 @@
 {{- if and $dollars (not .Values.cost.enabled) -}}
   {{- fail (printf "experiment.stop.dollars is %v, and cost.enabled is false: nobody would count what the pods cost; enable the cost meter" $dollars) -}}
 {{- end -}}
+{{- $idle := dig "stop" "idle_s" 0 $experiment -}}
+{{- if and $idle (not .Values.cost.enabled) -}}
+  {{- fail (printf "experiment.stop.idle_s is %v, and cost.enabled is false: the cost meter is what pauses; enable it" $idle) -}}
+{{- end -}}
+{{- if and .Values.cost.lastResort.enabled (not .Values.cost.enabled) -}}
+  {{- fail "cost.lastResort.enabled is true and cost.enabled is false: the last resort reads what the meter has written; enable it" -}}
+{{- end -}}
 {{- $accelerator := .Values.learner.accelerator -}}
+{{- if and $dollars (ne $accelerator.type "none") (not $accelerator.name) -}}
+  {{- fail (printf "experiment.stop.dollars is %v, and learner.accelerator.name is empty: which price counts is not known; name the accelerator, such as nvidia-l4" $dollars) -}}
+{{- end -}}
 {{- $priced := concat (include "seedbed.pricedAccelerators" . | fromJsonArray) (.Values.cost.prices.accelerators | default dict | keys) -}}
 {{- range .Values.cost.prices.machines }}{{ $priced = append $priced .accelerator }}{{ end -}}
 {{- if and $dollars (ne $accelerator.type "none") $accelerator.name (not (has $accelerator.name $priced)) -}}

@@ -9,6 +9,16 @@
 {{- if contains "." $name -}}
   {{- fail (printf "the release's name (or fullnameOverride) %q has a dot, which names of Services must not have" $name) -}}
 {{- end -}}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$" $name) -}}
+  {{- fail (printf "the release's name (or fullnameOverride) %q: names have small letters, digits and -, and end with a letter or a digit" $name) -}}
+{{- end -}}
+{{- range $role := list "learner" "actor" "replay" "cost" -}}
+  {{- range (get $.Values $role).extraVolumes -}}
+    {{- if has .name (list "tmp" "experiment" "auth" "tls" "runs" "replay" "socket" "shm" "state" "prices") -}}
+      {{- fail (printf "%s.extraVolumes has a volume %q, which is a name of the chart's own: choose another" $role .name) -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
 {{- range $where, $labels := dict "extraLabels" .Values.extraLabels "learner.podLabels" .Values.learner.podLabels "actor.podLabels" .Values.actor.podLabels "replay.podLabels" .Values.replay.podLabels -}}
   {{- range $key := list "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" -}}
     {{- if hasKey $labels $key -}}

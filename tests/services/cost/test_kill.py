@@ -109,6 +109,7 @@ STORIES: dict[str, tuple[list[str], dict[str, str], Callable[[MeterApi], bool]]]
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("story", STORIES)
 def test_a_meter_that_is_killed_at_any_call_goes_on_where_it_was(
     story: str, folder: Path, meters: Nursery
