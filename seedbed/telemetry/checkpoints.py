@@ -22,7 +22,8 @@ class CheckpointStats:
         interval_s: Seconds between two checkpoints, `learner.checkpoint.every_s`.
         volume.free: Bytes that are free on the volume of the run directory. NaN without a run
             directory.
-        volume.total: Size of the volume of the run directory. NaN without a run directory.
+        volume.total: Bytes on the volume of the run directory that are used or free, so without
+            those that are reserved for others. NaN without a run directory.
     """
 
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
@@ -55,9 +56,10 @@ class CheckpointStats:
     def volume(self) -> Any:
         """Size and use of the volume of the run directory; None where it cannot be asked."""
         try:
-            return None if self._folder is None else shutil.disk_usage(self._folder)
+            usage = None if self._folder is None else shutil.disk_usage(self._folder)
         except OSError:
             return None
+        return usage and usage._replace(total=usage.used + usage.free)
 
     @property
     def age_s(self) -> float | None:
