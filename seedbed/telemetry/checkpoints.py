@@ -22,8 +22,8 @@ class CheckpointStats:
         interval_s: Seconds between two checkpoints, `learner.checkpoint.every_s`.
         volume.free: Bytes that are free on the volume of the run directory. NaN without a run
             directory.
-        volume.total: Bytes on the volume of the run directory that are used or free, so without
-            those that are reserved for others. NaN without a run directory.
+        volume.total: Size of the volume of the run directory, without what the file system
+            reserves. NaN without a run directory.
     """
 
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
