@@ -14,6 +14,7 @@ _NO_ROOM = "free or enlarge the volume"
 _CURES = {
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: f"{_NO_ROOM}, or its quota",
+    errno.EFBIG: f"no file may become that large here: raise the limit (ulimit -f), or {_NO_ROOM}",
     errno.EROFS: "the volume is read-only: mount it for writing, or name another directory",
     errno.EMFILE: "this process has too many files and connections open: raise its limit "
     "(ulimit -n), and see which clients hold idle connections",
