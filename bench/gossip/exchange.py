@@ -13,7 +13,7 @@ import numpy as np
 from bench.plan import Plan
 from seedbed.config import parse_experiment
 from seedbed.gossip.membership import Membership
-from seedbed.gossip.parameters import ParameterLayout
+from seedbed.gossip.parameters import ParameterLayout, norm_of
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.rpc.credentials import PLAIN
@@ -90,6 +90,7 @@ def _wire(size: int, messages: int) -> dict[str, float]:
         client = peers[0].clients[1]
         _until(lambda: client.connected)
         values = np.random.default_rng(0).normal(size=size).astype(np.float32)
+        peers[1].own_norm = norm_of(values)  # as where it trains the same network
         before = relay.bytes
         for number in range(messages):
             peers[0].broadcast(Message(0, number, values), [1])
