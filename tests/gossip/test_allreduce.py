@@ -90,8 +90,15 @@ def rows(n: int, seed: int) -> dict[str, NDArray[np.float32]]:
 class Learners:
     """n learners of all-reduce in threads of this process."""
 
-    def __init__(self, folder: Path, backend: Backend, count: int, updates: Any = None) -> None:
-        self.config = experiment(folder, count, topology="allreduce", deadline_s=5.0)
+    def __init__(
+        self,
+        folder: Path,
+        backend: Backend,
+        count: int,
+        updates: Any = None,
+        deadline_s: float = 60.0,
+    ) -> None:
+        self.config = experiment(folder, count, topology="allreduce", deadline_s=deadline_s)
         self.backend = backend
         self.trainers = [make_trainer(backend) for _ in range(count)]
         self.counters = [Counters(updates=(updates or [0] * count)[r]) for r in range(count)]
@@ -206,7 +213,7 @@ def test_a_learner_behind_takes_the_state_of_the_newest(backend: Backend, tmp_pa
 def test_a_learner_that_is_gone_is_named_after_the_deadline(
     backend: Backend, tmp_path: Path
 ) -> None:
-    learners = Learners(tmp_path, backend, 2)
+    learners = Learners(tmp_path, backend, 2, deadline_s=5.0)
     try:
         learners.start()
         with pytest.raises(SeedbedError) as lost:
