@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-# The learner last: it says until then how the experiment has ended.
+# Components of the experiment, the learner last: it says until then how the experiment has ended.
 ORDER = ("actor", "replay", "learner")
 BY_VALUE = "value"
 

@@ -8,9 +8,11 @@ from typing import Any
 
 from kubernetes.client import CoreV1Api
 
+from seedbed.services.cost.pods import TIMEOUT_S
+
 log = logging.getLogger(__name__)
 
-TIMEOUT_S, INTERVAL_S = 10.0, 60.0
+INTERVAL_S = 60.0
 
 
 class Claims:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from seedbed.services.cost.brake import BY_VALUE, Brake
-from seedbed.services.cost.usage import COMPONENT
+from seedbed.services.cost.usage import component_of
 
 if TYPE_CHECKING:
     from seedbed.services.cost.cluster import Cluster
@@ -61,6 +61,6 @@ def _worked_s(cluster: "Cluster", state: Mapping[str, str], now: float) -> float
     starts = [
         pod.status.start_time.timestamp()
         for pod in cluster.pods()
-        if (pod.metadata.labels or {}).get(COMPONENT) != "cost" and pod.status.start_time
+        if component_of(pod) != "cost" and pod.status.start_time
     ]
     return max(0.0, now - max(float(state["unixTime"]), min(starts))) if starts else 0.0

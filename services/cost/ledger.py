@@ -53,6 +53,11 @@ class Charge:
     since: float | None = None
     bounds: tuple[float, float] | None = None
 
+    @property
+    def between(self) -> tuple[float, float]:
+        """Lower and upper bound of the rate; the rate twice where it is certain."""
+        return self.bounds or (self.rate, self.rate)
+
 
 class Ledger:
     """Dollars of a release, by run. Time is measured by a clock that never jumps.
@@ -142,8 +147,8 @@ class Ledger:
         self.rates = {}
         for charge in charges:
             self.rates[charge.part] = self.rates.get(charge.part, 0.0) + charge.rate
-        bounds = [charge.bounds or (charge.rate, charge.rate) for charge in charges]
-        self.bounds = (sum(lower for lower, _ in bounds), sum(upper for _, upper in bounds))
+        between = [charge.between for charge in charges]
+        self.bounds = (sum(lower for lower, _ in between), sum(upper for _, upper in between))
 
     def charge(self, clock: float) -> None:
         """Charge the time since the last call.
@@ -207,9 +212,10 @@ class Ledger:
         for charge in charges:
             times = [time for time in (self._saved, charge.since) if time is not None]
             gap = max(0.0, now - max(times, default=now))
-            dollars = min(gap, MAX_GAP_S) / 3600 * charge.rate
+            hours = min(gap, MAX_GAP_S) / 3600
+            dollars = hours * charge.rate
             self._add(charge.part, dollars)
-            self._widen(min(gap, MAX_GAP_S) / 3600, charge.bounds or (charge.rate, charge.rate))
+            self._widen(hours, charge.between)
             longest, total = max(longest, gap), total + dollars
         away = 0.0 if self._saved is None else now - self._saved
         if away >= SAVE_INTERVAL_S * 3 or longest > MAX_GAP_S:

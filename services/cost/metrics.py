@@ -30,8 +30,8 @@ Attributes:
 import re
 
 from seedbed.runtime.metrics import counter, documented, gauge
+from seedbed.services.cost.brake import ORDER
 
-COMPONENTS = ("actor", "replay", "learner")
 ERROR_PARTS = ("pods", "wanted", "autoscaler", "end", "state")
 
 # Read from a `CostMeter`.
@@ -54,7 +54,7 @@ METRICS = documented(
     counter("seedbed_cost_errors_total", "errors", ("part",), ERROR_PARTS),
     gauge("seedbed_experiment_finished", "end", ("reason",)),
     gauge("seedbed_cost_paused", "paused"),
-    counter("seedbed_cost_held_at_zero_total", "brake.held", ("component",), COMPONENTS),
+    counter("seedbed_cost_held_at_zero_total", "brake.held", ("component",), ORDER),
 )
 
 

@@ -22,7 +22,15 @@ _STATUS: dict[str, Any] = dict.fromkeys(
 _VOLUME: dict[str, Any] = dict.fromkeys(("name", "persistentVolumeClaim", "ephemeral"))
 _KEPT: dict[str, Any] = {
     "metadata": dict.fromkeys(
-        ("name", "uid", "labels", "annotations", "creationTimestamp", "deletionTimestamp")
+        (
+            "name",
+            "uid",
+            "resourceVersion",
+            "labels",
+            "annotations",
+            "creationTimestamp",
+            "deletionTimestamp",
+        )
     ),
     "spec": {
         **dict.fromkeys(("nodeName", "nodeSelector", "resources", "overhead", "resourceClaims")),
@@ -52,8 +60,7 @@ class PodWatch:
         self._core, self._namespace, self._selector = core, namespace, selector
         self._client = ApiClient()
         self._pods: dict[str, Any] = {}
-        # Version of each pod, and what equal pods share: most of a pod is its template.
-        self._versions: dict[str, str] = {}
+        # What equal pods share: most of a pod is its template.
         self._shared: dict[str, Any] = {}
         # "" before the first list, and after anything that went wrong.
         self._version = ""
@@ -99,7 +106,6 @@ class PodWatch:
                 break
             more = {"_continue": page["metadata"]["continue"]}
         self._pods, self._version = found, page["metadata"]["resourceVersion"]
-        self._versions = {uid: self._versions[uid] for uid in found}
 
     def _follow(self) -> None:
         response: Any = self._core.list_namespaced_pod(
@@ -127,16 +133,18 @@ class PodWatch:
             self._version = pod["metadata"]["resourceVersion"]
 
     def _read(self, pod: Mapping[str, Any]) -> Any:
-        uid, version = pod["metadata"]["uid"], pod["metadata"]["resourceVersion"]
-        if self._versions.get(uid) != version or uid not in self._pods:
-            kept = _kept(pod, _KEPT)
-            node = kept["spec"].pop("nodeName", None)
-            read = self._object("V1Pod", {**kept, "spec": None})
-            read.spec = self._object("V1PodSpec", kept["spec"], shared=True).model_copy()
-            read.spec.node_name = node
-            self._versions[uid] = version
-            return read
-        return self._pods[uid]
+        known = self._pods.get(pod["metadata"]["uid"])
+        if (
+            known is not None
+            and known.metadata.resource_version == pod["metadata"]["resourceVersion"]
+        ):
+            return known
+        kept = _kept(pod, _KEPT)
+        node = kept["spec"].pop("nodeName", None)
+        read = self._object("V1Pod", {**kept, "spec": None})
+        read.spec = self._object("V1PodSpec", kept["spec"], shared=True).model_copy()
+        read.spec.node_name = node
+        return read
 
     def _object(self, kind: str, fields: Any, shared: bool = False) -> Any:
         text = json.dumps(fields)
