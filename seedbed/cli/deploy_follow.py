@@ -1,7 +1,6 @@
 """Following of a release in the terminal until its actors play."""
 
 import json
-import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -69,7 +68,7 @@ def follow(
             failures += 1
             if failures == _FAILURES:
                 raise
-            threading.Event().wait(_INTERVAL_S)
+            time.sleep(_INTERVAL_S)
             continue
         if states.get(learner) == "ready":
             status = _status(kubectl, learner, run_dir)
@@ -78,7 +77,7 @@ def follow(
                 _print_changes(written, states, print_line)
                 return
         _print_changes(written, states, print_line)
-        threading.Event().wait(_INTERVAL_S)
+        time.sleep(_INTERVAL_S)
     raise SeedbedError(
         ExitCode.LEARNER_UNREACHABLE,
         f"no actor of {release} played within {duration(_LONGEST_S)}; the release stays: "

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seedbed.cli.deploy_plan import ApiObject, only
+from seedbed.cli.deploy_plan import ApiObject, only, workload_of
 from seedbed.cli.deploy_programs import run
 from seedbed.config import Experiment
 from seedbed.runtime.exit_codes import ConfigError
@@ -68,10 +68,8 @@ def _images(
     yield "learner", _repository(learner.image), options
     actor = only(objects, "actor").spec.template.spec.containers[0]
     yield "actor", _repository(actor.image), ("--file=Dockerfile.actor", "--target=actor")
-    for item in objects:
-        labels = item["metadata"].get("labels", {})
-        if item["kind"] == "Deployment" and labels.get("app.kubernetes.io/component") == "cost":
-            yield "cost", _repository(item.spec.template.spec.containers[0].image), _COST
+    if (cost := workload_of(objects, "cost")) is not None:
+        yield "cost", _repository(cost.spec.template.spec.containers[0].image), _COST
 
 
 def _repository(image: str) -> str:

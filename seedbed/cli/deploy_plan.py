@@ -85,18 +85,12 @@ class _PriceTags:
         """Add pods of a workload, and return what is charged for them; None where unknown."""
         if self._prices is None:
             return None
-        from kubernetes.utils import parse_quantity
-
+        from seedbed.services.cost.charges import volume_rate
         from seedbed.services.cost.usage import usage_of
 
         spec = _attributes(workload.spec)
-        volumes = sum(
-            self._prices.volume(
-                claim.spec.storage_class_name or "",
-                float(parse_quantity(claim.spec.resources.requests["storage"])) / 2**30,
-            )
-            for claim in spec.volume_claim_templates or []
-        )
+        claims = spec.volume_claim_templates or []
+        volumes = sum(volume_rate(claim, self._prices) for claim in claims)
         costs = [x + volumes for x in self._prices.cost(usage_of(spec.template, None))]
         self._sums = [total + count * cost for total, cost in zip(self._sums, costs, strict=True)]
         return count * costs[0]
@@ -114,14 +108,19 @@ class _PriceTags:
         return text + "; without traffic and the cluster's own fee"
 
 
+def workload_of(objects: list[ApiObject], component: str) -> ApiObject | None:
+    """Return the workload of a component; None where the chart renders none."""
+    label = "app.kubernetes.io/component"
+    found = (x for x in workloads(objects) if x["metadata"]["labels"].get(label) == component)
+    return next(found, None)
+
+
 def only(objects: list[ApiObject], component: str) -> ApiObject:
     """Return the workload of a component.
 
     Raises:
         SeedbedError: DEPLOY, the chart renders none.
     """
-    label = "app.kubernetes.io/component"
-    for item in workloads(objects):
-        if item["metadata"]["labels"].get(label) == component:
-            return item
+    if (found := workload_of(objects, component)) is not None:
+        return found
     raise SeedbedError(ExitCode.DEPLOY, f"the chart renders no {component}: give Seedbed's --chart")

@@ -34,8 +34,8 @@ def present_charges(
         for (usage, since), cost in zip(pods, prices.costs(usages), strict=True)
     ]
     for claim in claims:
-        dollars = prices.volume(claim.spec.storage_class_name or "", _gib(claim))
-        charges.append(_charge((component_of(claim), VOLUME), Cost.exactly(dollars)))
+        cost = Cost.exactly(volume_rate(claim, prices))
+        charges.append(_charge((component_of(claim), VOLUME), cost))
     for component, cost in traffic.costs(usages, prices.zone_gib).items():
         charges.append(_charge((component, TRAFFIC), cost))
     return charges
@@ -45,8 +45,14 @@ def _charge(part: tuple[str, str], cost: Cost, since: float | None = None) -> Ch
     return Charge(part, cost.charged, since, (cost.lower, cost.upper))
 
 
-def _gib(claim: Any) -> float:
-    """Return the size of a volume; of one that is not made yet, what is asked for."""
+def volume_rate(claim: Any, prices: PriceList) -> float:
+    """Return the US dollars an hour of a volume; of one that is not made yet, of what is asked for.
+
+    Args:
+        claim: A `V1PersistentVolumeClaim`.
+        prices: The prices.
+    """
     capacity = (claim.status.capacity or {}) if claim.status else {}
     asked = (claim.spec.resources.requests or {}) if claim.spec.resources else {}
-    return float(parse_quantity(capacity.get("storage") or asked.get("storage") or "0")) / 2**30
+    size = float(parse_quantity(capacity.get("storage") or asked.get("storage") or "0"))
+    return prices.volume(claim.spec.storage_class_name or "", size / 2**30)
