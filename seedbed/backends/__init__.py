@@ -3,6 +3,7 @@
 import os
 import sys
 
+from seedbed.backends.coordination import HostPlace
 from seedbed.backends.missing_device import why_missing
 from seedbed.backends.protocol import Backend
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -10,13 +11,20 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 _current: Backend | None = None
 
 
-def use(name: str, deterministic: bool = False, device: str = "auto") -> Backend:
+def use(
+    name: str,
+    deterministic: bool = False,
+    device: str = "auto",
+    place: HostPlace | None = None,
+) -> Backend:
     """Fix this process's backend, which Keras cannot change later.
 
     Args:
         name: `tensorflow` or `jax`.
         deterministic: compute the same results for the same inputs, slower.
         device: `learner.device`: `cpu`, `gpu` or `tpu`, which must exist, or `auto`, the best.
+        place: where this host meets the other hosts of its learner, which are waited for here (JAX
+            only); None of one host.
 
     Raises:
         SeedbedError: BACKEND: not installed, another one is fixed already, or no such device.
@@ -46,7 +54,7 @@ def use(name: str, deterministic: bool = False, device: str = "auto") -> Backend
         else:
             from seedbed.backends.jax import JaxBackend
 
-            _current = JaxBackend(deterministic, device)
+            _current = JaxBackend(deterministic, device, place)
     except ImportError as error:
         raise SeedbedError(
             ExitCode.BACKEND,

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.limits import usable_memory_bytes
 from seedbed.spec import ArraySpec
 
@@ -16,8 +17,11 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import jax
 import jax.numpy as jnp
+from jax._src import distributed  # the client of the texts is nowhere else
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from typing_extensions import override
 
+from seedbed.backends.coordination import Coordination, HostPlace
 from seedbed.backends.protocol import (
     Backend,
     DeviceTables,
@@ -27,6 +31,31 @@ from seedbed.backends.protocol import (
     Trainer,
 )
 from seedbed.types import Params, Tensor
+
+# Functions that JAX has no types for.
+_spec: Any = PartitionSpec
+_from_local: Any = jax.make_array_from_process_local_data
+
+# Training devices of all hosts of the learner; None of one host.
+_mesh: Mesh | None = None
+# Arrays of a batch whose first axis is B; of the others it is the second one, after time.
+_BATCH_FIRST = frozenset({"previous_action", "state", "probability"})
+
+
+def _on_all_hosts(array: Any) -> Tensor:
+    """Return an array as every host has it, which must be the same."""
+    if _mesh is None:
+        return jnp.asarray(array)
+    host = np.asarray(array)
+    everywhere = NamedSharding(_mesh, _spec())
+    return _from_local(everywhere, host, host.shape)
+
+
+def _of_all_hosts(name: str, array: NDArray[Any]) -> Tensor:
+    """Return the batch's array to which each host has brought a part along the batch axis."""
+    assert _mesh is not None
+    axes = ("training",) if name in _BATCH_FIRST else (None, "training")
+    return _from_local(NamedSharding(_mesh, _spec(*axes)), np.ascontiguousarray(array))
 
 
 class JaxTables(DeviceTables):
@@ -78,11 +107,15 @@ class _TracedTables(Tables):
 class JaxTrainer(Trainer):
     """A compiled training step. The optimizer's arrays are donated, the parameters never."""
 
-    _to_device = staticmethod(jnp.asarray)
+    _to_device = staticmethod(_on_all_hosts)
 
     @override
     def _read_variables(self) -> None:
         self._params = [v.value for v in self._model.trainable_variables]
+        if _mesh is not None:
+            self._params = [_on_all_hosts(array) for array in self._params]
+            self._slots = [_on_all_hosts(v.value) for v in self._optimizer.variables]
+            return
         # A copy, since donated arrays are gone after a step and the optimizer keeps these.
         self._slots = [jnp.array(v.value, copy=True) for v in self._optimizer.variables]
 
@@ -90,7 +123,10 @@ class JaxTrainer(Trainer):
     def _compile(
         self, function: Callable[..., Any], donated: tuple[int, ...] = ()
     ) -> Callable[..., Any]:
-        return jax.jit(function, donate_argnums=donated)
+        if _mesh is None:
+            return jax.jit(function, donate_argnums=donated)
+        everywhere = NamedSharding(_mesh, _spec())
+        return jax.jit(function, donate_argnums=donated, out_shardings=everywhere)
 
     @override
     def _differentiate(
@@ -118,7 +154,88 @@ class JaxTrainer(Trainer):
     @override
     def _set_kept_arrays(self, arrays: list[NDArray[Any]]) -> None:
         for i, array in zip(self._kept, arrays, strict=True):
-            self._slots[i] = jnp.array(array, copy=True)
+            self._slots[i] = jnp.array(_on_all_hosts(array), copy=True)
+
+    @override
+    def step(self, batch: TensorDict) -> TensorDict:
+        outputs = super().step(batch)
+        if _mesh is not None and "priority" in outputs:
+            # Of the sequences that this host has brought.
+            size = len(outputs["priority"]) // jax.process_count()
+            start = size * jax.process_index()
+            outputs["priority"] = outputs["priority"].addressable_data(0)[start : start + size]
+        return outputs
+
+    @override
+    def params(self) -> Params:
+        if _mesh is None:
+            return self._params
+        return [array.addressable_data(0) for array in self._params]
+
+
+# Silence after which a host counts as lost, in seconds. JAX's own limit is 100.
+_HEARTBEAT_S = 10
+# Longest wait for all hosts at the start, in seconds: a node may have to load its image first.
+_MEET_S = 600
+
+
+class _JaxCoordination(Coordination):
+    """The coordination service of `jax.distributed`, which runs in the first host.
+
+    It ends this process with SIGABRT when it hears no more of a host; Python cannot prevent that.
+    """
+
+    def __init__(self, place: HostPlace) -> None:
+        self.host, self.hosts, address = place
+        is_local = address.startswith(("127.", "localhost:"))
+        jax.distributed.initialize(
+            address,
+            self.hosts,
+            self.host,
+            cluster_detection_method="deactivate",
+            initialization_timeout=_MEET_S,
+            heartbeat_timeout_seconds=_HEARTBEAT_S,
+            coordinator_bind_address=address if is_local else None,
+        )
+        self._client: Any = distributed.global_state.client
+
+    @override
+    def put(self, key: str, text: str) -> None:
+        self._client.key_value_set(key, text, allow_overwrite=True)
+
+    @override
+    def wait(self, key: str, timeout_s: float) -> str | None:
+        try:
+            return str(self._client.blocking_key_value_get(key, round(1000 * timeout_s)))
+        except jax.errors.JaxRuntimeError as error:
+            if "DEADLINE_EXCEEDED" not in str(error):
+                raise
+            return None
+
+    @override
+    def texts(self, folder: str) -> dict[str, str]:
+        found = self._client.key_value_dir_get(f"{folder}/")
+        return {key.removeprefix(f"{folder}/"): text for key, text in found}
+
+    @override
+    def delete(self, folder: str) -> None:
+        self._client.key_value_delete(f"{folder}/")
+
+    @override
+    def barrier(self, name: str, timeout_s: float) -> None:
+        try:
+            self._client.wait_at_barrier(name, round(1000 * timeout_s))
+        except jax.errors.JaxRuntimeError as error:
+            raise SeedbedError(
+                ExitCode.HOSTS_FAILED,
+                f"not all {self.hosts} hosts ended within {timeout_s:g} s: "
+                f"{str(error).splitlines()[0]}",
+            ) from error
+
+    @override
+    def close(self) -> None:
+        state: Any = distributed.global_state
+        state.shutdown()
 
 
 class JaxBackend(Backend):
@@ -128,7 +245,9 @@ class JaxBackend(Backend):
     tables = JaxTables
     trainer = JaxTrainer
 
-    def __init__(self, deterministic: bool = False, device: str = "auto") -> None:
+    def __init__(
+        self, deterministic: bool = False, device: str = "auto", place: HostPlace | None = None
+    ) -> None:
         # TensorFloat-32 and bfloat16 products: acting and training, whose batches have other
         # shapes, would no longer agree, and importance weights would be noise.
         jax.config.update("jax_default_matmul_precision", "float32")  # type: ignore[no-untyped-call]
@@ -136,6 +255,10 @@ class JaxBackend(Backend):
             # The named platform is the default; the CPU stays for what is kept on the host.
             platforms = {"gpu": "cuda,cpu", "tpu": "tpu,cpu"}
             jax.config.update("jax_platforms", platforms.get(device, device))  # type: ignore[no-untyped-call]
+        if place is not None:
+            global _mesh
+            self.coordination = _JaxCoordination(place)
+            _mesh = Mesh(np.array(jax.devices()), ("training",))
         if deterministic:
             # Reductions on the CPU are split by threads; on a GPU some kernels race.
             _add_xla_flags("--xla_gpu_deterministic_ops=true", "--xla_cpu_multi_thread_eigen=false")
@@ -161,8 +284,27 @@ class JaxBackend(Backend):
 
     @override
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:
+        if _mesh is not None:
+            return {name: _of_all_hosts(name, array) for name, array in batch.items()}
         # On a CPU the result may share the NumPy array's memory.
         return {name: jnp.asarray(array) for name, array in batch.items()}
+
+    @override
+    def from_first_host(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        assert _mesh is not None
+        assert self.coordination is not None
+        received = {}
+        # A sum, because on a CPU no other collective is right: the others bring zeros.
+        total = jax.jit(
+            lambda parts: parts.sum(axis=0, dtype=parts.dtype),
+            out_shardings=NamedSharding(_mesh, _spec()),
+        )
+        for name, array in arrays.items():
+            brought = np.zeros((len(jax.local_devices()), *array.shape), array.dtype)
+            if self.coordination.host == 0:
+                brought[0] = array
+            received[name] = np.array(total(_of_all_hosts("state", brought)))
+        return received
 
     @override
     def profile(self, directory: str) -> AbstractContextManager[None]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.backends.coordination import Coordination
 from seedbed.backends.state import SETTINGS, checked, named_variables
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
@@ -380,8 +381,10 @@ class Backend(Protocol):
         name: `learner.backend`.
         tables: class of its tables on the device.
         trainer: class of its trainers.
+        coordination: texts that the hosts of a learner share; None of one host.
     """
 
+    coordination: Coordination | None = None
     name: str
     tables: type[DeviceTables]
     trainer: type[Trainer]
@@ -406,6 +409,13 @@ class Backend(Protocol):
 
         Args:
             batch: arrays by name, which must not be written to afterwards.
+        """
+
+    def from_first_host(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Return the arrays of the first host. All hosts of a learner call this at the same time.
+
+        Args:
+            arrays: arrays by name; of the same shapes and dtypes on all hosts.
         """
 
     def profile(self, directory: str) -> AbstractContextManager[None]:

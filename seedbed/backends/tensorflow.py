@@ -191,6 +191,10 @@ class TensorFlowBackend(Backend):
         return {name: tf.convert_to_tensor(array) for name, array in batch.items()}
 
     @override
+    def from_first_host(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        return dict(arrays)  # a learner with TensorFlow has one host
+
+    @override
     def profile(self, directory: str) -> AbstractContextManager[None]:
         profile: AbstractContextManager[None] = tf.profiler.experimental.Profile(directory)
         return profile

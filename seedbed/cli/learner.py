@@ -9,7 +9,14 @@ import argparse
 import json
 import sys
 
-from seedbed.cli.arguments import add_credentials, add_experiment, credentials_of
+from seedbed.cli.arguments import (
+    add_credentials,
+    add_experiment,
+    add_parent,
+    credentials_of,
+    exit_with_parent,
+)
+from seedbed.cli.hosts import add_host, host_of
 from seedbed.cli.train import add_run_directory, open_run, start_probe
 from seedbed.config import load_experiment
 from seedbed.rpc.credentials import check_exposure
@@ -29,15 +36,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--linger", action="store_true", help="serve on after the experiment's end, until SIGTERM")
     add("--rank", type=int, default=0, metavar="R", help="rank among gossip.replicas, from 0")
+    add_host(parser)
+    add_parent(parser)
     add_credentials(parser, listens=True)
     add_run_directory(parser)
 
 
-def run(args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> int | None:
     """Serve until a stop condition or SIGTERM."""
     exit_on_sigterm()
+    exit_with_parent(args)
     experiment = load_experiment(args.experiment, args.set)
-    with open_run(args, experiment) as directory:
+    host = host_of(args, experiment)
+    if host is not None and args.exit_with_parent is None:
+        from seedbed.launch.hosts import run_host
+
+        return run_host(args.argv, host, experiment.learner.hosts)
+    with open_run(args, experiment, host or 0) as directory:
         probe = start_probe(experiment, directory)
         from seedbed.services.learner.learner import Learner
 
@@ -53,6 +68,7 @@ def run(args: argparse.Namespace) -> None:
             listen,
             credentials=credentials,
             rank=args.rank,
+            host=host or 0,
             also_listen=also_listen,
         )
         on_stop_signals(lambda name: learner.stop(f"signal {name}"))
@@ -64,3 +80,4 @@ def run(args: argparse.Namespace) -> None:
         print(json.dumps(summary), flush=True)
         if args.linger:
             learner.serve_until_stopped()
+    return None

@@ -96,7 +96,9 @@ def _main(argv: Sequence[str] | None) -> int:
         level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
     )
     try:
-        code = module.run(parser.parse_args(argv))
+        args = parser.parse_args(argv)
+        args.argv = argv
+        code = module.run(args)
         sys.stdout.flush()
         return int(code or ExitCode.OK)
     except SeedbedError as error:

@@ -15,6 +15,7 @@ from seedbed.config import Experiment, load_experiment
 from seedbed.envs.probe import EnvironmentProbe
 from seedbed.launch.actors import LocalActors
 from seedbed.runs.directory import RunDirectory, open_run_directory
+from seedbed.runs.layout import host_directory
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
@@ -31,6 +32,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     # The rank of one of several learners, which the first process starts.
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
+    # The same of one of several hosts.
+    parser.add_argument("--host", type=int, help=argparse.SUPPRESS)
     add_parent(parser)
 
 
@@ -48,9 +51,15 @@ def add_run_directory(parser: argparse.ArgumentParser) -> None:
     add("--init-from", metavar="RUN_DIR", help="run, or .safetensors file, to take parameters from")
 
 
-def open_run(args: argparse.Namespace, experiment: Experiment) -> RunDirectory:
-    """Open and lock the run directory that the arguments name, and log to logs/learner.log."""
-    path = Path(args.run_dir or Path("runs") / experiment.name)
+def open_run(args: argparse.Namespace, experiment: Experiment, host: int = 0) -> RunDirectory:
+    """Open and lock the run directory that the arguments name, and log to logs/learner.log.
+
+    Args:
+        args: of a parser with `add_run_directory`.
+        experiment: the experiment.
+        host: number of this host of the learner.
+    """
+    path = host_directory(args.run_dir or Path("runs") / experiment.name, host)
     run = open_run_directory(path, experiment, args.restart, args.init_from)
     handler = RotatingFileHandler(
         run.logs / "learner.log", maxBytes=LOG_BYTES, backupCount=OLD_LOGS
@@ -80,27 +89,37 @@ def run(args: argparse.Namespace) -> None:
             passed = ["--restart=overwrite"] if args.restart == "overwrite" else []
             passed += [f"--init-from={args.init_from}"] if args.init_from else []
             summary = train_multi_learner(experiment, directory, passed)
+        elif experiment.learner.hosts > 1 and args.host is None:
+            from seedbed.launch.hosts import train_hosts
+
+            # The run was opened as `--restart` says: its hosts go on from there.
+            passed = [f"--init-from={args.init_from}"] if args.init_from else []
+            summary = train_hosts(experiment, directory, passed)
         elif experiment.learner.deterministic:
             from seedbed.services.learner.single_threaded import run_deterministic
 
             summary = run_deterministic(experiment, directory)
         else:
-            summary = _train(experiment, directory, args.rank)
+            summary = _train(experiment, directory, args.rank, args.host)
     print(json.dumps(summary))
 
 
-def _train(experiment: Experiment, directory: RunDirectory, rank: int | None) -> dict[str, object]:
+def _train(
+    experiment: Experiment, directory: RunDirectory, rank: int | None, host: int | None
+) -> dict[str, object]:
     probe = start_probe(experiment, directory)
     from seedbed.services.learner.learner import Learner
 
     _check_ports(experiment)
-    learner = Learner(experiment, directory, f"unix:{directory.socket}", rank=rank or 0)
-    on_stop_signals(lambda name: learner.stop(f"signal {name}"), exit_on_second_signal=rank is None)
+    address = f"unix:{directory.socket}"
+    learner = Learner(experiment, directory, address, rank=rank or 0, host=host or 0)
+    alone = rank is None and host is None
+    on_stop_signals(lambda name: learner.stop(f"signal {name}"), exit_on_second_signal=alone)
     if (summary := learner.summary_if_finished()) is not None:
         return summary
     learner.profiler.profile_on_signal()
     address = learner.start(probe)
-    actors = LocalActors(experiment, directory, address, learner.threads, rank or 0)
+    actors = LocalActors(experiment, directory, address, learner.threads, rank or host or 0)
     try:
         actors.start()
         return learner.run()

@@ -170,6 +170,14 @@ class Learner(Section):
     """Newest K observations that the network sees, stacked on the device."""
     unroll_length: Positive = 20
     """Steps T of an unroll."""
+    hosts: Positive = 1
+    """Hosts of the learner: processes that train as one, each with the actors that connect to it
+    and with devices of its own. `batch_size` is divided among them. JAX only.
+    """
+    coordinator: str = ""
+    """Address `host:port` at which the first of several hosts meets the others; `seedbed train` and
+    the chart set this key.
+    """
     batch_size: Positive = 32
     """Unrolls (or sequences) B of a training batch."""
     epochs_per_batch: Positive = 1
@@ -208,6 +216,35 @@ class Learner(Section):
     """Deterministic mode: `seedbed train` runs everything in one thread with a fixed batch
     composition. The same seed then gives the same actions and losses, slowly.
     """
+
+    @property
+    def host_batch_size(self) -> int:
+        """Unrolls (or sequences) that each host brings to a training batch."""
+        return self.batch_size // self.hosts
+
+    @model_validator(mode="after")
+    def _hosts_fit(self) -> "Learner":
+        if self.hosts == 1:
+            return self
+        if self.backend != "jax":
+            raise ValueError(
+                f"hosts {self.hosts} train as one with backend jax, and backend is {self.backend}"
+            )
+        if self.deterministic:
+            raise ValueError(
+                f"hosts {self.hosts} are that many processes, and deterministic is one thread: "
+                "set one of them back"
+            )
+        if self.batch_size % self.hosts:
+            lower = self.batch_size // self.hosts * self.hosts
+            nearest = " or ".join(str(n) for n in (lower, lower + self.hosts) if n)
+            raise ValueError(
+                f"batch_size {self.batch_size} cannot be divided among {self.hosts} hosts: "
+                f"{nearest} can"
+            )
+        if self.coordinator and not re.fullmatch(r".+:\d+", self.coordinator):
+            raise ValueError(f"coordinator {self.coordinator!r} is no address: host:port")
+        return self
 
     @model_validator(mode="after")
     def _settings_fit_each_other(self) -> "Learner":

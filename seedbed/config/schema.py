@@ -185,10 +185,11 @@ class Experiment(Section):
                 f"learner.epochs_per_batch {learner.epochs_per_batch}: {self.agent} is on-policy, "
                 "and after one update with a batch that batch is not; set it to 1"
             )
-        if self.actor.processes and self.actor.total_envs != learner.batch_size:
+        if self.actor.processes and self.actor.total_envs != learner.host_batch_size:
+            of_each = f" for {learner.hosts} hosts" if learner.hosts > 1 else ""
             raise ValueError(
-                f"{self._environments}, and learner.batch_size is {learner.batch_size}: a batch "
-                f"of {self.agent} holds every environment once; make them equal"
+                f"{self._environments}, and learner.batch_size is {learner.batch_size}{of_each}: a "
+                f"batch of {self.agent} holds every environment once; make them equal"
             )
 
     @model_validator(mode="after")
@@ -213,6 +214,24 @@ class Experiment(Section):
                 "gossip.topology allreduce makes each update from the gradients of all learners, "
                 "and learner.replay.storage device makes it in one compiled step: use storage "
                 "host, or gossip"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _several_hosts_fit(self) -> "Experiment":
+        learner = self.learner
+        if learner.hosts == 1:
+            return self
+        if self.gossip.replicas > 1:
+            raise ValueError(
+                f"learner.hosts {learner.hosts} with gossip.replicas {self.gossip.replicas}: a "
+                "learner of several hosts exchanges no parameters yet; set one of them to 1"
+            )
+        if self._has_replay and learner.replay.storage != "host":
+            raise ValueError(
+                f"learner.hosts {learner.hosts} with learner.replay.storage "
+                f"{learner.replay.storage}: each host draws its part of a batch from a replay in "
+                "its own memory; use storage host"
             )
         return self
 

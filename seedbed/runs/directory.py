@@ -80,7 +80,7 @@ class RunDirectory:
         self.experiment_yaml = path / "experiment.yaml"
         self.socket = socket_path(path)
         self.store = store
-        self._lock = lock
+        self._lock: int | None = lock
         self.resume_from: Checkpoint | None = None
         self.start_from: Checkpoint | None = None
 
@@ -108,8 +108,10 @@ class RunDirectory:
             return {}
 
     def close(self) -> None:
-        """Release the lock."""
-        release_lock(self._lock)
+        """Release the lock, once."""
+        if self._lock is not None:
+            release_lock(self._lock)
+            self._lock = None
 
     def __enter__(self) -> "RunDirectory":
         return self
@@ -285,7 +287,8 @@ def _check_ours(path: Path) -> None:
         return
     if not path.is_dir():
         raise RunDirectoryError(f"{path} is a file, not a run directory")
-    names = {entry.name for entry in path.iterdir()}
+    # Another host of the learner may have been here first.
+    names = {entry.name for entry in path.iterdir() if not entry.match("host-[0-9]*")}
     if names - {"lost+found"} and _LOCK not in names:
         raise RunDirectoryError(
             f"{path} is not empty and no run of Seedbed (it has no {_LOCK}, but "

@@ -29,6 +29,16 @@ def learner_directory(path: str | Path, rank: int) -> Path:
     return Path(path) / f"learner-{rank}"
 
 
+def host_directory(path: str | Path, host: int) -> Path:
+    """Return the run directory of one host of a learner: the run's own is host 0's.
+
+    Args:
+        path: Run directory of the learner.
+        host: Number of the host, from 0.
+    """
+    return Path(path) / f"host-{host}" if host else Path(path)
+
+
 def learner_directories(path: str | Path) -> list[Path]:
     """List the run directories of all learners, by rank; none where the run has one learner.
 

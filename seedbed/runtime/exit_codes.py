@@ -25,6 +25,7 @@ class ExitCode(IntEnum):
     REFUSED_BY_REPLAY = 34
     PEERS_UNREACHABLE = 35
     LEARNERS_FAILED = 36
+    HOSTS_FAILED = 37
     THREAD_STUCK = 40
     THREAD_FAILED = 41
     DIVERGED = 42
@@ -66,6 +67,8 @@ HELP: dict[ExitCode, str] = {
     "for all: start it again, or set gossip.topology to gossip.",
     ExitCode.LEARNERS_FAILED: "Learner processes keep failing: see logs/learner-*.log in the run "
     "directory.",
+    ExitCode.HOSTS_FAILED: "A host of the learner was lost, or stopped alone, and no host trains "
+    "without the others: start all of them again; they resume from the newest checkpoint.",
     ExitCode.THREAD_STUCK: "A part of the learner had work and took none for too long: the line "
     "says which and what it waited for.",
     ExitCode.THREAD_FAILED: "A part of the learner failed: the line names it; the log has the "

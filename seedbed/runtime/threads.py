@@ -15,6 +15,11 @@ POLL_S = 0.2
 left_behind: list[threading.Thread] = []
 
 
+def leave_at_once() -> None:
+    """Let `seedbed` end without the interpreter's own end, which would wait for other processes."""
+    left_behind.append(threading.main_thread())
+
+
 class Threads:
     """Named threads of one part of a process.
 

@@ -37,7 +37,7 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
         telemetry: What the parts of the learner have counted.
         total: Counters of all learners.
     """
-    counters, history, sessions = telemetry.counters, telemetry.history, telemetry.sessions
+    counters, history, sessions = telemetry.whole_counters(), telemetry.history, telemetry.sessions
     inference, training = telemetry.inference, telemetry.training
     rate, ratio = history.rate, history.ratio
     load = measure_load(history)

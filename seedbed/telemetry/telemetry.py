@@ -131,7 +131,10 @@ class Telemetry:
         self.actors_here = actors_here
         self.cores = usable_cpus()
         self.history = History()
+        # Those of all hosts of this learner, and those of all learners.
+        self.whole_counters: Callable[[], Counters] = lambda: counters
         self._total_counters: Callable[[], Counters] = lambda: counters
+        self._has_hosts = False
         self._peer_summary: Callable[[], LearnersStatus] = lambda: {}
         self._now = now
         self._process = this_process()
@@ -193,6 +196,18 @@ class Telemetry:
         self._total_counters, self._peer_summary = total_counters, peer_summary
         self.cost.dollars_per_hour /= learners_here
 
+    def join_hosts(self, total: Callable[[], Counters], host: int, machines: int) -> None:
+        """Report as one of several hosts of a learner, the counts of all of them.
+
+        Args:
+            total: Returns the counts of the whole learner.
+            host: Number of this host. The first one is charged for all.
+            machines: Machines that the hosts take.
+        """
+        self.whole_counters, self._has_hosts = total, True
+        self._total_counters = total
+        self.cost.dollars_per_hour *= 0 if host else machines
+
     def tick(self) -> None:
         """Measure, and write everything that is written each `logging.interval_s`.
 
@@ -247,7 +262,7 @@ class Telemetry:
             "time": time.time(),
             "interval_s": self.experiment.logging.interval_s,
             "process": self._process,
-            "counters": self.counters.to_json(),
+            "counters": self.whole_counters().to_json(),
             "numbers": self.numbers,
             "scalars": self.training.scalars,
             "user_scalars": dict(self.user.values),
@@ -282,7 +297,8 @@ class Telemetry:
     def summary(self) -> dict[str, Any]:
         """Return the object that ends a run, on stdout. None, never 0, where there is no data."""
         self.cost.account()
-        counters, numbers = self.counters, take_snapshot(self, self.counters).numbers
+        counters = self.whole_counters()
+        numbers = take_snapshot(self, counters).numbers
         batches, envs = self.inference.batch_envs.total()
         summary = {
             **counters.to_json(),
@@ -328,6 +344,9 @@ class Telemetry:
             **self.training.totals(),
             "learner_cpu_s": time.process_time(),
         }
+        if self._has_hosts:
+            whole = self.whole_counters()
+            totals |= {"env_frames": whole.env_frames, "trained_frames": whole.trained_frames}
         for name, clock in self.busy.items():
             totals[f"busy_{name}"], totals[f"blocked_{name}"] = clock.totals()
         machine = machine_cpu_seconds()

@@ -22,8 +22,11 @@ from seedbed.services.learner.background_evaluation import BackgroundEvaluation
 from seedbed.services.learner.checkpointer import Checkpointer
 from seedbed.services.learner.components import ComponentsFuture, LearnerComponents, ParameterStore
 from seedbed.services.learner.exchange_factory import make_exchange, make_membership
+from seedbed.services.learner.hosts.agreement import StopNote
+from seedbed.services.learner.hosts.host import LearnerHost
 from seedbed.services.learner.profiling import Profiler
 from seedbed.services.learner.stop import RunStop
+from seedbed.services.learner.synchronous import is_synchronous
 from seedbed.services.learner.training.quarantine import Quarantine
 from seedbed.services.learner.training.thread import PrefetchThread, TrainingThread
 from seedbed.services.learner.unrolls.queue import UnrollQueue
@@ -39,30 +42,6 @@ JOIN_TIMEOUT_S = 60.0
 SIGNAL_JOIN_S = 8.0
 
 
-def is_synchronous(experiment: Experiment) -> bool:
-    """Return whether the agent trains on synchronous batches of all environments.
-
-    A `module:Class` agent declares it in its class, whose import imports Keras, so the backend is
-    fixed here for it, before anything listens.
-
-    Raises:
-        SeedbedError: the agent cannot be loaded, or the settings do not fit such batches.
-    """
-    if experiment.builtin_options is not None:
-        return experiment.builtin_options.synchronous
-    learner = experiment.learner
-    backends.use(learner.backend, learner.deterministic, learner.device)
-    from seedbed.factory import agent_and_options
-
-    if not agent_and_options(experiment)[0].synchronous:
-        return False
-    try:
-        experiment.check_synchronous_batches()
-    except ValueError as error:
-        raise SeedbedError(ExitCode.CONFIG, str(error)) from error
-    return True
-
-
 class LearnerBase:
     """The parts of a run that need no actors: training, checkpoints, evaluation, stop and end.
 
@@ -73,6 +52,7 @@ class LearnerBase:
         credentials: credentials of this process.
         rank: number of this learner among `gossip.replicas`, from 0.
         actors_here: the actors run on this machine.
+        host: number of this host among `learner.hosts`, from 0.
     """
 
     def __init__(
@@ -83,6 +63,7 @@ class LearnerBase:
         credentials: Credentials = PLAIN,
         rank: int = 0,
         actors_here: bool = False,
+        host: int = 0,
     ) -> None:
         self.rank = rank
         self.members = make_membership(experiment, rank)
@@ -101,6 +82,9 @@ class LearnerBase:
         self.threads = Threads()
         self._credentials = credentials
         learner = experiment.learner
+        self.hosts: LearnerHost | None = None
+        if learner.hosts > 1:
+            self.hosts = LearnerHost(experiment, host, self.telemetry, self._stop_note)
         checkpoint = run.resume_from or run.start_from
         spec = EnvironmentSpec.from_json(checkpoint.meta["spec"]) if checkpoint else None
         if self.members is not None:
@@ -110,10 +94,10 @@ class LearnerBase:
         self._updates_at_start = self.counters.updates
         self.components = ComponentsFuture(spec)
         self.store = ParameterStore()
-        self.queue = UnrollQueue(learner.queue_batches * learner.batch_size)
-        if is_synchronous(experiment):
+        self.queue = UnrollQueue(learner.queue_batches * learner.host_batch_size)
+        if is_synchronous(experiment, self.hosts.place if self.hosts else None):
             self.queue = SynchronousUnrollQueue(
-                learner.batch_size, learner.straggler_timeout_s, lambda: self.store.newest()[1]
+                learner.host_batch_size, learner.straggler_timeout_s, lambda: self.store.newest()[1]
             )
         self.prefetch = PrefetchThread(self.queue, self.telemetry)
         self.quarantine = Quarantine(run.path / "quarantine", title_of(experiment))
@@ -125,7 +109,7 @@ class LearnerBase:
         self.profiler = Profiler(run.path / "profile", self.threads.stopping)
         # Each takes a limit in seconds, and returns why a part has made no progress for longer.
         self._probes: list[Callable[[float], str | None]] = [self.training.probe]
-        self.run_stop = RunStop(experiment.stop, self.telemetry, self.members)
+        self.run_stop = RunStop(experiment.stop, self.telemetry, self.members, self.hosts)
         self._http: MetricsServer | None = None
         self._next_tick = time.monotonic()
 
@@ -164,6 +148,8 @@ class LearnerBase:
                 self.counters.updates,
                 run.resume_from.path,
             )
+        if self.hosts is not None and not self.hosts.is_first:
+            return  # the first host has the counts of the whole learner
         # What was learned after the checkpoint is lost. The time and the money are spent.
         self.counters.seconds = max(self.counters.seconds, float(spent.get("seconds", 0)))
         self.counters.dollars = max(self.counters.dollars, float(spent.get("dollars", 0)))
@@ -173,7 +159,7 @@ class LearnerBase:
         components = self.components.result(0)
         assert components is not None
         return {
-            "counters": self.counters.to_json(),
+            "counters": self.telemetry.whole_counters().to_json(),
             "telemetry": self.telemetry.to_json(),
             "spec": components.spec.to_json(),
             "peers": self.members.to_json() if self.members is not None else {},
@@ -208,7 +194,25 @@ class LearnerBase:
     def _load_backend(self) -> Backend:
         learner = self.experiment.learner
         self.telemetry.phase = f"loading {learner.backend}"
-        return backends.use(learner.backend, learner.deterministic, learner.device)
+        place = self.hosts.place if self.hosts is not None else None
+        if place is not None:
+            self.telemetry.phase = f"waiting for all {place.hosts} hosts at {place.coordinator}"
+        backend = backends.use(learner.backend, learner.deterministic, learner.device, place)
+        if self.hosts is not None:
+            self.hosts.join(backend)
+        return backend
+
+    def _stop_note(self) -> StopNote | None:
+        """Return why this host of a learner is to stop; None while it goes on."""
+        stop, failure = self.run_stop, self.threads.failure
+        if stop.reason is None and not self.threads.stopping.is_set():
+            return None
+        assert self.hosts is not None
+        reason = str(failure) if failure else stop.reason or "a part failed"
+        met = stop.met if failure is None else None
+        return StopNote(
+            self.hosts.place.host, met.text if met else reason, met.key if met else None
+        )
 
     def _make_components(self, spec: EnvironmentSpec, backend: Backend) -> LearnerComponents:
         from seedbed.services.learner.components_factory import build_components
@@ -227,6 +231,10 @@ class LearnerBase:
             components.inference.random.bit_generator.state = run.resume_from.meta["random"]
         elif run.start_from is not None:
             components.trainer.load(run.start_from.arrays, optimizer=False)
+        if self.hosts is not None:
+            self.telemetry.phase = "meeting the other hosts"
+            self.hosts.begin(backend, components)
+            self.training.hosts = self.hosts.agreement
         run.resume_from = run.start_from = None  # frees the memory of their arrays
         if self.members is not None:
             self._meet_peers(self.members, components)
@@ -266,6 +274,9 @@ class LearnerBase:
         met = self.run_stop.check_conditions()
         if met is None:
             return None
+        if self.hosts is not None:
+            note = StopNote(0, met.text, met.key)
+            self.hosts.tell_finished(self._load_backend(), note)
         log.info("this run is finished (%s): to go on, raise that condition", met.text)
         stored = self.run_directory.read_summary()
         if stored is None:
@@ -282,6 +293,11 @@ class LearnerBase:
         # An evaluation costs money too: none after a cap on dollars.
         return met is not None and met.key != "dollars" and self.experiment.evaluation.at_end
 
+    @property
+    def _is_first(self) -> bool:
+        """Whether this process writes what there is once: checkpoints, the summary."""
+        return self.hosts is None or self.hosts.is_first
+
     def _tick(self) -> None:
         self.telemetry.training.set_queue(self.queue.unrolls, self.queue.capacity_unrolls)
         self.telemetry.tick()
@@ -293,7 +309,9 @@ class LearnerBase:
             limit_s = self.experiment.learner.watchdog_timeout_s
             text = f"{stuck} (learner.watchdog_timeout_s is {limit_s:g})"
             self.threads.fail("watchdog", SeedbedError(ExitCode.THREAD_STUCK, text))
-        if self.components.result(0) is not None:
+        if self.hosts is not None and (decision := self.hosts.decision) is not None:
+            self.run_stop.follow(*decision)
+        if self.components.result(0) is not None and self._is_first:
             self.checkpointer.poll(self.training.request_state)
             self.evaluation.poll(self.checkpointer)
         now = time.monotonic()
@@ -332,13 +350,17 @@ class LearnerBase:
                 failure = failure or SeedbedError(ExitCode.THREAD_STUCK, text)
             else:
                 log.warning("%s; nothing is lost, because there was no update yet", text)
+        # An update that a lost host has broken has taken the optimizer's arrays with it.
+        may_save = not running and (failure is None or failure.code is not ExitCode.HOSTS_FAILED)
+        if self.hosts is not None:
+            failure = self.hosts.end(failure, may_wait=not running)
         # The threads have ended, so the trainer belongs to this one.
-        failure = self._save_and_evaluate(failure, may_save=not running)
+        failure = self._save_and_evaluate(failure, may_save)
         self.quarantine.close()
         self.telemetry.stop_reason = reason
         self._tick()
         summary = self.telemetry.summary()
-        if self.run_stop.met is not None and failure is None:
+        if self.run_stop.met is not None and failure is None and self._is_first:
             try:
                 self.run_directory.write_summary(summary)
             except OSError as error:
@@ -367,7 +389,7 @@ class LearnerBase:
         self.telemetry.sessions.on_discarded(frames, "the learner stopped")
         # After DIVERGED too: a skipped update leaves the parameters as they were, and parameters
         # that are not finite are refused.
-        if not may_save:
+        if not may_save or not self._is_first:
             return failure
         met = self.run_stop.met
         try:

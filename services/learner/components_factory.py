@@ -73,7 +73,7 @@ def build_components(
         stats = stats or ReplaySourceStats()
         source = make_replay_source(experiment, unroll.spec, backend, trainer, stats, credentials)
     else:
-        source = OnPolicySource(trainer, backend, size)
+        source = OnPolicySource(trainer, backend, learner.host_batch_size)
     slots, seed = learner.inference.slots, experiment.seed + LEARNER_SEED_STRIDE * rank
     most = learner.inference.max_batch_envs
     inference = InferenceStep(backend, agent, spec, learner.frame_stack, slots, most, seed)

@@ -38,6 +38,7 @@ class Learner(LearnerBase):
         credentials: credentials of this process.
         rank: number of this learner among `gossip.replicas`, from 0.
         also_listen: further addresses to listen on.
+        host: number of this host among `learner.hosts`, from 0.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Learner(LearnerBase):
         credentials: Credentials = PLAIN,
         rank: int = 0,
         also_listen: Sequence[str] = (),
+        host: int = 0,
     ) -> None:
-        super().__init__(experiment, run, frozen, credentials, rank, listen.startswith("unix:"))
+        here = listen.startswith("unix:")
+        super().__init__(experiment, run, frozen, credentials, rank, here, host)
         self.servicer = InferenceServicer(experiment, self.queue, self.telemetry, self.components)
         self.batcher = self.servicer.batcher
         self._listen, self._also_listen = listen, also_listen
@@ -137,6 +140,9 @@ class Learner(LearnerBase):
                 components = self._build(spec, backend)
             except ShuttingDown:
                 return
+            finally:
+                if self.hosts is not None and self.training.hosts is None:
+                    self.hosts.leave()
             self.server.set_serving()
             self.components.set_result(components)
             self.training.run(components, self.threads.stopping)

@@ -2,13 +2,16 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership
 from seedbed.numbers import InvalidNumbers, check_number
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry import Counters, Telemetry
+
+if TYPE_CHECKING:
+    from seedbed.services.learner.hosts.host import LearnerHost
 
 
 class MetCondition(NamedTuple):
@@ -60,10 +63,19 @@ class RunStop:
         reason: why the run ends, in words; None while it goes on.
         requested: a signal has requested the end.
         met: the stop condition that is met, by this learner or by all together.
+        told: the same, as another host of this learner has told it; None before.
     """
 
-    def __init__(self, stop: Stop, telemetry: Telemetry, members: Membership | None) -> None:
+    def __init__(
+        self,
+        stop: Stop,
+        telemetry: Telemetry,
+        members: Membership | None,
+        hosts: "LearnerHost | None" = None,
+    ) -> None:
         self._stop = stop
+        self._hosts = hosts
+        self.told: MetCondition | None = None
         self._telemetry = telemetry
         self._members = members
         self.reason: str | None = None
@@ -75,6 +87,19 @@ class RunStop:
         self.requested = True
         self.reason = self.reason or reason
 
+    def follow(self, host: int, reason: str, key: str | None) -> None:
+        """End the run as another host of this learner does.
+
+        Args:
+            host: number of that host.
+            reason: its reason, in words.
+            key: the stop condition that is met; None where it is another reason.
+        """
+        if key is not None:
+            self.told = MetCondition(key, reason)
+        else:
+            self.reason = self.reason or f"host {host} stopped: {reason}"
+
     def check_conditions(self) -> MetCondition | None:
         """Return the stop condition that is met, or None. A condition that is met ends the run."""
         self.met = self._find()
@@ -84,7 +109,13 @@ class RunStop:
         return self.met
 
     def _find(self) -> MetCondition | None:
-        members, telemetry = self._members, self._telemetry
+        members, telemetry, hosts = self._members, self._telemetry, self._hosts
+        if hosts is not None:
+            # All end for the same condition, because the first host alone judges.
+            if self.told is not None or not hosts.is_first:
+                return self.told
+            totals, own = hosts.totals, telemetry.sessions.mean_return
+            return met_condition(self._stop, totals.total(), lambda n: totals.mean_return(own, n))
         if members is None:
             return met_condition(self._stop, telemetry.counters, telemetry.sessions.mean_return)
 

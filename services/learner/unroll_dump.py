@@ -14,9 +14,9 @@ from seedbed.analysis.unroll_files import Arrays, UnrollDump, title_of
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import open_run_directory
-from seedbed.services.learner.base import is_synchronous
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.single_threaded import SingleThreadedLearner
+from seedbed.services.learner.synchronous import is_synchronous
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.types import Params
 

@@ -107,7 +107,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         )
         self._slots = SlotAllocator(inference.slots)
         if isinstance(queue, SynchronousUnrollQueue):
-            self._slots = SlotAllocator(self._settings.batch_size, "learner.batch_size")
+            self._slots = SlotAllocator(self._settings.host_batch_size, "learner.batch_size")
         self._log = PeerLog(log)
         self._open = OpenStreams("the learner stops", self._on_rejected, invalid=())
         self._streams: dict[int, Stream] = {}

@@ -46,7 +46,7 @@ def make_replay_source(
             files cannot be used.
     """
     learner, settings = experiment.learner, experiment.learner.replay
-    seed, size = experiment.seed, learner.batch_size
+    seed, size = experiment.seed, learner.host_batch_size
     if settings.storage == "device":
         from seedbed.services.learner.training.fused_replay import FusedReplay
 

@@ -5,8 +5,9 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from seedbed.gossip.exchange import ParameterExchange, ShuttingDown
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.components import LearnerComponents, ParameterStore
+from seedbed.services.learner.hosts.agreement import Agreement
 from seedbed.services.learner.training.quarantine import Quarantine
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.services.learner.unrolls.queue import UnrollQueue
@@ -87,6 +89,7 @@ class TrainingThread:
         exchange: exchanges parameters with peers; None without peers.
         observers: called with each batch before its first update.
         step_since: when the current update started; None while it compiles, or between updates.
+        hosts: agreement with the other hosts of this learner; None without any.
     """
 
     def __init__(
@@ -113,6 +116,7 @@ class TrainingThread:
         self.exchange: ParameterExchange | None = None
         self.observers: list[Callable[[TrainingBatch], None]] = []
         self.step_since: float | None = None
+        self.hosts: Agreement | None = None
 
     def request_state(self) -> Future[dict[str, NDArray[Any]]]:
         """Request the trainer's state between two updates. Any thread."""
@@ -133,15 +137,22 @@ class TrainingThread:
 
     def run(self, components: LearnerComponents, stopping: threading.Event) -> None:
         """Train until `stopping` is set, then complete the state requests that are left."""
-        while not stopping.is_set():
+        try:
+            while not stopping.is_set() and not (self.hosts and self.hosts.decision):
+                self.give_states(components)
+                batch = components.source.next_batch(POLL_S)
+                if self.hosts is not None and not self.hosts.all_go(batch is not None):
+                    if batch is not None:
+                        self._discard(components, batch, "the learner stopped")
+                elif batch is not None:
+                    try:
+                        self.train(components, batch)
+                    except ShuttingDown:
+                        self._discard(components, batch, "the learner stopped")
             self.give_states(components)
-            batch = components.source.next_batch(POLL_S)
-            if batch is not None:
-                try:
-                    self.train(components, batch)
-                except ShuttingDown:
-                    self._discard(components, batch, "the learner stopped")
-        self.give_states(components)
+        finally:
+            if self.hosts is not None:
+                self.hosts.leave()
 
     def train(self, components: LearnerComponents, batch: TrainingBatch) -> None:
         """Make `learner.epochs_per_batch` updates with a batch.
@@ -196,7 +207,7 @@ class TrainingThread:
             self._telemetry.phase = "compiling the training step"
         else:
             self.step_since = time.perf_counter()
-        with self._telemetry.busy["training"]:
+        with self._telemetry.busy["training"], self._together():
             outputs = components.source.train_step(batch, self.exchange)
             scalars = {name: float(np.asarray(value)) for name, value in outputs.items()}
             applied = math.isfinite(scalars["gradient_norm"])
@@ -207,6 +218,21 @@ class TrainingThread:
             self._telemetry.phase = "training"
         self._compiled, self.step_since = True, None
         return scalars
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Return the context of an update, which fails where another host is lost.
+
+        Raises:
+            SeedbedError: HOSTS_FAILED: the backend failed, and has not ended the process.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if self.hosts is None:
+                raise
+            self.step_since = None
+            raise self.hosts.lost(error) from error
 
     def _on_skipped(
         self, components: LearnerComponents, batch: TrainingBatch, scalars: dict[str, float]

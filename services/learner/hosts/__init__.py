@@ -1,0 +1,1 @@
+"""Hosts of one learner: their agreement on each step, and what they have counted together."""
