@@ -20,6 +20,7 @@ from seedbed.cli.hosts import add_host, host_of
 from seedbed.cli.train import add_run_directory, open_run, start_probe
 from seedbed.config import load_experiment
 from seedbed.rpc.credentials import check_exposure
+from seedbed.runtime.log_files import keep_stdout
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 from seedbed.runtime.tokens import Role
 
@@ -52,6 +53,8 @@ def run(args: argparse.Namespace) -> int | None:
         from seedbed.launch.hosts import run_host
 
         return run_host(args.argv, host, experiment.learner.hosts)
+    if host is not None:
+        keep_stdout()  # from the collectives of the CPU
     with open_run(args, experiment, host or 0) as directory:
         probe = start_probe(experiment, directory)
         from seedbed.services.learner.learner import Learner

@@ -17,7 +17,7 @@ from seedbed.launch.actors import LocalActors
 from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runs.layout import host_directory
 from seedbed.runtime.exit_codes import ConfigError
-from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS
+from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS, keep_stdout
 from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
 
 log = logging.getLogger(__name__)
@@ -81,6 +81,8 @@ def run(args: argparse.Namespace) -> None:
     exit_with_parent(args)
     replicas = [] if args.learners is None else [f"gossip.replicas={args.learners}"]
     experiment = load_experiment(args.experiment, [*args.set, *replicas])
+    if args.host is not None:
+        keep_stdout()  # from the collectives of the CPU
     with open_run(args, experiment) as directory:
         if experiment.gossip.replicas > 1 and args.rank is None:
             from seedbed.launch.learners import train_multi_learner

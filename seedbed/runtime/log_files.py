@@ -1,7 +1,8 @@
-"""Bounds of the log files that a process, or its children, append to."""
+"""Bounds of the log files that a process, or its children, append to, and its own stdout."""
 
 import contextlib
 import os
+import sys
 from pathlib import Path
 
 # So large may a log file become, about, before a new one begins; and so many old ones are kept.
@@ -34,3 +35,10 @@ def rotate_log(path: Path) -> None:
 
 def _old(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
+
+
+def keep_stdout() -> None:
+    """Keep stdout for this program: what libraries in C print there goes to stderr from now on."""
+    own = os.dup(1)
+    os.dup2(2, 1)
+    sys.stdout = os.fdopen(own, "w")
