@@ -12,7 +12,7 @@ from seedbed.launch.hosts import why_lost
 from seedbed.runtime.exit_codes import ConfigError
 
 # What JAX logs, shortened.
-SILENT = """F1123 client.h:80] Terminating process because the JAX distributed service detected fatal
+SILENT = """F1123 client.h:80] Terminating process because the JAX service detected fatal
 errors. absl::Status: UNAVAILABLE: The following tasks are unhealthy (stopped sending heartbeats):
 1
 The tasks have crashed. Check the task logs for an earlier error
@@ -66,7 +66,7 @@ def test_a_host_has_its_number_from_the_option_or_the_job(monkeypatch: pytest.Mo
     [
         (None, (), "give each its number, --host 0 to 1"),
         (2, (), "host 2: learner.hosts is 2, so the hosts are 0 to 1"),
-        (0, ("learner.coordinator=",), "learner.coordinator is empty"),
+        (0, ("learner.coordinator=''",), "learner.coordinator is empty"),
         (1, ("learner.hosts=1",), "learner.hosts is 1"),
     ],
 )
