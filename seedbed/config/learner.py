@@ -171,8 +171,8 @@ class Learner(Section):
     unroll_length: Positive = 20
     """Steps T of an unroll."""
     hosts: Positive = 1
-    """Hosts of the learner: processes that train as one, each with the actors that connect to it
-    and with devices of its own. `batch_size` is divided among them. JAX only.
+    """Processes that train together as one learner, on JAX, each with devices and actors of its
+    own. `batch_size` is divided among them.
     """
     coordinator: str = ""
     """Address `host:port` at which the first of several hosts meets the others; `seedbed train` and

@@ -207,7 +207,7 @@ class TrainingThread:
             self._telemetry.phase = "compiling the training step"
         else:
             self.step_since = time.perf_counter()
-        with self._telemetry.busy["training"], self._together():
+        with self._telemetry.busy["training"], self._failing_for_hosts():
             outputs = components.source.train_step(batch, self.exchange)
             scalars = {name: float(np.asarray(value)) for name, value in outputs.items()}
             applied = math.isfinite(scalars["gradient_norm"])
@@ -220,7 +220,7 @@ class TrainingThread:
         return scalars
 
     @contextmanager
-    def _together(self) -> Iterator[None]:
+    def _failing_for_hosts(self) -> Iterator[None]:
         """Return the context of an update, which fails where another host is lost.
 
         Raises:
