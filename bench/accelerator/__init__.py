@@ -1,0 +1,1 @@
+"""`seedbed bench accelerator`: what the first hour on a machine with an accelerator should tell."""
