@@ -5,6 +5,7 @@ EXPERIMENT ?= experiments/pong-vtrace.yaml
 ARGS ?=
 SEED ?= 0
 MINUTES ?= 10
+JSON ?= build/accelerator.json
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -20,7 +21,7 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help run test test-learning e2e e2e-all storm images release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
-  proto bench setup hooks lock clean
+  proto bench bench-accelerator setup hooks lock clean
 
 help: ## Say what there is.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -63,6 +64,10 @@ run: $(INSTALLED_RUN) ## Train EXPERIMENT (Pong), or resume it.
 
 bench: $(INSTALLED_DEV) ## Measure where the time goes.
 	@$(BIN)/seedbed bench $(ARGS)
+
+bench-accelerator: $(INSTALLED_DEV) ## Measure an accelerator's first hour into JSON (build/accelerator.json).
+	@mkdir -p build
+	@tools/accelerator_session.sh '$(JSON)' $(ARGS)
 
 # --- Containers -----------------------------------------------------------------------------------
 

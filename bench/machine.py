@@ -19,7 +19,7 @@ _PACKAGES = ("ale-py", "grpcio", "jax", "keras", "numpy", "protobuf", "tensorflo
 def machine_info(gemm_size: int) -> dict[str, Any]:
     """Cores, processor, versions, the load before the benchmark, and `gemm_gflops`."""
     return {
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": usable_cpus(),
         "memory_gib": round(usable_memory_bytes() / 2**30, 1),
         "gemm_gflops": gemm_gflops(gemm_size),
@@ -65,7 +65,8 @@ def _git(*arguments: str) -> str:
     return answer.stdout.strip()
 
 
-def _cpu_model() -> str:
+def cpu_model() -> str:
+    """Return the name of the processor."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

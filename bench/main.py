@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bench.accelerator import main as accelerator
+from bench.accelerator.report import markdown as accelerator_markdown
 from bench.actor import actor_efficiency
 from bench.gossip.speed import gossip
 from bench.gossip.stability import TASKS, stability
@@ -48,7 +50,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the command."""
     parser.add_argument(
         "parts", nargs="*", metavar="PART",
-        help=f"what to measure: {', '.join(PARTS)} (default: all)",
+        help=f"what to measure: {', '.join(PARTS)} (default: all), or `accelerator` alone",
     )  # fmt: skip
     for part in ("replay", "gossip"):
         parser.add_argument(
@@ -79,13 +81,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--markdown", type=Path, metavar="FILE",
         help="measure nothing: print the JSON of an earlier benchmark as Markdown tables",
     )  # fmt: skip
+    accelerator.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
     """Measure, or render."""
     if args.markdown:
-        print(markdown(_read(args.markdown)))
+        results = _read(args.markdown)
+        is_accelerator = results.get("kind") == "accelerator"
+        print(accelerator_markdown(results) if is_accelerator else markdown(results))
         return 0
+    if args.parts == ["accelerator"]:
+        return accelerator.run(args)
     unknown = sorted(set(args.parts) - set(PARTS))
     if unknown:
         raise SeedbedError(

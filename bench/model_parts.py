@@ -1,17 +1,30 @@
 """Child: an inference batch and a training step of an experiment, each alone."""
 
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from inspect import signature
 from itertools import cycle
+from typing import Any
 
 import numpy as np
 
 from bench.null_learner import pong_spec
 from seedbed import backends
-from seedbed.config import load_experiment
+from seedbed.backends.protocol import Backend
+from seedbed.config import Experiment, load_experiment
 from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
 from seedbed.services.learner.unrolls.unroll import UnrollSpec, UnrollWriter
 from seedbed.spec import FIRST, StepInputs
+
+
+def used_backend(experiment: Experiment) -> Backend:
+    """Fix this process's backend as the experiment's learner does."""
+    learner: Any = experiment.learner
+    names = signature(backends.use).parameters.keys() & {"device", "devices", "precision"}
+    given = {name: getattr(learner, name) for name in names if hasattr(learner, name)}
+    return backends.use(learner.backend, **given)
 
 
 class Parts:
@@ -19,11 +32,11 @@ class Parts:
 
     def __init__(self, experiment: str) -> None:
         self._config = load_experiment(experiment)
+        backend = used_backend(self._config)  # before Keras is imported
         from seedbed.services.learner.components_factory import build_components
 
         spec = pong_spec(self._config)
-        learner = self._config.learner
-        self._built = build_components(self._config, spec, backends.use(learner.backend))
+        self._built = build_components(self._config, spec, backend)
         self._random = np.random.default_rng(0)
         self._shape = spec.observation.shape
         self._actions = spec.actions
@@ -72,6 +85,66 @@ class Parts:
         """Return CPU and wall seconds of a step in training."""
         self._update()
         return _cost(self._update, self._batch.steps, seconds)
+
+    def latency(self, environments: int, seconds: float, busy: bool) -> dict[str, float]:
+        """Return the milliseconds of a batch, median and 99th percentile, and rows a second.
+
+        Args:
+            environments: Of a batch.
+            seconds: Of the measurement.
+            busy: Train meanwhile, as production does: in a thread of this process.
+        """
+        params, run = self._built.trainer.params(), self._built.inference.run
+        rows = [self._rows(environments, flag) for flag in (FIRST, *[0] * 16)]
+        for row in rows:
+            run(params, [row])
+        took: list[float] = []
+        again = cycle(rows[1:])
+        with self._training(busy) as updates:
+            before, begin = updates(), time.perf_counter()
+            while (now := time.perf_counter()) - begin < seconds or len(took) < 10:
+                run(params, [next(again)])
+                took.append(time.perf_counter() - now)
+            passed, made = time.perf_counter() - begin, updates() - before
+        return {
+            "p50_ms": 1e3 * float(np.median(took)),
+            "p99_ms": 1e3 * float(np.quantile(took, 0.99)),
+            "rows_per_s": environments * len(took) / sum(took),
+            "batches": len(took),
+            "updates_per_s": made / passed,
+        }
+
+    @contextmanager
+    def _training(self, busy: bool) -> Iterator[Callable[[], int]]:
+        """Train in a thread meanwhile; yield a count of the updates."""
+        done, stop = [0], threading.Event()
+
+        def train() -> None:
+            while not stop.is_set():
+                self._update()
+                done[0] += 1
+
+        thread = threading.Thread(target=train)
+        if busy:
+            self._update()  # compiled
+            thread.start()
+        try:
+            yield lambda: done[0]
+        finally:
+            stop.set()
+            if busy:
+                thread.join()
+
+    def update_ms(self, seconds: float, runs: int) -> list[float]:
+        """Return the milliseconds of an update, several times.
+
+        Args:
+            seconds: Of each.
+            runs: Times.
+        """
+        self._update()
+        steps = self._batch.steps
+        return [1e3 * steps * _cost(self._update, steps, seconds)["wall_s"] for _ in range(runs)]
 
     def _update(self) -> None:
         backend = self._built.backend

@@ -1,14 +1,14 @@
 """Sizes of the first hour's measurements: the full ones, and those of `--quick`."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from seedbed.config.learner import Learner
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large, how often. Times are the longest ones; the minutes may make them shorter."""
+    """How large, how often. Windows are those of an hour; fewer minutes make them shorter."""
 
     window_s: float = 5.0  # of a latency or of a step
     runs: int = 3
@@ -61,3 +61,12 @@ QUICK = Sizes(
 def precisions() -> tuple[str, ...]:
     """Return the precisions that are compared: of an earlier version, float32 alone."""
     return ("float32", "bfloat16") if "precision" in Learner.model_fields else ("float32",)
+
+
+def sizes_for(minutes: float, is_quick: bool) -> Sizes:
+    """Return the sizes of a measurement of so many minutes."""
+    if is_quick:
+        return QUICK
+    part = min(1.0, max(0.1, minutes / 60))
+    windows = ("window_s", "melee_window_s", "end_to_end_window_s")
+    return replace(FULL, **{name: part * getattr(FULL, name) for name in windows})

@@ -1,0 +1,81 @@
+"""Pong and Breakout by V-trace in the minutes that are left: runs that go on from call to call."""
+
+import csv
+import math
+import time
+from functools import partial
+from typing import Any
+
+from bench.accelerator import experiments
+from bench.accelerator.context import Context
+from bench.accelerator.session import Case, Part
+from seedbed.runtime.limits import usable_cpus
+
+EXPERIMENT = "experiments/pong-vtrace.yaml"
+GAMES = ("Pong", "Breakout")
+START_S = 60.0  # before a slice trains
+POINTS = 400  # of a curve in the JSON
+
+
+def curves(context: Context, share: float, minutes: float) -> Part:
+    """Return the part: slices of each game's run, as many as fit its share of the minutes.
+
+    A slice resumes the run directory of the one before, so that a call that is cut off loses what
+    was trained since the last checkpoint and no more.
+
+    Args:
+        context: Of this call.
+        share: Of the part.
+        minutes: Of the whole measurement.
+    """
+    sizes = context.sizes
+    slices = max(1, math.floor(60 * minutes / (len(GAMES) * (sizes.curve_s + START_S))))
+
+    def slice_of(_: float, game: str, number: int) -> dict[str, Any]:
+        run_dir = context.folder / f"curve-{game.lower()}"
+        options = {
+            "environment.id": f"atari:{game}",
+            "learner.backend": context.backend,
+            "learner.checkpoint.every_s": 60,
+            "logging.interval_s": 0.5 if sizes.small_network else 5,
+            "evaluation.at_end": "false",
+            "actor.processes": max(1, (int(usable_cpus()) - experiments.LEARNER_CORES) // 2),
+        }
+        chosen = [text for name, value in options.items() for text in ("--set", f"{name}={value}")]
+        began = time.monotonic()
+        with context.train(EXPERIMENT, run_dir.name, *chosen) as run:
+            before = run.status()["counters"]["updates"]
+            run.wait_for_updates(before + 1)
+            start_s = time.monotonic() - began
+            ends = time.monotonic() + sizes.curve_s
+            while run.exit_code is None and time.monotonic() < ends:
+                time.sleep(min(1.0, sizes.curve_s))
+            run.terminate()  # it writes a checkpoint
+        rows = read_curve(run_dir / "progress.csv")
+        return {
+            "game": game,
+            "slice": number,
+            "seconds_to_first_update": start_s,
+            "env_frames": rows[-1]["env_frames"] if rows else 0,
+            "return_mean": rows[-1]["return_mean"] if rows else None,
+            "curve": rows[:: max(1, len(rows) // POINTS)],
+        }
+
+    cases = [
+        Case(f"{game}/{number}", partial(slice_of, game=game, number=number), START_S)
+        for number in range(1, slices + 1)
+        for game in GAMES
+    ]
+    return Part("curves", share, cases)
+
+
+def read_curve(path: Any) -> list[dict[str, float]]:
+    """Return frames, seconds and mean return of the lines of a progress.csv that have a return."""
+    if not path.exists():
+        return []
+    with path.open() as file:
+        return [
+            {name: float(row[name]) for name in ("env_frames", "seconds", "return_mean")}
+            for row in csv.DictReader(file)
+            if row["return_mean"]
+        ]
