@@ -35,6 +35,8 @@ def pong_spec(experiment: Experiment) -> EnvironmentSpec:
 class NullPolicy:
     """Answers at once while its gate is open; otherwise every batch waits."""
 
+    in_flight = 1
+
     def __init__(self, actions: int, most: int) -> None:
         self.gate = threading.Event()
         self.gate.set()
@@ -43,8 +45,8 @@ class NullPolicy:
         self._actions = np.random.default_rng(0).integers(0, actions, (997, most), np.int32)
         self._logits = np.zeros((most, actions), np.float32)
 
-    def run(self, _: Any, rows: Sequence[StepInputs]) -> Any:
-        """Answer one batch, as `InferenceStep.run` does."""
+    def dispatch(self, _: Any, rows: Sequence[StepInputs]) -> Any:
+        """Answer one batch, as `InferenceStep.dispatch` does."""
         self.gate.wait()
         count = sum(len(row.slots) for row in rows)
         self._batches += 1
@@ -52,7 +54,8 @@ class NullPolicy:
         self.steps += count
         action = self._actions[self._batches % len(self._actions), :count]
         behaviour = {"logits": self._logits[:count]}
-        return SimpleNamespace(action=action, behaviour=behaviour, padded_rows=count)
+        outputs = SimpleNamespace(action=action, behaviour=behaviour, padded_rows=count)
+        return SimpleNamespace(result=lambda: outputs)
 
 
 class NullLearner(Learner):

@@ -6,6 +6,7 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from seedbed.agents.protocol import ActInputs, Agent
 from seedbed.backends.protocol import Backend, Tables
@@ -29,16 +30,38 @@ class InferenceOutputs:
         return np.asarray(self._state_before)[: len(self.action)]
 
 
-class Policy(Protocol):
-    """Interface of `InferenceStep`. Tests and benchmarks have implementations without a model."""
+class PendingOutputs(Protocol):
+    """Outputs of a batch that may still be computed."""
 
-    def run(self, params: Params, inputs: Sequence[StepInputs]) -> InferenceOutputs:
-        """Compute the actions of all environments in one batch.
+    def result(self) -> InferenceOutputs:
+        """Wait for the outputs, and return them on the host."""
+
+
+class Policy(Protocol):
+    """Interface of `InferenceStep`. Tests and benchmarks have implementations without a model.
+
+    Attributes:
+        in_flight: batches that are dispatched before the outputs of the oldest are read.
+    """
+
+    in_flight: int
+
+    def dispatch(self, params: Params, inputs: Sequence[StepInputs]) -> PendingOutputs:
+        """Start to compute the actions of all environments in one batch.
 
         Args:
             params: the parameters that act.
             inputs: the newest step of each group.
         """
+
+
+def batches_in_flight(backend: Backend) -> int:
+    """Return how many batches an inference thread keeps in flight.
+
+    An accelerator computes one while the host reads the outputs of the one before. A CPU computes
+    with the cores that read.
+    """
+    return 1 if backend.devices()[0].startswith("cpu") else 2
 
 
 def padded_sizes(largest: int) -> list[int]:
@@ -86,6 +109,8 @@ class InferenceStep:
         greedy: bool = False,
     ) -> None:
         self._agent = agent
+        self._backend = backend
+        self.in_flight = batches_in_flight(backend)
         self._context = frame_stack - 1
         self._greedy = greedy
         self._spare_slot = slots
@@ -129,8 +154,8 @@ class InferenceStep:
         result = {f"behaviour/{name}": value for name, value in outputs.behaviour.items()}
         return {**result, "action": outputs.action, "state_before": state}
 
-    def run(self, params: Params, inputs: Sequence[StepInputs]) -> InferenceOutputs:
-        """Compute the actions of all environments in one batch.
+    def dispatch(self, params: Params, inputs: Sequence[StepInputs]) -> "DispatchedBatch":
+        """Start to compute the actions of all environments in one batch.
 
         Args:
             params: the parameters that act.
@@ -148,14 +173,39 @@ class InferenceStep:
         slots = np.full(size, self._spare_slot, np.int32)
         np.concatenate([step.slots for step in inputs], out=slots[:count])
         outputs = self._act(params, slots, arrays)
+        read = ["action", *(f"behaviour/{name}" for name in self._agent.behaviour)]
+        if self.in_flight > 1:
+            self._backend.begin_copies([outputs[name] for name in read])
+        return DispatchedBatch(outputs, read, count, size)
+
+    def run(self, params: Params, inputs: Sequence[StepInputs]) -> InferenceOutputs:
+        """Compute the actions of all environments in one batch.
+
+        Args:
+            params: the parameters that act.
+            inputs: as of `dispatch`.
+        """
+        return self.dispatch(params, inputs).result()
+
+
+@dataclass
+class DispatchedBatch(PendingOutputs):
+    """A batch on the device, whose first `count` rows are no padding."""
+
+    _outputs: dict[str, Any]
+    _read: list[str]  # names of the outputs that are always read
+    count: int
+    padded_rows: int
+
+    @override
+    def result(self) -> InferenceOutputs:
+        action, *behaviour = (np.asarray(self._outputs[name])[: self.count] for name in self._read)
+        names = (name.removeprefix("behaviour/") for name in self._read[1:])
         return InferenceOutputs(
-            action=np.asarray(outputs["action"])[:count],
-            behaviour={
-                name: np.asarray(outputs[f"behaviour/{name}"])[:count]
-                for name in self._agent.behaviour
-            },
-            padded_rows=size,
-            _state_before=outputs["state_before"],
+            action=action,
+            behaviour=dict(zip(names, behaviour, strict=True)),
+            padded_rows=self.padded_rows,
+            _state_before=self._outputs["state_before"],
         )
 
 

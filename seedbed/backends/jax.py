@@ -1,7 +1,7 @@
 """JAX: the way to TPUs. Only this file imports JAX, and nothing here imports TensorFlow."""
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -305,6 +305,11 @@ class JaxBackend(Backend):
                 brought[0] = array
             received[name] = np.array(total(_of_all_hosts("state", brought)))
         return received
+
+    @override
+    def begin_copies(self, arrays: Sequence[Tensor]) -> None:
+        for array in arrays:
+            array.copy_to_host_async()
 
     @override
     def profile(self, directory: str) -> AbstractContextManager[None]:

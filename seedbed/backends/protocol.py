@@ -418,6 +418,13 @@ class Backend(Protocol):
             arrays: arrays by name; of the same shapes and dtypes on all hosts.
         """
 
+    def begin_copies(self, arrays: Sequence[Tensor]) -> None:
+        """Begin to copy arrays to the host, where they are read soon.
+
+        Args:
+            arrays: outputs of a compiled function.
+        """
+
     def profile(self, directory: str) -> AbstractContextManager[None]:
         """Write a TensorBoard profile of what runs inside the context.
 

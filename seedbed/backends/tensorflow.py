@@ -3,7 +3,7 @@
 # ruff: noqa: E402  TensorFlow is imported after its environment is set.
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -193,6 +193,10 @@ class TensorFlowBackend(Backend):
     @override
     def from_first_host(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         return dict(arrays)  # a learner with TensorFlow has one host
+
+    @override
+    def begin_copies(self, arrays: Sequence[Tensor]) -> None:
+        pass  # TensorFlow copies where an array is read
 
     @override
     def profile(self, directory: str) -> AbstractContextManager[None]:

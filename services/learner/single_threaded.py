@@ -24,7 +24,7 @@ from seedbed.runtime.threads import POLL_S
 from seedbed.services.actor.loop import make_step
 from seedbed.services.learner.base import LearnerBase
 from seedbed.services.learner.components import LearnerComponents
-from seedbed.services.learner.inference.thread import run_batch
+from seedbed.services.learner.inference.thread import dispatch, land
 from seedbed.services.learner.sessions.session import Session
 from seedbed.services.learner.sessions.slots import SlotAllocator
 from seedbed.services.learner.training.sources import PrefetchedSource
@@ -166,7 +166,8 @@ class SingleThreadedLearner(LearnerBase):
     def _act(self, components: LearnerComponents, sessions: list[_EnvSession]) -> None:
         """Answer the sessions in one batch, and step their environments."""
         requests = [each.session.request() for each in sessions]
-        run_batch(components.inference, requests, self.store, self.telemetry, lambda batch: None)
+        flight = dispatch(components.inference, requests, self.store, self.telemetry)
+        land(flight, self.telemetry, lambda batch: None)
         for each, request in zip(sessions, requests, strict=True):
             assert request.action is not None
             each.time_step = each.env.step(np.frombuffer(request.action, np.int32))

@@ -37,20 +37,23 @@ class NullPolicy:
         entered: set when a batch has begun.
     """
 
+    in_flight = 1
+
     def __init__(self) -> None:
         self.random = np.random.default_rng(0)
         self.gate = threading.Event()
         self.gate.set()
         self.entered = threading.Event()
 
-    def run(self, params: Any, rows: Sequence[StepInputs]) -> Any:
+    def dispatch(self, params: Any, rows: Sequence[StepInputs]) -> Any:
         self.entered.set()
         seen = np.concatenate([row.observation[:, 0] for row in rows])
         action = ((seen % ACTIONS).astype(np.int32) + 1) % ACTIONS
         assert self.gate.wait(DEADLINE_S)
-        return SimpleNamespace(
+        outputs = SimpleNamespace(
             action=action, behaviour={}, padded_rows=len(action), state_before=lambda: None
         )
+        return SimpleNamespace(result=lambda: outputs)
 
 
 class NullLearner(Learner):

@@ -2,7 +2,9 @@
 
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,7 +16,7 @@ from seedbed.services.learner.sessions.batcher import Batcher, Request
 from seedbed.telemetry import Telemetry
 
 if TYPE_CHECKING:  # imports Keras
-    from seedbed.agents.inference_step import InferenceOutputs, Policy
+    from seedbed.agents.inference_step import InferenceOutputs, PendingOutputs, Policy
 
 
 def split_outputs(outputs: "InferenceOutputs", batch: list[Request], version: int) -> None:
@@ -41,32 +43,58 @@ def split_outputs(outputs: "InferenceOutputs", batch: list[Request], version: in
         request.action = action.tobytes()
 
 
-def run_batch(
-    policy: "Policy",
-    batch: list[Request],
-    store: ParameterStore,
-    telemetry: Telemetry,
-    send_actions: Callable[[list[Request]], None],
-) -> None:
-    """Run the policy on a batch with the newest parameters, and send the actions."""
+@dataclass
+class Flight:
+    """A batch that is being computed.
+
+    Attributes:
+        batch: the requests.
+        outputs: the outputs to come.
+        version: the count of updates that made the parameters.
+        started: `time.perf_counter()` of the dispatch.
+    """
+
+    batch: list[Request]
+    outputs: "PendingOutputs"
+    version: int
+    started: float
+
+
+def dispatch(
+    policy: "Policy", batch: list[Request], store: ParameterStore, telemetry: Telemetry
+) -> Flight:
+    """Start the policy on a batch with the newest parameters."""
     started = time.perf_counter()
     params, version = store.newest()
     with telemetry.busy["inference"]:
-        outputs = policy.run(params, [request.inputs for request in batch])
-        split_outputs(outputs, batch, version)
+        outputs = policy.dispatch(params, [request.inputs for request in batch])
+    return Flight(batch, outputs, version, started)
+
+
+def land(
+    flight: Flight, telemetry: Telemetry, send_actions: Callable[[list[Request]], None]
+) -> None:
+    """Wait for the outputs of a batch, and send the actions."""
+    batch = flight.batch
+    with telemetry.busy["inference"]:
+        outputs = flight.outputs.result()
+        split_outputs(outputs, batch, flight.version)
     send_actions(batch)
     ended = time.perf_counter()
     telemetry.inference.on_batch(
         rows=len(outputs.action),
         padded_rows=outputs.padded_rows,
-        oldest_wait_s=started - batch[0].arrived,
+        oldest_wait_s=flight.started - batch[0].arrived,
         latencies_s=[ended - request.arrived for request in batch],
-        run_s=ended - started,
+        run_s=ended - flight.started,
     )
 
 
 class InferenceThread:
     """Runs the policy on batches of requests, with the newest parameters.
+
+    With more than one batch in flight, the next one is dispatched before the actions of the oldest
+    are read, if it is due by then.
 
     Args:
         batcher: the source of the batches.
@@ -75,8 +103,8 @@ class InferenceThread:
         send_actions: sends the actions of a batch to its actors.
 
     Attributes:
-        batch_since: `time.perf_counter()` when the present batch began. None between batches, and
-            in the first run of a size, which may compile.
+        batch_since: `time.perf_counter()` when the oldest batch in flight began. None between
+            batches, and in the first run of a size, which may compile.
     """
 
     def __init__(
@@ -92,6 +120,7 @@ class InferenceThread:
         self._send_actions = send_actions
         self.batch_since: float | None = None
         self._compiled: set[int] = set()  # environments of batches that have run
+        self._flights: deque[Flight] = deque()
 
     def probe(self, limit_s: float) -> str | None:
         """Return why inference has made no progress for `limit_s`, or None. Any thread."""
@@ -105,15 +134,33 @@ class InferenceThread:
         return None
 
     def run(self, components: LearnerComponents, stopping: threading.Event) -> None:
-        """Run until `stopping` is set."""
+        """Run until `stopping` is set, and until the actions of the last batch are sent."""
+        policy = components.inference
         while not stopping.is_set():
-            batch = self._batcher.take(POLL_S)
-            if not batch:
-                continue
-            num_envs = sum(request.num_envs for request in batch)
-            self.batch_since = time.perf_counter() if num_envs in self._compiled else None
-            run_batch(components.inference, batch, self._store, self._telemetry, self._send_actions)
-            self.batch_since = None
-            self._compiled.add(num_envs)
+            batch = self._batcher.take_due() if self._flights else self._batcher.take(POLL_S)
+            if batch:
+                self._dispatch(policy, batch)
+            if self._flights and (not batch or len(self._flights) >= policy.in_flight):
+                self._land_oldest()
             # Its inputs are views of unrolls, whose memory can be freed now.
             del batch
+        while self._flights:
+            self._land_oldest()
+
+    def _dispatch(self, policy: "Policy", batch: list[Request]) -> None:
+        num_envs = sum(request.num_envs for request in batch)
+        compiled = num_envs in self._compiled
+        while self._flights and not compiled:
+            self._land_oldest()  # whose time would include that of compiling
+        if compiled and not self._flights:
+            self.batch_since = time.perf_counter()
+        self._flights.append(dispatch(policy, batch, self._store, self._telemetry))
+        self._compiled.add(num_envs)
+
+    def _land_oldest(self) -> None:
+        flight = self._flights[0]
+        land(flight, self._telemetry, self._send_actions)
+        self._batcher.on_done(flight.batch)
+        self._flights.popleft()
+        # The next one has the device from now on.
+        self.batch_since = time.perf_counter() if self._flights else None

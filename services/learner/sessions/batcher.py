@@ -46,7 +46,7 @@ class Batcher:
     """Queue of requests between the event loop and the inference thread.
 
     A batch is taken as soon as it is full, or contains every session that could join it, or its
-    oldest request has waited `max_wait_s`.
+    oldest request has waited `max_wait_s`. Sessions of a batch in flight cannot join the next one.
 
     Args:
         target: environments of a full batch. 0 means half of the connected ones, because the two
@@ -64,13 +64,15 @@ class Batcher:
         self._sessions = 0
         self._num_envs = 0
         self._paused = 0
+        self._in_flight = 0
         self._taken_at = time.perf_counter()
         self._changed = threading.Condition()
         self._closed = False
 
     def _full(self) -> bool:
         target = self._target or max(1, self._num_envs // 2)
-        all_joined = len(self._requests) + self._paused >= self._sessions
+        held = self._paused + self._in_flight
+        all_joined = len(self._requests) + held >= self._sessions
         return self._waiting_envs >= min(target, self._max_batch) or all_joined
 
     def submit(self, request: Request) -> None:
@@ -113,6 +115,15 @@ class Batcher:
             self._paused -= 1
             self._changed.notify()
 
+    def on_done(self, batch: list[Request]) -> None:
+        """Count the sessions of a batch as ones that can join the next one.
+
+        Args:
+            batch: what `take` or `take_due` returned, with its actions.
+        """
+        with self._changed:
+            self._in_flight -= len(batch)
+
     @property
     def depth(self) -> int:
         """Number of waiting requests."""
@@ -142,6 +153,14 @@ class Batcher:
                     self._changed.wait(deadline - now)
             return []
 
+    def take_due(self) -> list[Request]:
+        """Return the next batch if it is due; empty otherwise. Never waits."""
+        with self._changed:
+            due = self._requests and (
+                self._full() or time.perf_counter() >= self._requests[0].arrived + self._max_wait_s
+            )
+            return self._pop() if due and not self._closed else []
+
     def _pop(self) -> list[Request]:
         """Return whole requests, oldest first, up to `max_batch` environments."""
         batch: list[Request] = []
@@ -153,6 +172,7 @@ class Batcher:
             num_envs += request.num_envs
         del self._requests[: len(batch)]
         self._waiting_envs -= num_envs
+        self._in_flight += len(batch)
         self._taken_at = time.perf_counter()
         return batch
 

@@ -98,6 +98,7 @@ def test_nobody_waits_for_a_session_that_waits_for_room() -> None:
     assert taker.waits
     batcher.pause()
     assert taker.batch() == [first, second]
+    batcher.on_done([first, second])
     batcher.resume()
     again = Taker(batcher)
     batcher.submit(request(4))

@@ -155,6 +155,13 @@ def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> No
 
 
 @pytest.mark.backends
+def test_so_do_two_batches_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("seedbed.agents.inference_step.batches_in_flight", lambda _: 2)
+    network, lstm, stack, shape, dtype = CASES["mlp-lstm-stack"]
+    check(experiment(network, lstm, stack), shape, dtype, tmp_path)
+
+
+@pytest.mark.backends
 @pytest.mark.parametrize("case", A2C_CASES)
 def test_so_do_rounds_of_all_environments(case: str, tmp_path: Path) -> None:
     network, lstm, stack, shape, dtype = A2C_CASES[case]
