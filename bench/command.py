@@ -19,7 +19,7 @@ from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
 START_S = 300.0
 END_S = 60.0
-STATUS_S = 20.0
+STATUS_S = 120.0  # the first one waits for the libraries' start
 
 
 class Command:

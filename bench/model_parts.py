@@ -102,7 +102,12 @@ class Parts:
         again = cycle(rows[1:])
         with self._training(busy) as updates:
             before, begin = updates(), time.perf_counter()
-            while (now := time.perf_counter()) - begin < seconds or len(took) < 10:
+            # On a machine that is too busy, until there is something to count.
+            while (
+                (now := time.perf_counter()) - begin < seconds
+                or len(took) < 10
+                or (busy and updates() == before)
+            ):
                 run(params, [next(again)])
                 took.append(time.perf_counter() - now)
             passed, made = time.perf_counter() - begin, updates() - before
@@ -124,7 +129,7 @@ class Parts:
                 self._update()
                 done[0] += 1
 
-        thread = threading.Thread(target=train)
+        thread = threading.Thread(target=train, daemon=True)
         if busy:
             self._update()  # compiled
             thread.start()

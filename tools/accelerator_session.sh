@@ -3,7 +3,7 @@
 #
 #     tools/accelerator_session.sh FILE.json [--minutes 60] [more of `seedbed bench accelerator`]
 #
-# Each slice is one call of at most SLICE_S (520) seconds, which goes on where the one before was cut
+# Each slice is one call of at most SLICE_S (480) seconds, which goes on where the one before was cut
 # off. SLICES (all) is how many to run now: with SLICES=1 the command ends after one slice, with exit
 # code 75 if there is more to do. The same command again goes on.
 set -euo pipefail
@@ -11,7 +11,7 @@ set -euo pipefail
 [[ $# -ge 1 && $1 != -* ]] || { sed -n '2,9p' "$0" >&2; exit 2; }
 file=$1
 shift
-slice_s=${SLICE_S:-520} slices=${SLICES:-0}
+slice_s=${SLICE_S:-480} slices=${SLICES:-0}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 python=${PYTHON:-.venv/bin/python}
 [[ -x $python ]] || python=python3
@@ -20,8 +20,8 @@ measured() { [[ -f $file ]] && cksum <<<"$(tr -d ' ' <"$file" | grep -v '"\(spen
 
 for ((slice = 1; ; slice++)); do
   before=$(measured) code=0
-  # SIGTERM lets it write and end its processes; 30 s later nothing is waited for.
-  timeout --kill-after 30 "$slice_s" "$python" -m seedbed.cli.main bench accelerator \
+  # SIGTERM lets it write and end its processes; 60 s later nothing is waited for.
+  timeout --kill-after 60 "$slice_s" "$python" -m seedbed.cli.main bench accelerator \
     --json "$file" "$@" || code=$?
   [[ $code -eq 124 || $code -eq 137 ]] || exit "$code"
   if [[ $(measured) == "$before" ]]; then

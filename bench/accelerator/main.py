@@ -58,6 +58,8 @@ def run(args: argparse.Namespace) -> int:
     folder.mkdir(parents=True, exist_ok=True)
     # A start after the first one takes its compiled programs from there.
     os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(folder / "xla"))
+    # One process has the device at a time, and the largest replay wants nearly all of its memory.
+    os.environ.setdefault("XLA_PYTHON_CLIENT_MEM_FRACTION", "0.92")
     # Every way out goes through `finally`, which ends the processes.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     context = Context(folder, session.results["backend"], sizes_for(args.minutes, args.quick))
