@@ -31,9 +31,10 @@ class AcceleratorRequest(Section):
     name: str = ""
     """nvidia-l4, nvidia-h100-80gb, tpu-v6e-slice ..."""
     count: Positive = 1
-    """A learner uses one. TPU: the chips of the host, which v4, v5p and 7x have four of."""
+    """Of one host: GPUs of a whole machine, or the chips of a TPU host. JAX uses several,
+    TensorFlow one."""
     topology: str = Field("", pattern=r"^(\d+(x\d+)+)?$")
-    """tpu: 1x1, 2x2, 2x4 ..."""
+    """tpu: 1x1, 2x2, 2x4 ...; a larger one has several `hosts`."""
 
 
 class Persistence(Section):
@@ -63,13 +64,18 @@ class PodDisruptionBudget(Section):
 
 
 class LearnerValues(Scheduled):
-    """The learner's StatefulSet."""
+    """The learner: a StatefulSet, or a `workload` of several hosts."""
 
     image: Image = Field(default_factory=Image, description="")
     replicas: Positive = 1
     """Learners, each with a volume. `helm upgrade` changes it, not `kubectl`."""
     topology: Literal["gossip", "allreduce"] = "gossip"
     """What several learners exchange: `gossip.topology`."""
+    hosts: Count = 0
+    """Pods of one learner that train as one, each with `accelerator.count` devices of a node of its
+    own. Default: the experiment's learner.hosts."""
+    workload: Literal["JobSet", "LeaderWorkerSet"] = "JobSet"
+    """What starts several hosts, and restarts all as one; its controller must be there."""
     scaleGuard: bool = True
     """With several: refuse `kubectl scale` to another number, by a ValidatingAdmissionPolicy (of
     the whole cluster)."""

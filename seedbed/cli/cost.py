@@ -34,6 +34,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "stop conditions in any form: with others a finished experiment goes on"
     add("--goal", default="", metavar="TEXT", help=text)
     add("--replay", type=int, default=0, metavar="SHARDS", help="number of replay shards")
+    text = "number of hosts of a learner that has several"
+    add("--hosts", type=int, default=1, metavar="N", help=text)
+    text = "what starts several hosts, and ends them"
+    kinds = ("JobSet", "LeaderWorkerSet")
+    add("--learner-kind", choices=kinds, default=kinds[0], help=text)
     text = "do what a dead meter leaves undone: take the release to zero if it is over; then end"
     add("--last-resort", action="store_true", help=text)
     text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment)"
@@ -46,14 +51,16 @@ def run(args: argparse.Namespace) -> None:
     """Run the meter until SIGTERM."""
     exit_on_sigterm()
     from seedbed.services.cost.cluster import Cluster
+    from seedbed.services.cost.host_set import HostSet
     from seedbed.services.cost.last_resort import hold_at_zero
     from seedbed.services.cost.learners import read_learner
     from seedbed.services.cost.meter import CostMeter, Goal
     from seedbed.services.cost.prices import PriceList, Settings
 
+    hosts = HostSet(args.learner_kind, args.hosts) if args.hosts > 1 else None
     if args.last_resort:
         # Without prices and learners, which may be what keeps the meter from its work.
-        cluster = Cluster(args.release, args.namespace, False, bool(args.replay))
+        cluster = Cluster(args.release, args.namespace, False, bool(args.replay), hosts)
         hold_at_zero(cluster, args.budget, args.goal)
         return
     if not args.learner or args.settings is None:
@@ -63,7 +70,7 @@ def run(args: argparse.Namespace) -> None:
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise ConfigError(f"cannot read {args.settings}: {error}") from error
     prices = PriceList(settings)
-    cluster = Cluster(args.release, args.namespace, settings.readNodes, bool(args.replay))
+    cluster = Cluster(args.release, args.namespace, settings.readNodes, bool(args.replay), hosts)
     file = token_file(args.token_file)
     tokens = Tokens(file) if file else None
     if tokens is not None:

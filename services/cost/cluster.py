@@ -8,6 +8,7 @@ from kubernetes.client.exceptions import ApiException
 
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.services.cost.claims import Claims
+from seedbed.services.cost.host_set import HostSet
 from seedbed.services.cost.pods import TIMEOUT_S, PodWatch
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,14 @@ class Cluster:
         nodes_readable: Whether nodes may be read; becomes False when the API server refuses.
     """
 
-    def __init__(self, release: str, namespace: str, read_nodes: bool, replay: bool) -> None:
+    def __init__(
+        self,
+        release: str,
+        namespace: str,
+        read_nodes: bool,
+        replay: bool,
+        hosts: HostSet | None = None,
+    ) -> None:
         """Load the credentials.
 
         Args:
@@ -45,6 +53,7 @@ class Cluster:
             namespace: Its namespace.
             read_nodes: Whether the role of this pod allows to read nodes.
             replay: Whether the release has replay shards.
+            hosts: The hosts of a learner that has several.
 
         Raises:
             SeedbedError: CONFIG, there is neither a service account nor a KUBECONFIG.
@@ -52,7 +61,7 @@ class Cluster:
         load_credentials()
         self._core, self._apps = client.CoreV1Api(), client.AppsV1Api()
         self._release, self._namespace = release, namespace
-        self._replay = replay
+        self._replay, self._hosts = replay, hosts
         selector = f"app.kubernetes.io/name=seedbed,app.kubernetes.io/instance={release}"
         self._pods = PodWatch(self._core, namespace, selector)
         self._claims = Claims(self._core, namespace, selector)
@@ -88,15 +97,24 @@ class Cluster:
     def wanted_replicas(self) -> dict[str, int]:
         """Return what `.spec.replicas` of the workloads says, by component."""
         read = self._apps.read_namespaced_stateful_set_scale
-        readers = {"actor": self._apps.read_namespaced_deployment_scale, "learner": read}
+        readers = {"actor": self._apps.read_namespaced_deployment_scale}
+        if self._hosts is None:
+            readers["learner"] = read
         if self._replay:
             readers["replay"] = read
         wanted = {}
+        if self._hosts is not None:
+            wanted["learner"] = self._hosts.wanted(f"{self._release}-learner", self._namespace)
         for component, reader in readers.items():
             name = f"{self._release}-{component}"
             spec = reader(name, self._namespace, _request_timeout=TIMEOUT_S).spec
             wanted[component] = (spec.replicas if spec else None) or 0
         return wanted
+
+    @property
+    def host_restarts(self) -> int:
+        """Restarts of a learner of several hosts, whose pods are new after each."""
+        return self._hosts.restarts if self._hosts is not None else 0
 
     def state(self) -> dict[str, str]:
         """Read the data of the release's state ConfigMap."""
@@ -119,6 +137,9 @@ class Cluster:
             replicas: The number of pods.
         """
         if component == "replay" and not self._replay:
+            return
+        if component == "learner" and self._hosts is not None:
+            self._hosts.scale(f"{self._release}-learner", self._namespace, replicas)
             return
         scale = self._apps.patch_namespaced_stateful_set_scale
         if component == "actor":

@@ -218,6 +218,8 @@ class CostMeter:
             restarts[usage.component] += sum(
                 status.restart_count for status in pod.status.container_statuses or []
             )
+        if self.cluster.host_restarts:
+            restarts["learner"] += self.cluster.host_restarts
         charges = present_charges(placed, self.cluster.claims(), self.traffic, self.prices)
         for what in sorted(self.prices.unknown - self.unknown.keys()):
             log.warning(

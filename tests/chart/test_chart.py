@@ -17,7 +17,15 @@ from seedbed.services.cost.price_table import tables
 from tests.support.chart import CHART, CI_VALUES, Rendered, merged, refused, render, run
 
 # CRDs, whose schemas are not Kubernetes' own.
-FOREIGN = ("PodMonitor", "PodMonitoring", "ScaledObject", "Certificate", "Issuer")
+FOREIGN = (
+    "PodMonitor",
+    "PodMonitoring",
+    "ScaledObject",
+    "Certificate",
+    "Issuer",
+    "JobSet",  # test_hosts_chart.py has these two
+    "LeaderWorkerSet",
+)
 
 SHARDS: dict[str, Any] = {
     "experiment": {
@@ -471,7 +479,7 @@ def test_the_learners_address_is_its_pods_own_name() -> None:
                 "experiment": {"learner": {"backend": "jax"}},
                 "learner": {"accelerator": {**TPU, "topology": "2x4"}},
             },
-            ["2x4 has 8 chips and count is 1"],
+            ["2x4 of tpu-v6e-slice does not fit 1 host with 1 chip"],
         ),
         (
             {

@@ -18,7 +18,15 @@ from tests.support.chart import CHART, Rendered, helm
 
 # The kinds of the chart by group and version, as discovery tells them to Helm.
 KINDS = {
-    "v1": ["Namespace", "ConfigMap", "Secret", "Service", "ServiceAccount", "Pod"],
+    "v1": [
+        "Namespace",
+        "ConfigMap",
+        "Secret",
+        "Service",
+        "ServiceAccount",
+        "Pod",
+        "PersistentVolumeClaim",
+    ],
     "apps/v1": ["Deployment", "StatefulSet"],
     "batch/v1": ["Job", "CronJob"],
     "networking.k8s.io/v1": ["NetworkPolicy"],

@@ -17,13 +17,14 @@ machine where the file was written.
   {{- $_ := set $learner "replay" (omit (get $learner "replay" | default dict) "storage" "capacity" "directory" "shards") -}}
   {{- $_ := set $file "learner" $learner -}}
 {{- end -}}
+{{- if get $file "learner" }}{{ $_ := unset $file.learner "coordinator" }}{{ end -}}
 {{- if get $file "gossip" -}}
   {{- $_ := set $file "gossip" (omit $file.gossip "addresses") -}}
 {{- end -}}
 {{- mergeOverwrite $file (deepCopy .Values.experiment) | toJson -}}
 {{- end -}}
 
-{{/* The experiment with its name, its replay shards and its learners, as the pods read it. */}}
+{{/* The experiment with its name, its replay shards, its learners and its hosts, as the pods read it. */}}
 {{- define "seedbed.experiment" -}}
 {{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
 {{- if not $experiment.name }}{{ $_ := set $experiment "name" (include "seedbed.fullname" .) }}{{ end -}}
@@ -36,6 +37,10 @@ machine where the file was written.
 {{- if include "seedbed.several" . -}}
   {{- $gossip := dict "replicas" (int .Values.learner.replicas) "topology" .Values.learner.topology "addresses" (include "seedbed.peers" . | fromJsonArray) -}}
   {{- $experiment = mergeOverwrite $experiment (dict "gossip" $gossip) -}}
+{{- end -}}
+{{- if gt (int (include "seedbed.hosts" .)) 1 -}}
+  {{- $hosts := dict "hosts" (int (include "seedbed.hosts" .)) "coordinator" (include "seedbed.coordinator" .) -}}
+  {{- $experiment = mergeOverwrite $experiment (dict "learner" $hosts) -}}
 {{- end -}}
 {{ toYaml $experiment }}
 {{- end -}}

@@ -12,15 +12,16 @@
 {{- define "seedbed.replay" -}}{{ include "seedbed.fullname" . }}-replay{{- end -}}
 {{- define "seedbed.cost" -}}{{ include "seedbed.fullname" . }}-cost{{- end -}}
 
-{{/* The learners' pods by their stable names, not a Service that balances; a JSON list of
+{{/* The learners' pods, or its hosts, by their stable names, not a Service that balances; a JSON list of
 addresses. Call with (dict "root" $ "port" PORT). */}}
 {{- define "seedbed.learnerAddresses" -}}
 {{- $root := .root -}}
 {{- $port := .port -}}
 {{- $learner := include "seedbed.learner" $root -}}
 {{- $addresses := list -}}
-{{- range $rank := until (int $root.Values.learner.replicas) -}}
-  {{- $addresses = append $addresses (printf "%s-%d.%s.%s.svc:%d" $learner $rank $learner $root.Release.Namespace $port) -}}
+{{- range $index := until (max (int $root.Values.learner.replicas) (int (include "seedbed.hosts" $root)) | int) -}}
+  {{- $name := include "seedbed.learnerHost" (dict "root" $root "index" $index) -}}
+  {{- $addresses = append $addresses (printf "%s.%s.%s.svc:%d" $name $learner $root.Release.Namespace $port) -}}
 {{- end -}}
 {{ $addresses | toJson }}
 {{- end -}}

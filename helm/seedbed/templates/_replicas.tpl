@@ -10,7 +10,7 @@ is never left out: the API server would make it 1.
 {{- define "seedbed.scale" -}}
 {{- $values := .root.Values -}}
 {{- $name := printf "%s-%s" (include "seedbed.fullname" .root) .component -}}
-{{- $live := lookup "apps/v1" .kind .root.Release.Namespace $name -}}
+{{- $live := include "seedbed.liveWorkload" (dict "root" .root "name" $name "kind" .kind "pods" .wanted) | fromJson -}}
 {{- $last := dig "metadata" "annotations" dict $live -}}
 {{- /* 0.1 wrote seedbed/replicas. */ -}}
 {{- $chosen := get $last "seedbed.dev/replicas" | default (get $last "seedbed/replicas") -}}

@@ -26,13 +26,14 @@
     {{- end -}}
   {{- end -}}
 {{- end -}}
-{{- if eq $accelerator.type "tpu" }}{{ include "seedbed.validateTpuShape" $accelerator }}{{ end -}}
+{{- if eq $accelerator.type "tpu" }}{{ include "seedbed.validateTpuShape" . }}{{ end -}}
 {{- $count := int $accelerator.count -}}
 {{- if and (eq $accelerator.type "none") (ne $count 1) -}}
   {{- fail (printf "learner.accelerator.count is %d and type is none: say type: gpu or tpu, or leave count out" $count) -}}
 {{- end -}}
-{{- if and (eq $accelerator.type "gpu") (gt $count 1) -}}
-  {{- fail (printf "learner.accelerator.count is %d and the learner uses one GPU: %d would stand idle and be paid; say count: 1" $count (sub $count 1)) -}}
+{{- $sizes := get (include "seedbed.gpus" . | fromYaml) $accelerator.name -}}
+{{- if and (eq $accelerator.type "gpu") $sizes (not (has (float64 $count) $sizes)) -}}
+  {{- fail (printf "learner.accelerator.count is %d, and no machine has so many %s: the rest of a larger one would stand idle and be paid; say %s" $count $accelerator.name (join " or " $sizes)) -}}
 {{- end -}}
 {{- $device := dig "learner" "device" "auto" $experiment -}}
 {{- $wanted := get (dict "gpu" "gpu" "tpu" "tpu" "none" "cpu") $accelerator.type -}}
@@ -43,32 +44,54 @@
 {{- if and (eq $accelerator.type "tpu") (ne $backend "jax") -}}
   {{- fail (printf "learner.accelerator.type is tpu and experiment.learner.backend is %s: TPUs are reached through JAX; say experiment.learner.backend: jax" $backend) -}}
 {{- end -}}
+{{- include "seedbed.validateDevices" . -}}
 {{- end -}}
 
-{{/* Shapes of GKE's TPUs. Flat ones have 1, 4 or 8 chips a host, the others 4. Call with the accelerator. */}}
+{{/* A TPU slice: its hosts, and the chips of each, as GKE has them. */}}
 {{- define "seedbed.validateTpuShape" -}}
-{{- $flat := list "tpu-v5-lite-podslice" "tpu-v6e-slice" -}}
-{{- $cubes := list "tpu-v4-podslice" "tpu-v5p-slice" "tpu7x" -}}
-{{- if not (has .name (concat $flat $cubes)) -}}
-  {{- fail (printf "learner.accelerator.name %q is no TPU: %s" .name (concat $flat $cubes | join ", ")) -}}
+{{- $accelerator := .Values.learner.accelerator -}}
+{{- $tpus := include "seedbed.tpus" . | fromYaml -}}
+{{- $tpu := get $tpus $accelerator.name -}}
+{{- if not $tpu -}}
+  {{- fail (printf "learner.accelerator.name %q is no TPU: %s" $accelerator.name (keys $tpus | sortAlpha | join ", ")) -}}
 {{- end -}}
-{{- $chips := 1 -}}
-{{- range splitList "x" .topology }}{{ $chips = mul $chips (int .) }}{{ end -}}
-{{- $shapes := list "1x1" "2x2" "2x4" "4x4" "4x8" "8x8" "8x16" "16x16" -}}
-{{- $cube := and (eq (len (splitList "x" .topology)) 3) (eq (mod $chips 4) 0) -}}
-{{- if and (has .name $flat) (not (has .topology $shapes)) -}}
-  {{- fail (printf "learner.accelerator.topology %s is no shape of %s: %s" .topology .name ($shapes | join ", ")) -}}
+{{- $shapes := get $tpu.hosts $accelerator.topology -}}
+{{- if not $shapes -}}
+  {{- fail (printf "learner.accelerator.topology %s is no shape of %s: %s" $accelerator.topology $accelerator.name (keys $tpu.hosts | sortAlpha | join ", ")) -}}
 {{- end -}}
-{{- if and (has .name $cubes) (not $cube) -}}
-  {{- fail (printf "learner.accelerator.topology %s is no shape of %s: 2x2x1 is one host with four chips" .topology .name) -}}
+{{- $hosts := include "seedbed.hosts" . | int -}}
+{{- $fits := list -}}
+{{- $found := false -}}
+{{- range $shapes -}}
+  {{- $n := index . 0 | int -}}
+  {{- $chips := index . 1 | int -}}
+  {{- if and (eq $n $hosts) (eq $chips (int $accelerator.count)) }}{{ $found = true }}{{ end -}}
+  {{- $fits = append $fits (printf "learner.hosts: %d with learner.accelerator.count: %d (%s)" $n $chips (get $tpu.machines (toString $chips))) -}}
 {{- end -}}
-{{- if gt $chips (has .name $flat | ternary 8 4 | int64) -}}
-  {{- fail (printf "learner.accelerator.topology %s has %d chips on %d hosts, and a learner is a pod of one host: say topology: %s" .topology $chips (div $chips 4) (has .name $flat | ternary "1x1" "2x2x1")) -}}
+{{- if not $found -}}
+  {{- fail (printf "learner.accelerator.topology %s of %s does not fit %d host%s with %d chip%s each: a pod must ask for all chips of its host, and each host must have a pod; say %s" $accelerator.topology $accelerator.name $hosts (eq $hosts 1 | ternary "" "s") (int $accelerator.count) (eq (int $accelerator.count) 1 | ternary "" "s") (join ", or " (uniq $fits))) -}}
 {{- end -}}
-{{- if ne (int $chips) (int .count) -}}
-  {{- fail (printf "learner.accelerator.topology %s has %d chip%s and count is %v: a pod must ask for all chips of its host, or it is never scheduled" .topology $chips (eq (int $chips) 1 | ternary "" "s") .count) -}}
 {{- end -}}
-{{- if and (has .name $flat) (gt (int $chips) 1) -}}
-  {{- fail (printf "learner.accelerator.topology %s has %d chips and the learner uses one: %d would stand idle and be paid; say topology 1x1, count 1" .topology $chips (sub $chips 1)) -}}
+
+{{/* What the learner does with the devices that are rented. */}}
+{{- define "seedbed.validateDevices" -}}
+{{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
+{{- $accelerator := .Values.learner.accelerator -}}
+{{- $there := int (include "seedbed.devicesOfHost" .) -}}
+{{- $backend := dig "learner" "backend" "tensorflow" $experiment -}}
+{{- $devices := dig "learner" "devices" "auto" $experiment -}}
+{{- if ne $accelerator.type "none" -}}
+  {{- if and (gt $there 1) (ne $backend "jax") -}}
+    {{- fail (printf "learner.accelerator.count is %v and experiment.learner.backend is %s, which uses one: %d would stand idle and be paid; say count: 1, or experiment.learner.backend: jax" $accelerator.count $backend (sub $there 1)) -}}
+  {{- end -}}
+  {{- if and (gt $there 1) (eq (toString $devices) "shared") -}}
+    {{- fail (printf "experiment.learner.devices is shared, which is one device, and learner.accelerator has %d: the others would stand idle and be paid; say experiment.learner.devices: auto" $there) -}}
+  {{- end -}}
+  {{- if kindIs "map" $devices -}}
+    {{- $used := add $devices.inference $devices.training | int -}}
+    {{- if ne $used $there -}}
+      {{- fail (printf "experiment.learner.devices are %v for inference and %v for training, %d together, and learner.accelerator has %d on each host: make them equal, or say experiment.learner.devices: auto" $devices.inference $devices.training $used $there) -}}
+    {{- end -}}
+  {{- end -}}
 {{- end -}}
 {{- end -}}

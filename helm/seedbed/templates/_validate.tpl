@@ -5,6 +5,7 @@
 {{- include "seedbed.validateReplicas" . -}}
 {{- include "seedbed.validateQueue" . -}}
 {{- include "seedbed.validateAccelerator" . -}}
+{{- include "seedbed.validateHosts" . -}}
 {{- include "seedbed.validateSpot" . -}}
 {{- include "seedbed.validateStorage" . -}}
 {{- include "seedbed.validateLearners" . -}}

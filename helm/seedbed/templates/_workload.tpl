@@ -1,5 +1,5 @@
 {{/*
-A StatefulSet or Deployment with what the values add to its pods. Names win over the chart's: a label,
+A StatefulSet, a Deployment or what runs several hosts, with what the values add to its pods. Names win over the chart's: a label,
 an annotation or a variable is there once, and `podSpec` comes last.
 Call with (dict "component" NAME "values" VALUES "text" YAML).
 */}}
@@ -13,6 +13,8 @@ Call with (dict "component" NAME "values" VALUES "text" YAML).
 {{- $object := fromYaml .text -}}
 {{- with $object.Error }}{{ fail . }}{{ end -}}
 {{- $template := $object.spec.template -}}
+{{- if eq $object.kind "JobSet" }}{{ $template = (first $object.spec.replicatedJobs).template.spec.template }}{{ end -}}
+{{- if eq $object.kind "LeaderWorkerSet" }}{{ $template = $object.spec.leaderWorkerTemplate.workerTemplate }}{{ end -}}
 {{- with $values.podAnnotations -}}
   {{- $_ := set $template.metadata "annotations" (mergeOverwrite ($template.metadata.annotations | default dict) .) -}}
 {{- end -}}

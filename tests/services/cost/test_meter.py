@@ -28,6 +28,7 @@ class FakeCluster:
         self.volumes: list[Any] = []
         self.nodes_readable = False
         self.broken = self.broken_replay = False
+        self.host_restarts = 0
 
     def pods(self) -> list[Any]:
         if self.broken:

@@ -12,6 +12,10 @@ end: the stop conditions and the run are in it. */}}
 {{- if .Values.paused }}
 - --paused
 {{- end }}
+{{- if gt (int (include "seedbed.hosts" .)) 1 }}
+- --hosts={{ include "seedbed.hosts" . }}
+- --learner-kind={{ .Values.learner.workload }}
+{{- end }}
 {{- with .Values.replay.shards }}
 - --replay={{ . }}
 {{- end }}

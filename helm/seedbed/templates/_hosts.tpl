@@ -1,0 +1,66 @@
+{{/* Hosts of one learner: processes that train as one, each in a pod of its own. */}}
+
+{{/* How many there are: of the values, or else of the experiment. */}}
+{{- define "seedbed.hosts" -}}
+{{ .Values.learner.hosts | default (dig "learner" "hosts" 1 (include "seedbed.experimentValues" . | fromJson)) }}
+{{- end -}}
+
+{{/* The learner's workload: a StatefulSet, and where it has several hosts what restarts all as one. */}}
+{{- define "seedbed.learnerKind" -}}
+{{- if gt (int (include "seedbed.hosts" .)) 1 }}{{ .Values.learner.workload }}{{ else }}StatefulSet{{ end -}}
+{{- end -}}
+
+{{/* Name of a learner's pod, or of a host, in the Service. Call with (dict "root" $ "index" NUMBER). */}}
+{{- define "seedbed.learnerHost" -}}
+{{- $kind := include "seedbed.learnerKind" .root -}}
+{{- $learner := include "seedbed.learner" .root -}}
+{{- if eq $kind "JobSet" }}{{ $learner }}-host-0-{{ .index }}
+{{- else if and (eq $kind "LeaderWorkerSet") .index }}{{ $learner }}-0-{{ .index }}
+{{- else if eq $kind "LeaderWorkerSet" }}{{ $learner }}-0
+{{- else }}{{ $learner }}-{{ .index }}
+{{- end -}}
+{{- end -}}
+
+{{/* What names the first pod of the learner to kubectl. */}}
+{{- define "seedbed.firstPod" -}}
+{{- if eq (include "seedbed.learnerKind" .) "JobSet" -}}
+$(kubectl -n {{ .Release.Namespace }} get pods -o name -l jobset.sigs.k8s.io/jobset-name={{ include "seedbed.learner" . }},batch.kubernetes.io/job-completion-index=0)
+{{- else -}}
+{{ include "seedbed.learnerHost" (dict "root" . "index" 0) }}
+{{- end -}}
+{{- end -}}
+
+{{/* Where the first host meets the others; JAX's own port. */}}
+{{- define "seedbed.coordinator" -}}
+{{ include "seedbed.learnerHost" (dict "root" . "index" 0) }}.{{ include "seedbed.learner" . }}.{{ .Release.Namespace }}.svc:8476
+{{- end -}}
+
+{{/* API and resource of a workload. Call with its kind. */}}
+{{- define "seedbed.apiOf" -}}
+{{ get (dict "JobSet" "jobset.x-k8s.io/v1alpha2" "LeaderWorkerSet" "leaderworkerset.x-k8s.io/v1") . | default "apps/v1" }}
+{{- end -}}
+
+{{/* The workload that is there, as JSON, with its pods in spec.replicas; {} without. Call with
+(dict "root" $ "name" NAME "kind" KIND "pods" NUMBER). */}}
+{{- define "seedbed.liveWorkload" -}}
+{{- $api := include "seedbed.apiOf" .kind -}}
+{{- $live := dict -}}
+{{- if or (eq $api "apps/v1") (.root.Capabilities.APIVersions.Has $api) -}}
+  {{- $live = lookup $api .kind .root.Release.Namespace .name | default dict -}}
+{{- end -}}
+{{- if and $live (eq .kind "JobSet") -}}
+  {{- $_ := set $live.spec "replicas" ($live.spec.suspend | ternary 0 .pods) -}}
+{{- else if and $live (eq .kind "LeaderWorkerSet") -}}
+  {{- $_ := set $live.spec "replicas" (mul $live.spec.replicas .pods) -}}
+{{- end -}}
+{{ $live | toJson }}
+{{- end -}}
+
+{{/* The volume that the hosts share, of which only the first one's folder has checkpoints; "" with one
+host, whose StatefulSet has its own, and where the values name another place. */}}
+{{- define "seedbed.hostsClaim" -}}
+{{- $persistence := .Values.learner.persistence -}}
+{{- if and (gt (int (include "seedbed.hosts" .)) 1) (eq $persistence.type "pvc") (not $persistence.existingClaim) -}}
+runs-{{ include "seedbed.learner" . }}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,44 @@
+{{/* A learner of several hosts. */}}
+{{- define "seedbed.validateHosts" -}}
+{{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
+{{- $learner := .Values.learner -}}
+{{- $hosts := int (include "seedbed.hosts" .) -}}
+{{- $given := dig "learner" "hosts" $hosts $experiment | int -}}
+{{- if ne $given $hosts -}}
+  {{- fail (printf "learner.hosts is %d, and experiment.learner.hosts is %d: leave one of them out" $hosts $given) -}}
+{{- end -}}
+{{- if gt $hosts 1 -}}
+  {{- $backend := dig "learner" "backend" "tensorflow" $experiment -}}
+  {{- if ne $backend "jax" -}}
+    {{- fail (printf "learner.hosts is %d and experiment.learner.backend is %s: hosts train as one with JAX; say experiment.learner.backend: jax" $hosts $backend) -}}
+  {{- end -}}
+  {{- if include "seedbed.several" . -}}
+    {{- fail (printf "learner.hosts is %d and learner.replicas is %d: the chart runs several learners of one host, or one learner of several; set one of them to 1" $hosts (int $learner.replicas)) -}}
+  {{- end -}}
+  {{- if .Values.replay.shards -}}
+    {{- fail (printf "learner.hosts is %d and replay.shards is %d: each host draws its part of a batch from a replay in its own memory; say replay.shards: 0" $hosts (int .Values.replay.shards)) -}}
+  {{- end -}}
+  {{- $batch := dig "learner" "batch_size" 32 $experiment | int -}}
+  {{- if mod $batch $hosts -}}
+    {{- fail (printf "experiment.learner.batch_size is %d, which learner.hosts %d do not divide: say %d" $batch $hosts (mul (add1 (div $batch $hosts)) $hosts)) -}}
+  {{- end -}}
+  {{- if eq $learner.workload "JobSet" -}}
+    {{- include "seedbed.validateJobSet" . -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* What a JobSet cannot do. */}}
+{{- define "seedbed.validateJobSet" -}}
+{{- $learner := .Values.learner -}}
+{{- $name := include "seedbed.fullname" . -}}
+{{- if gt (len $name) 38 -}}
+  {{- fail (printf "the release's name (or fullnameOverride) %q has %d letters; the names of its hosts' pods leave room for 38" $name (len $name)) -}}
+{{- end -}}
+{{- with $learner.queueName | default .Values.queueName -}}
+  {{- fail (printf "learner.workload is JobSet and its queue is %s: Kueue and the cost meter would both choose its `suspend`; say learner.workload: LeaderWorkerSet" .) -}}
+{{- end -}}
+{{- with $learner.extraContainers -}}
+  {{- fail (printf "learner.extraContainers has %q, and a host's pod ends with its last container: say learner.initContainers with restartPolicy: Always" (first .).name) -}}
+{{- end -}}
+{{- end -}}

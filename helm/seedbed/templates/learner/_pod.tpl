@@ -1,0 +1,148 @@
+{{/* A pod of the learner: of its StatefulSet, or a host of one that has several. */}}
+{{- define "seedbed.learnerPod" -}}
+{{- $learner := .Values.learner }}
+{{- $several := include "seedbed.several" . }}
+{{- $hosts := int (include "seedbed.hosts" .) }}
+{{- $kind := include "seedbed.learnerKind" . }}
+{{- $resource := get (dict "gpu" "nvidia.com/gpu" "tpu" "google.com/tpu") $learner.accelerator.type }}
+{{- $resources := deepCopy $learner.resources }}
+{{- with $resource }}
+{{- $count := dict . $learner.accelerator.count }}
+{{- $_ := set $resources "requests" (merge ($resources.requests | default dict) $count) }}
+{{- $_ := set $resources "limits" (merge ($resources.limits | default dict) $count) }}
+{{- end }}
+metadata:
+  labels:
+    {{- include "seedbed.podLabels" (dict "root" $ "component" "learner" "more" $learner.podLabels) | nindent 4 }}
+  annotations:
+    checksum/experiment: {{ include "seedbed.experiment" . | sha256sum | trunc 16 | quote }}
+    cluster-autoscaler.kubernetes.io/safe-to-evict: {{ $learner.safeToEvict | quote }}
+    {{- if eq $learner.persistence.type "gcsfuse" }}
+    gke-gcsfuse/volumes: "true"
+    {{- end }}
+    {{- include "seedbed.scrape" (dict "root" $ "port" 9090) | nindent 4 }}
+spec:
+  serviceAccountName: {{ include "seedbed.serviceAccountName" (dict "root" $ "component" "learner") }}
+  automountServiceAccountToken: false
+  enableServiceLinks: false
+  terminationGracePeriodSeconds: {{ $learner.spot | ternary (min 15 $learner.terminationGracePeriodSeconds) $learner.terminationGracePeriodSeconds }}
+  securityContext:
+    {{- include "seedbed.podSecurity" . | nindent 4 }}
+  {{- include "seedbed.scheduling" (dict "root" $ "workload" $learner) | nindent 2 }}
+  {{- if eq $kind "JobSet" }}
+  restartPolicy: Never # a host that ends, ends the Job, and the JobSet starts all again
+  {{- end }}
+  containers:
+    - name: learner
+      image: {{ include "seedbed.image" (dict "root" $ "component" "learner") }}
+      imagePullPolicy: {{ .Values.image.pullPolicy }}
+      args:
+        - /etc/seedbed/experiment.yaml
+        - --listen=[::]:8470
+        {{- if .Values.actor.sidecar }}
+        - --listen={{ include "seedbed.socket" . }}
+        {{- end }}
+        {{- if $several }}
+        - --rank=$(SEEDBED_RANK)
+        {{- end }}
+        {{- $own := "" }}
+        {{- if and $several (or $learner.persistence.existingClaim (eq $learner.persistence.type "gcsfuse")) }}{{ $own = "/learner-$(SEEDBED_RANK)" }}{{ end }}
+        - --run-dir=/runs/{{ $learner.run | default (include "seedbed.fullname" .) }}{{ $own }}
+        {{- with $learner.initFrom }}
+        - --init-from=/runs/{{ . }}{{ $own }}
+        {{- end }}
+        - --linger
+        - --set=learner.metrics_port=9090
+        {{- if ne $learner.accelerator.type "none" }}
+        - --set=learner.device={{ $learner.accelerator.type }}
+        {{- end }}
+        {{- if and $learner.spot (not (dig "learner" "checkpoint" "every_s" 0 (include "seedbed.experimentValues" . | fromJson))) }}
+        - --set=learner.checkpoint.every_s=60
+        {{- end }}
+        {{- with $learner.persistence.checkpoints }}
+        - --set=learner.checkpoint.directory={{ . }}{{ if $several }}/learner-$(SEEDBED_RANK){{ end }}
+        {{- end }}
+        {{- if .Values.cost.enabled }}
+        - --set=cost.meter=http://{{ include "seedbed.cost" . }}:9092/status
+        {{- end }}
+        {{- include "seedbed.listenArgs" . | nindent 8 }}
+      env:
+        {{- include "seedbed.env" . | nindent 8 }}
+        {{- include "seedbed.credentialEnv" . | nindent 8 }}
+        {{- if eq $kind "JobSet" }}
+        - name: SEEDBED_HOST
+          valueFrom: {fieldRef: {fieldPath: "metadata.annotations['batch.kubernetes.io/job-completion-index']"}}
+        {{- else if eq $kind "LeaderWorkerSet" }}
+        - name: SEEDBED_HOST
+          valueFrom: {fieldRef: {fieldPath: "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']"}}
+        {{- end }}
+        {{- if $several }}
+        - name: SEEDBED_RANK
+          valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
+        {{- end }}
+      ports:
+        - {name: grpc, containerPort: 8470}
+        - {name: metrics, containerPort: 9090}
+        {{- if gt $hosts 1 }}
+        - {name: hosts, containerPort: 8476}
+        {{- end }}
+        {{- if $several }}
+        - {name: peers, containerPort: 8490}
+        {{- end }}
+      securityContext:
+        {{- include "seedbed.containerSecurity" . | nindent 8 }}
+      resources:
+        {{- toYaml $resources | nindent 8 }}
+      # By HTTP, so that they work with mTLS on the gRPC port as well.
+      startupProbe:
+        httpGet: {path: /readyz, port: metrics}
+        periodSeconds: 5
+        timeoutSeconds: 5
+        failureThreshold: {{ div (add $learner.startupSeconds 4) 5 }}
+      readinessProbe: # restored from its checkpoint, and serving
+        httpGet: {path: /readyz, port: metrics}
+        periodSeconds: 5
+        timeoutSeconds: 5
+      livenessProbe: # a thread has had work in front of it and taken none for too long
+        httpGet: {path: /healthz, port: metrics}
+        periodSeconds: 20
+        timeoutSeconds: 10
+        failureThreshold: 3
+      terminationMessagePolicy: FallbackToLogsOnError
+      volumeMounts:
+        - {name: runs, mountPath: /runs}
+        {{- include "seedbed.mounts" . | nindent 8 }}
+        {{- if .Values.actor.sidecar }}
+        - {name: socket, mountPath: /run/seedbed}
+        {{- end }}
+    {{- if .Values.actor.sidecar }}
+    {{- if eq $kind "JobSet" }}
+  # A pod ends with its learner only where the actors are no containers of their own.
+  initContainers:
+    {{- end }}
+    {{- include "seedbed.sidecar" . | nindent 4 }}
+    {{- if eq $kind "JobSet" }}
+      restartPolicy: Always
+    {{- end }}
+    {{- end }}
+  volumes:
+    {{- include "seedbed.volumes" (dict "root" $ "component" "learner") | nindent 4 }}
+    {{- with $learner.persistence.existingClaim | default (include "seedbed.hostsClaim" .) }}
+    - name: runs
+      persistentVolumeClaim: {claimName: {{ . }}}
+    {{- end }}
+    {{- if .Values.actor.sidecar }}
+    {{- include "seedbed.sidecarVolumes" . | nindent 4 }}
+    {{- end }}
+    {{- if eq $learner.persistence.type "none" }}
+    - name: runs
+      emptyDir: {}
+    {{- else if eq $learner.persistence.type "gcsfuse" }}
+    - name: runs
+      csi:
+        driver: gcsfuse.csi.storage.gke.io
+        volumeAttributes:
+          bucketName: {{ $learner.persistence.bucket }}
+          mountOptions: implicit-dirs,uid=10001,gid=10001,file-mode=664,dir-mode=775
+    {{- end }}
+{{- end -}}

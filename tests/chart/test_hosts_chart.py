@@ -1,0 +1,307 @@
+"""Hosts of one learner in the chart: what starts and ends them as one, and what is refused."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from seedbed.cli import actor as actor_command
+from seedbed.cli import cost as cost_command
+from tests.support.api_server import api_server
+from tests.support.chart import CHART, Rendered, merged, refused, render, run
+
+JAX: dict[str, Any] = {"experiment": {"learner": {"backend": "jax"}}}
+TWO: dict[str, Any] = merged(JAX, {"learner": {"hosts": 2}})
+LWS = {"learner": {"workload": "LeaderWorkerSet"}}
+
+# The fields that the chart gives, with their types, as the two APIs have them.
+JOB_SET = {
+    "spec": {
+        "suspend": bool,
+        "network": {
+            "enableDNSHostnames": bool,
+            "subdomain": str,
+            "publishNotReadyAddresses": bool,
+        },
+        "failurePolicy": {
+            "maxRestarts": int,
+            "restartStrategy": ("Recreate", "BlockingRecreate", "InPlaceRestart"),
+            "rules": [
+                {
+                    "name": str,
+                    "action": ("FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"),
+                    "onJobFailureReasons": [("BackoffLimitExceeded", "PodFailurePolicy")],
+                }
+            ],
+        },
+        "replicatedJobs": [{"name": str, "replicas": int, "template": {"spec": dict}}],
+    }
+}
+LEADER_WORKER_SET = {
+    "spec": {
+        "replicas": int,
+        "startupPolicy": ("LeaderCreated", "LeaderReady"),
+        "leaderWorkerTemplate": {
+            "size": int,
+            "restartPolicy": ("RecreateGroupOnPodRestart", "None"),
+            "workerTemplate": dict,
+        },
+    }
+}
+
+
+def check(value: Any, wanted: Any, where: str = "") -> None:
+    """Whether each field of a value is there in what is wanted, with its type or of its values."""
+    if isinstance(wanted, dict):
+        assert isinstance(value, dict), where
+        for key, item in value.items():
+            assert key in wanted, f"{where}.{key}"
+            check(item, wanted[key], f"{where}.{key}")
+    elif isinstance(wanted, list):
+        for item in value:
+            check(item, wanted[0], f"{where}[]")
+    elif isinstance(wanted, tuple):
+        assert value in wanted, where
+    else:
+        assert type(value) is wanted, f"{where}: {value!r}"
+
+
+def values_of(name: str) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load((CHART / "ci" / f"{name}-values.yaml").read_text())
+    return found
+
+
+def job_set(values: dict[str, Any]) -> dict[str, Any]:
+    return render(values).one("JobSet", "pong-learner")
+
+
+def command(rendered: Rendered, name: str, module: Any) -> argparse.Namespace:
+    """The arguments of a pod, as its own parser reads them."""
+    parser = argparse.ArgumentParser()
+    module.add_arguments(parser)
+    (container,) = rendered.pods()[name]["spec"]["containers"]
+    return parser.parse_args(container["args"])
+
+
+@pytest.mark.parametrize("values", [TWO, values_of("hosts")], ids=["two", "slice"])
+def test_a_jobset_is_valid_and_so_is_its_job(values: dict[str, Any]) -> None:
+    item = job_set(values)
+    check({"spec": item["spec"]}, JOB_SET)
+    (job,) = item["spec"]["replicatedJobs"]
+    inner = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "x"},
+        "spec": job["template"]["spec"],
+    }
+    for version in ("1.33", "1.36"):
+        kubernetes_validate.validate(inner, version, strict=True)
+    assert job["template"]["spec"]["template"]["spec"]["restartPolicy"] == "Never"
+
+
+@pytest.mark.parametrize("values", [merged(TWO, LWS), values_of("hosts-gpu")], ids=["two", "gpu"])
+def test_a_leader_worker_set_is_valid_and_so_is_its_pod(values: dict[str, Any]) -> None:
+    item = render(values).one("LeaderWorkerSet", "pong-learner")
+    check({"spec": item["spec"]}, LEADER_WORKER_SET)
+    template = item["spec"]["leaderWorkerTemplate"]
+    assert (item["spec"]["replicas"], template["size"]) == (1, 2)
+    assert template["restartPolicy"] == "RecreateGroupOnPodRestart"
+    pod = {"apiVersion": "v1", "kind": "Pod", **template["workerTemplate"]}
+    for version in ("1.33", "1.36"):
+        kubernetes_validate.validate(pod, version, strict=True)
+
+
+def test_one_lost_host_restarts_all_and_no_restart_is_tried_in_vain() -> None:
+    spec = job_set(TWO)["spec"]
+    assert spec["failurePolicy"]["maxRestarts"] >= 100_000
+    assert spec["failurePolicy"]["restartStrategy"] == "BlockingRecreate"
+    (job,) = spec["replicatedJobs"]
+    assert job["template"]["spec"]["backoffLimit"] == 0, "the Job starts no host alone"
+    (rule,) = job["template"]["spec"]["podFailurePolicy"]["rules"]
+    assert 10 in rule["onExitCodes"]["values"], "a wrong setting"
+    assert not {1, 12, 37, 134, 137} & set(rule["onExitCodes"]["values"]), "what passes"
+
+
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [
+        ("JobSet", ["pong-learner-host-0-0", "pong-learner-host-0-1"]),
+        ("LeaderWorkerSet", ["pong-learner-0", "pong-learner-0-1"]),
+    ],
+)
+def test_hosts_and_everybody_else_know_their_names(kind: str, names: list[str]) -> None:
+    rendered = render(merged(TWO, {"learner": {"workload": kind}}))
+    full = [f"{name}.pong-learner.rl.svc" for name in names]
+    text = rendered.one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
+    learner = yaml.safe_load(text)["learner"]
+    assert learner["hosts"] == 2
+    assert learner["coordinator"] == f"{full[0]}:8476"
+    actors = command(rendered, "pong-actor", actor_command).learner
+    assert actors == ",".join(f"{name}:8470" for name in full)
+    meter = command(rendered, "pong-cost", cost_command)
+    assert meter.learner == [f"http://{names[0]}.pong-learner:9090/status"], "it counts for all"
+    assert (meter.hosts, meter.learner_kind) == (2, kind)
+    (container,) = rendered.pods()["pong-learner"]["spec"]["containers"]
+    (host,) = (item for item in container["env"] if item["name"] == "SEEDBED_HOST")
+    index = {
+        "JobSet": "metadata.annotations['batch.kubernetes.io/job-completion-index']",
+        "LeaderWorkerSet": "metadata.labels['leaderworkerset.sigs.k8s.io/worker-index']",
+    }
+    assert host["valueFrom"]["fieldRef"]["fieldPath"] == index[kind]
+    service = rendered.one("Service", "pong-learner")["spec"]
+    assert service["publishNotReadyAddresses"] is True, "they meet before they are ready"
+    if kind == "JobSet":
+        assert rendered.one(kind, "pong-learner")["spec"]["network"]["subdomain"] == "pong-learner"
+
+
+def test_hosts_reach_each_other_and_nobody_else_does() -> None:
+    policy = render(TWO).one("NetworkPolicy", "pong-learner")["spec"]
+    for direction, side in (("ingress", "from"), ("egress", "to")):
+        (rule,) = (r for r in policy[direction] if any("endPort" in port for port in r["ports"]))
+        (peer,) = rule[side]
+        labels = peer["podSelector"]["matchLabels"]
+        assert labels["app.kubernetes.io/component"] == "learner"
+        assert labels["app.kubernetes.io/instance"] == "pong"
+        assert rule["ports"] == [{"protocol": "TCP", "port": 1024, "endPort": 65535}]
+
+
+def test_a_slice_is_a_node_pool_of_one_learner() -> None:
+    item = job_set(values_of("hosts"))
+    annotations = item["metadata"]["annotations"]
+    assert annotations["alpha.jobset.sigs.k8s.io/exclusive-topology"] == (
+        "cloud.google.com/gke-nodepool"
+    )
+    (job,) = item["spec"]["replicatedJobs"]
+    assert job["template"]["spec"]["parallelism"] == job["template"]["spec"]["completions"] == 4
+    spec = job["template"]["spec"]["template"]["spec"]
+    assert spec["containers"][0]["resources"]["limits"]["google.com/tpu"] == 4
+    assert spec["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == "4x4"
+    assert (
+        "alpha.jobset.sigs.k8s.io/exclusive-topology" not in job_set(TWO)["metadata"]["annotations"]
+    )
+
+
+def test_a_pod_ends_with_its_learner_also_where_actors_are_in_it() -> None:
+    spec = render(values_of("hosts")).pods()["pong-learner"]["spec"]
+    assert [c["name"] for c in spec["containers"]] == ["learner"]
+    (sidecar,) = spec["initContainers"]
+    assert (sidecar["name"], sidecar["restartPolicy"]) == ("actor", "Always")
+
+
+def test_a_volume_is_one_that_all_hosts_mount() -> None:
+    rendered = render(values_of("hosts-gpu"))
+    (claim,) = rendered.of("PersistentVolumeClaim")
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert claim["spec"]["storageClassName"] == "standard-rwx"
+    assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
+    volumes = rendered.pods()["pong-learner"]["spec"]["volumes"]
+    assert {"name": "runs", "persistentVolumeClaim": {"claimName": "runs-pong-learner"}} in volumes
+    assert not render().of("PersistentVolumeClaim")
+
+
+def test_a_drain_takes_one_host_and_a_budget_of_a_job_is_a_number() -> None:
+    four = merged(TWO, {"learner": {"hosts": 4}})
+    budget = render(four).one("PodDisruptionBudget", "pong-learner")["spec"]
+    assert budget["minAvailable"] == 3
+    assert "maxUnavailable" not in budget
+    none = merged(four, {"learner": {"podDisruptionBudget": {"maxUnavailable": 0}}})
+    assert render(none).one("PodDisruptionBudget", "pong-learner")["spec"]["minAvailable"] == 4
+
+
+@pytest.mark.parametrize(
+    ("kind", "group", "resource"),
+    [
+        ("JobSet", "jobset.x-k8s.io", "jobsets"),
+        ("LeaderWorkerSet", "leaderworkerset.x-k8s.io", "leaderworkersets"),
+    ],
+)
+def test_the_meter_may_end_the_hosts_and_no_other_workload(
+    kind: str, group: str, resource: str
+) -> None:
+    rules = render(merged(TWO, {"learner": {"workload": kind}})).one("Role", "pong-cost")["rules"]
+    (rule,) = (rule for rule in rules if rule["apiGroups"] == [group])
+    assert rule["resources"] == [resource]
+    assert rule["resourceNames"] == ["pong-learner"]
+    assert rule["verbs"] == ["get", "patch"]
+    assert not [rule for rule in rules if "statefulsets/scale" in rule["resources"]]
+
+
+def test_the_number_of_hosts_may_be_the_experiments() -> None:
+    text = "environment: {id: CartPole-v1}\nlearner: {backend: jax, hosts: 2, coordinator: 'a:1'}"
+    rendered = render({"experimentFile": text})
+    assert rendered.of("JobSet")
+    given = rendered.one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
+    assert yaml.safe_load(given)["learner"]["coordinator"].startswith("pong-learner-host-0-0.")
+    said = refused({"experimentFile": text, "learner": {"hosts": 4}})
+    assert "learner.hosts is 4, and experiment.learner.hosts is 2" in said
+
+
+def test_paused_hosts_are_suspended() -> None:
+    for values, suspended in ((TWO, False), (merged(TWO, {"paused": True}), True)):
+        item = job_set(merged(values, {"cost": {"enabled": False}}))
+        assert item["spec"]["suspend"] is suspended
+    paused = merged(merged(TWO, LWS), {"paused": True, "cost": {"enabled": False}})
+    assert render(paused).one("LeaderWorkerSet", "pong-learner")["spec"]["replicas"] == 0
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"experiment": {"learner": {"backend": "tensorflow"}}}, ["hosts is 2", "backend: jax"]),
+        ({"learner": {"replicas": 3}}, ["learner.hosts is 2", "learner.replicas is 3"]),
+        (
+            {"experiment": {"agent": "dqn"}, "replay": {"shards": 2}},
+            ["learner.hosts is 2", "replay.shards is 2"],
+        ),
+        ({"experiment": {"learner": {"batch_size": 33}}}, ["batch_size is 33", "say 34"]),
+        ({"queueName": "q"}, ["queue is q", "LeaderWorkerSet"]),
+        ({"learner": {"extraContainers": [{"name": "x"}]}}, ['"x"', "initContainers"]),
+        ({"fullnameOverride": "a" * 39}, ["39 letters", "38"]),
+        ({"learner": {"workload": "Deployment"}}, ["workload"]),
+    ],
+)
+def test_what_does_not_fit_is_refused(values: dict[str, Any], words: list[str]) -> None:
+    said = refused(merged(TWO, values))
+    for word in words:
+        assert word in said
+
+
+def test_an_upgrade_leaves_hosts_as_the_meter_has_them_and_says_what_cannot_change() -> None:
+    with api_server() as server:
+        server.add_group("jobset.x-k8s.io/v1alpha2", ["JobSet"])
+        item = server.upgrade(TWO).one("JobSet", "pong-learner")
+        assert item["spec"]["suspend"] is False
+        server.objects["JobSet", "pong-learner"]["spec"]["suspend"] = True
+        budget = merged(TWO, {"actor": {"replicas": 7}})
+        assert server.render(budget).one("JobSet", "pong-learner")["spec"]["suspend"] is True
+        for values in ({"learner": {"hosts": 4}}, {"image": {"tag": "new"}}):
+            answer = server.template(merged(TWO, values))
+            assert answer.returncode != 0
+            assert "kubectl -n rl delete jobset pong-learner" in answer.stderr
+        del server.objects["JobSet", "pong-learner"]
+        four = server.render(merged(TWO, {"learner": {"hosts": 4}}))
+        assert four.one("JobSet", "pong-learner")["spec"]["suspend"] is False
+
+
+def test_a_leader_worker_set_at_zero_stays_there() -> None:
+    with api_server() as server:
+        server.add_group("leaderworkerset.x-k8s.io/v1", ["LeaderWorkerSet"])
+        server.upgrade(merged(TWO, LWS))
+        server.scale("LeaderWorkerSet", "pong-learner", 0)
+        new = merged(TWO, {"learner": {"workload": "LeaderWorkerSet"}, "image": {"tag": "new"}})
+        assert server.render(new).one("LeaderWorkerSet", "pong-learner")["spec"]["replicas"] == 0
+
+
+def test_notes_name_the_hosts() -> None:
+    answer = run(
+        "install", "pong", str(CHART), "-n", "rl", "--dry-run=client", values=values_of("hosts")
+    )
+    said = answer.stdout.partition("\nNOTES:\n")[2]
+    assert "One learner of 4 hosts, by a JobSet" in said
+    assert "4 ct6e-standard-4t, --tpu-topology 4x4" in said
+    assert "job-completion-index=0) -- seedbed status" in said
+    assert "pong-learner-0" not in said
