@@ -33,6 +33,9 @@ class InferenceOutputs:
 class PendingOutputs(Protocol):
     """Outputs of a batch that may still be computed."""
 
+    def ready(self) -> bool:
+        """Return whether they are computed, so that reading them waits for copies at most."""
+
     def result(self) -> InferenceOutputs:
         """Wait for the outputs, and return them on the host."""
 
@@ -176,7 +179,7 @@ class InferenceStep:
         read = ["action", *(f"behaviour/{name}" for name in self._agent.behaviour)]
         if self.in_flight > 1:
             self._backend.begin_copies([outputs[name] for name in read])
-        return DispatchedBatch(outputs, read, count, size)
+        return DispatchedBatch(self._backend, outputs, read, count, size)
 
     def run(self, params: Params, inputs: Sequence[StepInputs]) -> InferenceOutputs:
         """Compute the actions of all environments in one batch.
@@ -192,10 +195,15 @@ class InferenceStep:
 class DispatchedBatch(PendingOutputs):
     """A batch on the device, whose first `count` rows are no padding."""
 
+    _backend: Backend
     _outputs: dict[str, Any]
     _read: list[str]  # names of the outputs that are always read
     count: int
     padded_rows: int
+
+    @override
+    def ready(self) -> bool:
+        return self._backend.is_computed(self._outputs["action"])
 
     @override
     def result(self) -> InferenceOutputs:

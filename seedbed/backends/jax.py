@@ -312,6 +312,10 @@ class JaxBackend(Backend):
             array.copy_to_host_async()
 
     @override
+    def is_computed(self, array: Tensor) -> bool:
+        return bool(array.is_ready())
+
+    @override
     def profile(self, directory: str) -> AbstractContextManager[None]:
         profile: AbstractContextManager[None] = jax.profiler.trace(directory)
         return profile

@@ -425,6 +425,14 @@ class Backend(Protocol):
             arrays: outputs of a compiled function.
         """
 
+    def is_computed(self, array: Tensor) -> bool:
+        """Return whether an output of a compiled function is computed; True if that is unknown.
+
+        Args:
+            array: the output.
+        """
+        return True
+
     def profile(self, directory: str) -> AbstractContextManager[None]:
         """Write a TensorBoard profile of what runs inside the context.
 

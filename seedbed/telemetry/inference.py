@@ -63,7 +63,7 @@ class InferenceStats:
             padded_rows: The batch's size with padding.
             oldest_wait_s: How long the oldest request had waited when the batch started.
             latencies_s: Of each request, from its arrival until its actions were ready.
-            run_s: How long the computation took.
+            run_s: From the dispatch until the actions were sent. Two batches can be in flight.
         """
         with self._lock:
             if len(latencies_s) <= _FEW:

@@ -33,13 +33,13 @@ class NullPolicy:
     """The action is the observation's first number plus one, so that each gets its own answer.
 
     Attributes:
+        in_flight: batches that are dispatched before the first one is read.
         gate: while it is clear, a batch waits at its end.
         entered: set when a batch has begun.
     """
 
-    in_flight = 1
-
-    def __init__(self) -> None:
+    def __init__(self, in_flight: int = 1) -> None:
+        self.in_flight = in_flight
         self.random = np.random.default_rng(0)
         self.gate = threading.Event()
         self.gate.set()
@@ -49,11 +49,14 @@ class NullPolicy:
         self.entered.set()
         seen = np.concatenate([row.observation[:, 0] for row in rows])
         action = ((seen % ACTIONS).astype(np.int32) + 1) % ACTIONS
-        assert self.gate.wait(DEADLINE_S)
-        outputs = SimpleNamespace(
-            action=action, behaviour={}, padded_rows=len(action), state_before=lambda: None
-        )
-        return SimpleNamespace(result=lambda: outputs)
+
+        def result() -> Any:
+            assert self.gate.wait(DEADLINE_S)
+            return SimpleNamespace(
+                action=action, behaviour={}, padded_rows=len(action), state_before=lambda: None
+            )
+
+        return SimpleNamespace(ready=self.gate.is_set, result=result)
 
 
 class NullLearner(Learner):
@@ -97,6 +100,7 @@ def null_learner(
     may_build: bool = True,
     train: bool = True,
     may_fail: bool = False,
+    in_flight: int = 1,
 ) -> Iterator[NullLearner]:
     """A started learner; at the end it is stopped, and must not have failed unless it may.
 
@@ -104,8 +108,9 @@ def null_learner(
         listen: an address; a unix socket by default.
         may_build: the model is built as soon as the first actor comes.
         train: takes unrolls from the queue; else the queue fills up.
+        in_flight: batches that are dispatched before the first one is read.
     """
-    config, policy, allowed = experiment(*overrides), NullPolicy(), threading.Event()
+    config, policy, allowed = experiment(*overrides), NullPolicy(in_flight), threading.Event()
     if may_build:
         allowed.set()
 

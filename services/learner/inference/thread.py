@@ -94,7 +94,7 @@ class InferenceThread:
     """Runs the policy on batches of requests, with the newest parameters.
 
     With more than one batch in flight, the next one is dispatched before the actions of the oldest
-    are read, if it is due by then.
+    are read, if it is due before they are computed.
 
     Args:
         batcher: the source of the batches.
@@ -137,7 +137,11 @@ class InferenceThread:
         """Run until `stopping` is set, and until the actions of the last batch are sent."""
         policy = components.inference
         while not stopping.is_set():
-            batch = self._batcher.take_due() if self._flights else self._batcher.take(POLL_S)
+            if self._flights:
+                with self._telemetry.busy["inference"]:
+                    batch = self._batcher.take(POLL_S, self._flights[0].outputs.ready)
+            else:
+                batch = self._batcher.take(POLL_S)
             if batch:
                 self._dispatch(policy, batch)
             if self._flights and (not batch or len(self._flights) >= policy.in_flight):

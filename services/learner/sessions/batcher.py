@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 
 from seedbed.spec import StepInputs
 
+# Longest time for which computed outputs wait for a thread that waits for requests.
+_READY_POLL_S = 2e-4
+
 # Action [E], behaviour [E, ...] each, parameter version, recurrent state [E, S] before the step.
 SetOutputs = Callable[
     [NDArray[np.int32], dict[str, NDArray[Any]], int, NDArray[np.float32] | None], None
@@ -119,7 +122,7 @@ class Batcher:
         """Count the sessions of a batch as ones that can join the next one.
 
         Args:
-            batch: what `take` or `take_due` returned, with its actions.
+            batch: what `take` returned, with its actions.
         """
         with self._changed:
             self._in_flight -= len(batch)
@@ -136,30 +139,31 @@ class Batcher:
                 return 0.0
             return time.perf_counter() - max(self._requests[0].arrived, self._taken_at)
 
-    def take(self, timeout_s: float) -> list[Request]:
-        """Return the next batch; empty after `timeout_s` without a request, or once closed."""
+    def take(self, timeout_s: float, ready: Callable[[], bool] | None = None) -> list[Request]:
+        """Return the next batch; empty after `timeout_s` without a request, or once closed.
+
+        Args:
+            timeout_s: longest wait without a request.
+            ready: ends the wait for a batch that is not due, once it returns True.
+        """
         deadline = time.perf_counter() + timeout_s
         with self._changed:
             while not self._closed:
                 now = time.perf_counter()
+                until = deadline
                 if self._requests:
-                    due = self._requests[0].arrived + self._max_wait_s
-                    if self._full() or now >= due:
+                    until = self._requests[0].arrived + self._max_wait_s
+                    if self._full() or now >= until:
                         return self._pop()
-                    self._changed.wait(due - now)
                 elif now >= deadline:
                     break
+                if ready is None:
+                    self._changed.wait(until - now)
+                elif ready():
+                    break
                 else:
-                    self._changed.wait(deadline - now)
+                    self._changed.wait(min(until - now, _READY_POLL_S))
             return []
-
-    def take_due(self) -> list[Request]:
-        """Return the next batch if it is due; empty otherwise. Never waits."""
-        with self._changed:
-            due = self._requests and (
-                self._full() or time.perf_counter() >= self._requests[0].arrived + self._max_wait_s
-            )
-            return self._pop() if due and not self._closed else []
 
     def _pop(self) -> list[Request]:
         """Return whole requests, oldest first, up to `max_batch` environments."""

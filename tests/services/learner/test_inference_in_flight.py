@@ -26,7 +26,8 @@ class Device:
     def __init__(self, in_flight: int) -> None:
         self.in_flight = in_flight
         self.may_finish = threading.Semaphore(0)
-        self.may_dispatch = threading.Event()
+        self.may_dispatch, self.computed = threading.Event(), threading.Event()
+        self.computed.set()
         self.dispatched = threading.Semaphore(0)
         self.events: list[str] = []
         self.fails = False
@@ -42,6 +43,9 @@ class Device:
 class Batch:
     def __init__(self, device: Device, slots: np.ndarray) -> None:
         self.device, self.slots = device, slots
+
+    def ready(self) -> bool:
+        return self.device.computed.is_set()
 
     def result(self) -> InferenceOutputs:
         self.device.events.append(f"read {self.slots.tolist()}")
@@ -127,12 +131,48 @@ def test_sessions_in_flight_are_not_waited_for() -> None:
     assert batcher.take(0) == [first]
     third = Request(None, 1, False, None, None)  # type: ignore[arg-type]
     batcher.submit(third)
-    assert batcher.take_due() == [], "the other session could join"
+    assert batcher.take(1000, lambda: True) == [], "the other session could join"
     batcher.submit(Request(None, 1, False, None, None))  # type: ignore[arg-type]
-    assert len(batcher.take_due()) == 2, "the one in flight cannot"
+    assert len(batcher.take(0)) == 2, "the one in flight cannot"
     batcher.on_done([first])
     batcher.submit(second)
-    assert batcher.take_due() == [second]
+    assert batcher.take(0) == [second]
+
+
+def test_a_batch_that_comes_due_while_the_device_works_is_dispatched(tmp_path: Any) -> None:
+    rig = Rig(tmp_path, 2, sessions=2)
+    rig.device.may_dispatch.set()
+    rig.device.computed.clear()
+    rig.submit(1)
+    rig.wait(rig.device.dispatched)
+    # Nothing ends this wait but the next request.
+    rig.submit(2)
+    rig.wait(rig.device.dispatched)
+    rig.device.computed.set()
+    rig.device.may_finish.release(2)
+    rig.wait(rig.answered)
+    rig.end()
+    assert rig.device.events == ["dispatch [1]", "dispatch [2]", "read [1]", "read [2]"]
+
+
+def test_actions_do_not_wait_for_a_batch_that_is_not_due(tmp_path: Any) -> None:
+    rig = Rig(tmp_path, 2, sessions=4)
+    # A batch waits for the fourth session, for longer than the test.
+    rig.batcher._target = rig.batcher._max_batch = 4
+    rig.batcher.set_connected(1, 1)
+    rig.device.may_dispatch.set()
+    rig.device.computed.clear()
+    rig.submit(1)
+    rig.wait(rig.device.dispatched)
+    rig.batcher.set_connected(4, 4)
+    rig.submit(2)
+    rig.device.may_finish.release(2)
+    rig.device.computed.set()
+    rig.wait(rig.answered)
+    assert rig.device.events == ["dispatch [1]", "read [1]"]
+    rig.stopping.set()
+    rig.batcher.close()
+    rig.end()
 
 
 def test_what_is_in_flight_is_answered_at_the_end(tmp_path: Any) -> None:

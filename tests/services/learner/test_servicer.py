@@ -38,10 +38,10 @@ def learner(
 
 @pytest.fixture
 def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A learner with overrides."""
+    """A learner with overrides. Two batches can be in flight, as with an accelerator."""
 
     def make(*overrides: str, **options: Any) -> Any:
-        return null_learner(tmp_path, monkeypatch, *overrides, **options)
+        return null_learner(tmp_path, monkeypatch, *overrides, **{"in_flight": 2, **options})
 
     return make
 
@@ -363,7 +363,7 @@ def test_slots_in_a_batch_are_not_given_away_before_it_is_done(bare: Any) -> Non
 
 def test_a_request_that_waits_is_taken_back_with_its_session(bare: Any) -> None:
     """Two sessions are in the first batch; of those that wait for the next one, one leaves."""
-    with bare() as learner:
+    with bare(in_flight=1) as learner:
         with stream(learner.address) as slow:
             learner.policy.gate.clear()
             slow.send(step(0))
