@@ -30,7 +30,8 @@ def curves(context: Context, share: float, minutes: float) -> Part:
         minutes: Of the whole measurement.
     """
     sizes = context.sizes
-    slices = max(1, math.floor(MOST * 60 * minutes / (len(GAMES) * (sizes.curve_s + START_S))))
+    fitting = math.floor(MOST * 60 * minutes / (len(GAMES) * (sizes.curve_s + START_S)))
+    slices = max(1, min(fitting, sizes.curve_slices))
 
     def slice_of(_: float, game: str, number: int) -> dict[str, Any]:
         run_dir = context.folder / f"curve-{game.lower()}"

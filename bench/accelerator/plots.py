@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.accelerator.in_gpu_paper import PAPER_RUN_PERCENT
+from bench.accelerator.table1 import ATARI
 
 PAPER = {"color": "0.6", "label": "paper (TITAN X)"}
 COLORS = ("#1f6f5c", "#b5541c", "#3a5fa0", "#8a3f8f")
@@ -98,11 +99,11 @@ def _rows(axis: Any, cases: dict[str, Any]) -> None:
     for color, (key, group) in zip(
         COLORS, _by(cases, "precision", "training").items(), strict=False
     ):
-        rate = [case["rows_per_s"] for case in group]
+        rate = [case["rows_per_s"] / 1e3 for case in group]
         label = f"{key[0]}, training {key[1]}"
         axis.plot([case["rows"] for case in group], rate, "o-", color=color, label=label)
     sizes = [case["rows"] for case in cases.values()]
-    _labelled(axis, "inference: throughput", "rows of a batch", "rows/s", sizes)
+    _labelled(axis, "inference: throughput", "rows of a batch", "thousand rows/s", sizes)
     axis.set_ylim(bottom=0)
 
 
@@ -177,13 +178,17 @@ def _figure_4(axis: Any, cases: dict[str, Any]) -> None:
 
 
 def _end_to_end(axis: Any, cases: dict[str, Any]) -> None:
-    rates = [case["env_frames_per_s"] for case in cases.values()]
+    rates = [case["env_frames_per_s"] / 1e3 for case in cases.values()]
     bars = axis.barh(list(cases), rates, color=COLORS[0])
-    axis.bar_label(bars, fmt="{:,.0f}", fontsize=8, padding=3)
+    axis.bar_label(bars, fmt="{:,.4g}", fontsize=8, padding=3)
+    row = ATARI[0]
+    axis.axvline(row.frames_per_s / 1e3, color="0.6", linestyle="--")
     axis.margins(x=0.2)
     axis.invert_yaxis()
     axis.tick_params(axis="y", labelsize=8)
-    _labelled(axis, "end to end, all cores", "env frames/s", "")
+    paper = f"dashed: paper, R2D2 on {row.accelerators}, {row.actor_cpus} CPUs"
+    _labelled(axis, "end to end, all cores", f"thousand env frames/s ({paper})", "")
+    axis.xaxis.label.set_fontsize(8)
 
 
 def _curves(axis: Any, cases: dict[str, Any]) -> None:

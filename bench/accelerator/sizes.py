@@ -30,6 +30,7 @@ class Sizes:
     end_to_end_sequences: int = 20_000
     small_network: bool = False
     curve_s: float = 170.0  # of a slice of a curve's run
+    curve_slices: int = 100  # at most
 
 
 FULL = Sizes()
@@ -55,6 +56,7 @@ QUICK = Sizes(
     end_to_end_sequences=256,
     small_network=True,
     curve_s=3.0,
+    curve_slices=2,
 )
 
 
