@@ -1,13 +1,9 @@
 """Child: what the backend says of its devices."""
 
-import shutil
-import subprocess
 from typing import Any
 
 from bench.model_parts import used_backend
 from seedbed.config import load_experiment
-
-_QUERY = "name,memory.total,driver_version,pcie.link.gen.current,pcie.link.width.current"
 
 
 class Device:
@@ -34,16 +30,3 @@ class Device:
             "kinds": kinds or ["cpu"],
             "memory_gib": self._backend.memory_bytes() / 2**30,
         }
-
-
-def nvidia() -> list[str]:
-    """Return a line for each NVIDIA GPU: name, memory, driver, bus; empty without any."""
-    program = shutil.which("nvidia-smi")
-    if program is None:
-        return []
-    arguments = [program, f"--query-gpu={_QUERY}", "--format=csv,noheader"]
-    try:
-        done = subprocess.run(arguments, capture_output=True, text=True, timeout=30)
-    except (OSError, subprocess.TimeoutExpired):
-        return []
-    return done.stdout.splitlines() if done.returncode == 0 else []

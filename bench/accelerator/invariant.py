@@ -15,9 +15,11 @@ from seedbed.spec import FIRST, StepInputs
 # Standard deviation of the logits. An untrained policy is nearly uniform, and would prove little.
 SURE = 2.0
 # What |log rho| may be, by precision: its median, 99th percentile and largest, and |mean|.
+_SHORT = {"median": 1e-2, "p99": 5e-2, "largest": 0.1, "mean": 1e-3}
 LIMITS = {
     "float32": {"median": 1e-4, "p99": 1e-4, "largest": 1e-4, "mean": 1e-4},
-    "bfloat16": {"median": 1e-2, "p99": 5e-2, "largest": 0.1, "mean": 1e-3},
+    "bfloat16": _SHORT,
+    "tensorfloat32": _SHORT,
 }
 
 

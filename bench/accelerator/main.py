@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.accelerator.context import Context
-from bench.accelerator.device import nvidia
+from bench.accelerator.nvidia import nvidia
 from bench.accelerator.parts import parts
 from bench.accelerator.session import Session
 from bench.accelerator.sizes import sizes_for

@@ -9,10 +9,10 @@ from typing import Any
 from bench.accelerator import experiments
 from bench.accelerator.context import LONGEST_S, Context
 from bench.accelerator.curves import curves
-from bench.accelerator.device import nvidia
 from bench.accelerator.in_gpu_paper import in_gpu_paper
+from bench.accelerator.nvidia import nvidia
 from bench.accelerator.session import Case, Part
-from bench.accelerator.sizes import precisions
+from bench.accelerator.sizes import every_precision, precisions
 from bench.child import ROOT
 from bench.figures import series
 from bench.machine import machine_info
@@ -66,7 +66,7 @@ def _invariant(context: Context) -> list[Case]:
         )
         return found
 
-    return [Case(p, partial(measure, precision=p), COMPILE_S) for p in precisions()]
+    return [Case(p, partial(measure, precision=p), COMPILE_S) for p in every_precision()]
 
 
 def _inference(context: Context) -> list[Case]:
@@ -116,7 +116,7 @@ def _training(context: Context) -> list[Case]:
 
     return [
         Case(f"{precision}/{batch}", partial(measure, precision=precision, batch=batch))
-        for precision in precisions()
+        for precision in every_precision()
         for batch in sizes.training_batches
     ]
 
