@@ -171,8 +171,8 @@ class Learner(Section):
     unroll_length: Positive = 20
     """Steps T of an unroll."""
     hosts: Positive = 1
-    """Processes that train together as one learner, on JAX, each with devices and actors of its
-    own. `batch_size` is divided among them.
+    """Processes that train together as one learner, on JAX, each with separate devices and actors.
+    `batch_size` is divided among the hosts.
     """
     coordinator: str = ""
     """Address `host:port` at which the first of several hosts meets the others; `seedbed train` and
