@@ -174,7 +174,7 @@ class JaxTrainer(Trainer):
 
 
 # Silence after which a host counts as lost, in seconds. JAX's own limit is 100.
-_HEARTBEAT_S = 10
+_HEARTBEAT_S = 20
 # Longest wait for all hosts at the start, in seconds: a node may have to load its image first.
 _MEET_S = 600
 
@@ -187,6 +187,8 @@ class _JaxCoordination(Coordination):
 
     def __init__(self, place: HostPlace) -> None:
         self.host, self.hosts, address = place
+        # It would take SIGTERM for itself.
+        jax.config.update("jax_enable_preemption_service", False)  # type: ignore[no-untyped-call]
         is_local = address.startswith(("127.", "localhost:"))
         jax.distributed.initialize(
             address,

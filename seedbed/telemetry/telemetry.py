@@ -135,6 +135,7 @@ class Telemetry:
         self.whole_counters: Callable[[], Counters] = lambda: counters
         self._total_counters: Callable[[], Counters] = lambda: counters
         self._has_hosts = False
+        self.late_hosts = ""  # in words
         self._peer_summary: Callable[[], LearnersStatus] = lambda: {}
         self._now = now
         self._process = this_process()
@@ -231,11 +232,12 @@ class Telemetry:
             return self.phase
         if not sessions:
             return "no actors are connected"
-        if self.gossip.waiting:
-            return self.gossip.waiting
+        if self.late_hosts or self.gossip.waiting:
+            return self.late_hosts or self.gossip.waiting
         if self.replay.filling:
             return self.replay.filling
-        for name, clock in self.busy.items():
+        # A host that waits for another one holds up all that comes before training.
+        for name, clock in reversed(self.busy.items()):
             state, for_s = clock.state
             if state == "blocked" and for_s >= _BLOCKED_S:
                 return f"{name} for {for_s:.0f} s: {clock.waiting_for or 'it did not say why'}"

@@ -199,8 +199,15 @@ class LearnerBase:
             self.telemetry.phase = f"waiting for all {place.hosts} hosts at {place.coordinator}"
         backend = backends.use(learner.backend, learner.deterministic, learner.device, place)
         if self.hosts is not None:
-            self.hosts.join(backend)
+            hosts = self.hosts
+            hosts.join(backend, self._meanwhile)
+            self.threads.start("hosts", lambda: hosts.keep_telling(self.threads.stopping))
         return backend
+
+    def _meanwhile(self) -> None:
+        """Give the trainer's state for a checkpoint, while training waits for other hosts."""
+        if (components := self.components.result(0)) is not None:
+            self.training.give_states(components)
 
     def _stop_note(self) -> StopNote | None:
         """Return why this host of a learner is to stop; None while it goes on."""

@@ -14,10 +14,8 @@ log = logging.getLogger(__name__)
 
 # Longest wait for one word before the others are looked at again, in seconds.
 _SLICE_S = 1.0
-# Seconds between two times that a host tells its counts.
-_TELL_S = 0.5
 # A backend that loses a host ends the process within this time, in seconds.
-_ABORT_S = 20.0
+_ABORT_S = 40.0
 # A wait that is longer is logged, in seconds.
 _LATE_S = 5.0
 # Rounds whose words are deleted at once.
@@ -38,7 +36,7 @@ class StopNote(NamedTuple):
 
 
 class Agreement:
-    """Agreement of the hosts, in rounds, one before each step. One thread, except `decision`.
+    """Agreement of the hosts, in rounds, one before each step. One thread, except `share`.
 
     Each host writes one word a round: `go` once it has a batch, or a note that it stops. All read
     the same words, so all step, or all stop. A note is told beside the rounds, too, because a host
@@ -74,7 +72,6 @@ class Agreement:
         self._describe, self._note, self._waiting = describe, note, waiting
         self._meanwhile = meanwhile
         self._round = 0
-        self._told_at = -_TELL_S
         self.decision: StopNote | None = None
 
     @property
@@ -118,7 +115,6 @@ class Agreement:
         if self.decision is not None:
             return False
         if not has_batch:
-            self._share()
             return False
         self._shared.put(f"{self._folder}/{self.host}", _GO)
         if self._collect(self._folder, "to have a batch") is None:
@@ -127,7 +123,6 @@ class Agreement:
         if self._round % _BLOCK == 0 and self.host == 0 and self._round > _BLOCK:
             # All hosts have passed the block before the last one.
             self._shared.delete(f"round/{self._round // _BLOCK - 2}")
-        self._share()
         return True
 
     def lost(self, error: BaseException) -> SeedbedError:
@@ -148,7 +143,7 @@ class Agreement:
         """Tell the other hosts that this one steps no more."""
         note = self.decision = self.decision or self._note()
         if note is not None:
-            self._share(at_once=True)
+            self.share()
             self._shared.put(f"{self._folder}/{self.host}", note.to_json())
 
     def part(self, timeout_s: float) -> None:
@@ -160,7 +155,7 @@ class Agreement:
         Raises:
             SeedbedError: HOSTS_FAILED: a host did not come.
         """
-        self._share(at_once=True)
+        self.share()
         self._shared.barrier("end", timeout_s)
         self._learn({int(host): text for host, text in self._shared.texts("told").items()})
         self._shared.close()
@@ -169,11 +164,11 @@ class Agreement:
     def _folder(self) -> str:
         return f"round/{self._round // _BLOCK}/{self._round}"
 
-    def _share(self, at_once: bool = False) -> None:
-        """Tell the counts of this host and learn those of the others, twice a second."""
-        if not at_once and self._now() - self._told_at < _TELL_S:
-            return
-        self._told_at = self._now()
+    def share(self) -> None:
+        """Tell the counts of this host, learn those of the others, and whether one stops.
+
+        Any thread: called twice a second, it is the sign of life that the other hosts look for.
+        """
         note = self.decision or self._note()
         told = {**self._tell(), "stop": note, "time": time.time()}
         self._shared.put(f"told/{self.host}", json.dumps(told))
@@ -202,7 +197,6 @@ class Agreement:
                 return words
             if self._shared.wait(f"{folder}/{missing[0]}", _SLICE_S) is not None:
                 continue
-            self._share()
             text = f"waiting for {self._names(missing)} {task}"
             self._waiting(text)
             if not logged and self._now() - since > _LATE_S:

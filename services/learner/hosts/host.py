@@ -2,6 +2,7 @@
 
 import json
 import logging
+import threading
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
@@ -22,6 +23,8 @@ log = logging.getLogger(__name__)
 # Longest wait for the other hosts at the end, in seconds; and where the run was over before, so
 # that they have yet to start.
 _PART_S, _START_S = 30.0, 300.0
+# Seconds between two times that a host tells its counts.
+_TELL_S = 0.5
 
 
 class LearnerHost:
@@ -84,6 +87,18 @@ class LearnerHost:
             meanwhile,
         )
         return self.agreement
+
+    def keep_telling(self, stopping: threading.Event) -> None:
+        """Tell the other hosts what this one counts, and watch them, until `stopping` is set."""
+        assert self.agreement is not None
+        while not stopping.wait(_TELL_S):
+            try:
+                self.agreement.share()
+            except RuntimeError as error:  # the backend ends this process if one is lost
+                text = "the other hosts do not answer: %s"
+                log.warning(text, str(error).partition("\n")[0])
+            silent = self.totals.silent()
+            self._telemetry.late_hosts = f"waiting for {silent}" if silent else ""
 
     def begin(self, backend: Backend, components: LearnerComponents) -> None:
         """Wait until every host has built its model, and begin with the state of the first one.

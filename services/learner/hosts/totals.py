@@ -10,8 +10,9 @@ from seedbed.telemetry import Counters
 
 # Counted by the first host alone, or the same on all.
 _OF_THE_FIRST = frozenset({"updates", "skipped_updates", "seconds", "dollars"})
-# A host that tells nothing for so long hangs, or its network does, in seconds.
-_SILENT_S = 5.0
+# A host that tells nothing for so long hangs, or its network does, in seconds. It tells its counts
+# twice a second.
+_SILENT_S = 3.0
 
 
 class HostTotals:
@@ -83,11 +84,17 @@ class HostTotals:
 
     def describe(self, host: int) -> str:
         """Return what a host does that others wait for, in words."""
-        told = self._told.get(host)
-        if told is None:
-            return f"host {host}"
-        silent_s = self._now() - told[1]
+        silent_s = self._silent_s(host)
         if silent_s > _SILENT_S:
             return f"host {host}, silent for {silent_s:.0f} s"
-        what = self._known[host].get("waiting_for")
+        what = self._known.get(host, {}).get("waiting_for")
         return f"host {host} ({what})" if what else f"host {host}"
+
+    def silent(self) -> str:
+        """Return the hosts that give no sign of life, in words; "" where all do."""
+        silent = [host for host in sorted(self._told) if self._silent_s(host) > _SILENT_S]
+        return " and ".join(map(self.describe, silent))
+
+    def _silent_s(self, host: int) -> float:
+        told = self._told.get(host)
+        return 0.0 if told is None else self._now() - told[1]

@@ -147,8 +147,9 @@ def test_a_host_says_why_it_is_late() -> None:
     told = '{"counters": {}, "returns": [0, 0], "waiting_for": "no actors are connected"}'
     totals.learn({1: told})
     assert totals.describe(1) == "host 1 (no actors are connected)"
-    totals._now = lambda: 109.0
-    assert totals.describe(1) == "host 1, silent for 9 s"
+    totals = HostTotals(0, Counters(), now=iter([100.0, 109.0, 109.0]).__next__)
+    totals.learn({1: told})
+    assert totals.silent() == "host 1, silent for 9 s"
 
 
 def test_a_stop_ends_all_at_the_same_step() -> None:
@@ -162,6 +163,7 @@ def test_a_stop_ends_all_at_the_same_step() -> None:
                 if host.shared.host == 1 and made == 7:
                     host.note = note
                     break
+                host.agreement.share()
                 # The last host has no batch any more.
                 has_batch = host.shared.host != 2 or made < 7
                 made += host.agreement.all_go(has_batch)
@@ -185,6 +187,7 @@ def test_the_wait_for_the_model_ends_with_a_stop() -> None:
     first, second = two_hosts()
     second.note = StopNote(1, "signal SIGTERM")
     together(second.agreement.leave)
+    first.agreement.share()
     with pytest.raises(ShuttingDown):
         first.agreement.meet("3 x 4")
     assert first.agreement.decision == second.note
