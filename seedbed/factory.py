@@ -36,6 +36,7 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
         spec.actions,
         learner.frame_stack,
         learner.lstm_units,
+        learner.precision,
     )
     agent: Agent = agent_class(options, body, spec.actions)
     return agent

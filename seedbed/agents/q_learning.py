@@ -23,7 +23,7 @@ class QModel(keras.Model):
     def __init__(self, body: Body, actions: int, units: int) -> None:
         super().__init__(name="model")
         self.body = body
-        self.dueling = Dueling(actions, units)
+        self.dueling = Dueling(actions, units, body.policy)
 
     def call(
         self,

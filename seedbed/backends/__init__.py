@@ -16,6 +16,7 @@ def use(
     deterministic: bool = False,
     device: str = "auto",
     place: HostPlace | None = None,
+    precision: str = "float32",
 ) -> Backend:
     """Fix this process's backend, which Keras cannot change later.
 
@@ -25,6 +26,8 @@ def use(
         device: `learner.device`: `cpu`, `gpu` or `tpu`, which must exist, or `auto`, the best.
         place: where this host meets the other hosts of its learner, which are waited for here (JAX
             only); None of one host.
+        precision: `learner.precision`. Only `tensorfloat32` is the backend's, the networks see to
+            the others.
 
     Raises:
         SeedbedError: BACKEND: not installed, another one is fixed already, or no such device.
@@ -50,11 +53,11 @@ def use(
         if name == "tensorflow":
             from seedbed.backends.tensorflow import TensorFlowBackend
 
-            _current = TensorFlowBackend(deterministic, device)
+            _current = TensorFlowBackend(deterministic, device, precision)
         else:
             from seedbed.backends.jax import JaxBackend
 
-            _current = JaxBackend(deterministic, device, place)
+            _current = JaxBackend(deterministic, device, place, precision)
     except ImportError as error:
         raise SeedbedError(
             ExitCode.BACKEND,
@@ -62,6 +65,7 @@ def use(
             f"install the extra, `pip install seedbed[{name}]`, or choose the other one",
         ) from error
     _check_device(_current, device)
+    _check_precision(_current, precision)
     return _current
 
 
@@ -77,6 +81,16 @@ def _check_device(backend: Backend, device: str) -> None:
             ExitCode.BACKEND,
             f"learner.device is {device!r}, but {backend.name} has {found or 'no device'} here"
             f"{cause}; {why_missing(device) or 'choose another one, or `auto`'}",
+        )
+
+
+def _check_precision(backend: Backend, precision: str) -> None:
+    found = backend.devices()
+    if precision == "tensorfloat32" and not found[0].startswith("gpu"):
+        raise SeedbedError(
+            ExitCode.BACKEND,
+            f"learner.precision is {precision!r}, a format of NVIDIA GPUs, but {backend.name} has "
+            f"{found} here: choose float32, or bfloat16",
         )
 
 

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -240,6 +241,35 @@ class _JaxCoordination(Coordination):
         state.shutdown()
 
 
+def _convolution(image: Tensor, kernel: Tensor, stride: int, dtype: Any) -> Tensor:
+    return jax.lax.conv_general_dilated(
+        image,
+        kernel,
+        (stride, stride),
+        "VALID",
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        preferred_element_type=dtype,
+    )
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(2,))
+def _convolve(image: Tensor, kernel: Tensor, stride: int) -> Tensor:
+    return _convolution(image, kernel, stride, jnp.float32)
+
+
+def _forward(image: Tensor, kernel: Tensor, stride: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    return _convolve(image, kernel, stride), (image, kernel)
+
+
+def _backward(stride: int, saved: tuple[Tensor, Tensor], gradient: Tensor) -> Any:
+    # JAX's own gradient of sums in float32 has products in float32.
+    _, backward = jax.vjp(partial(_convolution, stride=stride, dtype=jnp.bfloat16), *saved)
+    return backward(gradient.astype(jnp.bfloat16))
+
+
+_convolve.defvjp(_forward, _backward)
+
+
 class JaxBackend(Backend):
     """The backend of JAX."""
 
@@ -248,11 +278,16 @@ class JaxBackend(Backend):
     trainer = JaxTrainer
 
     def __init__(
-        self, deterministic: bool = False, device: str = "auto", place: HostPlace | None = None
+        self,
+        deterministic: bool = False,
+        device: str = "auto",
+        place: HostPlace | None = None,
+        precision: str = "float32",
     ) -> None:
-        # TensorFloat-32 and bfloat16 products: acting and training, whose batches have other
-        # shapes, would no longer agree, and importance weights would be noise.
-        jax.config.update("jax_default_matmul_precision", "float32")  # type: ignore[no-untyped-call]
+        # The default is TensorFloat-32 on GPUs and bfloat16 on TPUs: acting and training, whose
+        # batches have other shapes, agree less. Products of bfloat16 arrays stay what they are.
+        products = "tensorfloat32" if precision == "tensorfloat32" else "float32"
+        jax.config.update("jax_default_matmul_precision", products)  # type: ignore[no-untyped-call]
         if device != "auto":
             # The named platform is the default; the CPU stays for what is kept on the host.
             platforms = {"gpu": "cuda,cpu", "tpu": "tpu,cpu"}
@@ -283,6 +318,10 @@ class JaxBackend(Backend):
     def uniform(self, seed: int, counter: Tensor, shape: tuple[int, ...]) -> Tensor:
         key = jax.random.fold_in(jax.random.key(seed), counter.reshape(()))
         return jax.random.uniform(key, shape)
+
+    @override
+    def convolve(self, image: Tensor, kernel: Tensor, stride: int) -> Tensor:
+        return _convolve(image, kernel, stride)
 
     @override
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:

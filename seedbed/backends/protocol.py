@@ -404,6 +404,15 @@ class Backend(Protocol):
             shape: the result's.
         """
 
+    def convolve(self, image: Tensor, kernel: Tensor, stride: int) -> Tensor:
+        """Return a valid convolution of bfloat16 arrays, whose sums are float32 to the end.
+
+        Args:
+            image: [N, h, w, c] bfloat16.
+            kernel: [n, n, c, filters] bfloat16.
+            stride: along both axes.
+        """
+
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:
         """Copy arrays to the device.
 

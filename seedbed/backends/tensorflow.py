@@ -156,12 +156,14 @@ class TensorFlowBackend(Backend):
     tables = TensorFlowTables
     trainer = TensorFlowTrainer
 
-    def __init__(self, deterministic: bool = False, device: str = "auto") -> None:
+    def __init__(
+        self, deterministic: bool = False, device: str = "auto", precision: str = "float32"
+    ) -> None:
         if device == "cpu":
             tf.config.set_visible_devices([], "GPU")
-        # TensorFloat-32 keeps 10 bits: acting and training, whose batches have other shapes, would
-        # no longer agree, and importance weights would be noise.
-        tf.config.experimental.enable_tensor_float_32_execution(False)
+        # On by default. TensorFloat-32 keeps 10 bits: acting and training, whose batches have other
+        # shapes, agree less.
+        tf.config.experimental.enable_tensor_float_32_execution(precision == "tensorfloat32")
         if deterministic:
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)
@@ -185,6 +187,27 @@ class TensorFlowBackend(Backend):
     def uniform(self, seed: int, counter: Tensor, shape: tuple[int, ...]) -> Tensor:
         counter = tf.reshape(tf.cast(counter, tf.int32), [1])
         return tf.random.stateless_uniform(shape, tf.concat([[seed], counter], 0))
+
+    @override
+    def convolve(self, image: Tensor, kernel: Tensor, stride: int) -> Tensor:
+        how = {"strides": [1, stride, stride, 1], "padding": "VALID"}
+
+        # No kernel of TensorFlow has sums of another format than its products. Products of
+        # bfloat16 numbers are exact in float32; gradients are rounded, as in other layers.
+        @tf.custom_gradient
+        def function(image: Tensor, kernel: Tensor) -> tuple[Tensor, Any]:
+            def backward(gradient: Tensor) -> tuple[Tensor, Tensor]:
+                g = {"out_backprop": tf.cast(gradient, tf.bfloat16), **how}
+                sizes, shape = tf.shape(image), tf.shape(kernel)
+                return (
+                    tf.raw_ops.Conv2DBackpropInput(input_sizes=sizes, filter=kernel, **g),
+                    tf.raw_ops.Conv2DBackpropFilter(input=image, filter_sizes=shape, **g),
+                )
+
+            sums = tf.nn.conv2d(tf.cast(image, tf.float32), tf.cast(kernel, tf.float32), **how)
+            return sums, backward
+
+        return function(image, kernel)
 
     @override
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:

@@ -153,6 +153,12 @@ class Learner(Section):
     """Backend of Keras; `jax` never imports TensorFlow, and is the way to TPUs."""
     device: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
     """Device of the model; anything but `auto` must be there."""
+    precision: Literal["float32", "bfloat16", "tensorfloat32"] = "float32"
+    """Number format in which the network computes. `bfloat16` is for convolutions, dense layers and
+    the LSTM's products, and all else stays in float32: parameters, optimizer, recurrent state,
+    logits, values, losses and priorities. `tensorfloat32` rounds the inputs of all products of an
+    NVIDIA GPU to 10 bits.
+    """
     network: Annotated[str, AfterValidator(partial(one_of, NETWORKS))] = fixed(
         "impala_shallow", "the parameters belong to that network", pattern=pattern(NETWORKS)
     )

@@ -66,7 +66,9 @@ def export_policy(
     Raises:
         SeedbedError: the agent or its network cannot be exported, and why.
     """
-    agent = load_agent(checkpoint, experiment)
+    # Weights are float32 in any precision, and so is what is exported.
+    learner = experiment.learner.model_copy(update={"precision": "float32"})
+    agent = load_agent(checkpoint, experiment.model_copy(update={"learner": learner}))
     spec = checkpoint.spec
     model = functional_policy(agent, spec, experiment.learner.frame_stack)
     directory = Path(directory)

@@ -24,12 +24,15 @@ class Body(keras.layers.Layer):
     Attributes:
         state_size: S, 2 * lstm_units: the hidden state h, then the cell c.
         features: F, size of the output.
+        policy: name of the Keras dtype policy in which torso and core compute.
     """
 
     def __init__(
         self, torso: keras.layers.Layer, stacked: ArraySpec, actions: int, lstm_units: int = 0
     ) -> None:
-        super().__init__(name="body")
+        # The policy in force is that of the parts; what enters and leaves a body is float32.
+        super().__init__(name="body", dtype="float32")
+        self.policy = keras.config.dtype_policy().name
         self.torso = torso
         self.stacked = stacked
         self.actions = actions
@@ -82,6 +85,7 @@ class Body(keras.layers.Layer):
         steps = observation.shape[0]
         flat = self.torso(ops.reshape(observation, (-1, *observation.shape[2:])))
         features = ops.reshape(flat, (steps, -1, flat.shape[-1]))  # [R, B, F]
+        features = ops.cast(features, "float32")
         if self.core is None:
             return features, state
         inputs = ops.concatenate(
@@ -101,11 +105,13 @@ class LstmCore(keras.layers.Layer):
     """An LSTM (Hochreiter & Schmidhuber 1997) that is reset where an episode starts.
 
     The weights have the shapes, names and gate order (i, f, c, o) of `keras.layers.LSTM`, so that
-    they load into one.
+    they load into one. Its products are in the precision of the policy in force when it is made,
+    gates and state in float32.
     """
 
     def __init__(self, units: int) -> None:
-        super().__init__(name="lstm")
+        super().__init__(name="lstm", dtype="float32")
+        self.products = keras.config.dtype_policy().compute_dtype
         self.units = units
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
@@ -135,15 +141,15 @@ class LstmCore(keras.layers.Layer):
             state: [B, 2 * units] float32: the hidden state, then the cell.
         """
         # One product for all steps; only the recurrent one is sequential.
-        projected = ops.matmul(inputs, self.kernel) + self.bias  # [R, B, 4 * units]
+        projected = self._product(inputs, self.kernel) + self.bias  # [R, B, 4 * units]
         first = first[:, :, None]  # [R, B, 1]
-        kernel = ops.convert_to_tensor(self.recurrent_kernel)
+        kernel = ops.cast(self.recurrent_kernel, self.products)
 
         def step(state: Tensor, inputs: tuple[Tensor, Tensor]) -> tuple[Tensor, Tensor]:
             projected, first = inputs
             # Not a product: 0 times a state that is no number is none either, and would stay.
             hidden, cell = ops.split(ops.where(first, 0.0, state), 2, axis=-1)
-            i, f, c, o = ops.split(projected + ops.matmul(hidden, kernel), 4, axis=-1)
+            i, f, c, o = ops.split(projected + self._product(hidden, kernel), 4, axis=-1)
             cell = ops.sigmoid(f) * cell + ops.sigmoid(i) * ops.tanh(c)
             hidden = ops.sigmoid(o) * ops.tanh(cell)
             state = ops.concatenate([hidden, cell], axis=-1)
@@ -156,3 +162,8 @@ class LstmCore(keras.layers.Layer):
         # On TensorFlow, `keras.ops.scan` wants outputs that look like the carry.
         state, states = ops.scan(step, state, (projected, first), length=steps)
         return states[:, :, : self.units], state
+
+    def _product(self, x: Tensor, kernel: Tensor) -> Tensor:
+        """Return x times kernel as float32."""
+        x, kernel = (ops.cast(a, self.products) for a in (x, kernel))
+        return ops.cast(ops.matmul(x, kernel), "float32")

@@ -13,14 +13,15 @@ class Dueling(keras.layers.Layer):
     Args:
         actions: A.
         units: units of each hidden layer.
+        policy: dtype policy of the hidden layers, `Body.policy`; the values are float32.
     """
 
-    def __init__(self, actions: int, units: int) -> None:
+    def __init__(self, actions: int, units: int, policy: str = "float32") -> None:
         super().__init__(name="dueling", dtype="float32")
-        self.value_hidden = dense(units, "value_hidden")
-        self.value = dense(1, "value", activation=None)
-        self.advantage_hidden = dense(units, "advantage_hidden")
-        self.advantage = dense(actions, "advantage", activation=None)
+        self.value_hidden = dense(units, "value_hidden", policy=policy)
+        self.value = dense(1, "value", activation=None, policy="float32")
+        self.advantage_hidden = dense(units, "advantage_hidden", policy=policy)
+        self.advantage = dense(actions, "advantage", activation=None, policy="float32")
 
     def call(self, features: Tensor) -> Tensor:
         """Return action values [..., A].

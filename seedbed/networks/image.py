@@ -6,6 +6,7 @@ from typing import Any
 import keras
 from keras import ops
 
+from seedbed import backends
 from seedbed.networks.initializers import GlorotUniform
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import ArraySpec
@@ -32,7 +33,9 @@ class FirstConvolution(keras.layers.Layer):
     def __init__(
         self, filters: int, size: int, stride: int, name: str, standardize: bool = False
     ) -> None:
-        super().__init__(name=name)
+        # Weights are read as float32 in any precision, and `call` does the rounding.
+        super().__init__(name=name, dtype="float32")
+        self.products = keras.config.dtype_policy().compute_dtype
         self.filters, self.size, self.stride = filters, size, stride
         self.standardize = standardize
         # Channels of a frame, where the layout is blocks; 0 is plain pixels.
@@ -87,8 +90,15 @@ class FirstConvolution(keras.layers.Layer):
         stride = self.stride
         if self.frame_channels:
             kernel, stride = self._blocks(kernel), 1
-        image = ops.cast(image, "float32")
-        x = ops.conv(image, kernel, stride, padding="valid")
+        if self.products == "float32":
+            image = ops.cast(image, "float32")
+            x = ops.conv(image, kernel, stride, padding="valid")
+        else:
+            # Bytes lose nothing. Standardization cancels digits, so that it needs the sums in
+            # float32, and those of the kernel that was used, which is the rounded one.
+            image, kernel = (ops.cast(a, self.products) for a in (image, kernel))
+            x = backends.current().convolve(image, kernel, stride)
+            image, kernel = (ops.cast(a, "float32") for a in (image, kernel))
         if self.standardize:
             # Standardize the output in place of the input, because it is smaller, and a convolution
             # is linear.
@@ -176,16 +186,17 @@ def convolution(filters: int, size: int, stride: int, name: str) -> Any:
     )
 
 
-def dense(units: int, name: str, activation: str | None = "relu") -> Any:
+def dense(units: int, name: str, activation: str | None = "relu", policy: str | None = None) -> Any:
     """Return a dense layer with this library's initial values.
 
     Args:
         units: of the output.
         name: the layer's.
         activation: name of an activation of Keras; None is linear.
+        policy: name of a dtype policy of Keras; None is the one in force.
     """
     return keras.layers.Dense(
-        units, activation=activation, kernel_initializer=GlorotUniform(), name=name
+        units, activation=activation, kernel_initializer=GlorotUniform(), name=name, dtype=policy
     )
 
 

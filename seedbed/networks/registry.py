@@ -2,6 +2,8 @@
 
 import importlib
 import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import keras
@@ -20,6 +22,7 @@ def make_body(
     actions: int,
     frame_stack: int,
     lstm_units: int,
+    precision: str = "float32",
 ) -> Body:
     """Build the body of `learner.network`.
 
@@ -35,10 +38,37 @@ def make_body(
         actions: A.
         frame_stack: K.
         lstm_units: units of the LSTM core; 0 is a feed-forward body.
+        precision: `learner.precision`.
 
     Raises:
         SeedbedError: CONFIG: there is no such network, its options are wrong, or it does not fit.
     """
+    with _policy(precision):
+        return _body(network, options, frame, actions, frame_stack, lstm_units)
+
+
+@contextmanager
+def _policy(precision: str) -> Iterator[None]:
+    """Give layers made here, a user's too, the dtype policy of a precision.
+
+    Keras keeps the policy in force for each thread. Variables are float32 in any of them.
+    """
+    before = keras.config.dtype_policy()
+    keras.config.set_dtype_policy("mixed_bfloat16" if precision == "bfloat16" else "float32")
+    try:
+        yield
+    finally:
+        keras.config.set_dtype_policy(before)
+
+
+def _body(
+    network: str,
+    options: dict[str, Any],
+    frame: ArraySpec,
+    actions: int,
+    frame_stack: int,
+    lstm_units: int,
+) -> Body:
     torso = _make(network, options)
     observe = getattr(torso, "observe", None)
     if observe is not None:

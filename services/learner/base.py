@@ -197,7 +197,9 @@ class LearnerBase:
         place = self.hosts.place if self.hosts is not None else None
         if place is not None:
             self.telemetry.phase = f"waiting for all {place.hosts} hosts at {place.coordinator}"
-        backend = backends.use(learner.backend, learner.deterministic, learner.device, place)
+        backend = backends.use(
+            learner.backend, learner.deterministic, learner.device, place, learner.precision
+        )
         if self.hosts is not None:
             hosts = self.hosts
             hosts.join(backend, self._meanwhile)

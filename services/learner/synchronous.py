@@ -22,7 +22,7 @@ def is_synchronous(experiment: Experiment, place: HostPlace | None = None) -> bo
     if experiment.builtin_options is not None:
         return experiment.builtin_options.synchronous
     learner = experiment.learner
-    backends.use(learner.backend, learner.deterministic, learner.device, place)
+    backends.use(learner.backend, learner.deterministic, learner.device, place, learner.precision)
     from seedbed.factory import agent_and_options
 
     if not agent_and_options(experiment)[0].synchronous:

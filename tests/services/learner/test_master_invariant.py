@@ -41,12 +41,19 @@ CASES = {
     "nature-lstm-stack": ("nature", 16, 2, (36, 40), "uint8"),
     "deep-lstm": ("impala_deep", 16, 1, (24, 24), "uint8"),
 }
+# Every kind of layer.
+BFLOAT16_CASES = {name: CASES[name] for name in ("mlp-lstm-stack", "nature-lstm-stack")}
 # A synchronous agent's batch has every environment; one session comes and goes, and is masked.
 A2C_CASES = {name: CASES[name] for name in ("mlp-lstm-stack", "shallow-stack")}
 
 
 def experiment(
-    network: str, lstm: int, stack: int, agent: str = "SureAgent", batch_size: int = 6
+    network: str,
+    lstm: int,
+    stack: int,
+    agent: str = "SureAgent",
+    batch_size: int = 6,
+    precision: str = "float32",
 ) -> Experiment:
     return parse_experiment(
         f"""
@@ -55,6 +62,7 @@ def experiment(
         agent: tests.support.sure_agent:{agent}
         learner:
           backend: {BACKEND}
+          precision: {precision}
           network: {network}
           lstm_units: {lstm}
           frame_stack: {stack}
@@ -168,20 +176,44 @@ def test_so_do_rounds_of_all_environments(case: str, tmp_path: Path) -> None:
     check(experiment(network, lstm, stack, "SureA2c", 4 + 1 + 3 + 5), shape, dtype, tmp_path)
 
 
+@pytest.mark.backends
+@pytest.mark.parametrize("case", BFLOAT16_CASES)
+def test_so_it_does_in_bfloat16(case: str, tmp_path: Path) -> None:
+    """Acting and training round alike where shapes hardly matter, as on a CPU."""
+    network, lstm, stack, shape, dtype = BFLOAT16_CASES[case]
+    check(experiment(network, lstm, stack, precision="bfloat16"), shape, dtype, tmp_path)
+
+
 def check(config: Experiment, shape: tuple[int, ...], dtype: str, path: Path) -> None:
     built, batches, params = collect(config, shape, dtype, path)
     cut = 0
+    log_rho = []
     for batch in batches:
         context = config.learner.frame_stack - 1
         there = ~((batch.arrays["flags"] & FIRST) != 0)[context:].all(axis=0)  # [B], not padding
         assert there.any()
         acted = log_softmax(batch.arrays["behaviour/logits"])[:, there]  # [T, B, A]
         trained = recompute(built, params, batch)[:-1][:, there]
-        # Every row, finished ones too: stricter than |log rho| at unmasked rows.
-        np.testing.assert_allclose(trained, acted, atol=1e-4, rtol=0)
+        if config.learner.precision == "float32":
+            # Every row, finished ones too: stricter than |log rho| at unmasked rows.
+            np.testing.assert_allclose(trained, acted, atol=1e-4, rtol=0)
+        action = batch.arrays["action"][:, there, None]
+        log_rho.append(np.take_along_axis(trained - acted, action, -1).ravel())
         assert acted.std() > 1e-3, "a policy that ignores its input proves nothing"
         cut += check_story(batch.arrays, there, context)
     assert cut > 0, "no episode ended: the patterns prove too little"
+    check_log_rho(np.concatenate(log_rho), built.backend.devices()[0].startswith("cpu"))
+
+
+def check_log_rho(log_rho: np.ndarray, cpu: bool) -> None:
+    """Importance weights of frozen parameters are 1 but for rounding, and not biased."""
+    size = np.abs(log_rho)
+    if cpu:
+        assert size.max() <= 1e-3
+    assert np.median(size) <= 1e-2
+    assert np.quantile(size, 0.99) <= 5e-2
+    assert size.max() <= 0.1
+    assert abs(log_rho.mean()) <= 1e-3
 
 
 def check_story(arrays: dict[str, np.ndarray], there: np.ndarray, context: int) -> int:
