@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -17,25 +18,30 @@ import sys
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed import backends
 try:
-    print(backends.use(sys.argv[1], device=sys.argv[2]).devices())
+    print(backends.use(sys.argv[1], device=sys.argv[2], precision=sys.argv[3]).devices())
 except SeedbedError as error:
     print(error.code.name, error)
 """
 
 
 @pytest.mark.backends
-@pytest.mark.parametrize(("device", "said"), [("cpu", "['cpu:0']"), ("tpu", "BACKEND")])
-def test_what_is_named_is_used_or_refused(device: str, said: str) -> None:
+@pytest.mark.parametrize(
+    ("device", "precision", "said", "why"),
+    [
+        ("cpu", "bfloat16", "['cpu:0']", ""),
+        ("tpu", "float32", "BACKEND learner.device is 'tpu'", "there is no /dev/accel"),
+        ("cpu", "tensorfloat32", "BACKEND learner.precision", "NVIDIA GPUs.*cpu:0.*choose float32"),
+    ],
+)
+def test_what_is_named_is_used_or_refused(device: str, precision: str, said: str, why: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, BACKEND, device],
+        [sys.executable, "-c", PROGRAM, BACKEND, device, precision],
         capture_output=True,
         text=True,
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith(said)
-    if said == "BACKEND":
-        assert "learner.device is 'tpu'" in done.stdout
-        assert "there is no /dev/accel" in done.stdout
+    assert re.search(why, done.stdout)
 
 
 def test_what_the_machine_shows_of_a_missing_device(

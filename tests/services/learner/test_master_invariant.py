@@ -142,12 +142,16 @@ def recompute(built: LearnerComponents, params: Any, batch: TrainingBatch) -> np
 
     from seedbed.agents.training_step import unroll_of
 
-    unroll = unroll_of(built.agent, built.unroll.frame_stack, built.backend.to_device(batch.arrays))
-    (logits, _, _), _ = built.agent.model.stateless_call(
-        params, [], unroll.observation, unroll.previous_action, unroll.previous_reward,
-        unroll.first, unroll.state,
-    )  # fmt: skip
-    return np.asarray(ops.log_softmax(logits, axis=-1))
+    def forward(_: Any, params: Any, arrays: Any) -> Any:
+        unroll = unroll_of(built.agent, built.unroll.frame_stack, arrays)
+        (logits, _, _), _ = built.agent.model.stateless_call(
+            params, [], *unroll.steps(), unroll.state
+        )
+        return ops.log_softmax(logits, axis=-1)
+
+    # Compiled, as training is: a compiler may leave out a rounding between two operations.
+    compiled = built.backend.tables({}).compile(forward)
+    return np.asarray(compiled(params, built.backend.to_device(batch.arrays)))
 
 
 def log_softmax(logits: np.ndarray) -> np.ndarray:
