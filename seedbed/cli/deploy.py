@@ -15,7 +15,15 @@ import yaml
 
 from seedbed.cli.deploy_follow import follow
 from seedbed.cli.deploy_images import build_and_push
-from seedbed.cli.deploy_plan import ApiObject, objects_of, only, plan, replicas_of
+from seedbed.cli.deploy_plan import (
+    ApiObject,
+    first_pod,
+    objects_of,
+    only,
+    plan,
+    replicas_of,
+    template_of,
+)
 from seedbed.cli.deploy_programs import run as call
 from seedbed.config import Experiment, load_experiment
 from seedbed.config.load import override
@@ -87,11 +95,11 @@ def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) ->
             f"{release} is finished or paused: `helm {kubectl[1]} status {release}` says more"
         )
         return
-    containers = learner["spec"]["template"]["spec"]["containers"]
+    containers = template_of(learner)["spec"]["containers"]
     option = "--run-dir="
     run_dir = next(x.removeprefix(option) for x in containers[0]["args"] if x.startswith(option))
     sidecars = sum(container["name"] == "actor" for container in containers)
-    pod, actor = f"{learner['metadata']['name']}-0", only(objects, "actor")
+    pod, actor = first_pod(learner), only(objects, "actor")
     follow(kubectl, release, pod, run_dir, replicas_of(actor) + sidecars, _print_line)
     status = (*kubectl, "exec", pod, "-c=learner", "--", "seedbed", "status")
     print(call(*status, run_dir))

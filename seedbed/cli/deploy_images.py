@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from seedbed.cli.deploy_plan import ApiObject, only, workload_of
+from seedbed.cli.deploy_plan import ApiObject, only, template_of, workload_of
 from seedbed.cli.deploy_programs import run
 from seedbed.config import Experiment
 from seedbed.runtime.exit_codes import ConfigError
@@ -57,7 +57,7 @@ def _images(
     experiment: Experiment, objects: list[ApiObject]
 ) -> Iterator[tuple[str, str, tuple[str, ...]]]:
     """Yield component, repository and options of `build` of each image."""
-    learner = only(objects, "learner").spec.template.spec.containers[0]
+    learner = template_of(only(objects, "learner")).spec.containers[0]
     asked = (learner.resources.get("requests") or {}).keys()
     accelerator = next((_ACCELERATORS[name] for name in asked if name in _ACCELERATORS), "cpu")
     options = (

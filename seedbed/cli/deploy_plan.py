@@ -8,7 +8,7 @@ import yaml
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-_KINDS = ("StatefulSet", "Deployment")
+_KINDS = ("StatefulSet", "JobSet", "LeaderWorkerSet", "Deployment")
 
 
 class ApiObject(dict[str, Any]):
@@ -33,13 +33,35 @@ def objects_of(manifest: str) -> list[ApiObject]:
 
 
 def workloads(objects: list[ApiObject]) -> Iterator[ApiObject]:
-    """Yield the StatefulSets and the Deployments, in the order in which they start."""
+    """Yield what makes pods, in the order in which it starts."""
     yield from (item for kind in _KINDS for item in objects if item["kind"] == kind)
 
 
 def replicas_of(workload: ApiObject) -> int:
     """Return the pods of a workload."""
-    return int(workload["spec"].get("replicas", 1))
+    spec = workload["spec"]
+    if workload["kind"] == "JobSet":
+        hosts = spec["replicatedJobs"][0]["template"]["spec"]["parallelism"]
+        return 0 if spec.get("suspend") else int(hosts)
+    if workload["kind"] == "LeaderWorkerSet":
+        return int(spec.get("replicas", 1) * spec["leaderWorkerTemplate"]["size"])
+    return int(spec.get("replicas", 1))
+
+
+def template_of(workload: ApiObject) -> ApiObject:
+    """Return the template of a workload's pods."""
+    spec = workload["spec"]
+    if workload["kind"] == "JobSet":
+        spec = spec["replicatedJobs"][0]["template"]["spec"]
+    elif workload["kind"] == "LeaderWorkerSet":
+        return ApiObject(spec["leaderWorkerTemplate"]["workerTemplate"])
+    return ApiObject(spec["template"])
+
+
+def first_pod(workload: ApiObject) -> str:
+    """Return what names the first pod of a learner to kubectl."""
+    name = workload["metadata"]["name"]
+    return f"job/{name}-host-0" if workload["kind"] == "JobSet" else f"{name}-0"
 
 
 def plan(objects: list[ApiObject]) -> list[str]:
@@ -49,7 +71,7 @@ def plan(objects: list[ApiObject]) -> list[str]:
     for item in workloads(objects):
         count = replicas_of(item)
         dollars = prices.add(item, count)
-        (first, *_) = item["spec"]["template"]["spec"]["containers"]
+        (first, *_) = template_of(item)["spec"]["containers"]
         cells = [f"{count} x", item["metadata"]["name"], _asked(item), first["image"]]
         if dollars is not None:
             cells[3:3] = [f"${dollars:.3f} an hour"]
@@ -62,7 +84,7 @@ def plan(objects: list[ApiObject]) -> list[str]:
 def _asked(workload: ApiObject) -> str:
     """Return the requests of a workload's pod in words."""
     words = []
-    for container in workload["spec"]["template"]["spec"]["containers"]:
+    for container in template_of(workload)["spec"]["containers"]:
         asked = container["resources"].get("requests", {})
         words += [f"{amount} {name}" for name, amount in asked.items()]
     return ", ".join(words)
@@ -91,7 +113,7 @@ class _PriceTags:
         spec = _attributes(workload.spec)
         claims = spec.volume_claim_templates or []
         volumes = sum(volume_rate(claim, self._prices) for claim in claims)
-        costs = [x + volumes for x in self._prices.cost(usage_of(spec.template, None))]
+        costs = [x + volumes for x in self._prices.cost(usage_of(template_of(workload), None))]
         self._sums = [total + count * cost for total, cost in zip(self._sums, costs, strict=True)]
         return count * costs[0]
 

@@ -74,7 +74,7 @@ def test_an_accelerator_that_was_asked_for_is_used() -> None:
          ["count is 8", "tensorflow, which uses one", "7 would", "count: 1", "backend: jax"]),
         (merged(merged(L4, JAX), {"learner": {"accelerator": {"count": 3}}}),
          ["count is 3", "nvidia-l4", "1 or 2 or 4 or 8"]),
-        (devices("shared"), ["devices is shared", "has 2", "devices: auto"]),
+        (devices({"training": 1}), ["0 for inference", "1 together", "has 2", "devices: auto"]),
         (devices({"inference": 1, "training": 3}), ["3 for training, 4 together", "has 2"]),
         ({"learner": {"accelerator": {"count": 2}}}, ["count is 2", "type is none"]),
         (tpu("tpu-v6e-slice", "4x4", 4), ["4x4", "1 host with 4 chips", "learner.hosts: 4",
@@ -112,6 +112,11 @@ def test_all_chips_of_a_host_are_asked_for(name: str, topology: str, count: int)
     spec = learner(tpu(name, topology, count))
     assert spec["containers"][0]["resources"]["limits"]["google.com/tpu"] == count
     assert spec["nodeSelector"]["cloud.google.com/gke-tpu-topology"] == topology
+
+
+@pytest.mark.parametrize("wanted", ["auto", {}, {"inference": 1, "training": 1}])
+def test_devices_that_are_all_used_are_taken(wanted: Any) -> None:
+    assert container(devices(wanted))["resources"]["limits"]["nvidia.com/gpu"] == 2
 
 
 @pytest.mark.parametrize("role", ["learner", "actor", "replay"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 from typing import Any
 
 import kubernetes_validate
@@ -11,8 +12,9 @@ import yaml
 
 from seedbed.cli import actor as actor_command
 from seedbed.cli import cost as cost_command
+from seedbed.cli.deploy_plan import objects_of, plan
 from tests.support.api_server import api_server
-from tests.support.chart import CHART, Rendered, merged, refused, render, run
+from tests.support.chart import CHART, ROOT, Rendered, merged, refused, render, run
 
 JAX: dict[str, Any] = {"experiment": {"learner": {"backend": "jax"}}}
 TWO: dict[str, Any] = merged(JAX, {"learner": {"hosts": 2}})
@@ -305,3 +307,41 @@ def test_notes_name_the_hosts() -> None:
     assert "4 ct6e-standard-4t, --tpu-topology 4x4" in said
     assert "job-completion-index=0) -- seedbed status" in said
     assert "pong-learner-0" not in said
+
+
+@pytest.mark.parametrize(
+    ("name", "hosts", "dollars"), [("hosts", 4, 43.2), ("hosts-gpu", 2, 176.9)]
+)
+def test_a_deployment_says_what_all_hosts_cost(name: str, hosts: int, dollars: float) -> None:
+    answer = run("template", "pong", str(CHART), values=values_of(name))
+    (line,) = (text for text in plan(objects_of(answer.stdout)) if " pong-learner " in text)
+    assert line.split()[0] == str(hosts)
+    assert float(line.split("$")[1].split()[0]) == pytest.approx(dollars, rel=0.01)
+
+
+def test_the_documented_shapes_are_those_that_are_taken() -> None:
+    template = (CHART / "templates/_accelerators.tpl").read_text()
+    text = template.partition('"seedbed.tpus" -}}')[2].partition("{{- end -}}")[0]
+    before, _, rest = text.partition('{{- $cubes := "')
+    cubes, _, after = rest.partition('" }}')
+    tpus = yaml.safe_load(before + after.replace("{{ $cubes }}", cubes))
+    taken = {
+        (name, topology, tpu["machines"][str(chips)], hosts, chips)
+        for name, tpu in tpus.items()
+        for topology, shapes in tpu["hosts"].items()
+        for hosts, chips in shapes
+    }
+    documented = set()
+    for line in (ROOT / "docs/kubernetes.md").read_text().splitlines():
+        if line.startswith(("| `tpu-", "| `tpu7x")):
+            name, topologies, machine, hosts, chips = [
+                cell.strip(" `") for cell in line.strip("|").split("|")
+            ]
+            for topology, count in zip(topologies.split(", "), hosts.split(", "), strict=True):
+                documented.add((name, topology, machine, int(count), int(chips)))
+    assert documented <= taken
+    assert {(t[0], t[2]) for t in documented} == {(t[0], t[2]) for t in taken}
+    assert {t[1] for t in taken - documented} == {"4x8x8", "8x8x8"}, "the text below the table"
+    for name, topology, _, hosts, chips in taken:
+        sides = [int(side) for side in topology.split("x")]
+        assert hosts * chips == math.prod(sides), (name, topology)

@@ -84,13 +84,12 @@
   {{- if and (gt $there 1) (ne $backend "jax") -}}
     {{- fail (printf "learner.accelerator.count is %v and experiment.learner.backend is %s, which uses one: %d would stand idle and be paid; say count: 1, or experiment.learner.backend: jax" $accelerator.count $backend (sub $there 1)) -}}
   {{- end -}}
-  {{- if and (gt $there 1) (eq (toString $devices) "shared") -}}
-    {{- fail (printf "experiment.learner.devices is shared, which is one device, and learner.accelerator has %d: the others would stand idle and be paid; say experiment.learner.devices: auto" $there) -}}
-  {{- end -}}
   {{- if kindIs "map" $devices -}}
-    {{- $used := add $devices.inference $devices.training | int -}}
-    {{- if ne $used $there -}}
-      {{- fail (printf "experiment.learner.devices are %v for inference and %v for training, %d together, and learner.accelerator has %d on each host: make them equal, or say experiment.learner.devices: auto" $devices.inference $devices.training $used $there) -}}
+    {{- $acting := get $devices "inference" | default 0 | int -}}
+    {{- $training := get $devices "training" | default 0 | int -}}
+    {{- $used := add $acting $training | int -}}
+    {{- if and $used (ne $used $there) -}}
+      {{- fail (printf "experiment.learner.devices are %d for inference and %d for training, %d together, and learner.accelerator has %d on each host: make them equal, or say experiment.learner.devices: auto" $acting $training $used $there) -}}
     {{- end -}}
   {{- end -}}
 {{- end -}}
