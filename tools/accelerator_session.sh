@@ -9,7 +9,7 @@
 set -euo pipefail
 
 [[ $# -ge 1 && $1 != -* ]] || { sed -n '2,9p' "$0" >&2; exit 2; }
-file=$1
+file=$(realpath -m "$1")
 shift
 slice_s=${SLICE_S:-480} slices=${SLICES:-0}
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +13,7 @@ import pytest
 
 from bench.accelerator.session import Case, Part, Session
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from tests.support.source_imports import ROOT
 
 
 class Clock:
@@ -124,3 +127,39 @@ def test_a_file_of_other_settings_is_refused(session: Callable[..., Session], cl
     with pytest.raises(SeedbedError, match="backend") as caught:
         session(backend="tensorflow")
     assert caught.value.code == ExitCode.USAGE
+
+
+def slices(tmp_path: Path, body: str, **settings: str) -> subprocess.CompletedProcess[str]:
+    """Run the script of slices with a stand-in for Python, which gets the JSON's path as $FILE."""
+    file, python = tmp_path / "out.json", tmp_path / "python"
+    python.write_text(f"#!/bin/sh\nFILE={file}\n{body}\n")
+    python.chmod(0o755)
+    environment = {**os.environ, "PYTHON": str(python), "SLICE_S": "0.5", **settings}
+    command = [str(ROOT / "tools" / "accelerator_session.sh"), str(file)]
+    return subprocess.run(command, env=environment, capture_output=True, text=True)
+
+
+MEASURES_AND_HANGS = """
+[ -f $FILE.2 ] && exit 0
+[ -f $FILE ] && touch $FILE.2
+echo "{\\"cases\\": $(date +%N)}" > $FILE
+exec sleep 30
+"""
+
+
+def test_slices_go_on_until_the_command_ends_by_itself(tmp_path: Path) -> None:
+    answer = slices(tmp_path, MEASURES_AND_HANGS)
+    assert answer.returncode == 0, answer.stderr
+    assert answer.stderr.count("is over") == 2
+
+
+def test_one_slice_says_that_there_is_more(tmp_path: Path) -> None:
+    assert slices(tmp_path, MEASURES_AND_HANGS, SLICES="1").returncode == 75
+
+
+def test_a_slice_without_a_result_ends_the_slices(tmp_path: Path) -> None:
+    answer = slices(tmp_path, 'echo "{\\"spent_s\\": $(date +%N)}" > $FILE; exec sleep 30')
+    assert answer.returncode == 1
+    # The first slice made the file; the second one changed nothing but the time.
+    assert "measured nothing" in answer.stderr
+    assert slices(tmp_path, "exit 7").returncode == 7
