@@ -4,6 +4,7 @@ import csv
 import math
 import time
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from bench.accelerator import experiments
@@ -41,6 +42,9 @@ def curves(context: Context, share: float, minutes: float) -> Part:
             "learner.checkpoint.every_s": 60,
             "logging.interval_s": 0.5 if sizes.small_network else 5,
             "evaluation.at_end": "false",
+            # Only the minutes end it: a run that is over would not be resumed.
+            "stop.env_frames": 0,
+            "stop.mean_return": "null",
             "actor.processes": max(1, (int(usable_cpus()) - experiments.LEARNER_CORES) // 2),
         }
         chosen = [text for name, value in options.items() for text in ("--set", f"{name}={value}")]
@@ -53,14 +57,14 @@ def curves(context: Context, share: float, minutes: float) -> Part:
             while run.exit_code is None and time.monotonic() < ends:
                 time.sleep(min(1.0, sizes.curve_s))
             run.terminate()  # it writes a checkpoint
-        rows = read_curve(run_dir / "progress.csv")
+        frames, curve = read_progress(run_dir / "progress.csv")
         return {
             "game": game,
             "slice": number,
             "seconds_to_first_update": start_s,
-            "env_frames": rows[-1]["env_frames"] if rows else 0,
-            "return_mean": rows[-1]["return_mean"] if rows else None,
-            "curve": rows[:: max(1, len(rows) // POINTS)],
+            "env_frames": frames,
+            "return_mean": curve[-1]["return_mean"] if curve else None,
+            "curve": curve[:: max(1, len(curve) // POINTS)],
         }
 
     cases = [
@@ -71,13 +75,12 @@ def curves(context: Context, share: float, minutes: float) -> Part:
     return Part("curves", share, cases)
 
 
-def read_curve(path: Any) -> list[dict[str, float]]:
-    """Return frames, seconds and mean return of the lines of a progress.csv that have a return."""
+def read_progress(path: Path) -> tuple[float, list[dict[str, float]]]:
+    """Return the newest frames of a progress.csv, and its lines that have a mean return."""
     if not path.exists():
-        return []
+        return 0.0, []
     with path.open() as file:
-        return [
-            {name: float(row[name]) for name in ("env_frames", "seconds", "return_mean")}
-            for row in csv.DictReader(file)
-            if row["return_mean"]
-        ]
+        rows = list(csv.DictReader(file))
+    names = ("env_frames", "seconds", "return_mean")
+    curve = [{name: float(row[name]) for name in names} for row in rows if row["return_mean"]]
+    return (float(rows[-1]["env_frames"]) if rows else 0.0), curve

@@ -112,7 +112,8 @@ class Session:
     def _measure_part(
         self, part: Part, deadline: float, failed: list[str], write: Callable[[], None]
     ) -> None:
-        done = self.results["parts"].setdefault(part.name, {})
+        done: dict[str, Any] = self.results["parts"].setdefault(part.name, {})
+        order = [case.name for case in part.cases]
         todo = [case for case in part.cases if case.name not in done]
         for number, case in enumerate(todo):
             name, left = f"{part.name}/{case.name}", deadline - self._clock()
@@ -125,6 +126,9 @@ class Session:
             write()  # the time so far
             try:
                 done[case.name] = case.measure(left / (len(todo) - number))
+                in_order = sorted(done.items(), key=lambda item: order.index(item[0]))
+                done.clear()
+                done.update(in_order)
             except Exception as error:  # minutes of measuring must not go with it
                 log.exception("%s was not measured", name)
                 self.results["missing"][name] = str(error)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from bench.accelerator.curves import read_progress
 from bench.accelerator.table1 import ATARI, compare, price
 from seedbed.agents.dqn.options import DqnOptions
 from seedbed.config import load_experiment
@@ -86,7 +87,16 @@ def check(results: dict[str, Any]) -> None:
     for case in parts["end_to_end"].values():
         assert case["env_frames_per_s"] > 0
         assert set(case["busy"]) >= {"inference", "training"}
-    assert {case["game"] for case in parts["curves"].values()} == {"Pong", "Breakout"}
+    for game in ("Pong", "Breakout"):
+        first, second = (parts["curves"][f"{game}/{number}"]["env_frames"] for number in (1, 2))
+        assert 0 < first < second, "the run goes on"
+
+
+def test_a_curve_is_read_from_the_lines_with_a_return(tmp_path: Path) -> None:
+    file = tmp_path / "progress.csv"
+    assert read_progress(file) == (0.0, [])
+    file.write_text("env_frames,seconds,return_mean\n4,1,\n8,2,-21\n16,3,\n")
+    assert read_progress(file) == (16, [{"env_frames": 8, "seconds": 2, "return_mean": -21}])
 
 
 def test_the_papers_agent_is_the_experiment() -> None:

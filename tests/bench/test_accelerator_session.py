@@ -94,6 +94,14 @@ def test_what_does_not_fit_is_missing_with_the_reason(
     assert again.results["parts"]["long"]["1"] == {"given": 15.0}, "not measured again"
 
 
+def test_cases_are_in_the_order_of_the_part(session: Callable[..., Session], clock: Clock) -> None:
+    second = Case("2", takes(clock, 1), 1)
+    session().measure([Part("a", 1, [second])])
+    again = session()
+    again.measure([Part("a", 1, [Case("1", takes(clock, 1), 1), second])])
+    assert list(again.results["parts"]["a"]) == ["1", "2"]
+
+
 def test_parts_share_what_is_left(session: Callable[..., Session], clock: Clock) -> None:
     measured = session()
     parts = [
