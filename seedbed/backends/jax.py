@@ -341,7 +341,7 @@ class JaxBackend(Backend):
             out_shardings=NamedSharding(_mesh, _spec()),
         )
         for name, array in arrays.items():
-            brought = np.zeros((len(jax.local_devices()), *array.shape), array.dtype)
+            brought = np.zeros((len(_mesh.local_devices), *array.shape), array.dtype)
             if self.coordination.host == 0:
                 brought[0] = array
             received[name] = np.array(total(_of_all_hosts("state", brought)))

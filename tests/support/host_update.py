@@ -1,0 +1,80 @@
+"""Three updates of one of several hosts: `python host_update.py HOST HOSTS COORDINATOR FILE AGENT`.
+
+Each host brings its part of the same batches, and writes the trainer's state into FILE.
+"""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+
+from seedbed import backends
+from seedbed.backends.coordination import HostPlace
+from seedbed.config.load import parse_experiment
+from seedbed.spec import ArraySpec, EnvironmentSpec
+
+EXPERIMENT = """
+name: update
+environment: {id: CartPole-v1}
+learner:
+  backend: jax
+  network: mlp
+  frame_stack: 1
+  unroll_length: 5
+  batch_size: 8
+  optimizer: {max_gradient_norm: 1.0}
+"""
+REPLAY = ["agent=r2d2", "r2d2.burn_in=0", "learner.replay.min_size=8"]
+SPEC = EnvironmentSpec("CartPole-v1", ArraySpec((4,), "float32"), 2, 1)
+T, B = 5, 8
+
+
+def batch(seed: int, agent: str) -> dict[str, np.ndarray]:
+    random = np.random.default_rng(seed)
+    arrays = {
+        "observation": random.normal(size=(T + 1, B, 4)).astype(np.float32),
+        "flags": np.zeros((T + 1, B), np.uint8),
+        "reward": random.normal(size=(T + 1, B)).astype(np.float32),
+        "action": random.integers(0, 2, (T, B)).astype(np.int32),
+        "previous_action": np.full(B, -1, np.int32),
+        "state": np.zeros((B, 0), np.float32),
+    }
+    if agent == "vtrace":
+        logits = random.normal(size=(T, B, 2))
+        return {**arrays, "behaviour/logits": logits.astype(np.float32)}
+    return {**arrays, "probability": random.uniform(0.1, 1, B).astype(np.float32)}
+
+
+def main(host: int, hosts: int, coordinator: str, file: str, agent: str) -> None:
+    place = HostPlace(host, hosts, coordinator) if hosts > 1 else None
+    backend = backends.use("jax", device="cpu", place=place)
+    from seedbed.services.learner.components_factory import build_components
+
+    more = [f"learner.hosts={hosts}", *(REPLAY if agent == "r2d2" else [])]
+    trainer = build_components(parse_experiment(EXPERIMENT, more), SPEC, backend).trainer
+    if hosts > 1:
+        state = trainer.state()
+        if host:  # whatever it is, it is not used
+            state = {name: np.ones_like(array) for name, array in state.items()}
+        trainer.load(backend.from_first_host(state))
+    first = ("previous_action", "state", "probability")  # whose first axis is B
+    part = slice(host * B // hosts, (host + 1) * B // hosts)
+    results = {}
+    for seed in range(3):
+        arrays = {
+            name: array[part] if name in first else array[:, part]
+            for name, array in batch(seed, agent).items()
+        }
+        outputs = trainer.step(backend.to_device(arrays))
+        results[f"loss/{seed}"] = np.asarray(outputs["loss"])
+        if "priority" in outputs:
+            results[f"priority/{seed}"] = np.asarray(outputs["priority"])
+    np.savez(file, **results, **trainer.state())
+    if backend.coordination is not None:
+        backend.coordination.barrier("end", 60)
+        backend.coordination.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
