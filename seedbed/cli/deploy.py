@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from seedbed.cli.deploy_follow import follow
+from seedbed.cli.deploy_follow import follow, install
 from seedbed.cli.deploy_images import build_and_push
 from seedbed.cli.deploy_plan import (
     ApiObject,
@@ -70,9 +70,11 @@ def run(args: argparse.Namespace) -> None:
         values = partial(_values_file, Path(folder))
         chart = [release, args.chart, namespace, values("experiment", follows), *profiles]
         own = values("set", given)
+        named = [values("registry", {"image": {"registry": args.registry}})] * bool(args.registry)
+        # Wrong values are wrong without a cluster, and for every Helm.
+        offline = ("helm", "template", *chart, *named, own, "--kube-version=1.33.0")
+        objects = objects_of(call(*offline))
         if args.registry:
-            named = values("registry", {"image": {"registry": args.registry}})
-            objects = objects_of(call("helm", "template", *chart, named, own))
             call(*kubectl, "get", "--raw=/version")  # before minutes of building
             built = build_and_push(_SOURCE, args.registry, experiment, objects)
             chart.append(values("images", built))
@@ -83,7 +85,7 @@ def run(args: argparse.Namespace) -> None:
         _print_line(f"{release} in namespace {args.namespace}, from {args.experiment}:")
         for line in plan(objects):
             _print_line(line)
-        call("helm", "upgrade", "--install", *chart, "--create-namespace")
+        install(kubectl, release, "helm", "upgrade", "--install", *chart, "--create-namespace")
     _follow(kubectl, release, objects)
 
 

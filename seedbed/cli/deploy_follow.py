@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from seedbed.cli.deploy_programs import run
+from seedbed.cli.deploy_programs import run, run_watched
 from seedbed.launch.supervisor import describe_exit, last_cause
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry.formats import duration
@@ -32,6 +32,47 @@ _FATAL = (
 )  # fmt: skip
 
 
+class _Pods:
+    """Pods with a label, of which one may fail for a while."""
+
+    def __init__(self, kubectl: tuple[str, ...], label: str) -> None:
+        self._command = (*kubectl, "get", "pods", "-o=json", f"-l={label}")
+        self._failures = 0
+
+    def states(self) -> dict[str, str] | None:
+        """Return the states by name; None where a pod fails, and has not failed for long.
+
+        Raises:
+            SeedbedError: DEPLOY, a pod cannot start.
+        """
+        pods = json.loads(run(*self._command))["items"]
+        try:
+            states = {pod["metadata"]["name"]: pod_state(pod) for pod in pods}
+        except SeedbedError:
+            self._failures += 1
+            if self._failures == _FAILURES:
+                raise
+            return None
+        self._failures = 0
+        return states
+
+
+def install(kubectl: tuple[str, ...], release: str, *command: str) -> None:
+    """Run Helm, and end it where the Job that makes the tokens first cannot start.
+
+    Args:
+        kubectl: The program with its options.
+        release: Name of the release.
+        command: Helm with its arguments.
+
+    Raises:
+        SeedbedError: CONFIG, the chart refuses the values; DEPLOY, Helm or the Job fails.
+    """
+    labels = f"app.kubernetes.io/instance={release},app.kubernetes.io/component=auth"
+    pods = _Pods(kubectl, labels)
+    run_watched(pods.states, _INTERVAL_S, *command)
+
+
 def follow(
     kubectl: tuple[str, ...],
     release: str,
@@ -55,19 +96,9 @@ def follow(
     """
     deadline = time.monotonic() + _LONGEST_S
     written: dict[str, str] = {}
-    failures = 0
+    pods = _Pods(kubectl, f"app.kubernetes.io/instance={release}")
     while time.monotonic() < deadline:
-        pods = json.loads(
-            run(*kubectl, "get", "pods", "-o=json",
-                f"-l=app.kubernetes.io/instance={release}")
-        )["items"]  # fmt: skip
-        try:
-            states = {pod["metadata"]["name"]: pod_state(pod) for pod in pods}
-            failures = 0
-        except SeedbedError:
-            failures += 1
-            if failures == _FAILURES:
-                raise
+        if (states := pods.states()) is None:
             time.sleep(_INTERVAL_S)
             continue
         if states.get(learner) == "ready":

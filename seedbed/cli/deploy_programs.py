@@ -4,6 +4,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 
@@ -77,6 +78,34 @@ def run(*command: str, shown: bool = False) -> str:
     raise _failure(command, done.returncode, done.stderr)
 
 
+def run_watched(look: Callable[[], object], interval_s: float, *command: str) -> None:
+    """Run a program, and look now and then at what it waits for.
+
+    Args:
+        look: What raises an error where the program waits in vain; the program is ended then.
+        interval_s: Seconds between two looks.
+        command: The program and its arguments.
+
+    Raises:
+        SeedbedError: As `run` and `look`.
+    """
+    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
+    with subprocess.Popen(command, **streams, stderr=subprocess.PIPE, text=True) as process:
+        while True:
+            try:
+                written = process.communicate(timeout=interval_s)[1]
+                break
+            except subprocess.TimeoutExpired:
+                try:
+                    look()
+                except SeedbedError:
+                    process.terminate()  # Helm marks the release as failed, and ends
+                    process.communicate()
+                    raise
+    if process.returncode != 0:
+        raise _failure(command, process.returncode, written)
+
+
 def _failure(command: tuple[str, ...], code: int, written: str) -> SeedbedError:
     # The chart's own sentences, and those of its schema.
     if refused := re.search(r"execution error at \([^)]*\): (.*)", written):
@@ -87,10 +116,18 @@ def _failure(command: tuple[str, ...], code: int, written: str) -> SeedbedError:
         ]
         wrong = "; ".join(line for line in lines if not line.startswith("Error:"))
         return ConfigError(f"values that the chart does not take: {wrong or written.strip()}")
+    if refused := re.search(r'release name "?.*', written):
+        return ConfigError(
+            f"{refused[0]}: give --release NAME, of small letters, digits and hyphens"
+        )
     advice = next((how for cause, how in _ADVICE if re.search(cause, written, re.IGNORECASE)), "")
     lines = [line for line in written.splitlines() if line.strip()]
     last = lines[-1].removeprefix("Error: ") if lines else "without a word"
-    advice = advice or f"run it by hand: {' '.join(command)}"
+    namespaces = [word for word in command if word.startswith("--namespace=")]
+    by_hand = " ".join(["kubectl", *namespaces, "get pods,events"])
+    if not any(word.startswith("--values=") for word in command):  # files that are gone by then
+        by_hand = " ".join(command)
+    advice = advice or f"`{by_hand}` may show more"
     return SeedbedError(
         ExitCode.DEPLOY, f"{' '.join(command[:2])} failed with exit code {code}: {last}; {advice}"
     )

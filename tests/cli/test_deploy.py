@@ -29,6 +29,7 @@ HELM = """
 if [ "$1" = template ]; then exec {helm} "$@" --kube-version=1.36.0; fi
 echo "$@" >> {folder}/helm.log
 cat {folder}/helm.stderr >&2 2>/dev/null && exit 1
+[ -e {folder}/hook.waits ] && exec sleep 300
 for word in "$@"; do
   case "$word" in --values=*) cp "${{word#--values=}}" {folder}/ ;; esac
 done
@@ -36,6 +37,7 @@ done
 # Pods as they are, one list after the other; the last one stays.
 KUBECTL = """
 case "$*" in
+  *component=auth*) cat {folder}/hook.pods ;;
   *"get pods"*)
     next=$(ls {folder}/pods | head -1)
     cat {folder}/pods/$next
@@ -92,7 +94,8 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Progra
         made.write(name, text)
     made.pods([pod("pong-vtrace-learner-0", ready=True)])
     made.status(sessions=2)
-    monkeypatch.setattr(deploy_follow, "_INTERVAL_S", 0.0)
+    (tmp_path / "hook.pods").write_text('{"items": []}')
+    monkeypatch.setattr(deploy_follow, "_INTERVAL_S", 0.02)
     monkeypatch.setenv("PATH", f"{made.path}:{os.environ['PATH']}")
     with api_server() as server:
         monkeypatch.setenv("KUBECONFIG", str(server.file))
@@ -190,7 +193,10 @@ def test_what_is_wrong_is_said_before_anything_is_installed(
         ("Error: Kubernetes cluster unreachable: connection refused", "set KUBECONFIG"),
         ("Error: UPGRADE FAILED: another operation (install) is in progress", "helm rollback"),
         ("Error: roles is forbidden: User x cannot create", "--namespace"),
-        ("Error: nothing known", "nothing known; run it by hand: helm upgrade --install"),
+        (
+            "Error: nothing known",
+            "nothing known; `kubectl --namespace=default get pods,events` may",
+        ),
     ],
 )
 def test_a_failure_of_helm_says_what_to_do(
@@ -198,7 +204,41 @@ def test_a_failure_of_helm_says_what_to_do(
 ) -> None:
     (programs.folder / "helm.stderr").write_text(said)
     assert main(["deploy", PONG]) == ExitCode.DEPLOY
-    assert advice in capsys.readouterr().err
+    said_here = capsys.readouterr().err
+    assert advice in said_here
+    assert "seedbed-deploy-" not in said_here, "a folder that is deleted"
+
+
+def test_a_release_name_that_cannot_be_is_a_wrong_option(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["deploy", PONG, "--release", "Bad_Name"]) == ExitCode.CONFIG
+    said = capsys.readouterr().err
+    assert "Bad_Name" in said
+    assert "--release" in said
+    assert not programs.log("helm")
+
+
+def test_wrong_values_are_told_before_a_cluster_is_asked(
+    programs: Programs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(programs.folder / "none"))
+    assert main(["deploy", PONG, "--set", "learner.unroll=3"]) == ExitCode.CONFIG
+    assert "unroll" in capsys.readouterr().err
+    assert main(["deploy", PONG]) == ExitCode.DEPLOY
+    assert "set KUBECONFIG" in capsys.readouterr().err
+
+
+def test_a_hook_that_cannot_start_ends_the_installation(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (programs.folder / "hook.waits").touch()
+    waits = {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}}
+    made = pod("pong-vtrace-auth-make-x", **waits)
+    (programs.folder / "hook.pods").write_text(json.dumps({"items": [made]}))
+    assert main(["deploy", PONG]) == ExitCode.DEPLOY
+    said = capsys.readouterr().err
+    assert "pong-vtrace-auth-make-x does not start: ImagePullBackOff of" in said
 
 
 def test_a_missing_program_is_named(
