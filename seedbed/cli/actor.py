@@ -55,7 +55,7 @@ def run(args: argparse.Namespace) -> int | None:
         raise SeedbedError(ExitCode.USAGE, f"--processes {args.processes} is below 1")
     experiment = load_experiment(args.experiment, args.set)
     if args.processes > 1:
-        from seedbed.launch.actors import run_actors
+        from seedbed.launch.actor_group import run_actors
 
         indices = [(index + more) % ACTORS for more in range(args.processes)]
         return run_actors(_arguments(args), indices)

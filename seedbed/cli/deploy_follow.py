@@ -15,6 +15,8 @@ _INTERVAL_S = 2.0
 _LONGEST_S = 1800.0
 # Failures in a row that count: a pod of before an upgrade may fail until it is replaced.
 _FAILURES = 10
+# Restarts of a container after which its exit code counts, whatever it is.
+_RESTARTS = 5
 # Reasons of a waiting container that no waiting mends.
 _PUSH = "push the image (--registry R), or name one that is there: --set image.registry=R"
 _HOPELESS = {
@@ -189,7 +191,8 @@ def _check_container(pod: str, container: dict[str, Any]) -> None:
         )
     for state in ("state", "lastState"):
         ended = container.get(state, {}).get("terminated")
-        if ended and ended["exitCode"] in _FATAL:
+        loops = reason == "CrashLoopBackOff" and container.get("restartCount", 0) >= _RESTARTS
+        if ended and (loops or ended["exitCode"] in _FATAL) and ended.get("reason") != "OOMKilled":
             cause = last_cause(ended.get("message", ""))
             raise SeedbedError(
                 ExitCode.DEPLOY,

@@ -89,8 +89,10 @@ def run_watched(look: Callable[[], object], interval_s: float, *command: str) ->
     Raises:
         SeedbedError: As `run` and `look`.
     """
-    streams = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL}
-    with subprocess.Popen(command, **streams, stderr=subprocess.PIPE, text=True) as process:
+    nothing = subprocess.DEVNULL
+    with subprocess.Popen(
+        command, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, text=True
+    ) as process:
         while True:
             try:
                 written = process.communicate(timeout=interval_s)[1]

@@ -1,9 +1,7 @@
-"""Actor processes: those of `seedbed train`, and those of a container."""
+"""Actor processes of `seedbed train`."""
 
-import os
 import subprocess
 import threading
-from collections.abc import Sequence
 from typing import IO
 
 from typing_extensions import override
@@ -16,28 +14,6 @@ from seedbed.runtime.threads import Threads
 
 _POLL_S = 1.0
 _TAIL_BYTES = 4096
-
-
-def run_actors(arguments: Sequence[str], indices: Sequence[int]) -> int:
-    """Run an actor process for each index until the first one ends; end all, return its exit code.
-
-    Args:
-        arguments: of `seedbed actor`, without `--index`.
-        indices: index of each process.
-    """
-    processes: list[subprocess.Popen[bytes]] = []
-    try:
-        processes.extend(
-            start_seedbed("actor", *arguments, f"--index={index}") for index in indices
-        )
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
-        code = next(code for process in processes if (code := process.poll()) is not None)
-    finally:
-        for process in processes:
-            process.terminate()
-        for process in processes:
-            process.wait()
-    return code if code >= 0 else 128 - code
 
 
 class LocalActors(Supervisor):

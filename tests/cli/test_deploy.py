@@ -264,6 +264,14 @@ def test_a_missing_program_is_named(
             ["exit code 12 (BACKEND", "no GPU"],
         ),
         (
+            {
+                "restartCount": 5,
+                "state": {"waiting": {"reason": "CrashLoopBackOff"}},
+                "lastState": {"terminated": {"exitCode": 1, "message": "seedbed: a defect\n"}},
+            },
+            ["exit code 1 (INTERNAL", "a defect"],
+        ),
+        (
             {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}},
             ["learner.resources.limits.memory", "replay.shards"],
         ),

@@ -1,0 +1,29 @@
+"""Actor processes of one container, whose image has no library of the learner."""
+
+import os
+import subprocess
+from collections.abc import Sequence
+
+from seedbed.launch.supervisor import start_seedbed
+
+
+def run_actors(arguments: Sequence[str], indices: Sequence[int]) -> int:
+    """Run an actor process for each index until the first one ends; end all, return its exit code.
+
+    Args:
+        arguments: of `seedbed actor`, without `--index`.
+        indices: index of each process.
+    """
+    processes: list[subprocess.Popen[bytes]] = []
+    try:
+        processes.extend(
+            start_seedbed("actor", *arguments, f"--index={index}") for index in indices
+        )
+        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)
+        code = next(code for process in processes if (code := process.poll()) is not None)
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+    return code if code >= 0 else 128 - code
