@@ -91,8 +91,9 @@ def run_watched(look: Callable[[], object], interval_s: float, *command: str) ->
     """
     nothing = subprocess.DEVNULL
     with subprocess.Popen(
-        command, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, text=True
-    ) as process:
+        command, stdin=nothing, stdout=nothing, stderr=subprocess.PIPE, text=True,
+        env=dict(os.environ),
+    ) as process:  # fmt: skip
         while True:
             try:
                 written = process.communicate(timeout=interval_s)[1]
