@@ -78,16 +78,16 @@ def run(*command: str, shown: bool = False) -> str:
     raise _failure(command, done.returncode, done.stderr)
 
 
-def run_watched(look: Callable[[], object], interval_s: float, *command: str) -> None:
-    """Run a program, and look now and then at what it waits for.
+def run_watched(check: Callable[[], object], interval_s: float, *command: str) -> None:
+    """Run a program, and check now and then what it waits for.
 
     Args:
-        look: What raises an error where the program waits in vain; the program is ended then.
-        interval_s: Seconds between two looks.
+        check: What raises an error where the program waits in vain; the program is ended then.
+        interval_s: Seconds between two checks.
         command: The program and its arguments.
 
     Raises:
-        SeedbedError: As `run` and `look`.
+        SeedbedError: As `run` and `check`.
     """
     nothing = subprocess.DEVNULL
     with subprocess.Popen(
@@ -100,7 +100,7 @@ def run_watched(look: Callable[[], object], interval_s: float, *command: str) ->
                 break
             except subprocess.TimeoutExpired:
                 try:
-                    look()
+                    check()
                 except SeedbedError:
                     process.terminate()  # Helm marks the release as failed, and ends
                     process.communicate()
