@@ -13,7 +13,6 @@ from bench.accelerator.session import Case, Part
 from seedbed.runtime.limits import usable_cpus
 
 EXPERIMENT = "experiments/pong-vtrace.yaml"
-GAMES = ("Pong", "Breakout")
 START_S = 60.0  # before a slice trains
 POINTS = 400  # of a curve in the JSON
 MOST = 0.35  # of the minutes, where everything before was quick
@@ -31,7 +30,7 @@ def curves(context: Context, share: float, minutes: float) -> Part:
         minutes: Of the whole measurement.
     """
     sizes = context.sizes
-    fitting = math.floor(MOST * 60 * minutes / (len(GAMES) * (sizes.curve_s + START_S)))
+    fitting = math.floor(MOST * 60 * minutes / (len(sizes.curve_games) * (sizes.curve_s + START_S)))
     slices = max(1, min(fitting, sizes.curve_slices))
 
     def slice_of(_: float, game: str, number: int) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def curves(context: Context, share: float, minutes: float) -> Part:
     cases = [
         Case(f"{game}/{number}", partial(slice_of, game=game, number=number), START_S)
         for number in range(1, slices + 1)
-        for game in GAMES
+        for game in sizes.curve_games
     ]
     return Part("curves", share, cases)
 

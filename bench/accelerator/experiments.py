@@ -12,6 +12,7 @@ ALE, NULL = "atari:Pong", "bench.accelerator.environments:NullAtari"
 # Agents of Table 8 of the SEED paper (R2D2), and of IMPALA's Atari experiments (V-trace).
 R2D2_NETWORK = {"network": "nature", "lstm_units": 512}
 VTRACE_NETWORK = {"network": "nature"}
+SMALL = {"network": "impala_shallow"}
 # Cores that the learner's threads take of a machine whose other cores step environments.
 LEARNER_CORES = 2
 
@@ -65,7 +66,7 @@ def vtrace_parts(
     section = learner(
         backend,
         precision,
-        **VTRACE_NETWORK,
+        **(SMALL if sizes.small_network else VTRACE_NETWORK),
         unroll_length=sizes.unroll_length,
         batch_size=batch_size,
         inference={"slots": inference, "max_batch_envs": inference},
@@ -79,7 +80,7 @@ def invariant(folder: Path, sizes: Sizes, backend: str, precision: str) -> str:
     section = learner(
         backend,
         precision,
-        network="nature",
+        network="impala_shallow" if sizes.small_network else "nature",
         lstm_units=16 if sizes.small_network else 512,
         unroll_length=sizes.invariant_steps,
         batch_size=environments,
@@ -104,7 +105,7 @@ def r2d2_learner(
     return learner(
         backend,
         precision,
-        **(R2D2_NETWORK | ({"network": "impala_shallow", "lstm_units": 16} if small else {})),
+        **(R2D2_NETWORK | ({**SMALL, "lstm_units": 16} if small else {})),
         unroll_length=4 if small else 80,
         batch_size=sizes.sequence_batch,
         replay={
@@ -150,7 +151,7 @@ def end_to_end(
         sections["learner"] = learner(
             backend,
             precision,
-            **VTRACE_NETWORK,
+            **(SMALL if sizes.small_network else VTRACE_NETWORK),
             unroll_length=sizes.unroll_length,
             batch_size=2 if sizes.small_network else 64,
             inference=_inference(environments),

@@ -166,8 +166,13 @@ def _end_to_end(context: Context) -> list[Case]:
             45,
         )
         for agent, environment, precision in [
-            *((agent, env, "float32") for agent in ("r2d2", "vtrace") for env in ("null", "ale")),
+            *((agent, environment, "float32") for agent, environment in sizes.end_to_end),
             # Where environments cost something, precision is not what bounds a run.
-            *((agent, "null", other) for agent in ("r2d2", "vtrace") for other in precisions()[1:]),
+            *(
+                (agent, environment, precision)
+                for agent, environment in sizes.end_to_end
+                for precision in precisions()[1:]
+                if environment == "null" and not sizes.small_network
+            ),
         ]
     ]

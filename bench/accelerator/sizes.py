@@ -29,9 +29,13 @@ class Sizes:
     envs_per_group: int = 64
     end_to_end_window_s: float = 60.0
     end_to_end_sequences: int = 20_000
+    end_to_end: Sequence[tuple[str, str]] = (
+        ("r2d2", "null"), ("r2d2", "ale"), ("vtrace", "null"), ("vtrace", "ale"),
+    )  # fmt: skip
     small_network: bool = False
     curve_s: float = 170.0  # of a slice of a curve's run
     curve_slices: int = 100  # at most
+    curve_games: Sequence[str] = ("Pong", "Breakout")
 
 
 FULL = Sizes()
@@ -39,7 +43,7 @@ FULL = Sizes()
 QUICK = Sizes(
     window_s=0.1,
     runs=1,
-    invariant_environments=12,
+    invariant_environments=6,
     invariant_steps=4,
     inference_batches=(1, 4),
     training_batches=(2,),
@@ -55,9 +59,11 @@ QUICK = Sizes(
     envs_per_group=4,
     end_to_end_window_s=1.0,
     end_to_end_sequences=256,
+    end_to_end=(("r2d2", "null"), ("vtrace", "ale")),
     small_network=True,
     curve_s=3.0,
     curve_slices=2,
+    curve_games=("Pong",),
 )
 
 
