@@ -74,7 +74,7 @@ class Parts:
 
     def infer(self, environments: int, seconds: float) -> dict[str, float]:
         """Return CPU and wall seconds of a step in batches of so many environments."""
-        params, run = self._built.trainer.params(), self._built.inference.run
+        params, run = self._built.trainer.params(), self._built.inference[0].run
         rows = [self._rows(environments, flag) for flag in (FIRST, *[0] * 16)]
         for row in rows:  # compiles, and warms up
             run(params, [row])
@@ -94,7 +94,7 @@ class Parts:
             seconds: Of the measurement.
             busy: Train meanwhile, as production does: in a thread of this process.
         """
-        params, run = self._built.trainer.params(), self._built.inference.run
+        params, run = self._built.trainer.params(), self._built.inference[0].run
         rows = [self._rows(environments, flag) for flag in (FIRST, *[0] * 16)]
         for row in rows:
             run(params, [row])

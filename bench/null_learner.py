@@ -88,7 +88,7 @@ class NullLearner(Learner):
             self._tables, self._table_bytes = make_tables(experiment, spec)
         self.components.fix_spec(spec)
         self.store.publish([], 0)
-        built: Any = SimpleNamespace(unroll=self._unroll, inference=self._policy)
+        built: Any = SimpleNamespace(unroll=self._unroll, inference=[self._policy])
         self.components.set_result(built)
         self.start()
 

@@ -39,7 +39,7 @@ def one_of(names: Iterable[str], value: str) -> str:
     return value
 
 
-def _join_lines(schema: dict[str, Any]) -> None:
+def join_lines(schema: dict[str, Any]) -> None:
     """Put the descriptions of a JSON schema, which are docstrings, on one line each."""
     for setting in schema.get("properties", {}).values():
         if "description" in setting:
@@ -57,7 +57,7 @@ class Section(BaseModel):
         frozen=True,
         allow_inf_nan=False,
         use_attribute_docstrings=True,
-        json_schema_extra=_join_lines,
+        json_schema_extra=join_lines,
     )
 
     @field_validator("*", mode="before")

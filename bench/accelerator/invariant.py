@@ -48,7 +48,7 @@ class Invariant:
                 np.zeros(environments, np.float32),
                 np.zeros(environments, np.int32),
             )
-            logits = self._built.inference.run(trainer.params(), [row]).behaviour["logits"]
+            logits = self._built.inference[0].run(trainer.params(), [row]).behaviour["logits"]
         params = [np.array(array) for array in trainer.params()]
         for (name, _), array in zip(trainer.layout(), params, strict=True):
             if name == "policy/kernel":
@@ -105,7 +105,7 @@ class Invariant:
         results: list[Any] = []
         for members in np.split(order, cuts):
             inputs = StepInputs(*(np.ascontiguousarray(array[members]) for array in row))
-            outputs = self._built.inference.run(params, [inputs])
+            outputs = self._built.inference[0].run(params, [inputs])
             results.append((outputs.action, outputs.behaviour["logits"], outputs.state_before()))
         back = np.argsort(order)
         action, logits, state = (

@@ -96,6 +96,7 @@ class InferenceStep:
         max_batch: largest batch, in environments.
         seed: seed of the noise that is drawn on the host.
         greedy: choose as in evaluation.
+        acting: number of the device that acts, from 0.
     """
 
     # Each argument is one setting; all of them have to reach the compiled function.
@@ -108,8 +109,9 @@ class InferenceStep:
         frame_stack: int,
         slots: int,
         max_batch: int,
-        seed: int,
+        seed: int | Sequence[int],
         greedy: bool = False,
+        acting: int = 0,
     ) -> None:
         self._agent = agent
         self._backend = backend
@@ -124,7 +126,7 @@ class InferenceStep:
             "state": (slots + 1, ArraySpec((agent.body.state_size,), "float32")),
             "frames": (slots + 1, ArraySpec((self._context, *frame.shape), frame.dtype)),
         }
-        self._act = backend.tables(tables).compile_inference(self._function)
+        self._act = backend.tables(tables, acting).compile_inference(self._function)
 
     def _function(
         self, tables: Tables, params: Params, slot: Tensor, inputs: dict[str, Any]

@@ -98,9 +98,8 @@ def unroll_of(agent: Agent, frame_stack: int, arrays: dict[str, Any]) -> Unroll:
     first = bit(FIRST)
 
     # Prepare each frame once, then stack.
-    steps, batch = frames.shape[0], frames.shape[1]
-    prepared = agent.body.prepare(ops.reshape(frames, (steps * batch, *frames.shape[2:])))
-    prepared = ops.reshape(prepared, (steps, batch, *prepared.shape[1:]))
+    body = agent.body
+    prepared = body.unflatten(body.prepare(body.flatten(frames)), frames.shape[0])
     observation = stack_unroll(prepared, first, frame_stack)  # [R, B, *stacked]
 
     # An episode's first step has no previous action or reward.

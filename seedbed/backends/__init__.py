@@ -6,6 +6,7 @@ import sys
 from seedbed.backends.coordination import HostPlace
 from seedbed.backends.missing_device import why_missing
 from seedbed.backends.protocol import Backend
+from seedbed.backends.roles import Split
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 _current: Backend | None = None
@@ -17,6 +18,7 @@ def use(
     device: str = "auto",
     place: HostPlace | None = None,
     precision: str = "float32",
+    split: Split | None = None,
 ) -> Backend:
     """Fix this process's backend, which Keras cannot change later.
 
@@ -28,6 +30,8 @@ def use(
             only); None of one host.
         precision: `learner.precision`. Only `tensorfloat32` is the backend's, the networks see to
             the others.
+        split: `learner.devices`: how many devices act, and how many train (JAX only); None where
+            one device does both.
 
     Raises:
         SeedbedError: BACKEND: not installed, another one is fixed already, or no such device.
@@ -57,7 +61,7 @@ def use(
         else:
             from seedbed.backends.jax import JaxBackend
 
-            _current = JaxBackend(deterministic, device, place, precision)
+            _current = JaxBackend(deterministic, device, place, precision, split)
     except ImportError as error:
         raise SeedbedError(
             ExitCode.BACKEND,

@@ -31,20 +31,23 @@ from seedbed.backends.protocol import (
     TensorDict,
     Trainer,
 )
+from seedbed.backends.roles import Split, roles_of
 from seedbed.types import Params, Tensor
 
 # Functions that JAX has no types for.
 _spec: Any = PartitionSpec
 _from_local: Any = jax.make_array_from_process_local_data
 
-# Training devices of all hosts of the learner; None of one host.
+# Training devices of all hosts of the learner; None where one device acts and trains.
 _mesh: Mesh | None = None
+# Devices of this host that act; empty where one device acts and trains.
+_acting: tuple[jax.Device, ...] = ()
 # Arrays of a batch whose first axis is B; of the others it is the second one, after time.
 _BATCH_FIRST = frozenset({"previous_action", "state", "probability"})
 
 
-def _on_all_hosts(array: Any) -> Tensor:
-    """Return an array as every host has it, which must be the same."""
+def _replicated(array: Any) -> Tensor:
+    """Return an array as every training device has it; all hosts must bring the same."""
     if _mesh is None:
         return jnp.asarray(array)
     host = np.asarray(array)
@@ -52,8 +55,8 @@ def _on_all_hosts(array: Any) -> Tensor:
     return _from_local(everywhere, host, host.shape)
 
 
-def _of_all_hosts(name: str, array: NDArray[Any]) -> Tensor:
-    """Return the batch's array to which each host has brought a part along the batch axis."""
+def _divided(name: str, array: NDArray[Any]) -> Tensor:
+    """Return a batch's array of which each training device has a part along the batch axis."""
     assert _mesh is not None
     axes = ("training",) if name in _BATCH_FIRST else (None, "training")
     return _from_local(NamedSharding(_mesh, _spec(*axes)), np.ascontiguousarray(array))
@@ -62,9 +65,15 @@ def _of_all_hosts(name: str, array: NDArray[Any]) -> Tensor:
 class JaxTables(DeviceTables):
     """Tables on the device. The arrays are donated at every run."""
 
-    def __init__(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> None:
+    def __init__(
+        self, specs: Mapping[str, tuple[int, ArraySpec]], acting: int | None = None
+    ) -> None:
+        devices = _mesh.local_devices[:1] if _mesh is not None else []
+        if acting is not None and _acting:
+            devices = [_acting[acting]]
         self.arrays: TensorDict = {
-            name: jnp.zeros((rows, *spec.shape), spec.dtype) for name, (rows, spec) in specs.items()
+            name: jnp.zeros((rows, *spec.shape), spec.dtype, device=next(iter(devices), None))
+            for name, (rows, spec) in specs.items()
         }
 
     @override
@@ -108,14 +117,14 @@ class _TracedTables(Tables):
 class JaxTrainer(Trainer):
     """A compiled training step. The optimizer's arrays are donated, the parameters never."""
 
-    _to_device = staticmethod(_on_all_hosts)
+    _to_device = staticmethod(_replicated)
 
     @override
     def _read_variables(self) -> None:
         self._params = [v.value for v in self._model.trainable_variables]
         if _mesh is not None:
-            self._params = [_on_all_hosts(array) for array in self._params]
-            self._slots = [_on_all_hosts(v.value) for v in self._optimizer.variables]
+            self._params = [_replicated(array) for array in self._params]
+            self._slots = [_replicated(v.value) for v in self._optimizer.variables]
             return
         # A copy, since donated arrays are gone after a step and the optimizer keeps these.
         self._slots = [jnp.array(v.value, copy=True) for v in self._optimizer.variables]
@@ -155,7 +164,7 @@ class JaxTrainer(Trainer):
     @override
     def _set_kept_arrays(self, arrays: list[NDArray[Any]]) -> None:
         for i, array in zip(self._kept, arrays, strict=True):
-            self._slots[i] = jnp.array(_on_all_hosts(array), copy=True)
+            self._slots[i] = jnp.array(_replicated(array), copy=True)
 
     @override
     def step(self, batch: TensorDict) -> TensorDict:
@@ -283,6 +292,7 @@ class JaxBackend(Backend):
         device: str = "auto",
         place: HostPlace | None = None,
         precision: str = "float32",
+        split: Split | None = None,
     ) -> None:
         # The default is TensorFloat-32 on GPUs and bfloat16 on TPUs: acting and training, whose
         # batches have other shapes, agree less. Products of bfloat16 arrays stay what they are.
@@ -292,13 +302,36 @@ class JaxBackend(Backend):
             # The named platform is the default; the CPU stays for what is kept on the host.
             platforms = {"gpu": "cuda,cpu", "tpu": "tpu,cpu"}
             jax.config.update("jax_platforms", platforms.get(device, device))  # type: ignore[no-untyped-call]
+        if device == "cpu" and split is not None and split.inference:
+            # CPU devices are threads, so there are as many as are asked for.
+            jax.config.update("jax_num_cpu_devices", sum(split))  # type: ignore[no-untyped-call]
         if place is not None:
-            global _mesh
             self.coordination = _JaxCoordination(place)
-            _mesh = Mesh(np.array(jax.devices()), ("training",))
+        if place is not None or (split is not None and split.inference):
+            self.divide(split or Split(0, len(jax.local_devices())))
         if deterministic:
             # Reductions on the CPU are split by threads; on a GPU some kernels race.
             _add_xla_flags("--xla_gpu_deterministic_ops=true", "--xla_cpu_multi_thread_eigen=false")
+
+    @override
+    def divide(self, split: Split) -> None:
+        global _mesh, _acting
+        local = jax.local_devices()
+        if len(local) < sum(split):
+            raise SeedbedError(
+                ExitCode.BACKEND,
+                f"learner.devices asks for {split.inference} devices that act and "
+                f"{split.training} that train, and this host has {len(local)} "
+                f"({', '.join(str(one) for one in local)}): ask for at most {len(local)} in all",
+            )
+        roles = roles_of(local, split)
+        numbers = [local.index(one) for one in roles.training]
+        hosts: dict[int, list[jax.Device]] = {}
+        for one in jax.devices():
+            hosts.setdefault(one.process_index, []).append(one)
+        training = [devices[i] for _, devices in sorted(hosts.items()) for i in numbers]
+        _mesh, _acting = Mesh(np.array(training), ("training",)), roles.inference
+        self.split = split
 
     @override
     def devices(self) -> list[str]:
@@ -326,7 +359,7 @@ class JaxBackend(Backend):
     @override
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:
         if _mesh is not None:
-            return {name: _of_all_hosts(name, array) for name, array in batch.items()}
+            return {name: _divided(name, array) for name, array in batch.items()}
         # On a CPU the result may share the NumPy array's memory.
         return {name: jnp.asarray(array) for name, array in batch.items()}
 
@@ -344,8 +377,17 @@ class JaxBackend(Backend):
             brought = np.zeros((len(_mesh.local_devices), *array.shape), array.dtype)
             if self.coordination.host == 0:
                 brought[0] = array
-            received[name] = np.array(total(_of_all_hosts("state", brought)))
+            received[name] = np.array(total(_divided("state", brought)))
         return received
+
+    @override
+    def to_acting(self, params: Params) -> list[Params]:
+        if not _acting:
+            return [params]
+        copies = [jax.device_put(params, device) for device in _acting]
+        # Parameters that are still on their way would keep every inference batch waiting.
+        jax.block_until_ready(copies)  # type: ignore[no-untyped-call]
+        return copies
 
     @override
     def begin_copies(self, arrays: Sequence[Tensor]) -> None:

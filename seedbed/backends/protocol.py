@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.backends.coordination import Coordination
+from seedbed.backends.roles import Split
 from seedbed.backends.state import SETTINGS, checked, named_variables
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
@@ -53,9 +54,13 @@ class DeviceTables(Protocol):
 
     Args:
         specs: of each table, by name, the number of rows and the spec of one.
+        acting: number of the device that acts, from 0, with the tables; None is the first one that
+            trains.
     """
 
-    def __init__(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> None: ...
+    def __init__(
+        self, specs: Mapping[str, tuple[int, ArraySpec]], acting: int | None = None
+    ) -> None: ...
 
     def compile(
         self, function: Callable[..., Any], donated: tuple[int, ...] = ()
@@ -381,6 +386,7 @@ class Backend(Protocol):
         name: `learner.backend`.
         tables: class of its tables on the device.
         trainer: class of its trainers.
+        split: how many devices of this host act, and how many train.
         coordination: texts that the hosts of a learner share; None of one host.
     """
 
@@ -388,6 +394,24 @@ class Backend(Protocol):
     name: str
     tables: type[DeviceTables]
     trainer: type[Trainer]
+    split: Split = Split(0, 1)
+
+    def divide(self, split: Split) -> None:
+        """Give the devices of this host their roles. Called before anything is on them.
+
+        Args:
+            split: how many act, and how many train.
+
+        Raises:
+            SeedbedError: BACKEND: this host has fewer devices.
+        """
+
+    def to_acting(self, params: Params) -> list[Params]:
+        """Return the parameters on each device that acts, once they are there.
+
+        Args:
+            params: as of `Trainer.params`.
+        """
 
     def devices(self) -> list[str]:
         """Return the devices that this process can use, such as `gpu:0`, accelerators first."""

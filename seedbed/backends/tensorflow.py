@@ -33,6 +33,7 @@ from seedbed.backends.protocol import (
     TensorDict,
     Trainer,
 )
+from seedbed.backends.roles import Split
 from seedbed.types import Params, Tensor
 
 tf.get_logger().setLevel("ERROR")
@@ -41,7 +42,9 @@ tf.get_logger().setLevel("ERROR")
 class TensorFlowTables(DeviceTables, Tables):
     """Tables on the device. Each is a variable."""
 
-    def __init__(self, specs: Mapping[str, tuple[int, ArraySpec]]) -> None:
+    def __init__(
+        self, specs: Mapping[str, tuple[int, ArraySpec]], acting: int | None = None
+    ) -> None:
         self._variables = {
             name: tf.Variable(tf.zeros((rows, *spec.shape), spec.dtype), trainable=False)
             for name, (rows, spec) in specs.items()
@@ -216,6 +219,14 @@ class TensorFlowBackend(Backend):
     @override
     def from_first_host(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         return dict(arrays)  # a learner with TensorFlow has one host
+
+    @override
+    def divide(self, split: Split) -> None:
+        raise NotImplementedError("TensorFlow uses one device")
+
+    @override
+    def to_acting(self, params: Params) -> list[Params]:
+        return [params]
 
     @override
     def begin_copies(self, arrays: Sequence[Tensor]) -> None:

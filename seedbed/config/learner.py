@@ -4,10 +4,10 @@ import re
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from seedbed.networks import NETWORKS
-from seedbed.settings import NonNegative, Positive, Section, fixed, one_of, pattern
+from seedbed.settings import NonNegative, Positive, Section, fixed, join_lines, one_of, pattern
 
 
 class Inference(Section):
@@ -146,6 +146,47 @@ class Replay(Section):
         return self
 
 
+def _auto_schema(schema: dict[str, Any]) -> None:
+    join_lines(schema)
+    schema.update(type=["object", "string"], pattern="^auto$")
+
+
+class Devices(Section):
+    """Devices of one host by role, on JAX; `auto` leaves the choice to the learner."""
+
+    model_config = ConfigDict(json_schema_extra=_auto_schema)
+
+    inference: Annotated[int, Field(ge=0)] = 0
+    """Devices that act, and do nothing else. 0 with `training` 1: one device acts and trains."""
+    training: Annotated[int, Field(ge=0)] = 0
+    """Devices that train; each has an equal part of a batch. 0 with `inference` 0 is `auto`: one
+    device does both where there is one, and otherwise the smallest number acts that keeps up.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read_auto(cls, given: Any) -> Any:
+        return {} if given == "auto" else given
+
+    @model_validator(mode="after")
+    def _roles_are_whole(self) -> "Devices":
+        if self.training == 0 < self.inference:
+            raise ValueError(
+                f"inference {self.inference} and training 0: at least one device must train"
+            )
+        if self.inference == 0 and self.training > 1:
+            raise ValueError(
+                f"inference 0 and training {self.training}: with more than one device that trains, "
+                "at least one must act; set inference to 1"
+            )
+        return self
+
+    @property
+    def is_auto(self) -> bool:
+        """Whether the learner chooses."""
+        return self.training == 0
+
+
 class Learner(Section):
     """Everything that needs the model."""
 
@@ -159,6 +200,8 @@ class Learner(Section):
     logits, values, losses and priorities. `tensorfloat32` rounds the inputs of all products of an
     NVIDIA GPU to 10 bits.
     """
+    devices: Devices = Field(default_factory=Devices)
+    """Devices by role."""
     network: Annotated[str, AfterValidator(partial(one_of, NETWORKS))] = fixed(
         "impala_shallow", "the parameters belong to that network", pattern=pattern(NETWORKS)
     )
@@ -227,6 +270,36 @@ class Learner(Section):
     def host_batch_size(self) -> int:
         """Unrolls (or sequences) that each host brings to a training batch."""
         return self.batch_size // self.hosts
+
+    @model_validator(mode="after")
+    def _devices_fit(self) -> "Learner":
+        inference, training = self.devices.inference, self.devices.training
+        if inference == 0:
+            return self
+        if self.backend != "jax":
+            raise ValueError(
+                f"devices.inference {inference} with backend {self.backend}, which uses one "
+                "device: take backend jax, or devices auto"
+            )
+        if self.deterministic:
+            raise ValueError(
+                f"devices.inference {inference} act beside those that train, and deterministic is "
+                "one thread: set one of them back"
+            )
+        if training > 1 and self.replay.storage == "device":
+            raise ValueError(
+                f"devices.training {training} with replay.storage device, which is the memory of "
+                "one device: set training to 1, or use storage host"
+            )
+        parts = training * self.hosts
+        if self.batch_size % parts:
+            lower = self.batch_size // parts * parts
+            nearest = " or ".join(str(n) for n in (lower, lower + parts) if n)
+            raise ValueError(
+                f"batch_size {self.batch_size} cannot be divided among {parts} devices that "
+                f"train: {nearest} can"
+            )
+        return self
 
     @model_validator(mode="after")
     def _hosts_fit(self) -> "Learner":

@@ -25,6 +25,8 @@ class Body(keras.layers.Layer):
         state_size: S, 2 * lstm_units: the hidden state h, then the cell c.
         features: F, size of the output.
         policy: name of the Keras dtype policy in which torso and core compute.
+        batch_major: whether the rows of one column follow each other where time and batch become
+            one axis. Otherwise a batch that is divided among devices would be gathered on each.
     """
 
     def __init__(
@@ -38,6 +40,7 @@ class Body(keras.layers.Layer):
         self.actions = actions
         self.lstm_units = lstm_units
         self.state_size = 2 * lstm_units
+        self.batch_major = False
         torso_features = int(torso(np.zeros((1, *stacked.shape), stacked.dtype)).shape[-1])
         self.features = lstm_units or torso_features
         self.core = None
@@ -54,6 +57,23 @@ class Body(keras.layers.Layer):
         """
         prepare = getattr(self.torso, "prepare", None)
         return frame if prepare is None else prepare(frame)
+
+    def flatten(self, x: Tensor) -> Tensor:
+        """Return all rows of x [R, B, ...] as [R * B, ...], in the order of `batch_major`."""
+        if self.batch_major and x.shape[0] > 1:
+            x = ops.swapaxes(x, 0, 1)
+        return ops.reshape(x, (-1, *x.shape[2:]))
+
+    def unflatten(self, x: Tensor, steps: int) -> Tensor:
+        """Undo `flatten`.
+
+        Args:
+            x: [R * B, ...].
+            steps: R.
+        """
+        if self.batch_major and steps > 1:
+            return ops.swapaxes(ops.reshape(x, (-1, steps, *x.shape[1:])), 0, 1)
+        return ops.reshape(x, (steps, -1, *x.shape[1:]))
 
     def zeros(self) -> tuple[Tensor, ...]:
         """Return the arguments of a call, all zeros, with which an agent builds its model."""
@@ -83,8 +103,7 @@ class Body(keras.layers.Layer):
             state: [B, S] float32.
         """
         steps = observation.shape[0]
-        flat = self.torso(ops.reshape(observation, (-1, *observation.shape[2:])))
-        features = ops.reshape(flat, (steps, -1, flat.shape[-1]))  # [R, B, F]
+        features = self.unflatten(self.torso(self.flatten(observation)), steps)  # [R, B, F]
         features = ops.cast(features, "float32")
         if self.core is None:
             return features, state

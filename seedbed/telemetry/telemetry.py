@@ -119,6 +119,7 @@ class Telemetry:
         self.checkpoints = CheckpointStats(experiment.learner.checkpoint.every_s, run_dir)
         self.evaluation = EvaluationStats()
         self.busy = {name: BusyClock() for name in THREADS}
+        self._inference_clocks = [self.busy["inference"]]  # of each device that acts
         self.phase = "starting"
         self.stop_condition: str | None = None
         self.stop_reason: str | None = None
@@ -222,6 +223,16 @@ class Telemetry:
             row |= {f"user_{name}": x for name, x in self.user.update(row).items()}
             parts = progress_line(self.numbers, self._bottleneck, self._time_left, self.waiting())
             self.outputs.write(row, parts, self.registry.values, self.status)
+
+    def inference_clock(self, acting: int) -> BusyClock:
+        """Return the clock of a new inference thread.
+
+        Args:
+            acting: number of the device that acts, from 0; the numbers come in order.
+        """
+        if acting == len(self._inference_clocks):
+            self._inference_clocks.append(BusyClock())
+        return self._inference_clocks[acting]
 
     def waiting(self) -> str | None:
         """Return what the run waits for, in words; None while it goes on."""
@@ -351,6 +362,8 @@ class Telemetry:
             totals |= {"env_frames": whole.env_frames, "trained_frames": whole.trained_frames}
         for name, clock in self.busy.items():
             totals[f"busy_{name}"], totals[f"blocked_{name}"] = clock.totals()
+        devices = [clock.totals() for clock in self._inference_clocks]
+        totals["busy_inference"] = sum(each.busy_s for each in devices) / len(devices)
         machine = machine_cpu_seconds()
         return totals if machine is None else {**totals, "machine_cpu_s": machine}
 

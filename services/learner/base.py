@@ -5,9 +5,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from seedbed import backends
 from seedbed.analysis.unroll_files import title_of
 from seedbed.backends.protocol import Backend
+from seedbed.backends.roles import Split
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
 from seedbed.gossip.exchange import ShuttingDown
@@ -163,7 +166,7 @@ class LearnerBase:
             "telemetry": self.telemetry.to_json(),
             "spec": components.spec.to_json(),
             "peers": self.members.to_json() if self.members is not None else {},
-            "random": components.inference.random.bit_generator.state,
+            "random": components.inference[0].random.bit_generator.state,
             "experiment": dump_experiment(self.experiment),
             "best_evaluation": self.evaluation.best,
         }
@@ -197,8 +200,10 @@ class LearnerBase:
         place = self.hosts.place if self.hosts is not None else None
         if place is not None:
             self.telemetry.phase = f"waiting for all {place.hosts} hosts at {place.coordinator}"
+        devices = learner.devices
+        split = None if devices.is_auto else Split(devices.inference, devices.training)
         backend = backends.use(
-            learner.backend, learner.deterministic, learner.device, place, learner.precision
+            learner.backend, learner.deterministic, learner.device, place, learner.precision, split
         )
         if self.hosts is not None:
             hosts = self.hosts
@@ -237,7 +242,10 @@ class LearnerBase:
         run = self.run_directory
         if run.resume_from is not None:
             components.trainer.load(run.resume_from.arrays)
-            components.inference.random.bit_generator.state = run.resume_from.meta["random"]
+            components.inference[0].random.bit_generator.state = run.resume_from.meta["random"]
+            for acting, step in enumerate(components.inference[1:], 1):
+                # No device acts twice alike after a restart.
+                step.random = np.random.default_rng((acting, self.counters.updates))
         elif run.start_from is not None:
             components.trainer.load(run.start_from.arrays, optimizer=False)
         if self.hosts is not None:
@@ -247,6 +255,7 @@ class LearnerBase:
         run.resume_from = run.start_from = None  # frees the memory of their arrays
         if self.members is not None:
             self._meet_peers(self.members, components)
+        self.store.to_acting = components.backend.to_acting
         self.store.publish(components.trainer.params(), self.counters.updates)
         self.telemetry.phase = "training"
         return components

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -30,15 +31,20 @@ class LearnerComponents:
     backend: "Backend"
     agent: "Agent"
     trainer: "Trainer"
-    inference: "InferenceStep"
+    inference: "list[InferenceStep]"  # of each device that acts
     source: "BatchSource"
 
 
 class ParameterStore:
-    """The newest published parameters. Training publishes, inference reads between two batches."""
+    """The newest published parameters. Training publishes, inference reads between two batches.
+
+    Attributes:
+        to_acting: returns parameters on each device that acts.
+    """
 
     def __init__(self) -> None:
-        self._newest: tuple[Params, int] | None = None
+        self._newest: tuple[list[Params], int] | None = None
+        self.to_acting: Callable[[Params], list[Params]] = lambda params: [params]
 
     def publish(self, params: Params, version: int) -> None:
         """Replace the newest parameters as a whole.
@@ -47,12 +53,17 @@ class ParameterStore:
             params: the parameters, which must never change afterwards.
             version: the count of updates that made them.
         """
-        self._newest = (params, version)
+        self._newest = (self.to_acting(params), version)
 
-    def newest(self) -> tuple[Params, int]:
-        """Return the parameters and their version."""
+    def newest(self, acting: int = 0) -> tuple[Params, int]:
+        """Return the parameters and their version.
+
+        Args:
+            acting: number of the device that acts, from 0.
+        """
         assert self._newest is not None
-        return self._newest
+        copies, version = self._newest
+        return copies[acting], version
 
 
 class ComponentsFuture:

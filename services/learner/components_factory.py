@@ -45,6 +45,7 @@ def build_components(
     """
     learner, size = experiment.learner, experiment.learner.batch_size
     agent: Any = build_agent(experiment, spec)
+    agent.body.batch_major = backend.split.training * learner.hosts > 1
     unroll: UnrollSpec | SequencePlan
     if agent.trains_from_replay:
         unroll = _sequence_plan(experiment, agent, spec)
@@ -76,7 +77,11 @@ def build_components(
         source = OnPolicySource(trainer, backend, learner.host_batch_size)
     slots, seed = learner.inference.slots, experiment.seed + LEARNER_SEED_STRIDE * rank
     most = learner.inference.max_batch_envs
-    inference = InferenceStep(backend, agent, spec, learner.frame_stack, slots, most, seed)
+    seeds: list[Any] = [seed, *((seed, acting) for acting in range(1, backend.split.inference))]
+    inference = [
+        InferenceStep(backend, agent, spec, learner.frame_stack, slots, most, each, acting=acting)
+        for acting, each in enumerate(seeds)
+    ]
     return LearnerComponents(spec, unroll, backend, agent, trainer, inference, source)
 
 

@@ -55,11 +55,10 @@ class Learner(LearnerBase):
         here = listen.startswith("unix:")
         super().__init__(experiment, run, frozen, credentials, rank, here, host)
         self.servicer = InferenceServicer(experiment, self.queue, self.telemetry, self.components)
-        self.batcher = self.servicer.batcher
         self._listen, self._also_listen = listen, also_listen
         self.server = self._new_server()
         self.inference = InferenceThread(
-            self.batcher, self.store, self.telemetry, self.servicer.send_actions
+            self.servicer.batchers[0], self.store, self.telemetry, self.servicer.send_actions
         )
         self._probes += [self.inference.probe, self.prefetch.probe]
         self._lingers = False
@@ -143,9 +142,18 @@ class Learner(LearnerBase):
             finally:
                 if self.hosts is not None and self.training.hosts is None:
                     self.hosts.leave()
+            for acting in range(1, len(components.inference)):
+                self._start_inference(acting)
             self.server.set_serving()
             self.components.set_result(components)
             self.training.run(components, self.threads.stopping)
+
+    def _start_inference(self, acting: int) -> None:
+        """Start the thread of another device that acts."""
+        batcher, send = self.servicer.add_batcher(), self.servicer.send_actions
+        thread = InferenceThread(batcher, self.store, self.telemetry, send, acting)
+        self._probes.append(thread.probe)
+        self.threads.start(f"inference-{acting}", lambda: self._run_when_built(thread.run))
 
     def _prefetch(self) -> None:
         self._run_when_built(self.prefetch.run)
@@ -176,12 +184,13 @@ class Learner(LearnerBase):
 
     @override
     def _tick(self) -> None:
-        self.telemetry.inference.waiting = self.batcher.depth
+        self.telemetry.inference.waiting = sum(each.depth for each in self.servicer.batchers)
         super()._tick()
 
     @override
     def _end_sessions(self, reason: str) -> None:
-        self.batcher.close()
+        for batcher in self.servicer.batchers:
+            batcher.close()
         self.server.end_streams(reason, over=self.run_stop.met is not None)
         self.server.close()
 

@@ -166,8 +166,9 @@ class SingleThreadedLearner(LearnerBase):
     def _act(self, components: LearnerComponents, sessions: list[_EnvSession]) -> None:
         """Answer the sessions in one batch, and step their environments."""
         requests = [each.session.request() for each in sessions]
-        flight = dispatch(components.inference, requests, self.store, self.telemetry)
-        land(flight, self.telemetry, lambda batch: None)
+        clock = self.telemetry.busy["inference"]
+        flight = dispatch(components.inference[0], requests, self.store.newest(), clock)
+        land(flight, self.telemetry, clock, lambda batch: None)
         for each, request in zip(sessions, requests, strict=True):
             assert request.action is not None
             each.time_step = each.env.step(np.frombuffer(request.action, np.int32))

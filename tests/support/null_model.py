@@ -120,9 +120,11 @@ def null_learner(
         trainer = SimpleNamespace(
             params=list, state=lambda: {"model/w": np.zeros(3)}, load=lambda _: None
         )
-        backend = SimpleNamespace(to_device=lambda arrays: arrays)
+        backend = SimpleNamespace(
+            to_device=lambda arrays: arrays, to_acting=lambda params: [params]
+        )
         source = OnPolicySource(trainer, backend, config.learner.batch_size)
-        parts: Any = (backend, None, trainer, policy, source)
+        parts: Any = (backend, None, trainer, [policy], source)
         return LearnerComponents(spec, unroll, *parts)
 
     monkeypatch.setattr(NullLearner, "_make_components", build)

@@ -122,7 +122,9 @@ class LearnerHost:
         counters.updates, counters.skipped_updates = json.loads(begin)
         if not self.is_first:
             # The hosts act apart, and no host acts twice alike after a restart.
-            components.inference.random = np.random.default_rng((*self.place[:2], counters.updates))
+            for acting, step in enumerate(components.inference):
+                seed = (*self.place[:2], counters.updates, acting)
+                step.random = np.random.default_rng(seed)
 
     def leave(self) -> None:
         """Tell the other hosts that this one stops, where it has joined them."""

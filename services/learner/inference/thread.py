@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.components import LearnerComponents, ParameterStore
 from seedbed.services.learner.sessions.batcher import Batcher, Request
-from seedbed.telemetry import Telemetry
+from seedbed.telemetry import BusyClock, Telemetry
+from seedbed.types import Params
 
 if TYPE_CHECKING:  # imports Keras
     from seedbed.agents.inference_step import InferenceOutputs, PendingOutputs, Policy
@@ -61,22 +62,39 @@ class Flight:
 
 
 def dispatch(
-    policy: "Policy", batch: list[Request], store: ParameterStore, telemetry: Telemetry
+    policy: "Policy", batch: list[Request], newest: tuple[Params, int], clock: BusyClock
 ) -> Flight:
-    """Start the policy on a batch with the newest parameters."""
+    """Start the policy on a batch.
+
+    Args:
+        policy: the policy.
+        batch: the requests.
+        newest: the parameters and their version.
+        clock: the clock of this thread.
+    """
     started = time.perf_counter()
-    params, version = store.newest()
-    with telemetry.busy["inference"]:
+    params, version = newest
+    with clock:
         outputs = policy.dispatch(params, [request.inputs for request in batch])
     return Flight(batch, outputs, version, started)
 
 
 def land(
-    flight: Flight, telemetry: Telemetry, send_actions: Callable[[list[Request]], None]
+    flight: Flight,
+    telemetry: Telemetry,
+    clock: BusyClock,
+    send_actions: Callable[[list[Request]], None],
 ) -> None:
-    """Wait for the outputs of a batch, and send the actions."""
+    """Wait for the outputs of a batch, and send the actions.
+
+    Args:
+        flight: the batch.
+        telemetry: receives times and sizes.
+        clock: the clock of this thread.
+        send_actions: sends the actions of a batch to its actors.
+    """
     batch = flight.batch
-    with telemetry.busy["inference"]:
+    with clock:
         outputs = flight.outputs.result()
         split_outputs(outputs, batch, flight.version)
     send_actions(batch)
@@ -101,6 +119,7 @@ class InferenceThread:
         store: the source of the parameters.
         telemetry: receives times and sizes.
         send_actions: sends the actions of a batch to its actors.
+        acting: number of the device that acts, from 0.
 
     Attributes:
         batch_since: `time.perf_counter()` when the oldest batch in flight began. None between
@@ -113,7 +132,10 @@ class InferenceThread:
         store: ParameterStore,
         telemetry: Telemetry,
         send_actions: Callable[[list[Request]], None],
+        acting: int = 0,
     ) -> None:
+        self._acting = acting
+        self._clock = telemetry.inference_clock(acting)
         self._batcher = batcher
         self._store = store
         self._telemetry = telemetry
@@ -129,13 +151,13 @@ class InferenceThread:
         if busy_s > limit_s:
             return f"inference has worked on one batch for {busy_s:.0f} s"
         waited_s = self._batcher.oldest_wait_s()
-        if waited_s > limit_s and self._telemetry.busy["inference"].state[0] == "idle":
+        if waited_s > limit_s and self._clock.state[0] == "idle":
             return f"inference took no batch for {waited_s:.0f} s with a request waiting"
         return None
 
     def run(self, components: LearnerComponents, stopping: threading.Event) -> None:
         """Run until `stopping` is set, and until the actions of the last batch are sent."""
-        policy = components.inference
+        policy = components.inference[self._acting]
         while not stopping.is_set():
             if self._flights:
                 with self._telemetry.busy["inference"]:
@@ -158,12 +180,13 @@ class InferenceThread:
             self._land_oldest()  # whose time would include that of compiling
         if compiled and not self._flights:
             self.batch_since = time.perf_counter()
-        self._flights.append(dispatch(policy, batch, self._store, self._telemetry))
+        newest = self._store.newest(self._acting)
+        self._flights.append(dispatch(policy, batch, newest, self._clock))
         self._compiled.add(num_envs)
 
     def _land_oldest(self) -> None:
         flight = self._flights[0]
-        land(flight, self._telemetry, self._send_actions)
+        land(flight, self._telemetry, self._clock, self._send_actions)
         self._batcher.on_done(flight.batch)
         self._flights.popleft()
         # The next one has the device from now on.

@@ -45,6 +45,7 @@ class Stream:
     Attributes:
         learner_since: since when the learner must send; None while the actor must.
         actor_since: since when the actor must send, or when its newest message came.
+        batcher: takes its requests; known once its session is there.
         noticed: when the newest notice was sent.
     """
 
@@ -52,6 +53,7 @@ class Stream:
     handshake: Handshake
     number: int
     task: asyncio.Task[Any]
+    batcher: Batcher
     session: Session | None = None
     request: Request | None = None
     answer: asyncio.Future[None] | None = None
@@ -86,7 +88,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         components: built for the first actor's spec; awaited with notices.
 
     Attributes:
-        batcher: takes the requests.
+        batchers: take the requests, one for each device that acts.
     """
 
     def __init__(
@@ -101,11 +103,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._queue = queue
         self._telemetry = telemetry
         self._components = components
-        inference = self._settings.inference
-        self.batcher = Batcher(
-            inference.batch_envs, inference.max_batch_envs, inference.max_wait_ms / 1000
-        )
-        self._slots = SlotAllocator(inference.slots)
+        self.batchers = [self._new_batcher()]
+        self._slots = SlotAllocator(self._settings.inference.slots)
         if isinstance(queue, SynchronousUnrollQueue):
             self._slots = SlotAllocator(self._settings.host_batch_size, "learner.batch_size")
         self._log = PeerLog(log)
@@ -116,6 +115,15 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._ending: str | None = None  # why the learner ends
         self._over = False  # whether the experiment is over too
         self._loop: asyncio.AbstractEventLoop | None = None
+
+    def _new_batcher(self) -> Batcher:
+        inference = self._settings.inference
+        return Batcher(inference.batch_envs, inference.max_batch_envs, inference.max_wait_ms / 1000)
+
+    def add_batcher(self) -> Batcher:
+        """Return the batcher of another device that acts. Before the components are there."""
+        self.batchers.append(self._new_batcher())
+        return self.batchers[-1]
 
     # --- streams ---------------------------------------------------------------------------
 
@@ -144,7 +152,12 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             task = asyncio.current_task()
             assert task is not None
             stream = Stream(
-                context, handshake, self._numbers, task, actor_since=time.perf_counter()
+                context,
+                handshake,
+                self._numbers,
+                task,
+                self.batchers[0],
+                actor_since=time.perf_counter(),
             )
             self._streams[stream.number] = stream
             self._update_connected()
@@ -221,17 +234,20 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 writers = await self._components.unroll()
                 stats = self._telemetry.sessions
                 bounds = self._experiment.environment.bounds
+                if len(self.batchers) > 1:
+                    stream.batcher = self._emptiest_batcher()
+                    self._update_connected()
                 stream.session = Session(handshake.spec, slots, writers, stats, bounds)
             session = stream.session
             unroll = session.receive(message)
             if unroll is not None and not self._queue.try_put(unroll):
-                await self._wait_for_room(unroll, unroll.steps * handshake.spec.action_repeat)
+                await self._wait_for_room(stream, unroll)
             if self._ending is not None:
                 await self._end_stream(context)
                 return
             stream.answer = loop.create_future()
             stream.request = session.request(wake)
-            self.batcher.submit(stream.request)
+            stream.batcher.submit(stream.request)
             await stream.answer
             action = stream.request.action
             stream.request = None
@@ -247,15 +263,16 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 size = len(message.observation) + len(message.reward) + len(message.flags)
                 network.on_step(size, len(action))
 
-    async def _wait_for_room(self, unroll: CompletedUnroll, frames: int) -> None:
-        self.batcher.pause()
+    async def _wait_for_room(self, stream: Stream, unroll: CompletedUnroll) -> None:
+        frames = unroll.steps * stream.handshake.spec.action_repeat
+        stream.batcher.pause()
         try:
             backpressure_s = await self._queue.put(
                 unroll, lambda reason: self._telemetry.sessions.on_discarded(frames, reason)
             )
             self._telemetry.sessions.on_backpressure(backpressure_s)
         finally:
-            self.batcher.resume()
+            stream.batcher.resume()
 
     def _leave(self, stream: Stream, slots: NDArray[np.int32]) -> None:
         del self._streams[stream.number]
@@ -265,7 +282,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             stream.session.close()
         request = stream.request
         self._update_connected()
-        if request is not None and not request.done and not self.batcher.cancel(request):
+        if request is not None and not request.done and not stream.batcher.cancel(request):
             # A batch that names these slots is being computed: they are free when it is done.
             request.on_done = lambda: self._slots.free(slots)
         else:
@@ -273,10 +290,21 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._log.info("ended", "session %d: ended", stream.number)
 
     def _update_connected(self) -> None:
-        num_envs = sum(stream.handshake.num_envs for stream in self._streams.values())
-        self.batcher.set_connected(len(self._streams), num_envs)
+        streams = self._streams.values()
+        for batcher in self.batchers:
+            own = [stream.handshake.num_envs for stream in streams if stream.batcher is batcher]
+            batcher.set_connected(len(own), sum(own))
         stats = self._telemetry.sessions
-        stats.connected, stats.environments = len(self._streams), num_envs
+        stats.connected = len(streams)
+        stats.environments = sum(stream.handshake.num_envs for stream in streams)
+
+    def _emptiest_batcher(self) -> Batcher:
+        """Return the batcher of the device that acts for the fewest environments."""
+        envs = {id(batcher): 0 for batcher in self.batchers}
+        for stream in self._streams.values():
+            if stream.session is not None:
+                envs[id(stream.batcher)] += stream.handshake.num_envs
+        return min(self.batchers, key=lambda batcher: envs[id(batcher)])
 
     async def _end_stream(self, context: Any) -> None:
         """Tell the actor that the experiment is over, or that only this learner stops."""
@@ -353,7 +381,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         for stream in self._streams.values():
             if stream.answer is not None and not stream.answer.done():
                 if stream.request is not None:
-                    self.batcher.cancel(stream.request)
+                    stream.batcher.cancel(stream.request)
                 stream.wake()
 
     @override

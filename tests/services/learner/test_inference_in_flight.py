@@ -69,7 +69,7 @@ class Rig:
         # Sizes that have run already, or the thread would drain before it may compile.
         self.thread._compiled = set(range(9))
         self.stopping, self.failure = threading.Event(), threading.Event()
-        components: Any = type("Components", (), {"inference": self.device})
+        components: Any = type("Components", (), {"inference": [self.device]})
         self._runner = threading.Thread(target=self._run, args=(components,), daemon=True)
         self._runner.start()
 
