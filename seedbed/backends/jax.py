@@ -4,12 +4,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.files import delete_oldest
 from seedbed.runtime.limits import usable_memory_bytes
 from seedbed.spec import ArraySpec
 
@@ -60,6 +62,10 @@ def _divided(name: str, array: NDArray[Any]) -> Tensor:
     assert _mesh is not None
     axes = ("training",) if name in _BATCH_FIRST else (None, "training")
     return _from_local(NamedSharding(_mesh, _spec(*axes)), np.ascontiguousarray(array))
+
+
+# Compiled functions that a start finds, in bytes. A run makes some tens of MiB.
+_MOST_COMPILED_BYTES = 2**30
 
 
 class JaxTables(DeviceTables):
@@ -156,6 +162,19 @@ class JaxTrainer(Trainer):
             lambda new, old: jnp.where(finite, new, old), (new_slots, new_params), (slots, params)
         )
         return chosen[0], chosen[1]
+
+    @override
+    def _may_pack(self, array: Any) -> bool:
+        return (
+            isinstance(array, jax.Array)
+            and array.dtype == jnp.float32
+            and array.is_fully_addressable
+            and next(iter(array.devices())).platform != "cpu"
+        )
+
+    @override
+    def _pack(self, arrays: list[Tensor]) -> Tensor:
+        return _packed(arrays)
 
     @override
     def _kept_arrays(self) -> list[Tensor]:
@@ -279,6 +298,11 @@ def _backward(stride: int, saved: tuple[Tensor, Tensor], gradient: Tensor) -> An
 _convolve.defvjp(_forward, _backward)
 
 
+@jax.jit
+def _packed(arrays: list[Tensor]) -> Tensor:
+    return jnp.concatenate([array.ravel() for array in arrays])
+
+
 class JaxBackend(Backend):
     """The backend of JAX."""
 
@@ -397,6 +421,15 @@ class JaxBackend(Backend):
     @override
     def is_computed(self, array: Tensor) -> bool:
         return bool(array.is_ready())
+
+    @override
+    def keep_compiled(self, folder: Path) -> None:
+        # JAX's own bound needs a package that is not among its requirements.
+        delete_oldest(folder, _MOST_COMPILED_BYTES)
+        jax.config.update("jax_compilation_cache_dir", str(folder))  # type: ignore[no-untyped-call]
+        # The many short compiles are as much of a start as the few long ones.
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)  # type: ignore[no-untyped-call]
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)  # type: ignore[no-untyped-call]
 
     @override
     def profile(self, directory: str) -> AbstractContextManager[None]:

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -226,6 +227,25 @@ class Trainer(ABC):
             if self._target_age >= self._target_update_period:
                 self._target, self._target_age = params, 0
 
+    def fetch(self, outputs: Mapping[str, Tensor]) -> dict[str, NDArray[Any]]:
+        """Return the outputs of the newest update on the host, in one transfer from an accelerator.
+
+        Args:
+            outputs: arrays or numbers by name, as `step` returns them.
+        """
+        packed = [name for name, array in outputs.items() if self._may_pack(array)]
+        fetched = {name: np.asarray(outputs[name]) for name in outputs if name not in packed}
+        if packed:
+            arrays = [outputs[name] for name in packed]
+            shapes = [tuple(array.shape) for array in arrays]
+            ends = np.cumsum([int(np.prod(shape)) for shape in shapes])
+            parts = np.split(np.asarray(self._pack(arrays)), ends[:-1])
+            for name, shape, part in zip(packed, shapes, parts, strict=True):
+                fetched[name] = part.reshape(shape)
+        if self._uncounted is not None and "gradient_norm" in fetched:
+            self._uncounted = self._uncounted[0], fetched["gradient_norm"]
+        return fetched
+
     def gradients(self, batch: TensorDict) -> tuple[TensorDict, list[Tensor]]:
         """Make the first half of `step`.
 
@@ -343,6 +363,17 @@ class Trainer(ABC):
                 self._target_age = int(state["target_age"])
 
     # --- what a backend adds ---------------------------------------------------------------
+
+    @abstractmethod
+    def _may_pack(self, array: Any) -> bool:
+        """Return whether `_pack` takes an array: float32, and wholly on this host's accelerators.
+
+        On a CPU nothing is packed, because reading copies nothing there.
+        """
+
+    @abstractmethod
+    def _pack(self, arrays: list[Tensor]) -> Tensor:
+        """Join float32 arrays of any shapes in one vector on the device, compiled."""
 
     @abstractmethod
     def _read_variables(self) -> None:
@@ -465,6 +496,13 @@ class Backend(Protocol):
             array: the output.
         """
         return True
+
+    def keep_compiled(self, folder: Path) -> None:
+        """Keep compiled functions in a folder, for the next start; nothing with TensorFlow.
+
+        Args:
+            folder: folder of this backend alone, made if need be.
+        """
 
     def profile(self, directory: str) -> AbstractContextManager[None]:
         """Write a TensorBoard profile of what runs inside the context.

@@ -5,6 +5,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -140,6 +141,14 @@ class TensorFlowTrainer(Trainer):
         return params
 
     @override
+    def _may_pack(self, array: Any) -> bool:
+        return isinstance(array, tf.Tensor) and array.dtype == tf.float32 and "GPU" in array.device
+
+    @override
+    def _pack(self, arrays: list[Tensor]) -> Tensor:
+        return _packed(arrays)
+
+    @override
     def _kept_arrays(self) -> list[Tensor]:
         return [self._optimizer.variables[i].value for i in self._kept]
 
@@ -150,6 +159,11 @@ class TensorFlowTrainer(Trainer):
 
     def _copies(self) -> Params:
         return [tf.identity(variable) for variable in self._variables]
+
+
+@tf.function
+def _packed(arrays: list[Tensor]) -> Tensor:
+    return tf.concat([tf.reshape(array, [-1]) for array in arrays], 0)
 
 
 class TensorFlowBackend(Backend):
@@ -231,6 +245,10 @@ class TensorFlowBackend(Backend):
     @override
     def begin_copies(self, arrays: Sequence[Tensor]) -> None:
         pass  # TensorFlow copies where an array is read
+
+    @override
+    def keep_compiled(self, folder: Path) -> None:
+        pass  # TensorFlow has no such folder; its start compiles next to nothing
 
     @override
     def profile(self, directory: str) -> AbstractContextManager[None]:

@@ -15,6 +15,7 @@ from typing_extensions import override
 
 from seedbed.config import Experiment
 from seedbed.gossip.topology import make_topology
+from seedbed.launch.devices import place_of_rank
 from seedbed.launch.learners_view import learners_line, read_json, run_summary
 from seedbed.launch.supervisor import Supervisor, start_evaluation, start_seedbed
 from seedbed.runs.directory import RunDirectory
@@ -144,13 +145,20 @@ class LocalLearners(Supervisor):
             arguments += ["--restart=resume"]
         for key, value in self._settings(index).items():
             arguments += ["--set", f"{key}={value}"]
-        # All learners share one accelerator. JAX takes three quarters of its memory by default;
-        # TensorFlow's processes take what they need.
-        defaults = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / len(self._directories):.3f}"}
+        place = place_of_rank(index, len(self._directories), self._experiment.learner.device)
+        log.info("learner %d: %s", index, place.text)
+        # JAX takes three quarters of an accelerator's memory by default; TensorFlow's processes
+        # take what they need.
+        defaults = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / place.learners:.3f}"}
         with self._output(index).open("wb") as output:
             # A terminal's signals are for the first process, which has its learners stop.
             return start_seedbed(
-                *arguments, defaults=defaults, stdout=output, stderr=errors, process_group=0
+                *arguments,
+                defaults=defaults,
+                overrides=place.environment,
+                stdout=output,
+                stderr=errors,
+                process_group=0,
             )
 
     def _settings(self, rank: int) -> dict[str, Any]:

@@ -23,13 +23,17 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 
 def start_seedbed(
-    *arguments: str, defaults: Mapping[str, str] = _NONE, **options: Any
+    *arguments: str,
+    defaults: Mapping[str, str] = _NONE,
+    overrides: Mapping[str, str] = _NONE,
+    **options: Any,
 ) -> subprocess.Popen[Any]:
     """Start `seedbed` in this interpreter; it ends with the thread that starts it.
 
     Args:
         arguments: subcommand first.
         defaults: environment variables, where the environment does not set them.
+        overrides: environment variables, whatever the environment sets.
         options: of `Popen`.
     """
     command = [sys.executable, "-m", "seedbed.cli.main", *arguments]
@@ -38,7 +42,7 @@ def start_seedbed(
         stdin=subprocess.DEVNULL,
         # Without `env` the child reads the C library's `environ`. Another thread may be growing
         # it, because a backend sets variables while it loads, and then the start fails with EFAULT.
-        env={**defaults, **os.environ},
+        env={**defaults, **os.environ, **overrides},
         **options,
     )
 

@@ -3,6 +3,7 @@
 NAME/
   seedbed.lock      marks a run directory of Seedbed; locked while a learner runs
   experiment.yaml   resolved; experiment.1.yaml ... are of earlier starts
+  xla-cache/        with JAX: compiled functions, for a faster restart; may be deleted
   checkpoints/  logs/  tensorboard/  progress.csv  status.json
   summary.json      once a stop condition was met: the JSON that the run printed at the end
 """
@@ -32,6 +33,9 @@ _LOCK = "seedbed.lock"
 
 Restart = Literal["resume", "fresh", "overwrite"]
 
+# Folder of compiled functions, which a restart loads.
+COMPILED_FOLDER = "xla-cache"
+
 # Files that `overwrite` may delete, and no others. The store deletes checkpoints.
 _OWN_FILES = (
     "experiment.yaml",
@@ -54,6 +58,8 @@ _OWN_FILES = (
     "gossip/snapshot-*.npy",
     "gossip/gradient-*.npy",
     "tensorboard/events.out.tfevents.*",
+    f"{COMPILED_FOLDER}/*-cache",
+    f"{COMPILED_FOLDER}/*-atime",
     "checkpoints/.tmp-*",
     "checkpoints/checkpoint-*.safetensors.aside",
 )

@@ -50,6 +50,27 @@ def atomic_write(path: Path, data: str | bytes, *, fsync: bool = False) -> None:
         sync_directory(path.parent)
 
 
+def delete_oldest(folder: Path, most_bytes: int) -> None:
+    """Delete the oldest files of a folder, until it has at most so many bytes.
+
+    Args:
+        folder: Folder; nothing happens where there is none.
+        most_bytes: Bytes of all files that may stay.
+    """
+    found = []
+    with contextlib.suppress(OSError):
+        for path in folder.iterdir():
+            with contextlib.suppress(OSError):
+                found.append((path.stat().st_mtime, path.stat().st_size, path))
+    size = sum(each for _, each, _ in found)
+    for _, bytes_here, path in sorted(found):
+        if size <= most_bytes:
+            return
+        with contextlib.suppress(OSError):
+            path.unlink()
+            size -= bytes_here
+
+
 def sync_directory(directory: Path) -> None:
     """Wait until the names in a directory are on the disk; a rename alone does not wait."""
     handle = with_spare(lambda: os.open(directory, os.O_RDONLY | os.O_DIRECTORY))

@@ -17,7 +17,7 @@ from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.membership import Membership
 from seedbed.rpc.certificate_stats import CertificateStats
 from seedbed.rpc.credentials import PLAIN, Credentials
-from seedbed.runs.directory import RunDirectory
+from seedbed.runs.directory import COMPILED_FOLDER, RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
 from seedbed.runtime.threads import Threads
@@ -205,6 +205,7 @@ class LearnerBase:
         backend = backends.use(
             learner.backend, learner.deterministic, learner.device, place, learner.precision, split
         )
+        backend.keep_compiled(self.run_directory.path / COMPILED_FOLDER)
         if self.hosts is not None:
             hosts = self.hosts
             hosts.join(backend, self._meanwhile)

@@ -97,7 +97,6 @@ class FusedReplay(BatchSource):
         outputs = self.step()
         if exchange is not None:
             exchange.after_update()
-        batch.version = np.asarray(np.asarray(outputs.pop("version")), np.float64)
         self._items = outputs.pop("items")
         return outputs
 
@@ -107,15 +106,16 @@ class FusedReplay(BatchSource):
         with self._changed:
             self._limiter.on_train()
             self._changed.notify_all()
-        self.stats.on_sample(self.buffer.age_s(np.asarray(outputs.pop("time"))))
         return outputs
 
     @override
-    def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
-        if not math.isfinite(scalars["gradient_norm"]):
+    def on_trained(self, batch: TrainingBatch, numbers: Mapping[str, NDArray[Any]]) -> None:
+        batch.version = np.asarray(numbers["version"], np.float64)
+        self.stats.on_sample(self.buffer.age_s(numbers["time"]))
+        if not math.isfinite(numbers["gradient_norm"]):
             return  # the compiled call has set the priorities to 0
         steps = self.buffer.spec.steps * self._batch_size
-        batch.steps = round(steps * scalars.get("unmasked", 1.0))
+        batch.steps = round(steps * float(numbers.get("unmasked", 1.0)))
 
     @override
     def host_arrays(self, batch: TrainingBatch) -> dict[str, NDArray[Any]]:

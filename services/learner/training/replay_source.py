@@ -14,7 +14,6 @@ from typing_extensions import override
 
 from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config.learner import Replay
-from seedbed.gossip.exchange import ParameterExchange
 from seedbed.replay.rate_limiter import RateLimiter
 from seedbed.replay.replay_buffer import ReplayBuffer, ReplayStats
 from seedbed.replay.sequence import Sample, SequenceChunk
@@ -132,22 +131,14 @@ class ReplaySource(PrefetchedSource):
         return sample
 
     @override
-    def train_step(
-        self, batch: TrainingBatch, exchange: ParameterExchange | None
-    ) -> dict[str, Any]:
-        outputs = super().train_step(batch, exchange)
-        batch.priority = outputs.pop("priority")
-        return outputs
-
-    @override
-    def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
+    def on_trained(self, batch: TrainingBatch, numbers: Mapping[str, NDArray[Any]]) -> None:
         """Keep the new priorities [B] for the buffer, which gets them before its next sample.
 
         The sequences of a skipped update get priority 0, with which they are never drawn again.
         """
         assert batch.keys is not None
-        priority = np.asarray(batch.priority)
-        applied = math.isfinite(scalars["gradient_norm"])
+        priority = numbers["priority"]
+        applied = math.isfinite(numbers["gradient_norm"])
         priority = np.where(applied & np.isfinite(priority), priority, np.float32(0))
         self._priorities.append((batch.keys, priority))
         if not applied:

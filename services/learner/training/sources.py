@@ -66,7 +66,7 @@ class BatchSource(Protocol):
     def train_step(
         self, batch: TrainingBatch, exchange: ParameterExchange | None
     ) -> dict[str, Any]:
-        """Make one update, and return its scalars by name, on the device.
+        """Make one update, and return its numbers by name, on the device.
 
         Args:
             batch: the batch that `next_batch` returned.
@@ -77,13 +77,13 @@ class BatchSource(Protocol):
             ShuttingDown: the learner is to end.
         """
 
-    def on_trained(self, batch: TrainingBatch, scalars: Mapping[str, float]) -> None:
+    def on_trained(self, batch: TrainingBatch, numbers: Mapping[str, NDArray[Any]]) -> None:
         """Take what an update has made, once its parameters are published.
 
         Args:
             batch: the batch of the update.
-            scalars: the scalars that `train_step` returned, on the host. The update was skipped if
-                its `gradient_norm` is not finite.
+            numbers: what `train_step` returned, on the host. The update was skipped if its
+                `gradient_norm` is not finite.
         """
         return
 

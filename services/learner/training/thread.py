@@ -209,11 +209,12 @@ class TrainingThread:
             self.step_since = time.perf_counter()
         with self._telemetry.busy["training"], self._failing_for_hosts():
             outputs = components.source.train_step(batch, self.exchange)
-            scalars = {name: float(np.asarray(value)) for name, value in outputs.items()}
+            numbers = components.trainer.fetch(outputs)
+            scalars = {name: float(value) for name, value in numbers.items() if not value.ndim}
             applied = math.isfinite(scalars["gradient_norm"])
             version = self._telemetry.counters.updates + applied
             self._store.publish(components.trainer.params(), version)
-            components.source.on_trained(batch, scalars)
+            components.source.on_trained(batch, numbers)
         if not self._compiled:
             self._telemetry.phase = "training"
         self._compiled, self.step_since = True, None

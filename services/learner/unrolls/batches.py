@@ -21,7 +21,6 @@ class TrainingBatch:
         steps: real transitions, of T * B.
         keys: keys of sequences from replay, `[B]`; None without replay.
         on_device: `arrays` on the device, once they are there.
-        priority: new priorities `[B]` on the device, after an update with sequences from replay.
     """
 
     arrays: dict[str, NDArray[Any]]
@@ -29,7 +28,6 @@ class TrainingBatch:
     steps: int
     keys: NDArray[np.int64] | None = None
     on_device: Any = None
-    priority: Any = None
 
 
 class BatchBuilder:
