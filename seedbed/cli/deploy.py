@@ -140,7 +140,7 @@ def _layers(args: argparse.Namespace) -> tuple[dict[str, Any], dict[str, Any], E
         "learner": {"replicas": learners, "topology": experiment.gossip.topology},
     }
     if processes:
-        follows["actor"] = {"replicas": processes * learners}
+        follows["actor"] = {"replicas": processes * learners * experiment.learner.hosts}
     if shards := int((given.get("replay") or {}).get("shards") or 0):
         follows["replay"] = {"sequences": -(-experiment.learner.replay.capacity // shards)}
     return follows, given, experiment
