@@ -358,6 +358,10 @@ class JaxBackend(Backend):
         self.split = split
 
     @override
+    def num_devices(self) -> int:
+        return len(jax.local_devices())
+
+    @override
     def devices(self) -> list[str]:
         kinds = {jax.default_backend(), "cpu"}
         devices = [device for kind in kinds for device in jax.local_devices(backend=kind)]

@@ -437,6 +437,10 @@ class Backend(Protocol):
             SeedbedError: BACKEND: this host has fewer devices.
         """
 
+    def num_devices(self) -> int:
+        """Return how many devices of this host can be given roles."""
+        return 1
+
     def to_acting(self, params: Params) -> list[Params]:
         """Return the parameters on each device that acts, once they are there.
 

@@ -10,6 +10,10 @@ class Split(NamedTuple):
     training: int
 
 
+# One device acts and trains.
+SHARED = Split(0, 1)
+
+
 class DeviceRoles(NamedTuple):
     """Devices that act, and devices that train. Without a split both are the same one device."""
 

@@ -5,6 +5,7 @@ NAME/
   experiment.yaml   resolved; experiment.1.yaml ... are of earlier starts
   xla-cache/        with JAX: compiled functions, for a faster restart; may be deleted
   checkpoints/  logs/  tensorboard/  progress.csv  status.json
+  devices.json      the roles of the devices, where the learner has chosen them
   summary.json      once a stop condition was met: the JSON that the run printed at the end
 """
 
@@ -44,6 +45,7 @@ _OWN_FILES = (
     "trace.csv",
     "status.json",
     "summary.json",
+    "devices.json",
     ".tmp-*",
     ".summary.json.tmp",  # of 0.1
     ".status.json.tmp",

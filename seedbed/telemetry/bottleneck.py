@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from seedbed.backends.roles import SHARED, Split
 from seedbed.telemetry.busy import THREADS
 from seedbed.telemetry.formats import fill, percent
 
@@ -105,7 +106,12 @@ _LIMITS = (
 )
 
 
-def bottleneck(measured: Mapping[str, float | None], cores: float, actors_here: bool) -> Bottleneck:
+def bottleneck(
+    measured: Mapping[str, float | None],
+    cores: float,
+    actors_here: bool,
+    split: Split = SHARED,
+) -> Bottleneck:
     """Return the part that sets the pace.
 
     A part is only named when it is full itself; a part that waits for it is not. So the order
@@ -118,6 +124,7 @@ def bottleneck(measured: Mapping[str, float | None], cores: float, actors_here: 
             seconds of steps a second of an actor process, over its groups.
         cores: Cores that the learner may use.
         actors_here: The actors run on the learner's machine.
+        split: How many devices act, and how many train.
     """
     if not measured["sessions"]:
         return Bottleneck("idle", "no actors are connected")
@@ -136,7 +143,25 @@ def bottleneck(measured: Mapping[str, float | None], cores: float, actors_here: 
         "actor_waiting": 1 - known["actor_stepping"],
     }
     part, sentence = next(row[2:] for row in _LIMITS if known[row[0]] >= row[1])
-    return Bottleneck(part, fill(sentence, known))
+    return Bottleneck(part, fill(sentence + _move(part, known, split), known))
+
+
+def _move(part: str, known: Mapping[str, float], split: Split) -> str:
+    """Return which way to move a device between the roles; "" where none should move."""
+    inference, training = split
+    if part == "training":
+        source, devices, target = "inference", inference, f"{inference - 1}+{training + 1}"
+    elif part == "inference" and inference:
+        source, devices, target = "training", training, f"{inference + 1}+{training - 1}"
+    else:
+        return ""
+    # The devices that stay have the work of the one that goes.
+    if devices < 2 or known[f"busy_{source}"] * devices / (devices - 1) >= FULL:
+        return ""
+    return (
+        f"; or move a device from {source}, which works {{busy_{source}:%}}, to {part}: "
+        f"learner.devices {target} (inference + training)"
+    )
 
 
 def _cpu_sentence(known: Mapping[str, float], used: float, cores: float, actors_here: bool) -> str:

@@ -52,6 +52,7 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
         },
         telemetry.cores,
         telemetry.actors_here,
+        telemetry.split,
     )
     fps = {f"env_fps_{window}s": rate("env_frames", window) for window in FPS_WINDOWS_S}
     updates_per_s = rate("updates", 60)

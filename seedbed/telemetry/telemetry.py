@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ClassVar, TextIO
 
+from seedbed.backends.roles import SHARED
 from seedbed.config.schema import Experiment
 from seedbed.runtime.limits import machine_cpu_seconds, usable_cpus
 from seedbed.runtime.metrics import Metric, StatsRegistry, documented, gauge
@@ -120,6 +121,7 @@ class Telemetry:
         self.evaluation = EvaluationStats()
         self.busy = {name: BusyClock() for name in THREADS}
         self._inference_clocks = [self.busy["inference"]]  # of each device that acts
+        self.split = SHARED
         self.phase = "starting"
         self.stop_condition: str | None = None
         self.stop_reason: str | None = None

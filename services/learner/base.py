@@ -28,6 +28,7 @@ from seedbed.services.learner.exchange_factory import make_exchange, make_member
 from seedbed.services.learner.hosts.agreement import StopNote
 from seedbed.services.learner.hosts.host import LearnerHost
 from seedbed.services.learner.profiling import Profiler
+from seedbed.services.learner.split_choice import divide_devices
 from seedbed.services.learner.stop import RunStop
 from seedbed.services.learner.synchronous import is_synchronous
 from seedbed.services.learner.training.quarantine import Quarantine
@@ -239,6 +240,7 @@ class LearnerBase:
     def _build(self, spec: EnvironmentSpec, backend: Backend) -> LearnerComponents:
         """Build the components, with the state of the checkpoint and of the peers."""
         self.telemetry.phase = "building the model"
+        divide_devices(self.experiment, spec, backend, self.run_directory.path)
         components = self._make_components(spec, backend)
         run = self.run_directory
         if run.resume_from is not None:
@@ -256,6 +258,7 @@ class LearnerBase:
         run.resume_from = run.start_from = None  # frees the memory of their arrays
         if self.members is not None:
             self._meet_peers(self.members, components)
+        self.telemetry.split = components.backend.split
         self.store.to_acting = components.backend.to_acting
         self.store.publish(components.trainer.params(), self.counters.updates)
         self.telemetry.phase = "training"

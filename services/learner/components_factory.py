@@ -1,10 +1,10 @@
 """Factory of the learner's components for an experiment and a spec. Imports Keras."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from seedbed.agents.inference_step import InferenceStep
 from seedbed.agents.training_step import on_policy_loss, replay_loss
-from seedbed.backends.protocol import Backend
+from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config import Experiment
 from seedbed.factory import build_agent, build_optimizer
 from seedbed.replay.sequence import SequenceSpec
@@ -43,6 +43,46 @@ def build_components(
         SeedbedError: CONFIG: a setting does not fit the environment or this machine, or the
             replay. REPLAY_FILES: the files of the replay cannot be used.
     """
+    learner = experiment.learner
+    agent, unroll, trainer, _ = build_trainer(experiment, spec, backend)
+    source: BatchSource
+    if isinstance(unroll, SequencePlan):
+        stats = stats or ReplaySourceStats()
+        source = make_replay_source(experiment, unroll.spec, backend, trainer, stats, credentials)
+    else:
+        source = OnPolicySource(trainer, backend, learner.host_batch_size)
+    slots, seed = learner.inference.slots, experiment.seed + LEARNER_SEED_STRIDE * rank
+    most = learner.inference.max_batch_envs
+    seeds: list[Any] = [seed, *((seed, acting) for acting in range(1, backend.split.inference))]
+    inference = [
+        InferenceStep(backend, agent, spec, learner.frame_stack, slots, most, each, acting=acting)
+        for acting, each in enumerate(seeds)
+    ]
+    return LearnerComponents(spec, unroll, backend, agent, trainer, inference, source)
+
+
+class BuiltTrainer(NamedTuple):
+    """A trainer, and what it trains.
+
+    Attributes:
+        agent: the agent.
+        unroll: spec of what it trains on.
+        trainer: the trainer.
+        updates_per_batch: updates for each batch of new steps.
+    """
+
+    agent: Any
+    unroll: UnrollSpec | SequencePlan
+    trainer: Trainer
+    updates_per_batch: float
+
+
+def build_trainer(experiment: Experiment, spec: EnvironmentSpec, backend: Backend) -> BuiltTrainer:
+    """Build the agent and its trainer.
+
+    Raises:
+        SeedbedError: CONFIG: a setting does not fit the environment.
+    """
     learner, size = experiment.learner, experiment.learner.batch_size
     agent: Any = build_agent(experiment, spec)
     agent.body.batch_major = backend.split.training * learner.hosts > 1
@@ -69,20 +109,7 @@ def build_components(
     optimizer = build_optimizer(experiment, frames_per_update)
     clip = learner.optimizer.max_gradient_norm
     trainer = backend.trainer(agent.model, optimizer, loss, clip, agent.target_update_period)
-    source: BatchSource
-    if isinstance(unroll, SequencePlan):
-        stats = stats or ReplaySourceStats()
-        source = make_replay_source(experiment, unroll.spec, backend, trainer, stats, credentials)
-    else:
-        source = OnPolicySource(trainer, backend, learner.host_batch_size)
-    slots, seed = learner.inference.slots, experiment.seed + LEARNER_SEED_STRIDE * rank
-    most = learner.inference.max_batch_envs
-    seeds: list[Any] = [seed, *((seed, acting) for acting in range(1, backend.split.inference))]
-    inference = [
-        InferenceStep(backend, agent, spec, learner.frame_stack, slots, most, each, acting=acting)
-        for acting, each in enumerate(seeds)
-    ]
-    return LearnerComponents(spec, unroll, backend, agent, trainer, inference, source)
+    return BuiltTrainer(agent, unroll, trainer, updates_per_batch)
 
 
 def _sequence_plan(experiment: Experiment, agent: Any, spec: EnvironmentSpec) -> SequencePlan:

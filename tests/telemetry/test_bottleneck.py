@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from seedbed.backends.roles import Split
 from seedbed.config.run import Stop
 from seedbed.telemetry import Counters
 from seedbed.telemetry.bottleneck import PARTS, bottleneck
@@ -74,6 +75,26 @@ def test_part(changes: dict[str, object], part: str, tells: str) -> None:
     found = bottleneck({**CALM, **changes}, 16, here)  # type: ignore[dict-item]
     assert found.part == part
     assert tells in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("busy", "split", "told"),
+    [
+        ({"busy_training": 0.97}, Split(3, 5), "works 40 %, to training: learner.devices 2+6"),
+        ({"busy_inference": 0.95}, Split(3, 5), "works 50 %, to inference: learner.devices 4+4"),
+        # One device cannot go; the others would be full; and without roles none is to move.
+        ({"busy_training": 0.97}, Split(1, 7), None),
+        ({"busy_inference": 0.95}, Split(7, 1), None),
+        ({"busy_training": 0.97, "busy_inference": 0.6}, Split(2, 6), None),
+        ({"busy_inference": 0.95, "busy_training": 0.6}, Split(2, 2), None),
+        ({"busy_training": 0.97}, Split(0, 1), None),
+    ],
+)
+def test_a_device_moves_to_the_role_that_is_full(
+    busy: dict[str, float], split: Split, told: str | None
+) -> None:
+    found = bottleneck({**CALM, **busy}, 16, False, split)
+    assert (told in found.sentence) if told else ("move a device" not in found.sentence)
 
 
 def test_every_word_has_a_row() -> None:

@@ -9,6 +9,7 @@ the rows must tell one consistent story.
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import threading
 import time
@@ -29,6 +30,8 @@ from seedbed.spec import FIRST
 from tests.support.pattern_env import NAME, PatternVectorEnv
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
+# Devices by role, such as `1+3`; empty where one device does both (tools/splits.py).
+ACTING, _, TRAINING = os.environ.get("SEEDBED_TEST_DEVICES", "").partition("+")
 BATCHES = 10
 DEADLINE_S = 100
 
@@ -55,6 +58,10 @@ def experiment(
     batch_size: int = 6,
     precision: str = "float32",
 ) -> Experiment:
+    devices = "auto"
+    if ACTING:
+        devices = f"{{inference: {ACTING}, training: {TRAINING}}}"
+        batch_size = math.lcm(batch_size, int(TRAINING))
     return parse_experiment(
         f"""
         name: invariant
@@ -63,6 +70,8 @@ def experiment(
         learner:
           backend: {BACKEND}
           precision: {precision}
+          device: {"cpu" if ACTING else "auto"}
+          devices: {devices}
           network: {network}
           lstm_units: {lstm}
           frame_stack: {stack}
@@ -141,6 +150,9 @@ def recompute(built: LearnerComponents, params: Any, batch: TrainingBatch) -> np
     from keras import ops
 
     from seedbed.agents.training_step import unroll_of
+
+    if ACTING:
+        params = built.trainer._params  # on the devices that train, and not on one that acts
 
     def forward(_: Any, params: Any, arrays: Any) -> Any:
         unroll = unroll_of(built.agent, built.unroll.frame_stack, arrays)

@@ -1,0 +1,88 @@
+"""`learner.devices: auto`: the smallest number of devices acts that keeps up, measured once."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seedbed.backends.roles import Split
+from seedbed.services.learner.split_choice import choose
+
+PROGRAM = """
+import logging, sys
+from pathlib import Path
+logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
+from seedbed import backends
+backend = backends.use("jax", device="cpu")
+from seedbed.config import parse_experiment
+from seedbed.services.learner.components_factory import build_components
+from seedbed.services.learner.split_choice import divide_devices
+from seedbed.spec import ArraySpec, EnvironmentSpec
+experiment = parse_experiment(sys.argv[2])
+spec = EnvironmentSpec("x", ArraySpec((6,), "float32"), 3, 1)
+divide_devices(experiment, spec, backend, Path(sys.argv[1]))
+built = build_components(experiment, spec, backend)
+training = len(built.trainer._params[0].devices())
+print("roles", *backend.split, len(built.inference), training)
+"""
+EXPERIMENT = (
+    "{name: a, environment: {id: x}, agent: %s, actor: {envs_per_group: 4}, "
+    "learner: {backend: jax, device: cpu, network: mlp, "
+    "lstm_units: 8, batch_size: 4, unroll_length: 5, inference: {max_batch_envs: 8}}}"
+)
+
+
+@pytest.mark.parametrize(
+    ("rows_per_s", "batch_size", "most_training", "split", "keeps_up"),
+    [
+        (10_000, 840, 8, Split(1, 7), True),
+        (400, 840, 8, Split(2, 6), True),  # 1 x 400 is below the 700 of 7 that train
+        (150, 840, 8, Split(4, 4), True),  # as 600 of 4 x 150 is above 400
+        (150, 7, 8, Split(2, 1), True),  # one of 7 or of 1 can train, and 7 leave 1 to act
+        (10_000, 32, 8, Split(1, 4), True),  # 32 cannot be divided among 7, 6, or 5
+        (1, 840, 8, Split(7, 1), False),
+        (10_000, 840, 1, Split(1, 1), True),  # the replay is in the memory of one device
+    ],
+)
+def test_the_fewest_act_that_keep_up(
+    rows_per_s: float, batch_size: int, most_training: int, split: Split, keeps_up: bool
+) -> None:
+    choice = choose(8, batch_size, most_training, rows_per_s, lambda training: 100.0 * training)
+    assert (choice.split, choice.keeps_up) == (split, keeps_up)
+
+
+def run(folder: Path, agent: str, devices: int) -> str:
+    """What a start logs, and the roles that it ends with."""
+    environment = {**os.environ, "JAX_NUM_CPU_DEVICES": str(devices)}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, str(folder), EXPERIMENT % agent],
+        capture_output=True, text=True, check=False, env=environment,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.parametrize("agent", ["vtrace", "r2d2"])
+def test_a_run_measures_once_and_keeps_its_split(tmp_path: Path, agent: str) -> None:
+    first = run(tmp_path, agent, 3)
+    kept = json.loads((tmp_path / "devices.json").read_text())
+    acting, training = kept["inference"], kept["training"]
+    assert (kept["devices"], acting + training) == (3, 3)
+    assert f"of 3 devices: {acting} act, {training} train" in first
+    assert f"roles {acting} {training} {acting} {training}" in first
+    # A start that measured would choose otherwise than what is written here.
+    other = {**kept, "inference": 1, "training": 1}
+    (tmp_path / "devices.json").write_text(json.dumps(other))
+    second = run(tmp_path, agent, 3)
+    assert "1 act, 1 train, as this run began" in second
+    assert "roles 1 1 1 1" in second
+
+
+def test_one_device_is_left_alone(tmp_path: Path) -> None:
+    assert "roles 0 1 1 1" in run(tmp_path, "vtrace", 1)
+    assert not list(tmp_path.iterdir())
