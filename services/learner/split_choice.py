@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from statistics import median
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,9 +16,11 @@ from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import Split
 from seedbed.config import Experiment
 from seedbed.runtime.files import atomic_write
-from seedbed.services.learner.unrolls.sequences import SequencePlan
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
 from seedbed.spec import FIRST, EnvironmentSpec, StepInputs
+
+if TYPE_CHECKING:  # it imports Keras, whose backend must be chosen first
+    from seedbed.services.learner.unrolls.sequences import SequencePlan
 
 log = logging.getLogger(__name__)
 
@@ -175,14 +177,16 @@ def _median_s(action: Callable[[], object]) -> float:
     return median(took)
 
 
-def _zeros(unroll: UnrollSpec | SequencePlan, size: int) -> dict[str, NDArray[Any]]:
+def _zeros(unroll: "UnrollSpec | SequencePlan", size: int) -> dict[str, NDArray[Any]]:
     """Return the arrays of a batch without content."""
-    if isinstance(unroll, SequencePlan):
-        spec: Any = unroll.spec
-        frames, timesteps, behaviour = spec.frames, spec.timesteps, {}
-    else:
-        spec, timesteps, behaviour = unroll, unroll.unroll_length + 1, unroll.behaviour
+    is_replayed = not isinstance(unroll, UnrollSpec)
+    if isinstance(unroll, UnrollSpec):
+        spec: Any = unroll
+        timesteps, behaviour = unroll.unroll_length + 1, unroll.behaviour
         frames = unroll.frame_stack - 1 + timesteps
+    else:
+        spec, behaviour = unroll.spec, {}
+        frames, timesteps = spec.frames, spec.timesteps
     arrays: dict[str, NDArray[Any]] = {
         "observation": np.zeros((frames, size, *spec.observation.shape), spec.observation.dtype),
         "flags": np.zeros((frames, size), np.uint8),
@@ -193,6 +197,6 @@ def _zeros(unroll: UnrollSpec | SequencePlan, size: int) -> dict[str, NDArray[An
     }
     for name, each in behaviour.items():
         arrays[f"behaviour/{name}"] = np.zeros((timesteps - 1, size, *each.shape), each.dtype)
-    if isinstance(unroll, SequencePlan):
+    if is_replayed:
         arrays["probability"] = np.ones(size, np.float32)
     return arrays

@@ -18,10 +18,10 @@ import logging, sys
 from pathlib import Path
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
 from seedbed import backends
+from seedbed.services.learner.split_choice import divide_devices  # imports no Keras yet
 backend = backends.use("jax", device="cpu")
 from seedbed.config import parse_experiment
 from seedbed.services.learner.components_factory import build_components
-from seedbed.services.learner.split_choice import divide_devices
 from seedbed.spec import ArraySpec, EnvironmentSpec
 experiment = parse_experiment(sys.argv[2])
 spec = EnvironmentSpec("x", ArraySpec((6,), "float32"), 3, 1)
