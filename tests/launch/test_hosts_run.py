@@ -185,7 +185,8 @@ def test_the_parent_of_a_host_names_the_lost_one(hosts: Hosts) -> None:
         wait_for(lambda p=process: "listening on" in p.said, "listens", START_S)
     hosts.start("actor", "--learner", f"unix:{hosts.path}/0.sock")
     hosts.start("actor", "--learner", f"unix:{hosts.path}/1.sock", "--index", "1")
-    wait_for(lambda: " updates/s" in first.said, "trains", START_S)
+    hosts.run = hosts.path / "pod-0"
+    wait_for(lambda: hosts.counters().get("updates", 0) > 5, "trains", START_S, every_s=0.2)
     (child,) = second.children()
     os.kill(child, signal.SIGKILL)
     assert second.wait(START_S) == 37
