@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from seedbed.cli import machine_checks, part_checks
+from seedbed.cli import machine_checks, part_checks, precision_check
 from seedbed.cli.arguments import add_experiment
 from seedbed.cli.machine_checks import Finding
 from seedbed.config import Experiment, load_experiment
@@ -60,6 +60,7 @@ def examine(
         "clock": machine_checks.clock,
         "ports": partial(machine_checks.ports, experiment, ports),
         "grpc": part_checks.grpc_loopback,
+        "precision": partial(precision_check.precision, experiment),
         "backend": partial(part_checks.backends, experiment),
         "environment": partial(part_checks.environments, experiment),
     }

@@ -7,10 +7,11 @@ import socket
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from seedbed.cli import check_machine, machine_checks, part_checks
+from seedbed.cli import check_machine, machine_checks, part_checks, precision_check
 from seedbed.cli.machine_checks import Finding
 from seedbed.config import Experiment, parse_experiment
 from seedbed.runtime.exit_codes import ExitCode
@@ -138,6 +139,34 @@ def test_memory_disk_files_and_python(tmp_path: Path) -> None:
     assert "clock" in next(machine_checks.clock()).message
     readonly = next(machine_checks.disk(Path("/proc/self/nosuch/runs")))
     assert (readonly.level, readonly.code) == ("fail", ExitCode.RUN_DIRECTORY)
+
+
+def test_where_bfloat16_gains(tmp_path: Path) -> None:
+    """A CPU with its instructions and TensorFlow, a new GPU, a TPU."""
+
+    def finding(*settings: str, flags: str = "avx2", capability: float = 0.0) -> Any:
+        cpuinfo = tmp_path / "cpuinfo"
+        cpuinfo.write_text(f"processor : 0\nflags\t\t: fpu {flags} sse\n")
+        wanted = experiment(*settings) if settings else None
+        check = precision_check.precision(wanted, cpuinfo, tmp_path / "dev", capability)
+        (only,) = check
+        return only
+
+    bfloat16, jax = "learner.precision=bfloat16", "learner.backend=jax"
+    assert "gains nothing here" in finding().message
+    assert finding().level == "ok"
+    assert finding(bfloat16).level == "warn"
+    assert finding(bfloat16, flags="avx512_bf16").level == "ok"
+    assert "CPU with avx512_bf16" in finding(flags="avx512_bf16").message
+    assert "with JAX on a CPU" in finding(bfloat16, jax, flags="amx_bf16").message
+    assert finding(bfloat16, capability=7.5).level == "warn"
+    assert "capability 9" in finding(bfloat16, jax, capability=9.0).message
+    refused = finding("learner.precision=tensorfloat32", flags="avx512_bf16")
+    assert (refused.level, refused.code) == ("fail", ExitCode.BACKEND)
+    assert finding("learner.precision=tensorfloat32", capability=8.0).level == "ok"
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev" / "accel0").touch()
+    assert "a TPU" in finding(bfloat16, jax).message
 
 
 def test_a_small_disk(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from seedbed.agents.training_step import on_policy_loss, replay_loss
 from seedbed.backends.protocol import Backend
 from seedbed.config import parse_experiment
 from seedbed.factory import build_agent, build_optimizer
+from seedbed.gossip.parameters import ParameterLayout
 from seedbed.networks.image import FirstConvolution
 from seedbed.networks.registry import make_body
 from seedbed.spec import ArraySpec, EnvironmentSpec
@@ -110,6 +111,14 @@ def test_what_is_kept_is_float32_and_gradients_are_near(agent_name: str, backend
         assert kept == {"float32"}
         found.append([np.asarray(g).ravel() for g in gradients])
         trainers.append(trainer)
+
+    # What gossip and all-reduce send are these numbers, bit for bit.
+    names, shapes = zip(*trainer.layout(), strict=True)
+    layout = ParameterLayout(names, shapes)
+    flat = layout.flatten([np.asarray(a) for a in trainer.params()])
+    assert flat.dtype == np.float32
+    for sent, array in zip(layout.split(flat), trainer.params(), strict=True):
+        np.testing.assert_array_equal(sent, np.asarray(array))
 
     # The policy is of the body alone.
     assert keras.config.dtype_policy().name == "float32"
