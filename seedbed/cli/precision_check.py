@@ -1,5 +1,6 @@
 """Check of the machine: where another precision than float32 is worth it."""
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -83,7 +84,9 @@ def _compute_capability() -> float:
         return 0.0
     command = [program, "--query-gpu=compute_cap", "--format=csv,noheader"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=_TIMEOUT_S).stdout
-        return float(said.split()[0])
+        done = subprocess.run(
+            command, env={**os.environ}, capture_output=True, text=True, timeout=_TIMEOUT_S
+        )
+        return float(done.stdout.split()[0])
     except (OSError, subprocess.TimeoutExpired, IndexError, ValueError):
         return 0.0
