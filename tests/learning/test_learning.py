@@ -83,9 +83,9 @@ def test_cartpole_reaches_400(tmp_path: Path) -> None:
 
 
 @pytest.mark.learning
-def test_cartpole_with_lstm_and_stacking_learns(tmp_path: Path) -> None:
+def test_cartpole_with_lstm_and_stacking_learns_in_bfloat16(tmp_path: Path) -> None:
     summary = train(
-        CARTPOLE, tmp_path / "run",
+        CARTPOLE, tmp_path / "run", "learner.precision=bfloat16",
         "learner.lstm_units=32", "learner.frame_stack=2", "stop.mean_return=150",
     )  # fmt: skip
     assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
@@ -127,9 +127,14 @@ def t_maze(tmp_path: Path) -> Path:
 
 
 @pytest.mark.learning
-@pytest.mark.parametrize("storage", ["host", "device", "remote"])
-def test_r2d2_remembers_the_sign_of_a_t_maze(storage: str, t_maze: Path, tmp_path: Path) -> None:
-    settings = [f"learner.replay.storage={storage}"]
+@pytest.mark.parametrize(
+    ("storage", "precision"),
+    [("host", "float32"), ("device", "bfloat16"), ("remote", "float32")],
+)
+def test_r2d2_remembers_the_sign_of_a_t_maze(
+    storage: str, precision: str, t_maze: Path, tmp_path: Path
+) -> None:
+    settings = [f"learner.replay.storage={storage}", f"learner.precision={precision}"]
     with ExitStack() as stack:
         if storage == "device":
             settings.append("learner.replay.transfer_steps=160")
