@@ -2,6 +2,8 @@
 {{- define "seedbed.validate" -}}
 {{- include "seedbed.validateRenamed" . -}}
 {{- include "seedbed.validateNames" . -}}
+{{- include "seedbed.validateExperimentFile" . -}}
+{{- include "seedbed.validatePodSpecs" . -}}
 {{- include "seedbed.validateReplicas" . -}}
 {{- include "seedbed.validateQueue" . -}}
 {{- include "seedbed.validateAccelerator" . -}}
