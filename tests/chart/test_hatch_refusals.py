@@ -27,36 +27,13 @@ def test_fields_that_pods_have_are_merged() -> None:
     assert own.items() <= spec.items()
 
 
-def test_several_learners_do_not_share_a_claim() -> None:
-    mine: dict[str, Any] = {"persistence": {"existingClaim": "mine"}}
-    said = refused({"learner": {**mine, "replicas": 2}})
-    assert "learner.persistence.existingClaim" in said
-    assert "learner.replicas is 2" in said
-    render({"learner": mine})
+def test_learners_of_one_claim_have_a_folder_each() -> None:
+    shared: dict[str, Any] = {"learner": {"persistence": {"existingClaim": "mine"}, "replicas": 2}}
+    container = render(shared).pods()["pong-learner"]["spec"]["containers"][0]
+    assert any("/learner-$(SEEDBED_RANK)" in argument for argument in container["args"])
 
 
-@pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        (f"{ATARI}---\nagent: r2d2\n", "several documents"),
-        (f"{ATARI}agent: vtrace\nagent: a2c\n", "agent is there twice"),
-        (f"{ATARI}learner:\n  batch_size: 1\n  # no\n  batch_size: 2\n",
-         "learner.batch_size is there twice"),
-        (f"{ATARI}actor:\n  groups: 1\nlearner:\n  batch_size: 1\nactor:\n  groups: 2\n",
-         "actor is there twice"),
-    ],
-)  # fmt: skip
-def test_a_file_that_says_two_things_is_refused(text: str, part: str) -> None:
-    said = refused({"experimentFile": text})
-    assert "experimentFile" in said
-    assert part in said
-
-
-def test_a_key_of_two_sections_is_there_once_in_each() -> None:
-    text = (
-        f"# One\n---\n{ATARI}seed: 1\nactor:\n  groups: 1\n  env:\n    every: 1\nlearner:\n"
-        "  batch_size: 1\n  checkpoint:\n    every_s: 1\n  replay:\n    min_size: 2\n"
-        "evaluation:\n  at_end: false\n"
-    )
-    text = text.replace("  env:\n    every: 1\n", "")
-    assert render({"experimentFile": text})
+def test_a_file_of_several_documents_is_refused() -> None:
+    said = refused({"experimentFile": f"{ATARI}---\nagent: r2d2\n"})
+    assert "experimentFile has several documents" in said
+    assert render({"experimentFile": f"# One\n---\n{ATARI}seed: 1\n"})

@@ -16,6 +16,7 @@ WORKLOADS = {"actor": "Deployment", "learner": "StatefulSet", "replay": "Statefu
 PAUSED: dict[str, Any] = {"paused": True}
 HPA: dict[str, Any] = {"actor": {"autoscaling": {"type": "hpa"}}}
 KEDA: dict[str, Any] = {"actor": {"autoscaling": {"type": "keda"}}}
+METER: dict[str, Any] = {"cost": {"autoscaler": {"enabled": True}}}
 EXTERNAL: dict[str, Any] = {"replicas": "external"}
 NO_METER: dict[str, Any] = {"cost": {"enabled": False}}
 
@@ -111,7 +112,7 @@ def test_without_a_meter_the_chart_pauses(server: ApiServer, binary: str) -> Non
 
 
 @each_helm
-@pytest.mark.parametrize("switch", [HPA, KEDA, EXTERNAL], ids=["hpa", "keda", "external"])
+@pytest.mark.parametrize("switch", [HPA, KEDA, METER, EXTERNAL], ids=["hpa", "keda", "meter", "external"])
 def test_a_number_that_helm_had_stays_when_another_takes_over(
     server: ApiServer, binary: str, switch: dict[str, Any]
 ) -> None:

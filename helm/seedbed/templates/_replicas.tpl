@@ -15,7 +15,7 @@ is never left out: the API server would make it 1.
 {{- /* 0.1 wrote seedbed/replicas. */ -}}
 {{- $chosen := get $last "seedbed.dev/replicas" | default (get $last "seedbed/replicas") -}}
 {{- $before := get $last "seedbed.dev/resume-replicas" -}}
-{{- $autoscaled := and (eq .component "actor") (or (ne $values.actor.autoscaling.type "none") (kindIs "invalid" .wanted)) -}}
+{{- $autoscaled := and (eq .component "actor") (or (ne $values.actor.autoscaling.type "none") $values.cost.autoscaler.enabled (kindIs "invalid" .wanted)) -}}
 {{- $others := or $autoscaled (eq $values.replicas "external") -}}
 {{- $number := .wanted -}}
 {{- if and $live (or $others (eq (toString .wanted) $chosen)) -}}

@@ -11,38 +11,10 @@
 {{- end -}}
 {{- end -}}
 
-{{/* An experiment's file of one document, without a key twice: Helm's parser takes the last one and
-says nothing. Keys of flow mappings and of lists are not compared. */}}
+{{/* An experiment's file of one document: Helm's parser reads the first one and says nothing. */}}
 {{- define "seedbed.validateExperimentFile" -}}
 {{- $text := regexReplaceAll `\A(\s*(#[^\n]*)?\n)*---[ \t]*\n` (.Values.experimentFile | replace "\r\n" "\n") "" -}}
 {{- if regexMatch `(?m)^---(\s|$)` $text -}}
   {{- fail "experimentFile has several documents (a line ---), and one experiment is one document: give one of them" -}}
-{{- end -}}
-{{- $parents := dict -}}
-{{- $seen := dict -}}
-{{- $blockAt := -1 -}}
-{{- $listAt := -1 -}}
-{{- range $line := splitList "\n" $text -}}
-  {{- $indent := len (regexFind `^ *` $line) -}}
-  {{- if and (trim $line) (not (hasPrefix "#" (trim $line))) -}}
-    {{- if and (ge $blockAt 0) (le $indent $blockAt) }}{{ $blockAt = -1 }}{{ end -}}
-    {{- if and (ge $listAt 0) (or (lt $indent $listAt) (and (eq $indent $listAt) (not (regexMatch `^ *-(\s|$)` $line)))) }}{{ $listAt = -1 }}{{ end -}}
-    {{- if and (lt $listAt 0) (lt $blockAt 0) (regexMatch `^ *-(\s|$)` $line) }}{{ $listAt = $indent }}{{ end -}}
-    {{- $key := regexFind `^ *["']?[\w.-]+["']?\s*:(\s|$)` $line | trim | trimSuffix ":" | trim | trimAll "\"'" -}}
-    {{- if and $key (lt $blockAt 0) (lt $listAt 0) -}}
-      {{- $path := $key -}}
-      {{- $nearest := -1 -}}
-      {{- range $at, $parent := $parents -}}
-        {{- if and (lt (int $at) $indent) (gt (int $at) $nearest) }}{{ $nearest = int $at }}{{ $path = printf "%s.%s" $parent $key }}{{ end -}}
-        {{- if gt (int $at) $indent }}{{ $_ := unset $parents $at }}{{ end -}}
-      {{- end -}}
-      {{- if hasKey $seen $path -}}
-        {{- fail (printf "experimentFile: %s is there twice, and only the last one would count: leave one of them" $path) -}}
-      {{- end -}}
-      {{- $_ := set $seen $path true -}}
-      {{- $_ := set $parents (toString $indent) $path -}}
-      {{- if regexMatch `:\s+[|>][-+0-9]*\s*(#.*)?$` $line }}{{ $blockAt = $indent }}{{ end -}}
-    {{- end -}}
-  {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -8,9 +8,6 @@
 {{- if and $learner.persistence.existingClaim (ne $learner.persistence.type "pvc") -}}
   {{- fail (printf "learner.persistence.existingClaim %q is read with learner.persistence.type: pvc only, given %s" $learner.persistence.existingClaim $learner.persistence.type) -}}
 {{- end -}}
-{{- if and $learner.persistence.existingClaim (gt (int $learner.replicas) 1) -}}
-  {{- fail (printf "learner.persistence.existingClaim is %q and learner.replicas is %v: each learner needs a volume of its own, and most volumes mount on one node; leave existingClaim out, or say learner.replicas: 1" $learner.persistence.existingClaim $learner.replicas) -}}
-{{- end -}}
 {{- if and (eq $learner.persistence.type "none") (not $learner.persistence.checkpoints) .Values.cost.enabled -}}
   {{- fail "learner.persistence.type is none and learner.persistence.checkpoints is empty: at the end the cost meter takes the learner to zero, and the only copy of the result with it; say type: pvc, checkpoints: gs://BUCKET/PATH, or cost.enabled: false" -}}
 {{- end -}}
