@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.backends.coordination import Coordination
-from seedbed.backends.roles import Split
+from seedbed.backends.roles import SHARED, Split
 from seedbed.backends.state import SETTINGS, checked, named_variables
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
@@ -425,7 +425,7 @@ class Backend(Protocol):
     name: str
     tables: type[DeviceTables]
     trainer: type[Trainer]
-    split: Split = Split(0, 1)
+    split: Split = SHARED
 
     def divide(self, split: Split) -> None:
         """Give the devices of this host their roles. Called before anything is on them.

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seedbed.backends.roles import SHARED
 from seedbed.config import Experiment, parse_experiment
 from seedbed.runs.directory import open_run_directory
 from seedbed.services.learner.components import LearnerComponents
@@ -57,6 +58,14 @@ class NullPolicy:
             )
 
         return SimpleNamespace(ready=self.gate.is_set, result=result)
+
+# One device that is none.
+BACKEND: Any = SimpleNamespace(
+    to_device=lambda arrays: arrays,
+    to_acting=lambda params: [params],
+    num_devices=lambda: 1,
+    split=SHARED,
+)
 
 
 class NullLearner(Learner):
@@ -120,15 +129,12 @@ def null_learner(
         trainer = SimpleNamespace(
             params=list, state=lambda: {"model/w": np.zeros(3)}, load=lambda _: None
         )
-        backend = SimpleNamespace(
-            to_device=lambda arrays: arrays, to_acting=lambda params: [params]
-        )
-        source = OnPolicySource(trainer, backend, config.learner.batch_size)
-        parts: Any = (backend, None, trainer, [policy], source)
+        source = OnPolicySource(trainer, BACKEND, config.learner.batch_size)
+        parts: Any = (BACKEND, None, trainer, [policy], source)
         return LearnerComponents(spec, unroll, *parts)
 
     monkeypatch.setattr(NullLearner, "_make_components", build)
-    monkeypatch.setattr(NullLearner, "_load_backend", lambda _: None)
+    monkeypatch.setattr(NullLearner, "_load_backend", lambda _: BACKEND)
     with open_run_directory(path / "run", config) as run:
         address = listen or f"unix:{run.socket}"
         learner = NullLearner(config, run, address, frozen=True)
