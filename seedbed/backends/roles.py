@@ -20,11 +20,6 @@ class DeviceRoles(NamedTuple):
     inference: tuple[Any, ...]
     training: tuple[Any, ...]
 
-    @property
-    def are_separate(self) -> bool:
-        """Whether devices act that do not train."""
-        return self.inference != self.training
-
 
 def roles_of(devices: list[Any], split: Split) -> DeviceRoles:
     """Return the first devices as those that act, and the next ones as those that train.

@@ -263,7 +263,7 @@ def test_a_part_that_raises_is_named(
         stream(learner.address) as actor,
     ):
         actor.play()
-        monkeypatch.setattr(learner.policy, "run", broken)
+        monkeypatch.setattr(learner.policy, "dispatch", broken)
         with pytest.raises(Exception, match="UNAVAILABLE"):
             actor.play()
         assert learner.ended.wait(30)
