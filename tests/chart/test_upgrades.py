@@ -112,7 +112,9 @@ def test_without_a_meter_the_chart_pauses(server: ApiServer, binary: str) -> Non
 
 
 @each_helm
-@pytest.mark.parametrize("switch", [HPA, KEDA, METER, EXTERNAL], ids=["hpa", "keda", "meter", "external"])
+@pytest.mark.parametrize(
+    "switch", [HPA, KEDA, METER, EXTERNAL], ids=["hpa", "keda", "meter", "external"]
+)
 def test_a_number_that_helm_had_stays_when_another_takes_over(
     server: ApiServer, binary: str, switch: dict[str, Any]
 ) -> None:

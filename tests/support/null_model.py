@@ -59,6 +59,7 @@ class NullPolicy:
 
         return SimpleNamespace(ready=self.gate.is_set, result=result)
 
+
 # One device that is none.
 BACKEND: Any = SimpleNamespace(
     to_device=lambda arrays: arrays,
