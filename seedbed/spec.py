@@ -64,6 +64,35 @@ class EnvironmentSpec:
         return cls(tree["name"], observation, tree["actions"], tree["action_repeat"])
 
 
+@dataclass(eq=False)
+class DeviceFrames:
+    """Observations of T time steps of E environments, which inference alone has been sent.
+
+    Attributes:
+        steps: T.
+        newest: number of the newest time step, from 0.
+        array: [E, T, *shape] on the device, once all T have been sent. Never changed afterwards.
+    """
+
+    steps: int
+    newest: int = 0
+    array: Any = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape that the array would have on the host, time-major."""
+        environments, steps, *shape = map(int, self.array.shape)
+        return (steps, environments, *shape)
+
+    @property
+    def dtype(self) -> str:
+        """NumPy's name of the dtype."""
+        return str(self.array.dtype.name)
+
+    def __len__(self) -> int:
+        return self.steps
+
+
 class StepInputs(NamedTuple):
     """Inputs of inference from one lock-step group: the newest step of its E environments."""
 
@@ -72,6 +101,7 @@ class StepInputs(NamedTuple):
     flags: NDArray[np.uint8]  # [E]
     reward: NDArray[np.float32]  # [E]
     previous_action: NDArray[np.int32]  # [E]
+    kept: DeviceFrames | None = None  # what the observation belongs to, where it stays there
 
 
 class TimeStep(NamedTuple):

@@ -104,7 +104,9 @@ class Invariant:
         cuts = np.sort(self._random.choice(np.arange(1, environments), 4, replace=False))
         results: list[Any] = []
         for members in np.split(order, cuts):
-            inputs = StepInputs(*(np.ascontiguousarray(array[members]) for array in row))
+            arrays = row._asdict().items()
+            cut = {name: array[members] for name, array in arrays if array is not None}
+            inputs = row._replace(**cut)
             outputs = self._built.inference[0].run(params, [inputs])
             results.append((outputs.action, outputs.behaviour["logits"], outputs.state_before()))
         back = np.argsort(order)

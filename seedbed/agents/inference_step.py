@@ -97,6 +97,8 @@ class InferenceStep:
         seed: seed of the noise that is drawn on the host.
         greedy: choose as in evaluation.
         acting: number of the device that acts, from 0.
+        kept_steps: T, newest time steps of each environment whose observations stay on the device;
+            0 keeps none.
     """
 
     # Each argument is one setting; all of them have to reach the compiled function.
@@ -112,6 +114,7 @@ class InferenceStep:
         seed: int | Sequence[int],
         greedy: bool = False,
         acting: int = 0,
+        kept_steps: int = 0,
     ) -> None:
         self._agent = agent
         self._backend = backend
@@ -126,7 +129,13 @@ class InferenceStep:
             "state": (slots + 1, ArraySpec((agent.body.state_size,), "float32")),
             "frames": (slots + 1, ArraySpec((self._context, *frame.shape), frame.dtype)),
         }
-        self._act = backend.tables(tables, acting).compile_inference(self._function)
+        self._kept_steps = kept_steps
+        if kept_steps:
+            # By slot and time step, in one axis.
+            tables["observations"] = ((slots + 1) * kept_steps, spec.observation)
+        on_device = backend.tables(tables, acting)
+        self._act = on_device.compile_inference(self._function)
+        self._keep = on_device.compile(self._kept)
 
     def _function(
         self, tables: Tables, params: Params, slot: Tensor, inputs: dict[str, Any]
@@ -135,6 +144,8 @@ class InferenceStep:
         from keras import ops
 
         # Stack the newest frames, in which an episode's first step sees nothing before it.
+        if self._kept_steps:
+            tables.put("observations", slot * self._kept_steps + inputs["t"], inputs["observation"])
         first = ops.not_equal(ops.bitwise_and(inputs["flags"], np.uint8(FIRST)), 0)  # [N]
         observation = self._agent.body.prepare(inputs["observation"])
         observation, frames = stack_step(tables.take("frames", slot), first, observation)
@@ -159,6 +170,15 @@ class InferenceStep:
         result = {f"behaviour/{name}": value for name, value in outputs.behaviour.items()}
         return {**result, "action": outputs.action, "state_before": state}
 
+    def _kept(self, tables: Tables, slots: Tensor) -> Tensor:
+        """Return copies of the observations [E, T, *shape] of slots [E]."""
+        from keras import ops
+
+        rows = ops.expand_dims(slots * self._kept_steps, -1) + ops.arange(
+            self._kept_steps, dtype="int32"
+        )
+        return tables.take("observations", rows)
+
     def dispatch(self, params: Params, inputs: Sequence[StepInputs]) -> "DispatchedBatch":
         """Start to compute the actions of all environments in one batch.
 
@@ -175,12 +195,20 @@ class InferenceStep:
             "previous_action": _join([step.previous_action for step in inputs], size),
             "noise": self.random.random((size, self._agent.noise_columns), np.float32),
         }
+        if self._kept_steps:
+            steps = [0 if step.kept is None else step.kept.newest for step in inputs]
+            arrays["t"] = np.zeros(size, np.int32)
+            arrays["t"][:count] = np.repeat(steps, [len(step.slots) for step in inputs])
         slots = np.full(size, self._spare_slot, np.int32)
         np.concatenate([step.slots for step in inputs], out=slots[:count])
         outputs = self._act(params, slots, arrays)
         read = ["action", *(f"behaviour/{name}" for name in self._agent.behaviour)]
         if self.in_flight > 1:
             self._backend.begin_copies([outputs[name] for name in read])
+        for step in inputs:
+            # Copied before another batch can write to these slots, whoever has them by then.
+            if step.kept is not None and step.kept.newest == self._kept_steps - 1:
+                step.kept.array = self._keep(step.slots)
         return DispatchedBatch(self._backend, outputs, read, count, size)
 
     def run(self, params: Params, inputs: Sequence[StepInputs]) -> InferenceOutputs:

@@ -109,7 +109,7 @@ class SequenceChunk:
 
     stream_id: int  # of the stream that the chunk belongs to; below 2^63
     chunk_index: int  # of the chunk in its stream: 0, 1, 2, ... without gaps
-    frames: NDArray[Any]  # [T, E, *shape], the newest T of the sequence
+    frames: Any  # [T, E, *shape], the newest T of the sequence: an array, or `DeviceFrames`
     flags: NDArray[np.uint8]  # [F, E], bits of StepFlag
     reward: NDArray[np.float32]  # [R, E], that arrived with the time step's observation
     action: NDArray[np.int32]  # [R-1, E]

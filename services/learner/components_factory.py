@@ -1,5 +1,6 @@
 """Factory of the learner's components for an experiment and a spec. Imports Keras."""
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from seedbed.agents.inference_step import InferenceStep
@@ -10,7 +11,7 @@ from seedbed.factory import build_agent, build_optimizer
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.services.learner.components import LearnerComponents
-from seedbed.services.learner.training.replay_factory import make_replay_source
+from seedbed.services.learner.training import replay_factory
 from seedbed.services.learner.training.sources import BatchSource, OnPolicySource
 from seedbed.services.learner.unrolls.sequences import SequencePlan
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
@@ -46,16 +47,31 @@ def build_components(
     learner = experiment.learner
     agent, unroll, trainer, _ = build_trainer(experiment, spec, backend)
     source: BatchSource
+    kept_steps = 0
     if isinstance(unroll, SequencePlan):
+        if replay_factory.keeps_frames(experiment, unroll.spec, backend):
+            unroll, kept_steps = replace(unroll, keeps_frames=True), unroll.spec.steps
         stats = stats or ReplaySourceStats()
-        source = make_replay_source(experiment, unroll.spec, backend, trainer, stats, credentials)
+        source = replay_factory.make_replay_source(
+            experiment, unroll.spec, backend, trainer, stats, credentials
+        )
     else:
         source = OnPolicySource(trainer, backend, learner.host_batch_size)
     slots, seed = learner.inference.slots, experiment.seed + LEARNER_SEED_STRIDE * rank
     most = learner.inference.max_batch_envs
     seeds: list[Any] = [seed, *((seed, acting) for acting in range(1, backend.split.inference))]
     inference = [
-        InferenceStep(backend, agent, spec, learner.frame_stack, slots, most, each, acting=acting)
+        InferenceStep(
+            backend,
+            agent,
+            spec,
+            learner.frame_stack,
+            slots,
+            most,
+            each,
+            acting=acting,
+            kept_steps=kept_steps,
+        )
         for acting, each in enumerate(seeds)
     ]
     return LearnerComponents(spec, unroll, backend, agent, trainer, inference, source)

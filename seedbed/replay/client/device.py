@@ -1,8 +1,8 @@
 """Replay on the accelerator ("Deep In-GPU Experience Replay", section 4).
 
 Sequences, priorities and sampling are tables on the device (`device_tables`). The host decides
-which item each sequence takes, because the keys alone say so (`Ring`). Frames are copied to the
-device once, `transfer_steps` steps at a time.
+which item each sequence takes, because the keys alone say so (`Ring`). Sequences are copied to the
+device once, `transfer_steps` steps at a time, but for frames that inference has left there.
 """
 
 import time
@@ -19,6 +19,7 @@ from seedbed.replay.client import device_tables
 from seedbed.replay.replay_buffer import ReplayStats
 from seedbed.replay.ring import Ring
 from seedbed.replay.sequence import TIMED, UNTIMED, SequenceChunk, SequenceSpec
+from seedbed.spec import DeviceFrames
 from seedbed.types import Tensor
 
 
@@ -65,6 +66,7 @@ class DeviceReplay:
         self._update_function = partial(device_tables.update, exponent=exponent)
         self._sample_function = partial(device_tables.sample, spec=spec, capacity=capacity)
         self._add = self.tables.compile(partial(device_tables.add, exponent=exponent))
+        self._add_frames = self.tables.compile(device_tables.add_frames)
         self.draw_batch = self.tables.compile(self._sample_function)
         self._gather = self.tables.compile(partial(device_tables.gather, spec=spec))
         self._update = self.tables.compile(self._update_function)
@@ -94,6 +96,11 @@ class DeviceReplay:
         ring = self.ring
         added = [ring.add(one.stream_id, one.chunk_index, one.environments) for one in chunks]
         keys = np.concatenate([one.keys for one in added])
+        names: tuple[str, ...] = TIMED
+        if any(isinstance(one.frames, DeviceFrames) for one in chunks):
+            names = TIMED[1:]
+            for chunk, one in zip(chunks, added, strict=True):
+                self._add_frames(ring.item(one.keys).astype(np.int32), _rows(chunk.frames))
         items = ring.item(keys)
         invalidated = np.setdiff1d(np.concatenate([one.invalidated for one in added]), items)
         # Few sizes, so that little is compiled. Each item that is taken invalidates at most one.
@@ -101,7 +108,7 @@ class DeviceReplay:
         # Join the arrays of the chunks, [N, ...].
         rows: dict[str, NDArray[Any]] = {
             name: _pad(np.concatenate([getattr(c, name).swapaxes(0, 1) for c in chunks]), size)
-            for name in TIMED
+            for name in names
         }
         for name in UNTIMED:
             rows[name] = _pad(np.concatenate([getattr(c, name) for c in chunks]), size)
@@ -185,6 +192,11 @@ class DeviceReplay:
         priority = ops.where(sound, priority, 0.0)
         self._update_function(tables, items, priority, ops.cast(sound, "float32"))
         outputs |= {name: batch[name] for name in ("version", "time", "items")}
+
+
+def _rows(frames: NDArray[Any] | DeviceFrames) -> Any:
+    """Return the frames [E, T, *shape] of a chunk, where they are."""
+    return frames.array if isinstance(frames, DeviceFrames) else frames.swapaxes(0, 1)
 
 
 def _padded_size(count: int, usual: int) -> int:

@@ -88,6 +88,17 @@ def add(
     _sum_groups(tables, items)
 
 
+def add_frames(tables: Tables, items: Tensor, frames: Tensor) -> None:
+    """Store the frames of sequences, which are on the device.
+
+    Args:
+        tables: The tables of `table_specs`.
+        items: [N] int32, that the sequences take.
+        frames: [N, T, *shape].
+    """
+    tables.put("frames", items, frames)
+
+
 def update(
     tables: Tables, items: Tensor, priority: Tensor, valid: Tensor, *, exponent: float
 ) -> None:

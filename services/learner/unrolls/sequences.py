@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from seedbed.agents.protocol import SequenceWindow
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec
-from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, ArraySpec, StepInputs
+from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, ArraySpec, DeviceFrames, StepInputs
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,13 @@ class SequencePlan:
         spec: sizes of a sequence.
         behaviour: what inference leaves for the priority, by name, for one step.
         priority: computes the priorities `[E]` of new sequences.
+        keeps_frames: whether frames stay on the device where inference has been sent them.
     """
 
     spec: SequenceSpec
     behaviour: Mapping[str, ArraySpec]
     priority: Callable[[SequenceWindow], NDArray[np.float32]]
+    keeps_frames: bool = False
 
     @property
     def frame_stack(self) -> int:
@@ -49,7 +51,8 @@ class SequenceWriter:
     """Writes the steps of one session. Its methods are those of `UnrollWriter`.
 
     The small arrays (all but the observations) hold the timesteps of a sequence and one before,
-    the newest T at the end. The observations are those of the newest T timesteps only.
+    the newest T at the end. The observations are those of the newest T timesteps only, or of the
+    newest one where frames stay on the device: then inference leaves those of a chunk in `inputs`.
     """
 
     def __init__(self, plan: SequencePlan, environments: int) -> None:
@@ -63,10 +66,13 @@ class SequenceWriter:
         # By the index of the chunk whose sequences begin with them.
         self._states: dict[int, NDArray[np.float32]] = {}
         self._frames = self._new_frames()
+        self._newest: NDArray[Any]  # observation of the newest step
         self._small = self._new_small()
         self._version = 0.0
 
-    def _new_frames(self) -> NDArray[Any]:
+    def _new_frames(self) -> NDArray[Any] | DeviceFrames:
+        if self._plan.keeps_frames:
+            return DeviceFrames(self._spec.steps)
         spec = self._spec.observation
         return np.empty((self._spec.steps, self._environments, *spec.shape), spec.dtype)
 
@@ -99,7 +105,13 @@ class SequenceWriter:
         chunk = self._complete_chunk() if self._written == self._spec.steps else None
         self._written += 1
         at = self._at
-        self._frames[self._written - 1] = observation
+        if isinstance(self._frames, DeviceFrames):
+            self._frames.newest = self._written - 1
+            # New memory for every step, because the device may share the memory of the old one.
+            self._newest = np.array(observation, self._spec.observation.dtype)
+        else:
+            self._frames[self._written - 1] = observation
+            self._newest = self._frames[self._written - 1]
         self._small["flags"][at] = flags
         self._small["reward"][at] = reward
         return chunk
@@ -147,8 +159,15 @@ class SequenceWriter:
         Args:
             slots: `[E]`, slots of the environments.
         """
-        frame, small, at = self._frames[self._written - 1], self._small, self._at
-        return StepInputs(slots, frame, small["flags"][at], small["reward"][at], self._last_action)
+        small, at = self._small, self._at
+        return StepInputs(
+            slots=slots,
+            observation=self._newest,
+            flags=small["flags"][at],
+            reward=small["reward"][at],
+            previous_action=self._last_action,
+            kept=self._frames if isinstance(self._frames, DeviceFrames) else None,
+        )
 
     @property
     def _begins(self) -> int | None:

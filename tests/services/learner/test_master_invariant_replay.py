@@ -16,6 +16,7 @@ import pytest
 
 from seedbed.config import Experiment, parse_experiment
 from seedbed.services.learner.components import LearnerComponents
+from seedbed.services.learner.training import replay_factory
 from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from tests.services.learner.test_master_invariant import check_story, collect
@@ -80,10 +81,15 @@ def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> No
 
 
 @pytest.mark.backends
-def test_on_the_device_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the host's, but the batches never leave the device: they are drawn to look at them."""
+@pytest.mark.parametrize("kept", [False, True], ids=["sent again", "kept"])
+def test_on_the_device_too(kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the host's, but the batches never leave the device: they are drawn to look at them.
+
+    On an accelerator frames are sent once, and two batches are in flight.
+    """
     rng = np.random.default_rng(1)
 
+    from seedbed.agents import inference_step
     from seedbed.services.learner.training.fused_replay import FusedReplay
 
     next_batch = FusedReplay.next_batch
@@ -96,10 +102,13 @@ def test_on_the_device_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         return training_batch(sample, STEPS, BURN_IN)
 
     monkeypatch.setattr(FusedReplay, "next_batch", drawn)
+    monkeypatch.setattr(replay_factory, "keeps_frames", lambda *_: kept)
+    monkeypatch.setattr(inference_step, "batches_in_flight", lambda _: 2 if kept else 1)
     network, lstm, stack, shape, dtype = CASES["nature-lstm-stack"]
     config = experiment(network, lstm, stack, storage="device", transfer_steps=70)
     built, batches, params = collect(config, shape, dtype, tmp_path)
     assert type(built.source).__name__ == "FusedReplay"
+    assert built.unroll.keeps_frames == kept
     check(built, batches, params, stack)
     assert built.source.buffer.stats().inserted > 120, "hardly anything was evicted"
 

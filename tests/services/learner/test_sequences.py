@@ -69,7 +69,7 @@ def play(
             blocks.append(block)
         slots = np.arange(E, dtype=np.int32)
         expected = history["action"][-1] if row else np.full(E, -1)
-        inputs = (slots, new["observation"], new["flags"], new["reward"], expected)
+        inputs = (slots, new["observation"], new["flags"], new["reward"], expected, None)
         for ours, wanted in zip(writer.inputs(slots), inputs, strict=True):
             np.testing.assert_array_equal(ours, wanted)
         outputs = {
