@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,8 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from seedbed.backends.protocol import Backend
+from seedbed.backends.roles import SHARED, Split
 from seedbed.config import Experiment, parse_experiment
-from seedbed.replay.sequence import SequenceChunk
+from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.sessions.slots import SlotAllocator
 from seedbed.services.learner.training import replay_factory
@@ -24,7 +26,7 @@ FRAME = ArraySpec((36, 36), "uint8")
 SPEC = EnvironmentSpec("tests:any", FRAME, 11, 1)
 
 
-def experiment(backend: Backend, *overrides: str) -> Experiment:
+def experiment(backend: Any, *overrides: str) -> Experiment:
     return parse_experiment(
         f"""
         name: kept
@@ -142,7 +144,6 @@ def test_replay_holds_the_same_bit_for_bit(
     assert len(np.unique(expected["frames"])) == 256
 
 
-@pytest.mark.backends
 def test_floats_of_any_shape_too(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = EnvironmentSpec("tests:any", ArraySpec((36, 36, 1), "float32"), 11, 1)
     frames = []
@@ -201,3 +202,21 @@ def test_a_chunk_holds_no_frames_on_the_host(
     assert isinstance(chunk.frames, DeviceFrames)
     assert chunk.frames.shape == (STEPS, 2, *FRAME.shape)
     assert (chunk.frames.dtype, len(chunk.frames)) == ("uint8", STEPS)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "device", "split", "kept"),
+    [
+        ([], "gpu:0", SHARED, True),
+        ([], "cpu:0", SHARED, False),  # where no bus is
+        ([], "gpu:0", Split(1, 1), False),  # replay is on another device than inference
+        (["learner.replay.storage=host"], "gpu:0", SHARED, False),
+        (["actor.envs_per_group=1", "learner.unroll_length=1"], "gpu:0", SHARED, False),
+    ],
+)
+def test_where_frames_are_kept(overrides: list[str], device: str, split: Split, kept: bool) -> None:
+    large = ["learner.unroll_length=80", "learner.inference.slots=64", "actor.envs_per_group=3"]
+    config = experiment(SimpleNamespace(name="jax"), *large, *overrides)
+    spec = SequenceSpec(FRAME, steps=config.learner.unroll_length)
+    backend: Any = SimpleNamespace(split=split, devices=lambda: [device])
+    assert replay_factory.keeps_frames(config, spec, backend) == kept
