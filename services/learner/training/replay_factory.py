@@ -121,9 +121,7 @@ def _sharded_replay(
     )
 
 
-def _device_replay(
-    experiment: Experiment, spec: SequenceSpec, backend: Backend
-) -> "DeviceReplay":
+def _device_replay(experiment: Experiment, spec: SequenceSpec, backend: Backend) -> "DeviceReplay":
     from seedbed.replay.client.device import DeviceReplay
     from seedbed.replay.client.device_tables import device_bytes
 
