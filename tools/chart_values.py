@@ -163,6 +163,10 @@ class Values(Section):
     """Helm's own; not read."""
 
 
+# Values that are no numbers, of which a template says more than Helm does of a type.
+SAID = ("learner.replicas", "experiment.stop.dollars", "experiment.stop.idle_s")
+
+
 def schema() -> dict[str, Any]:
     """`values.schema.json`, in the draft that Helm 3 knows."""
     # A docstring of several lines is one line there.
@@ -173,7 +177,7 @@ def schema() -> dict[str, Any]:
     del experiment["required"], definitions["Environment"]["required"]
     definitions["Experiment"] = experiment
     values["properties"]["experiment"] = {"$ref": "#/$defs/Experiment"}
-    _allow_renamed(values, definitions)
+    _leave_to_templates(values, definitions)
     whole = {
         "$schema": "http://json-schema.org/draft-07/schema#",
         **values,
@@ -182,9 +186,9 @@ def schema() -> dict[str, Any]:
     return _plain(whole)  # type: ignore[no-any-return]
 
 
-def _allow_renamed(values: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Let values of older charts pass, whose new names a template says."""
-    for path in yaml.safe_load((CHART / "renamed-values.yaml").read_text()):
+def _leave_to_templates(values: dict[str, Any], definitions: dict[str, Any]) -> None:
+    """Let values pass that a template refuses with a sentence: of older charts, and `SAID`."""
+    for path in (*yaml.safe_load((CHART / "renamed-values.yaml").read_text()), *SAID):
         *sections, key = path.split(".")
         node = values
         for section in sections:

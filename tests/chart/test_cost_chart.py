@@ -30,7 +30,7 @@ def test_the_meter_knows_what_ends_the_release(values: dict[str, Any], arguments
 def test_other_stop_conditions_or_another_run_are_another_goal() -> None:
     assert goal() != goal({"experiment": {"stop": {"updates": 3}}})
     assert goal() != goal({"learner": {"run": "b"}})
-    assert goal() == goal({"experiment": {"stop": {"idle_s": 3}, "logging": {"interval_s": 3}}})
+    assert goal() == goal({"experiment": {"stop": {"idle_s": 30}, "logging": {"interval_s": 3}}})
 
 
 def test_the_meter_may_watch_pods() -> None:

@@ -134,7 +134,12 @@ def test_what_is_of_another_machine_is_refused(values: dict[str, Any], words: li
     "values",
     [
         {"experiment": {"learner": {"checkpoint": {"directory": "gs://bucket/run"}}}},
-        {"experiment": {"agent": "r2d2", "learner": {"replay": {"directory": "/runs/replay"}}}},
+        {
+            "experiment": {
+                "agent": "r2d2",
+                "learner": {"lstm_units": 512, "replay": {"directory": "/runs/replay"}},
+            }
+        },
         {
             "experimentFile": (ROOT / "experiments" / "atari-r2d2.yaml").read_text(),
             "learner": {"resources": {"limits": {"memory": "60Gi"}}},

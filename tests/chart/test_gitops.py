@@ -60,7 +60,10 @@ def drifts(rendered: Rendered, objects: dict[tuple[str, str], dict[str, Any]]) -
 @pytest.mark.parametrize("values", [values_of_argo(), values_of_flux()], ids=["argo", "flux"])
 def test_git_says_no_number_and_sees_no_difference(values: dict[str, Any]) -> None:
     """After a scale, the end and a resumption, applied again each time as self-healing does."""
-    shards = {"experiment": {"agent": "r2d2"}, "replay": {"shards": 2}}
+    shards = {
+        "experiment": {"agent": "r2d2", "learner": {"lstm_units": 512}},
+        "replay": {"shards": 2},
+    }
     with api_server() as server:
         for more in ({}, shards):
             server.objects.clear()

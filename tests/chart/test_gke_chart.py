@@ -11,6 +11,10 @@ from tests.support.chart import CHART, merged, refused, render, run
 
 JAX = {"experiment": {"learner": {"backend": "jax"}}}
 L4 = {"learner": {"accelerator": {"type": "gpu", "name": "nvidia-l4"}}}
+SHARD = {
+    "experiment": {"agent": "dqn", "learner": {"unroll_length": 1}},
+    "replay": {"shards": 1},
+}
 
 
 def tpu(name: str, topology: str, count: int) -> dict[str, Any]:
@@ -122,7 +126,7 @@ def test_devices_that_are_all_used_are_taken(wanted: Any) -> None:
 @pytest.mark.parametrize("role", ["learner", "actor", "replay"])
 def test_spot_beside_a_compute_class_is_refused(role: str) -> None:
     """The selector of Spot would keep the class from falling back to nodes on demand."""
-    shards = {"experiment": {"agent": "dqn"}, "replay": {"shards": 1}}
+    shards = SHARD
     values = merged(shards, {role: {"spot": True, "computeClass": "spot-first"}})
     said = refused(values)
     assert f"{role}.spot" in said
@@ -155,7 +159,7 @@ def test_actors_prefer_the_learners_zone() -> None:
     spread = render({"actor": {"topologySpread": True}}).pods()["pong-actor"]["spec"]
     assert spread["topologySpreadConstraints"][0]["topologyKey"] == "topology.kubernetes.io/zone"
     assert "affinity" not in spread, "either the one or the other"
-    shard = render({"experiment": {"agent": "dqn"}, "replay": {"shards": 1}}).pods()["pong-replay"]
+    shard = render(SHARD).pods()["pong-replay"]
     assert "podAffinity" in shard["spec"]["affinity"], "half a gigabyte a second"
     mine = {"podAntiAffinity": {}, "nodeAffinity": {}}
     given = render({"actor": {"affinity": mine}}).pods()["pong-actor"]["spec"]["affinity"]
@@ -163,7 +167,7 @@ def test_actors_prefer_the_learners_zone() -> None:
 
 
 def test_addresses_of_either_family() -> None:
-    shards = render({"experiment": {"agent": "dqn"}, "replay": {"shards": 1}})
+    shards = render(SHARD)
     for service in shards.of("Service"):
         assert service["spec"]["ipFamilyPolicy"] == "PreferDualStack"
     for name, port in (("pong-learner", 8470), ("pong-replay", 8480)):

@@ -29,7 +29,7 @@ def test_the_strict_loader_is_strict() -> None:
         {"extraLabels": {"team": "a"}, "actor": {"podLabels": {"team": "b"}}},
         {"actor": {"podAnnotations": {"prometheus.io/scrape": "false"}}},
         {"replay": {"shards": 1, "podAnnotations": {"prometheus.io/port": "1"}},
-         "experiment": {"agent": "r2d2"}},
+         "experiment": {"agent": "r2d2", "learner": {"lstm_units": 512}}},
         {"metrics": {"type": "podMonitor", "labels": {"app.kubernetes.io/instance": "x"}}},
         {"metrics": {"type": "podMonitoring", "labels": {"team": "x"}},
          "extraLabels": {"team": "y"}},

@@ -64,6 +64,11 @@ def test_a_socket_has_no_certificates() -> None:
     ("amount", "wanted"), [("1500m", "4500m"), ("1.5Gi", "4.5Gi"), (2, "6"), ("512Mi", "1536Mi")]
 )
 def test_amounts_are_multiplied(amount: str | int, wanted: str) -> None:
-    values = {"actor": {"sidecar": 3, "resources": {"requests": {"memory": amount}}}}
+    values = {
+        "actor": {
+            "sidecar": 3,
+            "resources": {"requests": {"memory": amount}, "limits": {"memory": "2Gi"}},
+        }
+    }
     (_, sidecar) = render(values).pods()["pong-learner"]["spec"]["containers"]
     assert sidecar["resources"]["requests"]["memory"] == wanted

@@ -25,7 +25,7 @@
 {{- $environments := mul (add $replicas (mul .Values.actor.sidecar $learners)) $actor.groups $actor.envs_per_group -}}
 {{- $batch := mul (get $learner "batch_size" | default 32) $learners -}}
 {{- if and (eq (get $experiment "agent") "a2c") $replicas (eq .Values.actor.autoscaling.type "none") (ne $environments $batch) -}}
-  {{- fail (printf "experiment.agent is a2c, whose batches hold every environment once: actor.replicas %d and actor.sidecar %v have %d environments, and %d learners' experiment.learner.batch_size sums to %d; make them equal" $replicas .Values.actor.sidecar $environments $learners $batch) -}}
+  {{- fail (printf "experiment.agent is a2c, whose batches hold every environment once: actor.replicas %d and actor.sidecar %v have %d environments, and %d learners' experiment.learner.batch_size sums to %d; make them equal: say experiment.learner.batch_size: %d" $replicas .Values.actor.sidecar $environments $learners $batch (div $environments $learners)) -}}
 {{- end -}}
 {{- $sampled := has (get $experiment "agent") (list "r2d2" "dqn") -}}
 {{- $inMemory := and (eq (get $replay "storage" | default "host") "host") (not $directory) (not .Values.replay.shards) -}}

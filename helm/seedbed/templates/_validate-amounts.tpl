@@ -1,0 +1,43 @@
+{{/* Amounts of all resources and volumes: values that are amounts, and no request above its limit. */}}
+{{- define "seedbed.validateAmounts" -}}
+{{- range $role := list "learner" "actor" "replay" "cost" "test" -}}
+  {{- $values := get $.Values $role -}}
+  {{- $found := dict "shmSize" (get $values "shmSize") "persistence.size" (dig "persistence" "size" "" $values) -}}
+  {{- range $part := list "requests" "limits" -}}
+    {{- range $kind, $amount := dig "resources" $part dict $values -}}
+      {{- $_ := set $found (printf "resources.%s.%s" $part $kind) $amount -}}
+    {{- end -}}
+  {{- end -}}
+  {{- range $key, $amount := $found -}}
+    {{- $text := kindIs "invalid" $amount | ternary "" (toString $amount) -}}
+    {{- if and $text (not (regexMatch `^([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+|[KMGTPE]i|[munkMGTPE])?$` $text)) -}}
+      {{- fail (printf "%s.%s %q is no amount: say a number, alone or with one of k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei, such as %s" $role $key $text (hasSuffix "cpu" $key | ternary "500m or 2" "10Gi")) -}}
+    {{- end -}}
+  {{- end -}}
+  {{- range $kind, $limit := dig "resources" "limits" dict $values -}}
+    {{- $request := dig "resources" "requests" $kind "" $values -}}
+    {{- if and $limit $request -}}
+      {{- if gt (include "seedbed.amount" $request | float64) (include "seedbed.amount" $limit | float64) -}}
+        {{- fail (printf "%s.resources.requests.%s is %v, and its limit is %v: no pod may ask for more than its limit; raise %s.resources.limits.%s, or ask for less" $role $kind $request $limit $role $kind) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Numbers of stop conditions, which Helm's schema would refuse without a sentence. */}}
+{{- define "seedbed.validateStop" -}}
+{{- $stop := get (include "seedbed.experimentValues" . | fromJson) "stop" | default dict -}}
+{{- range $key, $say := dict "dollars" "dollars alone, such as 5" "idle_s" "seconds alone, such as 1800" -}}
+  {{- $value := get $stop $key | default 0 -}}
+  {{- if kindIs "string" $value -}}
+    {{- fail (printf "experiment.stop.%s is %q, which is no number from 0 up: say %s" $key $value $say) -}}
+  {{- else if lt (float64 $value) 0.0 -}}
+    {{- fail (printf "experiment.stop.%s is %v, which is no number from 0 up: say %s" $key $value $say) -}}
+  {{- end -}}
+{{- end -}}
+{{- $idle := get $stop "idle_s" | default 0 -}}
+{{- if and $idle (lt (float64 $idle) 10.0) -}}
+  {{- fail (printf "experiment.stop.idle_s is %v: the cost meter looks every 5 s, so that a shorter pause than 10 would end a release between two looks; say 1800, or 0 for never" $idle) -}}
+{{- end -}}
+{{- end -}}

@@ -1,0 +1,115 @@
+"""What a value should have been, in a sentence: sizes, whole numbers, requests, agents, icons."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.support.chart import ROOT, refused, render, run
+
+
+def requests(role: str, **amounts: Any) -> dict[str, Any]:
+    return {role: {"resources": amounts}}
+
+
+@pytest.mark.parametrize(
+    ("values", "sentence"),
+    [
+        (
+            {"learner": {"persistence": {"size": "1GiB"}}},
+            'learner.persistence.size "1GiB" is no amount: say a number, alone or with one of k, '
+            "M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei, such as 10Gi",
+        ),
+        (requests("actor", limits={"memory": "2GB"}), 'actor.resources.limits.memory "2GB" is no'),
+        (requests("cost", requests={"cpu": "two"}), 'cost.resources.requests.cpu "two" is no'),
+        ({"learner": {"shmSize": "1gi"}}, 'learner.shmSize "1gi" is no amount'),
+        (
+            requests("learner", requests={"memory": "9Gi"}),
+            "learner.resources.requests.memory is 9Gi, and its limit is 4Gi: no pod may ask for "
+            "more than its limit; raise learner.resources.limits.memory, or ask for less",
+        ),
+        (
+            requests("test", requests={"cpu": "1500m"}),
+            "test.resources.requests.cpu is 1500m, and its limit is 1:",
+        ),
+        (
+            {"learner": {"replicas": 2.5}},
+            "learner.replicas is 2.5, which is no whole number from 1 up",
+        ),
+        ({"learner": {"replicas": 0}}, "learner.replicas is 0, which is no whole number"),
+        (
+            {"experiment": {"stop": {"dollars": "five"}}},
+            'experiment.stop.dollars is "five", which is no number from 0 up: say dollars alone, '
+            "such as 5",
+        ),
+        ({"experiment": {"stop": {"dollars": -1}}}, "experiment.stop.dollars is -1, which is no"),
+        (
+            {"experiment": {"stop": {"idle_s": "30m"}}},
+            'experiment.stop.idle_s is "30m", which is no number from 0 up: say seconds alone',
+        ),
+        (
+            {"experiment": {"stop": {"idle_s": 5}}},
+            "experiment.stop.idle_s is 5: the cost meter looks every 5 s, so that a shorter pause "
+            "than 10 would end a release between two looks; say 1800, or 0 for never",
+        ),
+        # Values of a file pass no schema.
+        (
+            {"experimentFile": "environment: {id: CartPole-v1}\nstop: {dollars: five}\n"},
+            'experiment.stop.dollars is "five"',
+        ),
+    ],
+)
+def test_a_value_that_is_none_is_refused(values: dict[str, Any], sentence: str) -> None:
+    assert sentence in refused(values)
+
+
+@pytest.mark.parametrize("size", ["500M", "1.5Gi", "1e9", 1e9, ".5Gi"])
+def test_amounts_of_the_api_server_are_taken(size: Any) -> None:
+    assert render({"replay": {"persistence": {"size": size}}}).all
+
+
+@pytest.mark.parametrize(
+    ("agent", "more", "sentence"),
+    [
+        ("r2d2", {}, "say replay.shards: 4"),
+        ("dqn", {}, "say replay.shards: 4"),
+        (
+            "r2d2",
+            {"learner": {"replay": {"storage": "remote"}}},
+            "say how many shards there are to be (replay.shards: 2)",
+        ),
+        (
+            "r2d2",
+            {"environment": {"id": "CartPole-v1"}, "learner": {"lstm_units": 0}},
+            "experiment.r2d2.burn_in 40 and experiment.learner.lstm_units 0",
+        ),
+        (
+            "dqn",
+            {"environment": {"id": "CartPole-v1"}},
+            "say experiment.learner.unroll_length: 1",
+        ),
+        (
+            "dqn",
+            {"environment": {"id": "CartPole-v1"},
+             "learner": {"unroll_length": 1, "lstm_units": 64}},
+            "say experiment.learner.lstm_units: 0",
+        ),
+        (
+            "a2c",
+            {},
+            "batch_size sums to 32; make them equal: say experiment.learner.batch_size: 128",
+        ),
+        ("a2c", {"learner": {"batch_size": 128, "epochs_per_batch": 2}}, "epochs_per_batch: 1"),
+    ],
+)  # fmt: skip
+def test_what_an_agent_needs_is_said(agent: str, more: dict[str, Any], sentence: str) -> None:
+    said = refused({"experiment": {"agent": agent, **more}})
+    assert sentence in said
+
+
+@pytest.mark.parametrize("chart", ["seedbed", "seedbed-platform"])
+def test_lint_has_nothing_to_say(chart: str) -> None:
+    answer = run("lint", "--strict", str(ROOT / "helm" / chart))
+    assert answer.returncode == 0, answer.stdout
+    assert "[" not in answer.stdout
