@@ -10,38 +10,30 @@ started again with the back-off of a kubelet. The full volume is a tmpfs, which 
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-import urllib.request
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import gymnasium
+import trustme
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from seedbed.runtime.http import MetricsServer
-from seedbed.services.cost.learners import read_learner
-from seedbed.services.cost.meter import CostMeter, Goal
-from seedbed.services.cost.prices import PriceList, Settings
-from tests.services.cost.test_usage import container, pod, thing
 from tests.support.processes import free_port
+from tools.broken_pods import Container
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "k8s" / "rules" / "runs"
 SCRAPE_S, SCRAPES = 15.0, 76
-# A kubelet starts a container again after 10 s, then after twice as long each time, up to 300 s.
-BACK_OFF_S, LONGEST_BACK_OFF_S = 10.0, 300.0
 EXPERIMENT: dict[str, Any] = {
     "name": "pong",
     "environment": {"id": "tools.break_runs:slow_cartpole"},
@@ -53,7 +45,7 @@ EXPERIMENT: dict[str, Any] = {
     "evaluation": {"at_end": False},
     "logging": {"interval_s": 5},
 }  # fmt: skip
-DQN = {
+DQN: dict[str, Any] = {
     "agent": "dqn",
     "learner": {**EXPERIMENT["learner"], "unroll_length": 1, "replay": {"min_size": 200}},
 }
@@ -73,69 +65,27 @@ def slow_cartpole() -> gymnasium.Env[Any, Any]:
     return Slow(gymnasium.make("CartPole-v1"))
 
 
-class Container:
-    """The container of a pod: a process that is started again after each end.
-
-    Attributes:
-        restarts: Starts after the first.
-        exit_code: Code of the newest end; None before.
-        wanted: Whether the workload asks for the pod.
-    """
-
-    def __init__(self, component: str, port: int, command: list[str], log: Path) -> None:
-        self.component, self.port, self._command, self._log = component, port, command, log
-        self.restarts = -1
-        self.exit_code: int | None = None
-        self.wanted = True
-        self._popen: subprocess.Popen[bytes] | None = None
-        self._start_at = 0.0
-
-    def keep(self) -> None:
-        """Start the process where it is due, or note its end."""
-        if self._popen is not None and self._popen.poll() is not None:
-            code = self._popen.returncode
-            self.exit_code, self._popen = code if code >= 0 else 128 - code, None
-            wait_s = min(BACK_OFF_S * 2**self.restarts, LONGEST_BACK_OFF_S)
-            self._start_at = time.monotonic() + wait_s
-        if self.wanted and self._popen is None and time.monotonic() >= self._start_at:
-            self.restarts += 1
-            with self._log.open("ab") as log:
-                self._popen = subprocess.Popen(
-                    [sys.executable, "-m", *self._command], stdout=log, stderr=log,
-                    env={**os.environ, "PYTHONPATH": str(ROOT)}, start_new_session=True,
-                )  # fmt: skip
-
-    def end(self, number: int = signal.SIGTERM) -> None:
-        """End the process, and start none after it."""
-        self.wanted = False
-        if self._popen is not None:
-            self._popen.send_signal(number)
-            with suppress(subprocess.TimeoutExpired):
-                self._popen.wait(30)
-            with suppress(ProcessLookupError):
-                os.killpg(self._popen.pid, signal.SIGKILL)
-            self._popen = None
-
-    def scrape(self) -> str | None:
-        """Return the text of /metrics; None while nothing answers."""
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", None, 5) as answer:
-                return str(answer.read().decode())
-        except OSError:
-            return None
-
-
 class Run:
     """A release: a learner, an actor and a meter, and their series.
 
     Args:
         name: Name of the file of its series.
         events: What is done to the run, by the number of the scrape.
+        containers: Names of its containers; `learner-1` and `replay-0` are of a component too.
+        family: Family of the nodes that the meter prices.
         changes: Keys of the experiment, over `EXPERIMENT`.
     """
 
-    def __init__(self, name: str, events: dict[int, Callable[[Run], None]], **changes: Any) -> None:
-        self.name, self.events = name, events
+    def __init__(
+        self,
+        name: str,
+        events: dict[int, Callable[[Run], None]],
+        containers: tuple[str, ...] = ("learner", "actor", "cost"),
+        family: str = "x",
+        **changes: Any,
+    ) -> None:
+        self.is_denied = False
+        self.name, self.events, self.names, self.family = name, events, containers, family
         self.series: dict[str, dict[int, str]] = defaultdict(dict)
         self.experiment = {**EXPERIMENT, **changes}
 
@@ -143,51 +93,71 @@ class Run:
         """Write the experiment, and make the containers."""
         self.folder = folder
         (folder / "run").mkdir(parents=True)
-        grpc, ports = free_port(), {name: free_port() for name in ("learner", "actor", "cost")}
+        self.began_at = time.time()
+        ports = {name: free_port() for name in self.names}
+        grpc = {name: f"127.0.0.1:{free_port()}" for name in self.names}
         if self.name == "full-volume":
             mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder / "run")]
             subprocess.run(mount, check=True)
-        learner = {**self.experiment["learner"], "metrics_port": ports["learner"]}
-        actor = {**self.experiment["actor"], "metrics_port": ports["actor"]}
         file = folder / "experiment.yaml"
-        made = {**self.experiment, "learner": learner, "actor": actor}
-        made["cost"] = {"meter": f"http://127.0.0.1:{ports['cost']}/status"}
-        file.write_text(yaml.safe_dump(made, sort_keys=False))
+        file.write_text(yaml.safe_dump(self._experiment(ports, grpc), sort_keys=False))
         budget = self.experiment.get("stop", {}).get("dollars", 0)
-        seedbed = "seedbed.cli.main"
-        commands = {
-            "learner": [seedbed, "learner", str(file), "--run-dir", str(folder / "run" / "pong"),
-                        "--listen", f"127.0.0.1:{grpc}", "--linger"],
-            "actor": [seedbed, "actor", str(file), "--learner", f"127.0.0.1:{grpc}"],
-            "cost": ["tools.break_runs", "meter", str(folder), str(ports["learner"]),
-                     str(ports["cost"]), str(budget)],
-        }  # fmt: skip
-        self.containers = {
-            name: Container(name, ports[name], command, folder / f"{name}.log")
-            for name, command in commands.items()
-        }
+        made: dict[str, Container] = {}
+        for name in self.names:
+            component, _, rank = name.partition("-")
+            seedbed = ["seedbed.cli.main", component]
+            metrics = f"{component}.metrics_port={ports[name]}"
+            command = {
+                "learner": [*seedbed, str(file), "--run-dir", str(folder / "run" / f"pong{rank}"),
+                            "--listen", grpc[name], "--linger", "--rank", rank or "0",
+                            "--set", metrics],
+                "actor": [*seedbed, str(file), "--learner", grpc["learner"], "--set", metrics],
+                "cost": ["tools.broken_pods", str(folder), str(ports["learner"]), str(ports[name]),
+                         str(budget), self.family],
+                "replay": [*seedbed, "--listen", grpc[name], "--directory", str(folder / name),
+                           "--sequences", "2000", "--metrics-port", str(ports[name])],
+            }[component]  # fmt: skip
+            if self.name == "down" and component == "learner":
+                command += ["--tls", str(short_certificate(folder / "tls"))]
+            made[name] = Container(name, ports[name], command, folder / f"{name}.log")
+        self.containers = made
+
+    def _experiment(self, ports: dict[str, int], grpc: dict[str, str]) -> dict[str, Any]:
+        made = {**self.experiment}
+        if "cost" in ports:
+            made["cost"] = {"meter": f"http://127.0.0.1:{ports['cost']}/status"}
+        shards = [address for name, address in grpc.items() if name.startswith("replay")]
+        if shards:
+            replay = {**made["learner"]["replay"], "storage": "remote", "shards": shards}
+            made["learner"] = {**made["learner"], "replay": replay}
+        if "learner-1" in ports:
+            addresses = [f"127.0.0.1:{free_port()}" for _ in range(2)]
+            made["gossip"] = {"replicas": 2, "addresses": addresses}
+        return made
 
     def keep(self) -> None:
         """Keep the containers, and write what the meter is told of them."""
         for item in self.containers.values():
             item.keep()
         told = {
-            name: [item.wanted, max(0, item.restarts), item.exit_code]
+            name: [item.wanted, item.is_there, max(0, item.restarts), item.exit_code]
             for name, item in self.containers.items()
         }
         fresh = self.folder / "pods.fresh"
-        fresh.write_text(json.dumps(told))
+        # An API server that denies every call.
+        fresh.write_text("" if self.is_denied else json.dumps(told))
         fresh.replace(self.folder / "pods.json")
 
     def scrape(self, number: int) -> None:
         """Read every container that has a pod, after the event of this scrape."""
         if number in self.events:
             self.events[number](self)
-        for component, item in self.containers.items():
-            if not item.wanted and component != "cost":
+        for name, item in self.containers.items():
+            component, _, rank = name.partition("-")
+            if not item.is_there and component != "cost":
                 continue
             labels = {"namespace": "rl", "experiment": "pong", "role": component}
-            labels["pod"] = f"pong-{component}-0"
+            labels["pod"] = f"pong-{component}-{rank or 0}"
             text = item.scrape()
             self._add(number, "up", labels, str(int(text is not None)))
             for family in text_string_to_metric_families(text or ""):
@@ -196,7 +166,10 @@ class Run:
                         # As Prometheus does without `honor_labels`.
                         own = {f"exported_{k}" if k in labels else k: v
                                for k, v in sample.labels.items()}  # fmt: skip
-                        self._add(number, sample.name, {**labels, **own}, f"{sample.value:.6g}")
+                        # The time of promtool begins with 0.
+                        is_time = sample.name.endswith("_timestamp_seconds")
+                        value = sample.value - is_time * self.began_at
+                        self._add(number, sample.name, {**labels, **own}, f"{value:.6g}")
 
     def _add(self, number: int, name: str, labels: dict[str, str], value: str) -> None:
         inside = ",".join(f'{key}="{text}"' for key, text in sorted(labels.items()))
@@ -247,71 +220,6 @@ def _repeated(value: str, times: int) -> str:
     return f"{value}+0x{times - 1}" if value == "NaN" else f"{value}x{times - 1}"
 
 
-class FileCluster:
-    """The calls of the meter to the API server, answered from `pods.json`."""
-
-    nodes_readable = False
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._state: dict[str, str | None] = {}
-
-    def _told(self) -> dict[str, Any]:
-        told: dict[str, Any] = json.loads((self._folder / "pods.json").read_text())
-        return told
-
-    def pods(self) -> list[Any]:
-        """Return the pods that are wanted."""
-        return [made_pod(name, *state) for name, (wanted, *state) in self._told().items() if wanted]
-
-    def wanted_replicas(self) -> dict[str, int]:
-        """Return 1 or 0 of each workload."""
-        return {name: int(state[0]) for name, state in self._told().items() if name != "cost"}
-
-    def node(self, name: str) -> None:
-        """Return no node."""
-
-    def state(self) -> dict[str, str | None]:
-        """Return the data of the ConfigMap."""
-        return self._state
-
-    def save_state(self, state: dict[str, str | None]) -> None:
-        """Change the data of the ConfigMap."""
-        self._state |= state
-
-    def claims(self) -> list[Any]:
-        """Return no volumes."""
-        return []
-
-    def scale(self, component: str, replicas: int) -> None:
-        """Do nothing: what ends here is kept up by somebody else."""
-
-
-def made_pod(component: str, restarts: int, exit_code: int | None) -> Any:
-    """Return a `V1Pod` of one vCPU."""
-    made = pod([container({"cpu": "1", "memory": "1Gi"})])
-    made.metadata.name = f"pong-{component}-0"
-    made.metadata.labels["app.kubernetes.io/component"] = component
-    status: dict[str, Any] = {"name": component, "image": "", "imageID": "", "ready": True}
-    status["restartCount"] = restarts
-    if exit_code is not None:
-        status["lastState"] = {"terminated": {"exitCode": exit_code}}
-    made.status.container_statuses = [thing("V1ContainerStatus", status)]
-    return made
-
-
-def run_meter(folder: str, learner: str, port: str, budget: str) -> None:
-    """Run a meter until it is killed."""
-    read: Any = partial(read_learner, f"http://127.0.0.1:{learner}/status")
-    cluster: Any = FileCluster(Path(folder))
-    # A dollar an hour and a vCPU.
-    prices = {"families": {"x": {"cpu": 1.0, "memory_gib": 0.0, "spot": 0.25}}}
-    settings = Settings.model_validate({"prices": prices, "defaultFamily": "x"})
-    meter = CostMeter(cluster, PriceList(settings), [read], Goal(budget=float(budget)))
-    MetricsServer(int(port), meter.registry, status=meter.status)
-    meter.run(threading.Event())
-
-
 def park(run: Run) -> None:
     """Take learner and actor to zero, as somebody does with `kubectl scale`."""
     for component in ("actor", "learner"):
@@ -323,6 +231,48 @@ def fill(run: Run) -> None:
     with suppress(OSError), (run.folder / "run" / "filler").open("wb", 0) as file:
         while True:
             file.write(bytes(4096))
+
+
+def short_certificate(folder: Path) -> Path:
+    """Write a certificate of which a tenth of the lifetime is left, and return its folder."""
+    folder.mkdir()
+    authority, now = trustme.CA(), datetime.now(UTC)
+    made = authority.issue_cert(
+        "localhost", not_before=now - timedelta(hours=9), not_after=now + timedelta(hours=1)
+    )
+    (folder / "tls.key").write_bytes(made.private_key_pem.bytes())
+    (folder / "tls.crt").write_bytes(made.cert_chain_pems[0].bytes())
+    (folder / "ca.crt").write_bytes(authority.cert_pem.bytes())
+    return folder
+
+
+def deny(run: Run) -> None:
+    """Let every call of the meter to the API server fail, and no frame arrive any more."""
+    run.is_denied = True
+    run.containers["actor"].send(signal.SIGSTOP)
+
+
+def damage(run: Run) -> None:
+    """Kill a shard, flip bits in the file of its observations, and take another shard away."""
+    run.containers["replay-0"].send(signal.SIGKILL)
+    largest = max((run.folder / "replay-0").rglob("*.bin"), key=lambda file: file.stat().st_size)
+    with largest.open("r+b", 0) as file:
+        for place in range(0, largest.stat().st_size, 64):
+            file.seek(place)
+            byte = file.read(1)
+            file.seek(place)
+            file.write(bytes([byte[0] ^ 255]))
+    run.containers["replay-1"].end(signal.SIGKILL)
+
+
+def lose_node(run: Run) -> None:
+    """Give the actors no node."""
+    run.containers["actor"].has_node = False
+
+
+def kill(name: str) -> Callable[[Run], None]:
+    """Return an event that kills a container, as the kernel does for lack of memory."""
+    return lambda run: run.containers[name].send(signal.SIGKILL)
 
 
 RUNS_MADE = (
@@ -340,14 +290,20 @@ RUNS_MADE = (
     # A vCPU is a dollar an hour and there are three, so that the budget is spent after 6 minutes.
     # Nothing goes to zero then, as where somebody scales up again.
     Run("budget", {}, stop={"dollars": 0.3, "env_frames": 10_000_000}),
+    Run("killed", {8: kill("learner")} | dict.fromkeys(range(12, SCRAPES), kill("actor"))),
+    Run("denied", {16: deny}),
+    # No actor has a node, and the nodes are of a family without a price.
+    Run("no-node", {0: lose_node}, family="z9"),
+    # Without a meter, and with a certificate that is not renewed. It answers nothing any more.
+    Run("down", {24: lambda run: run.containers["learner"].send(signal.SIGSTOP)}, ("learner",)),
+    Run("shards", {24: damage}, ("learner", "actor", "cost", "replay-0", "replay-1"), **DQN),
+    Run("peer-lost", {24: lambda run: run.containers["learner-1"].end(signal.SIGKILL)},
+        ("learner", "learner-1", "actor")),
 )  # fmt: skip
 
 
 def main() -> int:
     """Make the runs that are named, or all."""
-    if sys.argv[1:2] == ["meter"]:
-        run_meter(*sys.argv[2:])
-        return 0
     chosen = [run for run in RUNS_MADE if not sys.argv[1:] or run.name in sys.argv[1:]]
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         try:

@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 from tests.support.source_imports import ROOT
+from tools.broken_pods import broken_meter
 
 RULES = ROOT / "k8s" / "rules"
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
@@ -80,6 +81,17 @@ def test_what_fires_in_a_run_that_was_really_broken(run: str, tmp_path: Path) ->
     )
     answer = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True)
     assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def test_the_meter_of_broken_runs_has_all_its_calls(tmp_path: Path) -> None:
+    told = {"learner": [True, True, 1, 137], "learner-1": [True, True, 0, None],
+            "actor": [True, False, 0, None]}  # fmt: skip
+    (tmp_path / "pods.json").write_text(json.dumps(told))
+    meter = broken_meter(str(tmp_path), "1", "0", "x")
+    meter.reconcile()
+    assert not meter.errors
+    assert meter.wanted == {"learner": 2, "actor": 1}
+    assert dict(meter.pods) == {"learner": 2}
 
 
 def test_every_alert_has_a_page_a_test_and_words() -> None:
