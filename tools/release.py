@@ -25,10 +25,24 @@ ROOT = Path(__file__).resolve().parents[1]
 CHARTS = ("seedbed", "seedbed-platform")
 # Image, Dockerfile, arguments of the build.
 IMAGES: tuple[tuple[str, str, list[str]], ...] = (
-    ("seedbed-learner", "Dockerfile.learner", []),
     ("seedbed-actor", "Dockerfile.actor", []),
-    ("seedbed-cost", "Dockerfile.actor", ["--target", "cost"]),
+    ("seedbed-cost", "Dockerfile.actor", ["--target=cost"]),
+    ("seedbed-learner", "Dockerfile.learner", []),
+    ("seedbed-learner-jax", "Dockerfile.learner", ["--build-arg=BACKEND=jax"]),
+    ("seedbed-learner-gpu", "Dockerfile.learner", ["--build-arg=ACCELERATOR=gpu"]),
+    (
+        "seedbed-learner-jax-gpu",
+        "Dockerfile.learner",
+        ["--build-arg=BACKEND=jax", "--build-arg=ACCELERATOR=gpu"],
+    ),
+    (
+        "seedbed-learner-jax-tpu",
+        "Dockerfile.learner",
+        ["--build-arg=BACKEND=jax", "--build-arg=ACCELERATOR=tpu"],
+    ),
 )
+BASE = "docker.io/library/python"
+BASE_TAG = "3.11-slim"
 HELM = "application/vnd.cncf.helm."
 
 
@@ -117,13 +131,27 @@ def bill_of_materials(lock: Path) -> dict[str, Any]:
 
 
 def build_images(out: Path, version: str, source: str) -> None:
-    """Build every image into an OCI layout."""
+    """Build every image into an OCI layout, on a base named by its digest."""
+    base = f"{BASE}:{BASE_TAG}"
+    _run("buildah", "pull", "--policy=ifnewer", base)
+    inspect = ("buildah", "inspect", "--type=image", "--format={{.FromImageDigest}}", base)
+    labels = {
+        "BASE": f"{BASE}@{_run(*inspect, capture_output=True)}",
+        "SOURCE": source,
+        "VERSION": version,
+        "REVISION": _run("git", "rev-parse", "HEAD", capture_output=True),
+    }
+    given = [f"--build-arg={name}={value}" for name, value in labels.items()]
     for image, file, more in IMAGES:
-        labels = ["--build-arg", f"SOURCE={source}", "--build-arg", f"VERSION={version}"]
         tag = f"localhost/{image}:{version}"
-        command = ["buildah", "bud", "-t", tag, "-f", file, *more, *labels, "."]
-        subprocess.run(command, check=True, cwd=ROOT)
-        subprocess.run(["buildah", "push", tag, f"oci:{out / image}:{version}"], check=True)
+        _run("buildah", "bud", "-t", tag, "-f", file, *more, *given, ".")
+        _run("buildah", "push", tag, f"oci:{out / image}:{version}")
+        _run("buildah", "rmi", tag)  # one with CUDA takes 7 GB of disk
+
+
+def _run(*command: str, **options: Any) -> str:
+    done = subprocess.run(command, check=True, cwd=ROOT, text=True, **options)
+    return (done.stdout or "").strip()
 
 
 def main() -> int:

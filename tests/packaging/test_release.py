@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import tarfile
@@ -42,3 +43,25 @@ def test_charts_layouts_and_bills_of_materials(tmp_path: Path) -> None:
     names = {item["name"] for item in bill["components"]}
     assert {"grpcio", "numpy"} <= names
     assert all(item["hashes"] for item in bill["components"])
+
+
+def test_images_of_every_learner_on_a_base_named_by_its_digest(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    program = tmp_path / "buildah"
+    program.write_text(f'#!/bin/sh\necho "$*" >> {said}\n[ $1 != inspect ] || echo sha256:abc\n')
+    program.chmod(0o755)
+    command = [sys.executable, "-m", "tools.release", "--out", str(tmp_path), "--source", SOURCE]
+    path = {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    subprocess.run(command, cwd=ROOT, check=True, capture_output=True, env={**os.environ, **path})
+    builds = [line for line in said.read_text().splitlines() if line.startswith("bud ")]
+    assert all("--build-arg=BASE=docker.io/library/python@sha256:abc" in line for line in builds)
+    assert not any("REVISION=unknown" in line or "REVISION= " in line for line in builds)
+    # The chart names a learner after its backend and accelerator, and the locks are those.
+    locks = {file.stem for file in (ROOT / "requirements").glob("learner-*.lock")}
+    for lock in locks:
+        name = lock.replace("-tensorflow", "")
+        (build,) = [line for line in builds if f"localhost/seedbed-{name}:" in line]
+        assert ("BACKEND=jax" in build) == ("jax" in lock)
+        for accelerator in ("gpu", "tpu"):
+            assert (f"ACCELERATOR={accelerator}" in build) == lock.endswith(accelerator)
+    assert len(builds) == len(locks) + 2
