@@ -82,6 +82,21 @@ def padded_sizes(largest: int) -> list[int]:
     return sorted(sizes)
 
 
+def table_specs(
+    agent: Agent, spec: EnvironmentSpec, frame_stack: int, slots: int, kept_steps: int = 0
+) -> dict[str, tuple[int, ArraySpec]]:
+    """Return rows and row spec of each table of `InferenceStep`, which has the same arguments."""
+    frame = prepared_frame(agent.body, spec.observation)
+    tables = {
+        "state": (slots + 1, ArraySpec((agent.body.state_size,), "float32")),
+        "frames": (slots + 1, ArraySpec((frame_stack - 1, *frame.shape), frame.dtype)),
+    }
+    if kept_steps:
+        # By slot and time step, in one axis.
+        tables["observations"] = ((slots + 1) * kept_steps, spec.observation)
+    return tables
+
+
 class InferenceStep:
     """Joins step inputs, pads them to a compiled size, runs the agent, and unpacks the outputs.
 
@@ -119,20 +134,12 @@ class InferenceStep:
         self._agent = agent
         self._backend = backend
         self.in_flight = batches_in_flight(backend)
-        self._context = frame_stack - 1
         self._greedy = greedy
         self._spare_slot = slots
         self._sizes = np.array(padded_sizes(max_batch))
         self.random = np.random.default_rng(seed)
-        frame = prepared_frame(agent.body, spec.observation)
-        tables = {
-            "state": (slots + 1, ArraySpec((agent.body.state_size,), "float32")),
-            "frames": (slots + 1, ArraySpec((self._context, *frame.shape), frame.dtype)),
-        }
         self._kept_steps = kept_steps
-        if kept_steps:
-            # By slot and time step, in one axis.
-            tables["observations"] = ((slots + 1) * kept_steps, spec.observation)
+        tables = table_specs(agent, spec, frame_stack, slots, kept_steps)
         on_device = backend.tables(tables, acting)
         self._act = on_device.compile_inference(self._function)
         self._keep = on_device.compile(self._kept)

@@ -3,6 +3,7 @@
 `tensorflow.py` and `jax.py` implement it; only they import TensorFlow or JAX.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -271,6 +272,13 @@ class Trainer(ABC):
         )
         self._uncounted = self._params, norm
         return norm
+
+    def state_bytes(self) -> int:
+        """Return the memory of what `state` names, in bytes, with one copy of the parameters."""
+        params = sum(4 * math.prod(shape) for _, shape in self.layout())
+        slots = [v for v in self._optimizer.variables if v.ndim]
+        kept: int = sum(np.dtype(v.dtype).itemsize * math.prod(v.shape) for v in slots)
+        return params * (2 if self._target_update_period else 1) + kept
 
     def layout(self) -> list[tuple[str, tuple[int, ...]]]:
         """Return names and shapes of the parameters, in their order."""

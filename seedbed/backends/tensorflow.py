@@ -25,6 +25,7 @@ keep_large_blocks()
 import tensorflow as tf
 from typing_extensions import override
 
+from seedbed.backends.gpu_memory import gpu_memory_bytes
 from seedbed.backends.protocol import (
     Backend,
     DeviceTables,
@@ -198,7 +199,8 @@ class TensorFlowBackend(Backend):
     @override
     def memory_bytes(self) -> int:
         # TensorFlow does not report the memory of a GPU.
-        return usable_memory_bytes() if self.devices()[0].startswith("cpu") else 0
+        cpu = self.devices()[0].startswith("cpu")
+        return usable_memory_bytes() if cpu else gpu_memory_bytes()
 
     @override
     def uniform(self, seed: int, counter: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from seedbed.agents.inference_step import InferenceStep
+from seedbed.agents.inference_step import InferenceStep, table_specs
 from seedbed.agents.training_step import on_policy_loss, replay_loss
 from seedbed.backends.protocol import Backend, Trainer
 from seedbed.config import Experiment
@@ -11,6 +11,7 @@ from seedbed.factory import build_agent, build_optimizer
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.services.learner.components import LearnerComponents
+from seedbed.services.learner.device_memory import Need, check_memory
 from seedbed.services.learner.training import replay_factory
 from seedbed.services.learner.training.sources import BatchSource, OnPolicySource
 from seedbed.services.learner.unrolls.sequences import SequencePlan
@@ -47,17 +48,24 @@ def build_components(
     learner = experiment.learner
     agent, unroll, trainer, _ = build_trainer(experiment, spec, backend)
     source: BatchSource
-    kept_steps = 0
+    kept_steps, slots = 0, learner.inference.slots
+    size = trainer.state_bytes()
+    training = [Need("parameters and optimizer", size, "the network (learner.network_options)")]
     if isinstance(unroll, SequencePlan):
         if replay_factory.keeps_frames(experiment, unroll.spec, backend):
             unroll, kept_steps = replace(unroll, keeps_frames=True), unroll.spec.steps
-        stats = stats or ReplaySourceStats()
+        training += replay_factory.device_needs(experiment, unroll.spec, backend)
+    specs = table_specs(agent, spec, learner.frame_stack, slots, kept_steps).values()
+    size = sum(rows * array.row_bytes for rows, array in specs)
+    tables = Need("tables of the slots", size, "learner.inference.slots", slots)
+    check_memory(backend, [tables], training)
+    if isinstance(unroll, SequencePlan):
         source = replay_factory.make_replay_source(
-            experiment, unroll.spec, backend, trainer, stats, credentials
+            experiment, unroll.spec, backend, trainer, stats or ReplaySourceStats(), credentials
         )
     else:
         source = OnPolicySource(trainer, backend, learner.host_batch_size)
-    slots, seed = learner.inference.slots, experiment.seed + LEARNER_SEED_STRIDE * rank
+    seed = experiment.seed + LEARNER_SEED_STRIDE * rank
     most = learner.inference.max_batch_envs
     seeds: list[Any] = [seed, *((seed, acting) for acting in range(1, backend.split.inference))]
     inference = [

@@ -10,14 +10,14 @@ from seedbed.config.schema import Experiment
 from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.local_buffer import make_local_buffer
 from seedbed.replay.replay_buffer import ReplayBuffer
-from seedbed.replay.sequence import SequenceSpec, format_bytes
+from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.credentials import Credentials
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.services.learner.device_memory import Need
 from seedbed.services.learner.training.replay_source import ReplaySource
 from seedbed.telemetry.replay import ReplaySourceStats
 
 if TYPE_CHECKING:  # imports Keras
-    from seedbed.replay.client.device import DeviceReplay
     from seedbed.services.learner.training.fused_replay import FusedReplay
 
 log = logging.getLogger(__name__)
@@ -45,20 +45,28 @@ def keeps_frames(experiment: Experiment, spec: SequenceSpec, backend: Backend) -
     )
 
 
-def kept_bytes(experiment: Experiment, spec: SequenceSpec) -> int:
-    """Return the memory of all frames that wait on the device to be inserted, in bytes, at most.
+def device_needs(experiment: Experiment, spec: SequenceSpec, backend: Backend) -> list[Need]:
+    """Return what the replay needs on the device that trains.
 
     Args:
         experiment: All settings of the run.
         spec: Sizes of a sequence.
+        backend: Backend of the learner.
     """
-    learner = experiment.learner
-    # The chunk that each environment fills, the one before that its session hands on, and what
-    # waits in the queue and for a transfer.
-    queued = learner.queue_batches * learner.batch_size
-    staged = min(learner.replay.transfer_steps // spec.steps, learner.replay.capacity // 2)
-    sequences = 2 * (learner.inference.slots + 1) + queued + staged
-    return sequences * spec.steps * spec.observation.row_bytes
+    from seedbed.replay.client.device_tables import device_bytes
+
+    learner, capacity = experiment.learner, experiment.learner.replay.capacity
+    if learner.replay.storage != "device":
+        return []
+    size = device_bytes(spec, capacity)
+    needs = [Need("replay", size, "learner.replay.capacity", capacity, ", or use storage: host")]
+    if keeps_frames(experiment, spec, backend):
+        # A chunk of each environment, and what waits in the queue and to be staged.
+        slots, queued = learner.inference.slots, learner.queue_batches * learner.batch_size
+        staged = min(learner.replay.transfer_steps // spec.steps, capacity // 2)
+        waiting = (slots + queued + staged) * spec.steps * spec.observation.row_bytes
+        needs.append(Need("frames on their way to it", waiting, "learner.inference.slots"))
+    return needs
 
 
 def make_replay_source(
@@ -86,9 +94,17 @@ def make_replay_source(
     learner, settings = experiment.learner, experiment.learner.replay
     seed, size = experiment.seed, learner.host_batch_size
     if settings.storage == "device":
+        from seedbed.replay.client.device import DeviceReplay
         from seedbed.services.learner.training.fused_replay import FusedReplay
 
-        on_device = _device_replay(experiment, spec, backend)
+        on_device = DeviceReplay(
+            backend,
+            spec,
+            settings.capacity,
+            settings.priority_exponent,
+            settings.transfer_steps,
+            seed,
+        )
         return FusedReplay(on_device, settings, size, trainer, stats)
     buffer: ReplayBuffer
     if settings.storage == "remote":
@@ -119,24 +135,3 @@ def _sharded_replay(
         credentials=credentials,
         timeout_s=timeout_s,
     )
-
-
-def _device_replay(experiment: Experiment, spec: SequenceSpec, backend: Backend) -> "DeviceReplay":
-    from seedbed.replay.client.device import DeviceReplay
-    from seedbed.replay.client.device_tables import device_bytes
-
-    settings = experiment.learner.replay
-    capacity, device = settings.capacity, backend.devices()[0]
-    size, limit = device_bytes(spec, capacity), backend.memory_bytes()
-    kept = kept_bytes(experiment, spec) if keeps_frames(experiment, spec, backend) else 0
-    more = f", and frames on their way there {format_bytes(kept)}" if kept else ""
-    log.info("replay on %s: %s%s", device, format_bytes(size), more)
-    if limit and size + kept > limit:
-        fit = max(0, int(capacity * (limit - kept) / size))
-        raise ConfigError(
-            f"learner.replay.capacity {capacity} take {format_bytes(size)}{more}; {device} has "
-            f"{format_bytes(limit)}: at most {fit} would fit, less what the model needs. Lower it"
-            f"{' or learner.inference.slots' if kept else ''}, or use storage: host"
-        )
-    exponent, steps = settings.priority_exponent, settings.transfer_steps
-    return DeviceReplay(backend, spec, capacity, exponent, steps, experiment.seed)

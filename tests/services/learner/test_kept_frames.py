@@ -181,9 +181,9 @@ def test_frames_go_over_the_bus_once(backend: Backend, monkeypatch: pytest.Monke
         buffer.flush()
         inserted[kept] = sum(sent)
         sent.clear()
-        for _ in range(3):
+        if kept:
             built.source.step()
-        assert sum(sent) == 0, "sampling and training send nothing"
+            assert sent == [0], "sampling and training send nothing"
     assert inserted[False] > chunks * of_chunk
     assert inserted[True] < chunks * of_chunk / 20
     print(f"{inserted[False] / chunks:.0f} bytes a chunk before, {inserted[True] / chunks:.0f} now")
