@@ -40,6 +40,12 @@ def test_without_a_meter_there_is_no_state() -> None:
     assert [args.state for args in arguments(rendered)] == [None]
 
 
+def test_an_uninstall_does_not_wait_for_an_image_that_is_not_there() -> None:
+    jobs = {job["metadata"]["name"]: job["spec"] for job in render().of("Job")}
+    assert jobs["pong-auth-delete"]["activeDeadlineSeconds"] <= 90 < HELM_TIMEOUT_S
+    assert "activeDeadlineSeconds" not in jobs["pong-auth-make"], "a first node takes minutes"
+
+
 def test_hooks_say_what_happened_and_leave_nothing() -> None:
     """Uninstalling deletes no hooks: what a failure leaves would stay for ever."""
     rendered = render()
