@@ -84,8 +84,10 @@ class Issuer(Section):
 
     name: str = ""
     """Default: an authority of the release's own."""
-    kind: Literal["Issuer", "ClusterIssuer"] = "Issuer"
+    kind: str = "Issuer"
     """Its kind."""
+    group: str = ""
+    """Its API group; default: cert-manager.io. Google CAS: cas-issuer.jetstack.io."""
 
 
 class AuthValues(Section):

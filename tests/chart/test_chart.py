@@ -385,6 +385,9 @@ def test_tls() -> None:
     assert not given.of("Certificate")
     own = render({"tls": {"enabled": True, "issuer": {"name": "x", "kind": "ClusterIssuer"}}})
     assert not own.of("Issuer")
+    cas = {"name": "x", "kind": "GoogleCASClusterIssuer", "group": "cas-issuer.jetstack.io"}
+    for made in render({"tls": {"enabled": True, "issuer": cas}}).of("Certificate"):
+        assert made["spec"]["issuerRef"] == cas
 
 
 def test_who_may_scrape() -> None:

@@ -22,6 +22,6 @@ spec:
     - "*.{{ $service }}.{{ .root.Release.Namespace }}.svc"
     # The role, by which a peer is judged: docs/security.md.
     - {{ eq .component "replay" | ternary "shard" .component }}.{{ include "seedbed.fullname" .root }}.{{ .root.Release.Namespace }}.seedbed
-  issuerRef: {name: {{ $issuer.name | default (printf "%s-authority" (include "seedbed.fullname" .root)) }}, kind: {{ $issuer.name | empty | ternary "Issuer" $issuer.kind }}}
+  issuerRef: {name: {{ $issuer.name | default (printf "%s-authority" (include "seedbed.fullname" .root)) }}, kind: {{ $issuer.name | empty | ternary "Issuer" $issuer.kind }}{{ with and $issuer.name $issuer.group }}, group: {{ . }}{{ end }}}
 {{- end }}
 {{- end }}
