@@ -5,14 +5,11 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from seedbed import backends
 from seedbed.analysis.unroll_files import title_of
 from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import Split
 from seedbed.config import Experiment
-from seedbed.config.load import dump_experiment
 from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.membership import Membership
 from seedbed.rpc.certificate_stats import CertificateStats
@@ -28,6 +25,7 @@ from seedbed.services.learner.exchange_factory import make_exchange, make_member
 from seedbed.services.learner.hosts.agreement import StopNote
 from seedbed.services.learner.hosts.host import LearnerHost
 from seedbed.services.learner.profiling import Profiler
+from seedbed.services.learner.run_state import RunState
 from seedbed.services.learner.split_choice import divide_devices
 from seedbed.services.learner.stop import RunStop
 from seedbed.services.learner.synchronous import is_synchronous
@@ -94,7 +92,8 @@ class LearnerBase:
         if self.members is not None:
             self._share_counters(self.members)
         self.evaluation = BackgroundEvaluation(experiment, run, self.telemetry)
-        self._resume(run)
+        self._state = RunState(experiment, self.telemetry, self.members, self.evaluation)
+        self._state.resume(run, self._is_first)
         self._updates_at_start = self.counters.updates
         self.components = ComponentsFuture(spec)
         self.store = ParameterStore()
@@ -134,43 +133,11 @@ class LearnerBase:
             learners_here=settings.replicas if here else 1,
         )
 
-    def _resume(self, run: RunDirectory) -> None:
-        spent = run.last_counters()  # before telemetry writes its own
-        if run.resume_from is not None:
-            meta = run.resume_from.meta
-            self.counters.set_from(meta["counters"])
-            # Unrolls that were queued or incomplete at the checkpoint are lost.
-            kept = self.counters.inserted_frames or self.counters.trained_frames
-            self.counters.discarded_frames = self.counters.env_frames - kept
-            self.telemetry.restore(meta["telemetry"])
-            if self.members is not None:
-                self.members.restore(meta.get("peers", {}))
-            self.evaluation.best = meta["best_evaluation"]
-            log.info(
-                "resumed at frame %d, update %d from %s",
-                self.counters.env_frames,
-                self.counters.updates,
-                run.resume_from.path,
-            )
-        if self.hosts is not None and not self.hosts.is_first:
-            return  # the first host has the counts of the whole learner
-        # What was learned after the checkpoint is lost. The time and the money are spent.
-        self.counters.seconds = max(self.counters.seconds, float(spent.get("seconds", 0)))
-        self.counters.dollars = max(self.counters.dollars, float(spent.get("dollars", 0)))
-
     def _meta(self) -> dict[str, Any]:
         """Return what a checkpoint stores besides arrays; JSON."""
         components = self.components.result(0)
         assert components is not None
-        return {
-            "counters": self.telemetry.whole_counters().to_json(),
-            "telemetry": self.telemetry.to_json(),
-            "spec": components.spec.to_json(),
-            "peers": self.members.to_json() if self.members is not None else {},
-            "random": components.inference[0].random.bit_generator.state,
-            "experiment": dump_experiment(self.experiment),
-            "best_evaluation": self.evaluation.best,
-        }
+        return self._state.meta(components)
 
     # --- start -----------------------------------------------------------------------------
 
@@ -243,14 +210,7 @@ class LearnerBase:
         divide_devices(self.experiment, spec, backend, self.run_directory.path)
         components = self._make_components(spec, backend)
         run = self.run_directory
-        if run.resume_from is not None:
-            components.trainer.load(run.resume_from.arrays)
-            components.inference[0].random.bit_generator.state = run.resume_from.meta["random"]
-            for acting, step in enumerate(components.inference[1:], 1):
-                # No device acts twice alike after a restart.
-                step.random = np.random.default_rng((acting, self.counters.updates))
-        elif run.start_from is not None:
-            components.trainer.load(run.start_from.arrays, optimizer=False)
+        self._state.load(run, components)
         if self.hosts is not None:
             self.telemetry.phase = "meeting the other hosts"
             self.hosts.begin(backend, components)

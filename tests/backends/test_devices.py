@@ -136,6 +136,10 @@ LEARNER = "{name: a, environment: {id: CartPole-v1}, agent: vtrace, learner: {%s
             "batch_size 32 cannot be divided among 3 devices that train: 30 or 33 can",
         ),
         (
+            "backend: jax, hosts: 2, batch_size: 10, devices: {inference: 1, training: 2}",
+            "batch_size 10 cannot be divided among 4 devices that train: 8 or 12 can",
+        ),
+        (
             "backend: jax, batch_size: 4, replay: {storage: device}, "
             "devices: {inference: 1, training: 2}",
             "the memory of one device",
