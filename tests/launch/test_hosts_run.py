@@ -28,14 +28,15 @@ def free_address() -> str:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.parametrize("agent", ["vtrace", "r2d2"])
-def test_the_update_of_two_hosts_is_that_of_one(tmp_path: Path, agent: str) -> None:
+@pytest.mark.parametrize(("agent", "training"), [("vtrace", 0), ("r2d2", 0), ("r2d2", 2)])
+def test_the_update_of_two_hosts_is_that_of_one(tmp_path: Path, agent: str, training: int) -> None:
     address, processes = free_address(), []
     for host, hosts in ((0, 2), (1, 2), (0, 1)):
         arguments = [str(host), str(hosts), address, str(tmp_path / f"{host}-of-{hosts}.npz")]
+        split = [str(training)] if training and hosts > 1 else []
         processes.append(
             subprocess.Popen(
-                [sys.executable, str(UPDATE), *arguments, agent],
+                [sys.executable, str(UPDATE), *arguments, agent, *split],
                 cwd=ROOT,
                 env={**os.environ, "PYTHONPATH": python_path(), "KERAS_BACKEND": "jax"},
             )

@@ -1,6 +1,9 @@
-"""Three updates of one of several hosts: `python host_update.py HOST HOSTS COORDINATOR FILE AGENT`.
+"""Three updates of one of several hosts.
 
-Each host brings its part of the same batches, and writes the trainer's state into FILE.
+Usage: `python host_update.py HOST HOSTS COORDINATOR FILE AGENT [TRAINING]`.
+
+Each host brings its part of the same batches, and writes the trainer's state into FILE. With
+TRAINING, one device of each host acts, and that many others train.
 """
 
 from __future__ import annotations
@@ -11,6 +14,7 @@ import numpy as np
 
 from seedbed import backends
 from seedbed.backends.coordination import HostPlace
+from seedbed.backends.roles import Split
 from seedbed.config.load import parse_experiment
 from seedbed.spec import ArraySpec, EnvironmentSpec
 
@@ -46,12 +50,15 @@ def batch(seed: int, agent: str) -> dict[str, np.ndarray]:
     return {**arrays, "probability": random.uniform(0.1, 1, B).astype(np.float32)}
 
 
-def main(host: int, hosts: int, coordinator: str, file: str, agent: str) -> None:
+def main(host: int, hosts: int, coordinator: str, file: str, agent: str, training: int = 0) -> None:
     place = HostPlace(host, hosts, coordinator) if hosts > 1 else None
-    backend = backends.use("jax", device="cpu", place=place)
+    split = Split(1, training) if training else None
+    backend = backends.use("jax", device="cpu", place=place, split=split)
     from seedbed.services.learner.components_factory import build_components
 
     more = [f"learner.hosts={hosts}", *(REPLAY if agent == "r2d2" else [])]
+    if training:
+        more.append(f"learner.devices={{inference: 1, training: {training}}}")
     trainer = build_components(parse_experiment(EXPERIMENT, more), SPEC, backend).trainer
     if hosts > 1:
         state = trainer.state()
@@ -70,6 +77,9 @@ def main(host: int, hosts: int, coordinator: str, file: str, agent: str) -> None
         results[f"loss/{seed}"] = np.asarray(outputs["loss"])
         if "priority" in outputs:
             results[f"priority/{seed}"] = np.asarray(outputs["priority"])
+    for copy in backend.to_acting(trainer.params()):
+        for trained, acting in zip(trainer.params(), copy, strict=True):
+            np.testing.assert_array_equal(np.asarray(trained), np.asarray(acting))
     np.savez(file, **results, **trainer.state())
     if backend.coordination is not None:
         backend.coordination.barrier("end", 60)
@@ -77,4 +87,4 @@ def main(host: int, hosts: int, coordinator: str, file: str, agent: str) -> None
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:])
+    main(int(sys.argv[1]), int(sys.argv[2]), *sys.argv[3:6], *map(int, sys.argv[6:]))
