@@ -50,3 +50,13 @@ def test_the_last_resort_is_there_on_demand_and_knows_what_the_meter_knows() -> 
     known = [text for text in container["args"] if text != "--last-resort"]
     assert "--last-resort" in container["args"]
     assert set(known) <= set(meter)
+
+
+def test_a_node_without_a_free_core_has_five_minutes_to_start_the_meter_and_an_actor() -> None:
+    """Liveness is not asked before: a meter that starts slowly would be killed for ever."""
+    pods = render().pods()
+    for component in ("cost", "actor"):
+        (container,) = pods[f"pong-{component}"]["spec"]["containers"]
+        probe = container["startupProbe"]
+        assert probe["httpGet"] == container["livenessProbe"]["httpGet"]
+        assert probe["periodSeconds"] * probe["failureThreshold"] == 300

@@ -226,6 +226,16 @@ class Release:
         status = self.status()
         return int(status["counters"][name]) if status else -1
 
+    def saved_frames(self, pod: str = "learner-0") -> int:
+        """Frames of the newest checkpoint, as the log of the next learner will say."""
+        text = self.kubectl(
+            "exec", f"{self.name}-{pod}", "--", "python", "-c",
+            "from seedbed.checkpoints.store import CheckpointStore as Store\n"
+            f"found = Store('/runs/{self.name}/checkpoints').newest()\n"
+            "print(found.meta['counters']['env_frames'] if found else 0)",
+        )  # fmt: skip
+        return int(text)
+
     def number(self, name: str) -> float | None:
         """One of the numbers of the learner's newest second, None while there is none."""
         status = self.status()

@@ -58,12 +58,18 @@ def test_a_killed_host_restarts_both_and_a_pause_suspends_them(release: Release)
     before = release.until(lambda: max(0, frames(release) - 2_000), "two hosts train")
     old = {pod["metadata"]["uid"] for pod in release.pods("learner")}
     assert len(old) == 2
+    saved = release.until(lambda: release.saved_frames(host(release, 0)), "a checkpoint")
 
     killed = f"{release.name}-{host(release, 1)}"
     release.kubectl("delete", "pod", killed, "--grace-period=0", "--force")
     release.until(lambda: restarts(release) > 0, "the JobSet starts all again")
-    release.until(lambda: frames(release) >= before, "frames go on from the checkpoint")
-    assert not old & {pod["metadata"]["uid"] for pod in release.pods("learner")}
+    release.until(
+        lambda: not old & {pod["metadata"]["uid"] for pod in release.pods("learner")},
+        "both hosts are others",
+    )
+    first = release.until(lambda: frames(release) + 1, "the first host answers") - 1
+    assert first >= saved, "frames never go back past the last checkpoint"
+    release.until(lambda: frames(release) > before, "frames go on")
 
     release.upgrade(two(paused=True))
     release.until(lambda: release.get("jobset", NAME)["spec"]["suspend"], "the meter suspends it")

@@ -49,7 +49,7 @@ def test_install_scale_kill_upgrade_uninstall(pong: Release) -> None:
 
     # The learner's pod is deleted: it resumes, and frames never go back past the last checkpoint.
     pong.trains()
-    saved = checkpoint_frames(pong)
+    saved = pong.saved_frames()
     pong.kill("learner", 0)
     pong.until(lambda: pong.frames() >= 0, "another learner")
     assert pong.frames() >= saved
@@ -72,17 +72,6 @@ def test_install_scale_kill_upgrade_uninstall(pong: Release) -> None:
     names = {(item["kind"], item["metadata"]["name"]) for item in left["items"]}
     ours = {(kind, name) for kind, name in names if "pong" in name}
     assert ours == {("PersistentVolumeClaim", "runs-pong-learner-0")}
-
-
-def checkpoint_frames(release: Release) -> int:
-    """Frames of the newest checkpoint, as the log of the next learner will say."""
-    text = release.kubectl(
-        "exec", f"{release.name}-learner-0", "--", "python", "-c",
-        "from seedbed.checkpoints.store import CheckpointStore as Store\n"
-        f"found = Store('/runs/{release.name}/checkpoints').newest()\n"
-        "print(found.meta['counters']['env_frames'])",
-    )  # fmt: skip
-    return int(text)
 
 
 def test_a_budget_stops_the_run(namespace: str, tmp_path: Path) -> None:
