@@ -42,7 +42,7 @@ def test_the_update_of_two_hosts_is_that_of_one(tmp_path: Path, agent: str, trai
             )
         )
     try:
-        assert [process.wait(240) for process in processes] == [0, 0, 0]
+        assert [process.wait(START_S) for process in processes] == [0, 0, 0]
     finally:
         for process in processes:
             process.kill()

@@ -92,6 +92,13 @@ def test_cartpole_with_lstm_and_stacking_learns_in_bfloat16(tmp_path: Path) -> N
 
 
 @pytest.mark.learning
+@pytest.mark.skipif(BACKEND != "jax", reason="TensorFlow trains on one host")
+def test_two_hosts_learn_cartpole(tmp_path: Path) -> None:
+    summary = train(CARTPOLE, tmp_path / "run", "learner.hosts=2", "stop.mean_return=150")
+    assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
+
+
+@pytest.mark.learning
 @pytest.mark.skipif(BACKEND == "jax", reason="takes JAX several minutes on two cores")
 def test_catch_is_learned_from_pixels(tmp_path: Path) -> None:
     experiment = tmp_path / "catch.yaml"
