@@ -52,7 +52,7 @@ def play(spec: UnrollSpec, rows: int) -> tuple[History, list[SessionUnroll], Unr
             blocks.append(block)
         slots = np.arange(e, dtype=np.int32)
         expected = history.action[-1] if row else np.full(e, -1)
-        inputs = (slots, observation, flags, reward, expected)
+        inputs = (slots, observation, flags, reward, expected, None)
         for ours, wanted in zip(writer.inputs(slots), inputs, strict=True):
             np.testing.assert_array_equal(ours, wanted)
 
