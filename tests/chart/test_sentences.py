@@ -38,6 +38,8 @@ def requests(role: str, **amounts: Any) -> dict[str, Any]:
             "learner.replicas is 2.5, which is no whole number from 1 up",
         ),
         ({"learner": {"replicas": 0}}, "learner.replicas is 0, which is no whole number"),
+        ({"actor": {"replicas": -1}}, "actor.replicas is -1, which is no whole number from 0 up"),
+        ({"actor": {"replicas": "external"}}, "replicas: external leaves out all"),
         (
             {"experiment": {"stop": {"dollars": "five"}}},
             'experiment.stop.dollars is "five", which is no number from 0 up: say dollars alone, '
@@ -62,6 +64,11 @@ def requests(role: str, **amounts: Any) -> dict[str, Any]:
 )
 def test_a_value_that_is_none_is_refused(values: dict[str, Any], sentence: str) -> None:
     assert sentence in refused(values)
+
+
+@pytest.mark.parametrize("size", ["10m", "0", 1024])
+def test_a_volume_of_hardly_a_byte_is_refused(size: Any) -> None:
+    assert "less than 1Mi is hardly meant" in refused({"replay": {"persistence": {"size": size}}})
 
 
 @pytest.mark.parametrize("size", ["500M", "1.5Gi", "1e9", 1e9, ".5Gi"])

@@ -13,6 +13,12 @@
     {{- if and $text (not (regexMatch `^([0-9]+(\.[0-9]*)?|\.[0-9]+)([eE][+-]?[0-9]+|[KMGTPE]i|[munkMGTPE])?$` $text)) -}}
       {{- fail (printf "%s.%s %q is no amount: say a number, alone or with one of k, M, G, T, P, E, Ki, Mi, Gi, Ti, Pi, Ei, such as %s" $role $key $text (hasSuffix "cpu" $key | ternary "500m or 2" "10Gi")) -}}
     {{- end -}}
+    {{- if and $text (regexMatch `(memory|ephemeral-storage|[sS]ize)$` $key) -}}
+      {{- $bytes := include "seedbed.amount" $text | float64 -}}
+      {{- if and (lt $bytes 1048576.0) (or (gt $bytes 0.0) (eq $key "persistence.size")) -}}
+        {{- fail (printf "%s.%s %q is %v bytes, and less than 1Mi is hardly meant: say such as 10Gi (m is a thousandth)" $role $key $text $bytes) -}}
+      {{- end -}}
+    {{- end -}}
   {{- end -}}
   {{- range $kind, $limit := dig "resources" "limits" dict $values -}}
     {{- $request := dig "resources" "requests" $kind "" $values -}}

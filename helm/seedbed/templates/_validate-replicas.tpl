@@ -7,6 +7,12 @@
 {{- if not (and (has (kindOf $replicas) (list "int" "int64" "float64")) (ge (float64 $replicas) 1.0) (eq (float64 $replicas) (floor $replicas))) -}}
   {{- fail (printf "learner.replicas is %v, which is no whole number from 1 up: say how many learners there are to be" $replicas) -}}
 {{- end -}}
+{{- $actors := .Values.actor.replicas -}}
+{{- if not (kindIs "invalid" $actors) -}}
+  {{- if not (and (has (kindOf $actors) (list "int" "int64" "float64")) (ge (float64 $actors) 0.0) (eq (float64 $actors) (floor $actors))) -}}
+    {{- fail (printf "actor.replicas is %v, which is no whole number from 0 up: say how many actors there are to be, or null to leave the field out; replicas: external leaves out all" $actors) -}}
+  {{- end -}}
+{{- end -}}
 {{- if and .Values.paused (eq .Values.replicas "external") (not .Values.cost.enabled) -}}
   {{- fail "paused is true, replicas is external and cost.enabled is false: the cost meter would take the pods to zero; enable it, or kubectl scale them" -}}
 {{- end -}}
