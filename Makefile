@@ -20,7 +20,7 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-learning e2e e2e-all storm images release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
+.PHONY: help run test test-learning test-rehearsal e2e e2e-all storm images release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
   proto bench bench-accelerator setup hooks lock clean
 
 help: ## Say what there is.
@@ -95,6 +95,9 @@ test-learning: $(INSTALLED_DEV) ## What takes long: learn small things, kill who
 	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) -m 'slow and backends and not learning'
 	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL) --dist load -m learning
 	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) --dist load -m learning
+
+test-rehearsal: $(INSTALLED_DEV) ## Rehearse the first hour on an accelerator: kill it, go on, to its end (10 minutes).
+	$(PYTEST) -v -m rehearsal $(ARGS)
 
 e2e: $(INSTALLED_DEV) ## Run the chart on the cluster of KUBECONFIG, which has the images (:dev).
 	$(E2E) -m 'e2e and not e2e_all' $(ARGS)

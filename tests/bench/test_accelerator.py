@@ -35,7 +35,7 @@ def cases(file: Path) -> dict[str, Any]:
     return {f"{part}/{name}": case for part, some in parts.items() for name, case in some.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.rehearsal
 def test_a_rehearsal_that_is_killed_goes_on_to_its_end(tmp_path: Path) -> None:
     file = tmp_path / "first-hour.json"
     arguments = ("accelerator", "--quick", "--minutes", "30", "--json", str(file))
