@@ -166,7 +166,7 @@ class Values(Section):
 
 
 # Values that are no numbers, of which a template says more than Helm does of a type.
-SAID = ("learner.replicas", "experiment.stop.dollars", "experiment.stop.idle_s")
+SAID = ("learner.replicas", "actor.replicas", "experiment.stop.dollars", "experiment.stop.idle_s")
 
 
 def schema() -> dict[str, Any]:
