@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +62,16 @@ def _divided(name: str, array: NDArray[Any]) -> Tensor:
     assert _mesh is not None
     axes = ("training",) if name in _BATCH_FIRST else (None, "training")
     return _from_local(NamedSharding(_mesh, _spec(*axes)), np.ascontiguousarray(array))
+
+
+@cache
+def _sum_of_hosts(mesh: Mesh) -> Any:
+    """Return the compiled sum of what each training device brings.
+
+    A sum, because on a CPU no other collective is right: all but the first host bring zeros.
+    """
+    everywhere = NamedSharding(mesh, _spec())
+    return jax.jit(lambda parts: parts.sum(axis=0, dtype=parts.dtype), out_shardings=everywhere)
 
 
 # Compiled functions that a start finds, in bytes. A run makes some tens of MiB.
@@ -395,17 +405,18 @@ class JaxBackend(Backend):
     def from_first_host(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
         assert _mesh is not None
         assert self.coordination is not None
-        received = {}
-        # A sum, because on a CPU no other collective is right: the others bring zeros.
-        total = jax.jit(
-            lambda parts: parts.sum(axis=0, dtype=parts.dtype),
-            out_shardings=NamedSharding(_mesh, _spec()),
-        )
+        # All as bytes, in one collective.
+        size = sum(array.nbytes for array in arrays.values())
+        brought = np.zeros((len(_mesh.local_devices), size), np.uint8)
+        if self.coordination.host == 0:
+            flat = [np.ascontiguousarray(a).reshape(-1).view(np.uint8) for a in arrays.values()]
+            np.concatenate(flat, out=brought[0])
+        buffer = np.asarray(_sum_of_hosts(_mesh)(_divided("state", brought)))
+        received, start = {}, 0
         for name, array in arrays.items():
-            brought = np.zeros((len(_mesh.local_devices), *array.shape), array.dtype)
-            if self.coordination.host == 0:
-                brought[0] = array
-            received[name] = np.array(total(_divided("state", brought)))
+            part = buffer[start : start + array.nbytes]
+            received[name] = part.view(array.dtype).reshape(array.shape).copy()
+            start += array.nbytes
         return received
 
     @override

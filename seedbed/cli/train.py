@@ -96,7 +96,7 @@ def run(args: argparse.Namespace) -> None:
 
             # The run was opened as `--restart` says: its hosts go on from there.
             passed = [f"--init-from={args.init_from}"] if args.init_from else []
-            summary = train_hosts(experiment, directory, passed)
+            summary = train_hosts(experiment, directory, passed, args.rank or 0)
         elif experiment.learner.deterministic:
             from seedbed.services.learner.single_threaded import run_deterministic
 
@@ -121,7 +121,8 @@ def _train(
         return summary
     learner.profiler.profile_on_signal()
     address = learner.start(probe)
-    actors = LocalActors(experiment, directory, address, learner.threads, rank or host or 0)
+    number = (rank or 0) * experiment.learner.hosts + (host or 0)
+    actors = LocalActors(experiment, directory, address, learner.threads, number)
     try:
         actors.start()
         return learner.run()

@@ -222,10 +222,18 @@ class Experiment(Section):
         learner = self.learner
         if learner.hosts == 1:
             return self
-        if self.gossip.replicas > 1:
+        gossip = self.gossip
+        if gossip.replicas > 1 and gossip.topology == "allreduce":
             raise ValueError(
-                f"learner.hosts {learner.hosts} with gossip.replicas {self.gossip.replicas}: a "
-                "learner of several hosts exchanges no parameters yet; set one of them to 1"
+                f"learner.hosts {learner.hosts} with gossip.topology allreduce: the hosts of one "
+                f"learner add up their gradients already; use gossip.replicas 1 and learner.hosts "
+                f"{learner.hosts * gossip.replicas}, or gossip.topology gossip"
+            )
+        if gossip.replicas > 1 and gossip.gradients_every:
+            raise ValueError(
+                f"learner.hosts {learner.hosts} with gossip.gradients_every "
+                f"{gossip.gradients_every}: the gradients of several hosts are never on one; set "
+                "it to 0"
             )
         if self._has_replay and learner.replay.storage != "host":
             raise ValueError(

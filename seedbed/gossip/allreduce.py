@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from seedbed.backends.protocol import TensorDict
 from seedbed.config.gossip import Gossip
-from seedbed.gossip.exchange import LocalLearner, ParameterExchange, ShuttingDown
+from seedbed.gossip.exchange import LocalLearner, PeerExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.parameters import FlatParams
 from seedbed.gossip.transport.buffers import ring_bounds
@@ -25,13 +25,13 @@ _POLL_S = 0.1
 MEET_S = 600.0
 
 
-class AllReduceExchange(ParameterExchange):
+class AllReduceExchange(PeerExchange):
     """Synchronous sum of all learners' gradients.
 
     Args:
-        settings: As `ParameterExchange`.
-        learner: As `ParameterExchange`.
-        transport: As `ParameterExchange`.
+        settings: As `PeerExchange`.
+        learner: As `PeerExchange`.
+        transport: As `PeerExchange`.
         log: Log of the gradients; None if none are kept.
     """
 

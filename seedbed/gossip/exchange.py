@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from typing_extensions import override
 
 from seedbed.backends.protocol import TensorDict, Trainer
 from seedbed.config.gossip import Gossip
@@ -46,19 +47,7 @@ class LocalLearner:
 
 
 class ParameterExchange:
-    """Exchange of a learner with its peers. Training thread only, except for `close`.
-
-    Args:
-        settings: Section `gossip` of the experiment.
-        learner: Parts of this learner.
-        transport: Streams from and to the peers.
-    """
-
-    def __init__(self, settings: Gossip, learner: LocalLearner, transport: GossipTransport) -> None:
-        self._settings, self._learner, self._transport = settings, learner, transport
-        self._trainer, self._membership = learner.trainer, transport.membership
-        self._stopping = learner.threads.stopping
-        self.stats = learner.stats
+    """Exchange of a learner with its peers. Training thread only, except for `close`."""
 
     def start(self) -> None:
         """Connect to the peers, before the first update.
@@ -95,4 +84,23 @@ class ParameterExchange:
 
     def close(self) -> None:
         """Disconnect from the peers. Any thread."""
+
+
+class PeerExchange(ParameterExchange):
+    """Exchange over the streams of this process.
+
+    Args:
+        settings: Section `gossip` of the experiment.
+        learner: Parts of this learner.
+        transport: Streams from and to the peers.
+    """
+
+    def __init__(self, settings: Gossip, learner: LocalLearner, transport: GossipTransport) -> None:
+        self._settings, self._learner, self._transport = settings, learner, transport
+        self._trainer, self._membership = learner.trainer, transport.membership
+        self._stopping = learner.threads.stopping
+        self.stats = learner.stats
+
+    @override
+    def close(self) -> None:
         self._transport.close()

@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from seedbed.backends.protocol import TensorDict
 from seedbed.config.gossip import Gossip
-from seedbed.gossip.exchange import LocalLearner, ParameterExchange, ShuttingDown
+from seedbed.gossip.exchange import LocalLearner, PeerExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.parameters import norm_of
 from seedbed.gossip.publisher import Publisher
@@ -29,13 +29,13 @@ _POLL_S = 0.1
 _UNREPORTED_ITERATIONS = 10_000
 
 
-class GossipExchange(ParameterExchange):
+class GossipExchange(PeerExchange):
     """Asynchronous mixing with the in-peers of a graph.
 
     Args:
-        settings: As `ParameterExchange`.
-        learner: As `ParameterExchange`.
-        transport: As `ParameterExchange`.
+        settings: As `PeerExchange`.
+        learner: As `PeerExchange`.
+        transport: As `PeerExchange`.
         log: Log of this learner's gossip, whose local iterations are continued.
     """
 

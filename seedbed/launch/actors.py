@@ -24,7 +24,7 @@ class LocalActors(Supervisor):
         run: the learner's run directory, which gets the actors' logs.
         address: the address at which the learner listens.
         threads: the learner's threads, which fail when actors keep failing.
-        rank: rank of the learner. It keeps episodes of different learners apart.
+        rank: number of the learner, or of the host, among all. It keeps their episodes apart.
     """
 
     name = "actor"

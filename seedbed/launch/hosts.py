@@ -22,6 +22,7 @@ from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import host_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import on_stop_signals
+from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.formats import number as in_words
 from seedbed.telemetry.formats import si_number
 from seedbed.telemetry.progress_line import ProgressLine
@@ -91,7 +92,7 @@ def run_host(arguments: Sequence[str], host: int, hosts: int) -> int:
 
 
 def train_hosts(
-    experiment: Experiment, directory: RunDirectory, arguments: Sequence[str]
+    experiment: Experiment, directory: RunDirectory, arguments: Sequence[str], rank: int = 0
 ) -> dict[str, Any]:
     """Train with all hosts of the learner on this machine; return the run's summary.
 
@@ -99,13 +100,14 @@ def train_hosts(
         experiment: the resolved experiment, with `learner.hosts` hosts.
         directory: the run directory, which host 0 opens when this process has closed it.
         arguments: more arguments of `seedbed train` for host 0.
+        rank: rank of the learner among `gossip.replicas`.
 
     Raises:
         SeedbedError: a host failed in a way that a restart cannot mend, or too often.
     """
     directory.resume_from = directory.start_from = None  # host 0 reads them again
     directory.close()
-    hosts = LocalHosts(experiment, directory, arguments)
+    hosts = LocalHosts(experiment, directory, arguments, rank)
     stopping = threading.Event()
     on_stop_signals(lambda _: stopping.set())
     line = ProgressLine(sys.stderr)
@@ -120,7 +122,21 @@ def train_hosts(
     finally:
         line.close()
         hosts.stop()
-    return dict(hosts.summary() or {"stop_reason": "stopped before there was anything to sum up"})
+    return dict(hosts.summary() or _without_summary(directory))
+
+
+def _without_summary(directory: RunDirectory) -> dict[str, Any]:
+    """Return the summary of a run whose first host has printed none."""
+    status = read_json(directory.path / STATUS_FILE) or {}
+    return {
+        **Counters().to_json(),
+        **status.get("counters", {}),
+        "env_fps": None,
+        "mean_return": None,
+        "mean_return_episodes": 0,
+        "evaluation": None,
+        "stop_reason": "signal, before there was anything to sum up",
+    }
 
 
 class LocalHosts(Supervisor):
@@ -130,6 +146,7 @@ class LocalHosts(Supervisor):
         experiment: the resolved experiment.
         directory: the run directory, which is host 0's; the others' are in it.
         arguments: more arguments of `seedbed train` for host 0.
+        rank: rank of the learner among `gossip.replicas`.
     """
 
     name = "host"
@@ -139,11 +156,15 @@ class LocalHosts(Supervisor):
     stop_timeout_s = 90.0  # for a last checkpoint
 
     def __init__(
-        self, experiment: Experiment, directory: RunDirectory, arguments: Sequence[str]
+        self,
+        experiment: Experiment,
+        directory: RunDirectory,
+        arguments: Sequence[str],
+        rank: int = 0,
     ) -> None:
         super().__init__(experiment.learner.hosts, directory.logs)
         self._experiment, self._run, self._arguments = experiment, directory, arguments
-        self._coordinator = ""
+        self._rank, self._coordinator = rank, ""
 
     @override
     def start(self) -> None:
@@ -156,6 +177,7 @@ class LocalHosts(Supervisor):
     def start_process(self, index: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         path = host_directory(self._run.path, index)
         arguments = ["train", str(self._run.experiment_yaml), "--host", str(index)]
+        arguments += ["--rank", str(self._rank)]
         arguments += ["--run-dir", str(path), *(() if index else self._arguments)]
         for key, value in self._settings(index).items():
             arguments += ["--set", f"{key}={value}"]

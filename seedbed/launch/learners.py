@@ -178,10 +178,11 @@ class LocalLearners(Supervisor):
         if rank:
             settings["evaluation.every_frames"] = 0
         # So are ports, because all processes are on one machine.
+        first = rank * experiment.learner.hosts
         if port := experiment.learner.metrics_port:
-            settings["learner.metrics_port"] = port + rank
+            settings["learner.metrics_port"] = port + first
         if port := experiment.actor.metrics_port:
-            settings["actor.metrics_port"] = port + rank * experiment.actor.processes
+            settings["actor.metrics_port"] = port + first * experiment.actor.processes
         return settings
 
 

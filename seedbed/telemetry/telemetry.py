@@ -136,6 +136,7 @@ class Telemetry:
         self.history = History()
         # Those of all hosts of this learner, and those of all learners.
         self.whole_counters: Callable[[], Counters] = lambda: counters
+        self.whole_returns: Callable[[int], tuple[float, int]] = self.own_returns
         self._total_counters: Callable[[], Counters] = lambda: counters
         self._has_hosts = False
         self.late_hosts = ""  # in words
@@ -200,15 +201,31 @@ class Telemetry:
         self._total_counters, self._peer_summary = total_counters, peer_summary
         self.cost.dollars_per_hour /= learners_here
 
-    def join_hosts(self, total: Callable[[], Counters], host: int, machines: int) -> None:
+    def own_returns(self, episodes: int) -> tuple[float, int]:
+        """Return the sum and the number of the newest returns of this process.
+
+        Args:
+            episodes: The most to count.
+        """
+        returns = self.sessions.recent_returns.values(episodes)
+        return float(returns.sum()), int(returns.size)
+
+    def join_hosts(
+        self,
+        total: Callable[[], Counters],
+        returns: Callable[[int], tuple[float, int]],
+        host: int,
+        machines: int,
+    ) -> None:
         """Report as one of several hosts of a learner, the counts of all of them.
 
         Args:
             total: Returns the counts of the whole learner.
+            returns: As `own_returns`, of the whole learner.
             host: Number of this host. The first one is charged for all.
             machines: Machines that the hosts take.
         """
-        self.whole_counters, self._has_hosts = total, True
+        self.whole_counters, self.whole_returns, self._has_hosts = total, returns, True
         self._total_counters = total
         self.cost.dollars_per_hour *= 0 if host else machines
 

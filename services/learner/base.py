@@ -68,7 +68,8 @@ class LearnerBase:
         host: int = 0,
     ) -> None:
         self.rank = rank
-        self.members = make_membership(experiment, rank)
+        # The first of several hosts speaks with the other learners.
+        self.members = make_membership(experiment, rank) if host == 0 else None
         self.experiment = experiment
         self.run_directory = run
         self.counters = Counters()
@@ -122,13 +123,13 @@ class LearnerBase:
         # Learners at unix sockets share this machine, and its price.
         here = all(address.startswith("unix:") for address in settings.addresses)
         self.telemetry.join_learners(
-            lambda: members.total(self.counters),
+            lambda: members.total(self.telemetry.whole_counters()),
             lambda: {
                 "rank": self.rank,
                 "count": settings.replicas,
                 "topology": settings.topology,
                 "alive": sorted(members.alive()),
-                "env_frames": members.total(self.counters).env_frames,
+                "env_frames": members.total(self.telemetry.whole_counters()).env_frames,
             },
             learners_here=settings.replicas if here else 1,
         )
@@ -216,19 +217,19 @@ class LearnerBase:
             self.hosts.begin(backend, components)
             self.training.hosts = self.hosts.agreement
         run.resume_from = run.start_from = None  # frees the memory of their arrays
-        if self.members is not None:
-            self._meet_peers(self.members, components)
+        if self.experiment.gossip.replicas > 1:
+            self._meet_peers(components)
         self.telemetry.split = components.backend.split
         self.store.to_acting = components.backend.to_acting
         self.store.publish(components.trainer.params(), self.counters.updates)
         self.telemetry.phase = "training"
         return components
 
-    def _meet_peers(self, members: Membership, components: LearnerComponents) -> None:
+    def _meet_peers(self, components: LearnerComponents) -> None:
         """Join the other learners, and begin with their parameters."""
         exchange = make_exchange(
-            self.experiment, members, components, self.training, self.telemetry, self.threads,
-            self.run_directory.path / "gossip", self._credentials,
+            self.experiment, self.members, components, self.training, self.telemetry, self.threads,
+            self.run_directory.path / "gossip", self._credentials, self.training.hosts,
         )  # fmt: skip
         self.telemetry.phase = "meeting the other learners"
         self.training.exchange = exchange
@@ -335,7 +336,8 @@ class LearnerBase:
         # An update that a lost host has broken has taken the optimizer's arrays with it.
         may_save = not running and (failure is None or failure.code is not ExitCode.HOSTS_FAILED)
         if self.hosts is not None:
-            failure = self.hosts.end(failure, may_wait=not running)
+            failure = self.hosts.end(failure, not running, lambda: stop.requested)
+            reason = stop.reason or reason
         # The threads have ended, so the trainer belongs to this one.
         failure = self._save_and_evaluate(failure, may_save)
         self.quarantine.close()

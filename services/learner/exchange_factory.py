@@ -1,8 +1,9 @@
 """Factory of a learner's exchange with its peers."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
+from seedbed.backends.protocol import Trainer
 from seedbed.config import Experiment
 from seedbed.gossip.allreduce import AllReduceExchange
 from seedbed.gossip.exchange import LocalLearner, ParameterExchange
@@ -15,6 +16,8 @@ from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.rpc.credentials import Credentials
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
+from seedbed.services.learner.hosts.agreement import Agreement
+from seedbed.services.learner.hosts.exchange import FirstHostParameters, HostsExchange
 from seedbed.telemetry import Telemetry
 from seedbed.v1.gossip_pb2 import Member
 
@@ -53,35 +56,42 @@ def make_membership(experiment: Experiment, rank: int) -> Membership | None:
     return Membership(rank, settings.replicas, settings.deadline_s, bool(experiment.cost.meter))
 
 
-# Everything that a learner has and an exchange needs: 8 parameters.
+# Everything that a learner has and an exchange needs: 9 parameters.
 def make_exchange(
     experiment: Experiment,
-    membership: Membership,
+    membership: Membership | None,
     components: "LearnerComponents",
     training: "TrainingThread",
     telemetry: Telemetry,
     threads: Threads,
     folder: Path,
     credentials: Credentials,
+    hosts: Agreement | None = None,
 ) -> ParameterExchange:
     """Make the exchange of a learner, without connecting to the peers yet.
 
     Args:
         experiment: Section `gossip` says what is exchanged.
-        membership: Learners of the experiment.
+        membership: Learners of the experiment; None on all hosts of a learner but the first.
         components: The trainer.
         training: Training thread, which answers requests for the whole state.
         telemetry: Receives the statistics of the exchange.
         threads: Threads of this learner.
         folder: Folder of the gossip log.
-        credentials: credentials of this process.
+        credentials: Credentials of this process.
+        hosts: Agreement with the other hosts of this learner; None without any.
     """
+    names, shapes = zip(*components.trainer.layout(), strict=True)
+    layout = ParameterLayout(names, shapes)
+    if membership is None:
+        assert hosts is not None
+        return HostsExchange(components.backend, components.trainer, layout, hosts)
+    parameters = FirstHostParameters(components.trainer)
     settings, stats = experiment.gossip, telemetry.gossip
     stats.begin(settings.replicas)
-    names, shapes = zip(*components.trainer.layout(), strict=True)
     learner = LocalLearner(
-        components.trainer,
-        ParameterLayout(names, shapes),
+        cast(Trainer, parameters) if hosts is not None else components.trainer,
+        layout,
         telemetry.counters,
         stats,
         threads,
@@ -91,16 +101,16 @@ def make_exchange(
 
     def heartbeat() -> Member:
         """Return the status of this learner for its peers."""
-        counters = telemetry.counters
-        returns = telemetry.sessions.recent_returns.values(membership.share(episodes))
+        counters = telemetry.whole_counters()
+        return_sum, return_count = telemetry.whole_returns(membership.share(episodes))
         return Member(
             iteration=membership.iteration if is_gossip else counters.updates,
             updates=counters.updates,
             env_frames=counters.env_frames,
             seconds=counters.seconds,
             dollars=counters.dollars,
-            return_sum=float(returns.sum()),
-            return_count=int(returns.size),
+            return_sum=return_sum,
+            return_count=return_count,
             over=telemetry.stop_condition or "",
             waiting=bool(stats.waiting),
         )
@@ -119,4 +129,8 @@ def make_exchange(
         return AllReduceExchange(settings, learner, transport, log)
     every_s, every = settings.snapshot_every_s, settings.distance_every
     log = GossipLog(folder, every_s, settings.replicas, stats, every, settings.mean)
-    return GossipExchange(settings, learner, transport, log)
+    exchange = GossipExchange(settings, learner, transport, log)
+    if hosts is None:
+        return exchange
+    trainer = components.trainer
+    return HostsExchange(components.backend, trainer, layout, hosts, exchange, parameters)

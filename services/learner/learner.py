@@ -137,11 +137,12 @@ class Learner(LearnerBase):
         if spec is not None:
             try:
                 components = self._build(spec, backend)
-            except ShuttingDown:
-                return
-            finally:
-                if self.hosts is not None and self.training.hosts is None:
+            except BaseException as error:
+                if self.hosts is not None:
                     self.hosts.leave()
+                if isinstance(error, ShuttingDown):
+                    return
+                raise
             for acting in range(1, len(components.inference)):
                 self._start_inference(acting)
             self.server.set_serving()

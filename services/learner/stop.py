@@ -79,13 +79,15 @@ class RunStop:
         self._telemetry = telemetry
         self._members = members
         self.reason: str | None = None
+        self._follows = False  # another host, which has stopped
         self.requested = False
         self.met: MetCondition | None = None
 
     def request(self, reason: str) -> None:
         """End the run, unless it ends already. Safe in a signal handler."""
         self.requested = True
-        self.reason = self.reason or reason
+        if self.reason is None or self._follows:
+            self.reason, self._follows = reason, False
 
     def follow(self, host: int, reason: str, key: str | None) -> None:
         """End the run as another host of this learner does.
@@ -97,8 +99,8 @@ class RunStop:
         """
         if key is not None:
             self.told = MetCondition(key, reason)
-        else:
-            self.reason = self.reason or f"host {host} stopped: {reason}"
+        elif self.reason is None:
+            self.reason, self._follows = f"host {host} stopped: {reason}", True
 
     def check_conditions(self) -> MetCondition | None:
         """Return the stop condition that is met, or None. A condition that is met ends the run."""
@@ -110,19 +112,17 @@ class RunStop:
 
     def _find(self) -> MetCondition | None:
         members, telemetry, hosts = self._members, self._telemetry, self._hosts
-        if hosts is not None:
-            # All end for the same condition, because the first host alone judges.
-            if self.told is not None or not hosts.is_first:
-                return self.told
-            totals, own = hosts.totals, telemetry.sessions.mean_return
-            return met_condition(self._stop, totals.total(), lambda n: totals.mean_return(own, n))
+        # All hosts end for the same condition, because the first one alone judges.
+        if hosts is not None and (self.told is not None or not hosts.is_first):
+            return self.told
+        counters = telemetry.whole_counters()
         if members is None:
-            return met_condition(self._stop, telemetry.counters, telemetry.sessions.mean_return)
+            return met_condition(self._stop, counters, self._own_mean_return)
 
         def mean_return(episodes: int) -> float | None:
-            return members.mean_return(telemetry.sessions.mean_return, episodes)
+            return members.mean_return(self._own_mean_return, episodes)
 
-        total = members.total(telemetry.counters)
+        total = members.total(counters)
         met = met_condition(self._stop, total, mean_return)
         if met is not None or not (over := members.peers_over()):
             return met
@@ -135,8 +135,15 @@ class RunStop:
             own = telemetry.sessions.recent_returns.values(share)
             return None if mean is None else mean + float(own.std()) / math.sqrt(own.size)
 
-        furthest = members.furthest(telemetry.counters)
+        furthest = members.furthest(counters)
         met = met_condition(self._stop, furthest, highest_mean_return)
         if met is None or met.key not in over:
             return None
         return MetCondition(met.key, f"learner {over[met.key]}: {met.text}")
+
+    def _own_mean_return(self, episodes: int) -> float | None:
+        """Return the mean return of this learner's last episodes; None if it has fewer."""
+        own = self._telemetry.sessions.mean_return
+        return (
+            own(episodes) if self._hosts is None else self._hosts.totals.mean_return(own, episodes)
+        )

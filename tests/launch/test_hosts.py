@@ -86,7 +86,8 @@ def test_a_wrong_number_is_refused(
         ("learner.backend=tensorflow", "backend is tensorflow"),
         ("learner.deterministic=true", "deterministic is one thread"),
         ("learner.coordinator=nowhere", "is no address"),
-        ("gossip.replicas=2", "learner.hosts 2 with gossip.replicas 2"),
+        ("gossip={replicas: 2, topology: allreduce}", "use gossip.replicas 1 and learner.hosts 4"),
+        ("gossip={replicas: 2, gradients_every: 3}", "the gradients of several hosts"),
     ],
 )
 def test_what_does_not_fit_hosts_is_refused(override: str, message: str) -> None:

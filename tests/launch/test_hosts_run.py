@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from seedbed.checkpoints.store import CheckpointStore
-from tests.support.processes import ROOT, Cluster, Process, python_path
+from tests.support.processes import ROOT, Cluster, Process, children, python_path
 from tests.support.waiting import wait_for
 
 UPDATE = ROOT / "tests/support/host_update.py"
@@ -62,12 +62,12 @@ def test_the_update_of_two_hosts_is_that_of_one(tmp_path: Path, agent: str, trai
 class Hosts(Cluster):
     """A run of two hosts."""
 
-    def process_of(self, host: int) -> int:
+    def process_of(self, host: int, parent: int | None = None) -> int:
         """The process of a host, once it runs."""
         train = self.starts[-1]
 
         def find() -> int | None:
-            for pid in train.children():
+            for pid in children(parent or train.pid):
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
                 if b"--host" in words and words[words.index(b"--host") + 1] == b"%d" % host:
                     return pid
@@ -194,3 +194,43 @@ def test_the_parent_of_a_host_names_the_lost_one(hosts: Hosts) -> None:
     assert "host 1: its process ended with signal SIGKILL" in second.last_lines()[-2]
     assert first.wait(START_S) == 37
     assert "host 1 of 2 was lost" in first.last_lines()[-2]
+
+
+@pytest.mark.slow
+def test_learners_of_two_hosts_gossip_and_one_starts_again_alone(hosts: Hosts) -> None:
+    hosts.overrides += ("gossip.deadline_s=15",)
+    train = hosts.begin("--learners", "2")
+
+    def mixes(rank: int) -> int:
+        train.runs()
+        file = hosts.run / f"learner-{rank}/gossip/events.csv"
+        return file.read_text().count(",mix,") if file.exists() else 0
+
+    def both_mix(more: int, what: str) -> None:
+        counts = [mixes(rank) + more for rank in range(2)]
+        wait_for(lambda: all(mixes(rank) > counts[rank] for rank in range(2)), what, START_S)
+
+    def log(rank: int) -> str:
+        return (hosts.run / f"logs/learner-{rank}.log").read_text(errors="replace")
+
+    both_mix(10, "both mix")
+    parents = sorted(children(train.pid), key=lambda pid: rank_of(pid))
+    os.kill(hosts.process_of(1, parents[0]), signal.SIGKILL)
+    wait_for(lambda: "host 1 ended with signal SIGKILL" in log(0), "host 1 is missed", START_S)
+    wait_for(lambda: resumed_frames(host_log(hosts, 0)), "learner 0 resumes", START_S, every_s=0.2)
+    both_mix(10, "both mix again")
+    assert "started again" not in log(1), "the other learner goes on"
+    assert not resumed_frames(host_log(hosts, 1))
+    train.send(signal.SIGTERM)
+    assert train.wait(START_S) == 0
+    updates = [learner["updates"] for learner in train.summary()["learners"]]
+    assert min(updates) > 0
+
+
+def rank_of(pid: int) -> int:
+    words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+    return int(words[words.index(b"--rank") + 1])
+
+
+def host_log(hosts: Hosts, rank: int) -> str:
+    return (hosts.run / f"learner-{rank}/logs/host-0.log").read_text(errors="replace")

@@ -1,4 +1,4 @@
-"""Three updates of one of several hosts.
+"""Four updates of one of several hosts, with a peer's parameters mixed in before the last one.
 
 Usage: `python host_update.py HOST HOSTS COORDINATOR FILE AGENT [TRAINING]`.
 
@@ -8,14 +8,20 @@ TRAINING, one device of each host acts, and that many others train.
 
 from __future__ import annotations
 
+import math
 import sys
 
 import numpy as np
 
 from seedbed import backends
 from seedbed.backends.coordination import HostPlace
+from seedbed.backends.protocol import Backend, Trainer
 from seedbed.backends.roles import Split
 from seedbed.config.load import parse_experiment
+from seedbed.gossip.exchange import ParameterExchange
+from seedbed.gossip.parameters import ParameterLayout
+from seedbed.services.learner.hosts.agreement import Agreement
+from seedbed.services.learner.hosts.exchange import FirstHostParameters, HostsExchange
 from seedbed.spec import ArraySpec, EnvironmentSpec
 
 EXPERIMENT = """
@@ -50,6 +56,39 @@ def batch(seed: int, agent: str) -> dict[str, np.ndarray]:
     return {**arrays, "probability": random.uniform(0.1, 1, B).astype(np.float32)}
 
 
+class MixesAfterOneUpdate(ParameterExchange):
+    """What gossip does on the first host, with messages that are known."""
+
+    def __init__(self, parameters: FirstHostParameters, peers: list) -> None:
+        self._parameters, self._peers = parameters, peers
+
+    def start(self) -> None:
+        pass
+
+    def after_update(self) -> None:
+        if self._peers:
+            self._parameters.mix(0.5, self._peers)
+            self._peers = []
+
+
+def meet(backend: Backend, trainer: Trainer, peers: list) -> tuple[HostsExchange, Agreement]:
+    agreement = Agreement(
+        backend.coordination, dict, lambda told: None, str, lambda: None, lambda text: None
+    )
+    names, shapes = zip(*trainer.layout(), strict=True)
+    first = FirstHostParameters(trainer) if backend.coordination.host == 0 else None
+    exchange = HostsExchange(
+        backend,
+        trainer,
+        ParameterLayout(names, shapes),
+        agreement,
+        first and MixesAfterOneUpdate(first, peers),
+        first,
+    )
+    exchange.start()
+    return exchange, agreement
+
+
 def main(host: int, hosts: int, coordinator: str, file: str, agent: str, training: int = 0) -> None:
     place = HostPlace(host, hosts, coordinator) if hosts > 1 else None
     split = Split(1, training) if training else None
@@ -68,12 +107,22 @@ def main(host: int, hosts: int, coordinator: str, file: str, agent: str, trainin
     first = ("previous_action", "state", "probability")  # whose first axis is B
     part = slice(host * B // hosts, (host + 1) * B // hosts)
     results = {}
-    for seed in range(3):
+    exchange, agreement = None, None
+    size = sum(math.prod(shape) for _, shape in trainer.layout())
+    peer = [(0.25, np.linspace(-1, 1, size, dtype=np.float32)), (0.25, np.ones(size, np.float32))]
+    for seed in range(4):
+        if seed == 2 and hosts > 1:
+            exchange, agreement = meet(backend, trainer, peer)
+        elif seed == 3 and hosts == 1:
+            trainer.mix(0.5, peer)
         arrays = {
             name: array[part] if name in first else array[:, part]
             for name, array in batch(seed, agent).items()
         }
-        outputs = trainer.step(backend.to_device(arrays))
+        given = backend.to_device(arrays)
+        if agreement is not None:
+            assert agreement.all_go(has_batch=True)
+        outputs = (exchange or trainer).step(given)
         results[f"loss/{seed}"] = np.asarray(outputs["loss"])
         if "priority" in outputs:
             results[f"priority/{seed}"] = np.asarray(outputs["priority"])

@@ -99,11 +99,16 @@ class Process:
 
     def children(self) -> set[int]:
         """Processes that it has started."""
-        found = set()
-        for entry in Path("/proc").iterdir():
-            if entry.name.isdecimal() and parent(int(entry.name)) == self.pid:
-                found.add(int(entry.name))
-        return found
+        return children(self.pid)
+
+
+def children(pid: int) -> set[int]:
+    """Processes that a process has started."""
+    found = set()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal() and parent(int(entry.name)) == pid:
+            found.add(int(entry.name))
+    return found
 
 
 def parent(pid: int) -> int | None:

@@ -125,6 +125,24 @@ class Agreement:
             self._shared.delete(f"round/{self._round // _BLOCK - 2}")
         return True
 
+    def first_says(self, word: str | None = None) -> str:
+        """Return the word of the first host, for which all hosts wait after an update.
+
+        Args:
+            word: the word, which the first host gives.
+
+        Raises:
+            ShuttingDown: the first host stops instead.
+        """
+        folder = f"{self._folder}-first"
+        if word is not None:
+            self._shared.put(f"{folder}/0", word)
+            return word
+        words = self._collect(folder, "to exchange parameters", first_only=True)
+        if words is None:
+            raise ShuttingDown
+        return words[0]
+
     def lost(self, error: BaseException) -> SeedbedError:
         """Return the failure of an update that the hosts make together.
 
@@ -178,20 +196,26 @@ class Agreement:
             notes = [json.loads(text)["stop"] for host, text in texts.items() if host != self.host]
             self.decision = next((StopNote(*found) for found in sorted(filter(None, notes))), None)
 
-    def _collect(self, folder: str, task: str) -> dict[int, str] | None:
+    def _collect(self, folder: str, task: str, first_only: bool = False) -> dict[int, str] | None:
         """Return the words of all hosts, or None if one of them is a note, which is decided then.
 
         Args:
             folder: the folder of the words.
             task: what the hosts without a word have yet to do.
+            first_only: wait for the word of the first host alone, or for its note.
         """
         since, logged = self._now(), False
         while True:
             words = {int(host): text for host, text in self._shared.texts(folder).items()}
+            if first_only and not words:
+                # It leaves before the next round, if it stops. Any other host's note is for later.
+                left = self._shared.texts(self._folder).get("0", "")
+                words = {0: left} if left.startswith("[") else {}
             if notes := sorted(text for text in words.values() if text.startswith("[")):
                 self.decision = StopNote(*json.loads(notes[0]))
                 break
-            missing = [host for host in range(self.hosts) if host not in words]
+            hosts = 1 if first_only else self.hosts
+            missing = [host for host in range(hosts) if host not in words]
             if not missing:
                 self._waiting("")
                 return words

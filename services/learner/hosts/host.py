@@ -57,7 +57,12 @@ class LearnerHost:
         self.agreement: Agreement | None = None
         self._blocked: AbstractContextManager[None] | None = None
         here = learner.coordinator.startswith(("127.", "localhost:"))
-        telemetry.join_hosts(self.totals.total, host, 1 if here else learner.hosts)
+        telemetry.join_hosts(
+            self.totals.total,
+            lambda episodes: self.totals.returns(telemetry.own_returns, episodes),
+            host,
+            1 if here else learner.hosts,
+        )
 
     @property
     def is_first(self) -> bool:
@@ -132,12 +137,15 @@ class LearnerHost:
             with suppress(RuntimeError):
                 self.agreement.leave()
 
-    def end(self, failure: SeedbedError | None, may_wait: bool) -> SeedbedError | None:
+    def end(
+        self, failure: SeedbedError | None, may_wait: bool, is_asked: Callable[[], bool]
+    ) -> SeedbedError | None:
         """Part from the other hosts. Return the failure with which this one ends, if any.
 
         Args:
             failure: failure of this host.
             may_wait: no thread of this host still works on an update.
+            is_asked: returns whether a signal has asked this host to stop, too.
         """
         decision, agreement = self.decision, self.agreement
         if agreement is None:
@@ -155,8 +163,10 @@ class LearnerHost:
             leave_at_once()
             text = f"the hosts did not end together: {str(error).partition(chr(10))[0]}"
             failure = failure or SeedbedError(ExitCode.HOSTS_FAILED, text)
-        other = decision is not None and decision.host != self.place.host
-        if other and decision is not None and decision.condition is None and failure is None:
+        if failure is not None or decision is None or decision.condition is not None:
+            return failure
+        # A signal to all hosts reaches one of them first.
+        if decision.host != self.place.host and not is_asked():
             return SeedbedError(
                 ExitCode.HOSTS_FAILED, f"host {decision.host} stopped ({decision.reason})"
             )
@@ -174,13 +184,12 @@ class LearnerHost:
 
     def _tell(self) -> dict[str, object]:
         telemetry = self._telemetry
-        returns = telemetry.sessions.recent_returns.values(self.totals.share(self._episodes))
         waiting = None
         if telemetry.busy["training"].state[0] != "blocked":  # else it waits for others itself
             waiting = telemetry.waiting()
         return {
             "counters": telemetry.counters.to_json(),
-            "returns": [float(returns.sum()), int(returns.size)],
+            "returns": telemetry.own_returns(self.totals.share(self._episodes)),
             "waiting_for": waiting,
         }
 

@@ -78,6 +78,16 @@ class HostTotals:
             return None
         return float((share * mine + sum(total for total, _ in others)) / count)
 
+    def returns(self, own: Callable[[int], tuple[float, int]], episodes: int) -> tuple[float, int]:
+        """Return the sum and the number of the newest returns of all hosts.
+
+        Args:
+            own: returns those of this host, at most so many.
+            episodes: episodes of all hosts together.
+        """
+        told = [own(self.share(episodes)), *(each["returns"] for each in self._known.values())]
+        return sum(total for total, _ in told), sum(count for _, count in told)
+
     def share(self, episodes: int) -> int:
         """Return each host's part of a number of episodes."""
         return -(-episodes // (len(self._known) + 1))

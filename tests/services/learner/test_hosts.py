@@ -193,6 +193,31 @@ def test_the_wait_for_the_model_ends_with_a_stop() -> None:
     assert first.agreement.decision == second.note
 
 
+def test_all_wait_for_the_word_of_the_first_host_even_when_another_one_stops() -> None:
+    first, second, third = two_hosts(3)
+    third.note = StopNote(2, "signal SIGTERM")
+    third.agreement.leave()
+    second.agreement.share()
+    assert second.agreement.decision == third.note
+
+    def late() -> str:
+        assert second.is_waiting.wait(10)
+        return first.agreement.first_says("new")
+
+    assert together(second.agreement.first_says, late) == ["new", "new"]
+    assert second.waited[0] == "waiting for host 0 to exchange parameters"
+
+
+def test_the_wait_for_its_word_ends_when_the_first_host_stops() -> None:
+    first, second = two_hosts()
+    assert together(lambda: first.agreement.all_go(True), lambda: second.agreement.all_go(True))
+    first.note = StopNote(0, "learner 1 is lost")
+    together(first.agreement.leave)
+    (found,) = together(second.agreement.first_says)
+    assert isinstance(found, ShuttingDown)
+    assert second.agreement.decision == first.note
+
+
 def test_counts_of_all_hosts_are_added_up() -> None:
     first, second = two_hosts()
     first.counters.set_from({"env_frames": 100, "updates": 5, "seconds": 9.0, "dollars": 2.0})
@@ -210,6 +235,7 @@ def test_a_mean_return_is_of_equal_shares() -> None:
     totals.learn({1: '{"counters": {}, "returns": [40.0, 5]}'})
     assert totals.mean_return(lambda n: 2.0 if n == 5 else None, 10) == pytest.approx(5.0)
     assert totals.mean_return(lambda n: None, 10) is None
+    assert totals.returns(lambda n: (2.0 * n, n), 10) == (50.0, 10)
 
 
 def test_a_host_that_does_not_come_to_the_end_is_an_error() -> None:
