@@ -125,7 +125,7 @@ class Agreement:
             self._shared.delete(f"round/{self._round // _BLOCK - 2}")
         return True
 
-    def first_says(self, word: str | None = None) -> str:
+    def word_of_first(self, word: str | None = None) -> str:
         """Return the word of the first host, for which all hosts wait after an update.
 
         Args:

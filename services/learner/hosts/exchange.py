@@ -118,6 +118,6 @@ class HostsExchange(ParameterExchange):
             word = _SAME if new is None else _NEW
             if new is not None:
                 flat = self._layout.flatten([np.asarray(array) for array in new])
-        if self._agreement.first_says(word) == _NEW:
+        if self._agreement.word_of_first(word) == _NEW:
             received = self._backend.from_first_host({"parameters": flat})
             self._trainer.set_params(self._layout.split(received["parameters"]))

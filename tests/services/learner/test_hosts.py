@@ -202,9 +202,9 @@ def test_all_wait_for_the_word_of_the_first_host_even_when_another_one_stops() -
 
     def late() -> str:
         assert second.is_waiting.wait(10)
-        return first.agreement.first_says("new")
+        return first.agreement.word_of_first("new")
 
-    assert together(second.agreement.first_says, late) == ["new", "new"]
+    assert together(second.agreement.word_of_first, late) == ["new", "new"]
     assert second.waited[0] == "waiting for host 0 to exchange parameters"
 
 
@@ -213,7 +213,7 @@ def test_the_wait_for_its_word_ends_when_the_first_host_stops() -> None:
     assert together(lambda: first.agreement.all_go(True), lambda: second.agreement.all_go(True))
     first.note = StopNote(0, "learner 1 is lost")
     together(first.agreement.leave)
-    (found,) = together(second.agreement.first_says)
+    (found,) = together(second.agreement.word_of_first)
     assert isinstance(found, ShuttingDown)
     assert second.agreement.decision == first.note
 
