@@ -6,6 +6,7 @@ import logging
 import math
 import socket
 import threading
+import time
 import urllib.request
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
@@ -232,7 +233,8 @@ def get_json(url: str, timeout_s: float, tokens: Tokens | None, role: Role) -> A
 
     Args:
         url: `http:` or `https:`.
-        timeout_s: Longest wait for each part of the answer, in seconds.
+        timeout_s: Longest wait for each part of the answer, in seconds; for all of it, ten times
+            as long.
         tokens: Their first secret of `role` is sent; None: no token is.
         role: Role of this process.
 
@@ -247,7 +249,12 @@ def get_json(url: str, timeout_s: float, tokens: Tokens | None, role: Role) -> A
         request.add_unredirected_header(AUTHORIZATION, BEARER + tokens.secret(role))
     try:
         with _OPENER.open(request, timeout=timeout_s) as answer:
-            return json.loads(answer.read(MAX_JSON_BYTES))
+            body, end = b"", time.monotonic() + 10 * timeout_s
+            while part := answer.read1(MAX_JSON_BYTES - len(body)):
+                body += part
+                if time.monotonic() > end:
+                    raise TimeoutError(f"{url}: {len(body)} bytes in {10 * timeout_s:g} s")
+            return json.loads(body)
     except (HTTPException, RecursionError) as error:
         raise ValueError(f"{type(error).__name__}: {error}") from error
 

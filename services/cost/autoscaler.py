@@ -3,7 +3,8 @@
 With n actors a release costs C(n) an hour and plays F(n) frames an hour. Another actor is worth its
 price while the frames that it adds cost less than the mean, C(n) / F(n): just then the mean falls.
 The mean is measured at one number of actors after the other, in steps that double while it falls
-and halve where it rises on both sides; at the end of the search the cheapest number stays.
+and halve where it rises on both sides; at the end of the search the cheapest number stays. It is
+the cheapest of all where the mean falls up to one number and rises beyond it.
 """
 
 import logging
@@ -20,6 +21,8 @@ log = logging.getLogger(__name__)
 SETTLE_S, WINDOW_S = 30.0, 120.0
 # How long a cluster may take to run the actors that are wanted.
 PATIENCE_S = 600.0
+# One of so many actors may be away in a window: Spot takes one now and then.
+SPARE = 8
 # A search ends at steps of this part of the actors.
 FINEST = 16
 # The search begins anew where the mean is so much off, in so many windows in a row.
@@ -43,6 +46,7 @@ class Sample(NamedTuple):
         running: Actors that run.
         wanted: Actors that the Deployment asks for.
         dollars_per_hour: What the release costs.
+        trains: Whether every learner answers, and trains.
     """
 
     at: float
@@ -50,6 +54,7 @@ class Sample(NamedTuple):
     running: int
     wanted: int
     dollars_per_hour: float
+    trains: bool = True
 
 
 class Autoscaler:
@@ -69,7 +74,11 @@ class Autoscaler:
         self._wanted = -1
         self._step, self._grows, self._drifts = 1, True, 0
         self._asked_at = 0.0
+        # Begin of the window, the sample before, since when actors are missing, dollars until now.
         self._window: Sample | None = None
+        self._newest: Sample | None = None
+        self._short_at: float | None = None
+        self._spent = 0.0
 
     def target(self, sample: Sample) -> int | None:
         """Return the number of actors to scale to; None: the present one.
@@ -97,22 +106,29 @@ class Autoscaler:
 
     def _measure(self, sample: Sample) -> float | None:
         """Return the mean of a full window; None before its end."""
-        began = self._window
-        if sample.running != sample.wanted:
+        began, before, self._newest = self._window, self._newest, sample
+        if not sample.wanted - sample.wanted // SPARE <= sample.running <= sample.wanted:
             self._window = None
-            if self.holds or sample.at - self._asked_at < PATIENCE_S:
+            if self._short_at is None:
+                self._short_at = sample.at
+            short_s = sample.at - max(self._asked_at, self._short_at)
+            if self.holds or short_s < PATIENCE_S:
                 return None
             log.info("%d of %d actors run: the cluster has no room", sample.running, sample.wanted)
             return math.inf
-        if began is None or sample.frames < began.frames:
+        self._short_at = None
+        if not sample.trains or (before is not None and sample.frames < before.frames):
+            self._window = None  # a learner is away, or has gone on from a checkpoint
+        elif began is None or before is None:
             self._window = sample._replace(at=sample.at + SETTLE_S)
         elif sample.at < began.at:
-            self._window = sample._replace(at=began.at)
-        elif sample.at >= began.at + WINDOW_S:
-            self._window = sample
-            frames = sample.frames - began.frames
-            hours = (sample.at - began.at) / 3600
-            return sample.dollars_per_hour * hours / frames * 1e9 if frames else math.inf
+            self._window, self._spent = sample._replace(at=began.at), 0.0
+        else:
+            self._spent += before.dollars_per_hour * (sample.at - before.at) / 3600
+            if sample.at >= began.at + WINDOW_S:
+                frames, spent = sample.frames - began.frames, self._spent
+                self._window, self._spent = sample, 0.0
+                return spent / frames * 1e9 if frames else math.inf
         return None
 
     def _search(self, mean: float, sample: Sample) -> int | None:

@@ -57,6 +57,8 @@ class Brake:
         # An end that has begun: the actors are at zero, and the learner plays its last evaluation.
         self._ending = ""
         self._before: dict[str, int] | None = None
+        # What could not be saved yet: the state does not say it, and it counts all the same.
+        self._unsaved: dict[str, str | None] = {}
         self._at_zero: set[str] = set()
 
     @property
@@ -74,7 +76,14 @@ class Brake:
 
         Args:
             state: Data of the state ConfigMap.
+
+        Raises:
+            Exception: what could not be saved cannot be saved now; nothing is taken over.
         """
+        if self._unsaved:
+            written = {**state, **self._unsaved}
+            self._save()
+            state = {key: text for key, text in written.items() if text is not None}
         self.finished, self.paused = state.get("finished", ""), state.get("paused", "")
         self._ending = state.get("ending", "")
         self._before = _replicas(state.get("resumeReplicas"))
@@ -114,7 +123,7 @@ class Brake:
         self.finished, self._ending = reason, ""  # holds, also where nothing can be saved
         before = self._remember()
         end = {"finished": reason, "finishedAt": self._date(), "goal": self._goal}
-        self._save(**{**self._ledger(), **end, "resumeReplicas": before, "ending": None})
+        self._save(**end, resumeReplicas=before, ending=None)
 
     def pause(self, reason: str) -> None:
         """Write down that the release is paused, once.
@@ -127,14 +136,7 @@ class Brake:
         log.info("the release is paused (%s): its pods go to zero", reason)
         self.paused = reason
         before = self._remember()
-        self._save(
-            **{
-                **self._ledger(),
-                "paused": reason,
-                "pausedAt": self._date(),
-                "resumeReplicas": before,
-            }
-        )
+        self._save(paused=reason, pausedAt=self._date(), resumeReplicas=before)
 
     def apply(self, replicas: Mapping[str, int] | None) -> None:
         """Hold at zero what is to be there, or bring back what a pause or an end took away.
@@ -146,7 +148,7 @@ class Brake:
             self.pause(BY_VALUE)
         if self.holds:
             if self._before is None:  # a person has written `paused`
-                self._save(**{**self._ledger(), "resumeReplicas": self._remember()})
+                self._save(resumeReplicas=self._remember())
             self._hold(ORDER, replicas)
         elif self._ending:
             self._hold(("actor",), replicas)
@@ -194,7 +196,9 @@ class Brake:
         return datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="seconds")
 
     def _save(self, **state: str | None) -> None:
-        self._cluster.save_state(state)
+        self._unsaved |= state
+        self._cluster.save_state({**self._ledger(), **self._unsaved})
+        self._unsaved = {}
 
 
 def _replicas(text: str | None) -> dict[str, int] | None:

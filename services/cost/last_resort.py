@@ -15,6 +15,8 @@ log = logging.getLogger(__name__)
 
 # A meter saves every 20 s: after these seconds without a save it is dead.
 DEAD_AFTER_S = 300.0
+# With a budget and a meter that has never saved anything, pods may run for so long.
+UNMETERED_S = 3600.0
 # The meter ends a run at 1.02 of its budget: this is for a meter that does not.
 BUDGET_GRACE = 1.05
 
@@ -26,7 +28,8 @@ def hold_at_zero(
 
     While its meter is dead, a release goes to zero if it has finished, is paused, or has spent its
     budget with what the present pods cost since the last save: the last rate, from their start at
-    the earliest.
+    the earliest. A release with a budget whose meter has never saved anything is paused after an
+    hour.
 
     Args:
         cluster: The release's pods and state.
@@ -35,7 +38,10 @@ def hold_at_zero(
         now: Returns Unix time.
     """
     state, time_now = cluster.state(), now()
-    silent_s = time_now - float(state.get("unixTime", time_now))
+    if "unixTime" not in state:
+        _pause_unmetered(cluster, budget, state, time_now, goal)
+        return
+    silent_s = time_now - float(state["unixTime"])
     dead = silent_s >= DEAD_AFTER_S
     spent = float(state.get("dollars", 0))
     if dead:
@@ -54,6 +60,23 @@ def hold_at_zero(
             brake.finish(reason)
     finally:
         brake.apply(None)
+
+
+def _pause_unmetered(
+    cluster: "Cluster", budget: float, state: Mapping[str, str], now: float, goal: str
+) -> None:
+    """Pause a release with a budget that has run for an hour without any price."""
+    worked_s = _worked_s(cluster, {"unixTime": "0"}, now)
+    brake = Brake(cluster, goal, False, {}, now=lambda: now)
+    brake.follow(state)
+    if not brake.paused and (not budget or worked_s < UNMETERED_S):
+        log.info("nothing to do: the meter has saved nothing yet, for %.0f s of pods", worked_s)
+        return
+    brake.pause(
+        f"last resort: in {worked_s:.0f} s the meter has saved nothing, so that nothing limits "
+        f"stop.dollars {budget:g}: see why its pod does not run"
+    )
+    brake.apply(None)
 
 
 def _worked_s(cluster: "Cluster", state: Mapping[str, str], now: float) -> float:

@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, TypeGuard
 from urllib.error import HTTPError
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-TIMEOUT_S = 3.0
+# Longest wait for each part of an answer, and for all answers.
+TIMEOUT_S, DEADLINE_S = 3.0, 4.0
 
 
 class Learners:
@@ -37,11 +38,18 @@ class Learners:
             run: Name of the run: answers of learners of another run count as none.
         """
         self.asks, self._run = asks, run
+        self._asking: dict[int, Future[Any]] = {}
         self._pool = ThreadPoolExecutor(len(asks), thread_name_prefix="ask")
 
     def poll(self) -> "list[RunStatus | None]":
         """Return the learners' statuses, None for a learner that does not answer with one."""
-        answers = self._pool.map(_answer, self.asks)
+        for rank, ask in enumerate(self.asks):
+            if self._asking.get(rank) is None:
+                self._asking[rank] = self._pool.submit(_answer, ask)
+        done, _ = wait(self._asking.values(), DEADLINE_S)
+        # A question that is still open is no answer, and is not asked a second time.
+        answers = [self._asking.pop(rank).result() if self._asking[rank] in done else None
+                   for rank in range(len(self.asks))]  # fmt: skip
         return [answer if self._is_status(answer) else None for answer in answers]
 
     def _is_status(self, answer: Any) -> "TypeGuard[RunStatus]":

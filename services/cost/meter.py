@@ -105,6 +105,7 @@ class CostMeter:
         self.autoscaler = Autoscaler(scaling) if scaling.enabled else None
         self._idle = IdleClock(goal.idle_s)
         self._frames = [0] * len(learners)
+        self._all_train = False  # at the last look
         # When the first learner reported its end.
         self._first_finished: float | None = None
         self.rates: dict[tuple[str, str], float] = {}
@@ -249,6 +250,7 @@ class CostMeter:
             running=self._ready["actor"],
             wanted=self.wanted["actor"],
             dollars_per_hour=sum(rate for (component, _), rate in rates if component != "cost"),
+            trains=self._all_train,
         )
         target = self.autoscaler.target(sample) if self.autoscaler else None
         if target is not None:
@@ -260,6 +262,7 @@ class CostMeter:
     def _poll_learners(self) -> "list[RunStatus | None]":
         """Return the learners' statuses; count their frames and what an earlier release cost."""
         statuses = self.learners.poll()
+        self._all_train = all(status and status["state"] == "training" for status in statuses)
         with self._lock:
             for rank, status in enumerate(statuses):
                 if status is None:

@@ -59,6 +59,8 @@ def test_a_paused_release(server: ApiServer) -> None:
     by_value = notes({"paused": True})
     assert by_value.startswith("PAUSED: paused is true")
     assert "paused: false" in by_value
+    # The meter has not read the new value yet.
+    assert "PAUSED" not in notes_of_state(server, {"paused": "value"}, {"paused": False})
 
 
 def test_the_folder_of_a_run_on_a_bucket() -> None:

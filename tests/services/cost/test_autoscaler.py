@@ -25,6 +25,9 @@ class World:
         self.wanted = self.running = actors
         self.room = MOST
         self.frames = self.at = 0.0
+        self.away: tuple[float, float] = 0.0, 0.0  # minutes in which the learner is away
+        self.spot_hours = math.inf  # between two times that an actor is taken
+        self.back_at: list[float] = []
         self.asked: list[int] = []
         self.random = random.Random(1)
 
@@ -32,10 +35,18 @@ class World:
         end = self.at + 3600 * hours
         while self.at < end:
             self.at += POLL_S
-            self.running += max(-20, min(2, min(self.wanted, self.room) - self.running))
-            self.frames += POLL_S * self.fps(self.running) * self.random.uniform(0.9, 1.1)
+            self.back_at = [at for at in self.back_at if at > self.at]
+            for _ in range(self.running):
+                if self.random.random() < POLL_S / 3600 / self.spot_hours:
+                    self.running -= 1
+                    self.back_at.append(self.at + 60)
+            there = min(self.wanted, self.room) - len(self.back_at)
+            self.running += max(-20, min(2, there - self.running))
+            trains = not self.away[0] * 60 <= self.at < self.away[1] * 60
+            if trains:
+                self.frames += POLL_S * self.fps(self.running) * self.random.uniform(0.9, 1.1)
             rate = self.fixed + self.actor * self.running
-            sample = Sample(self.at, int(self.frames), self.running, self.wanted, rate)
+            sample = Sample(self.at, int(self.frames), self.running, self.wanted, rate, trains)
             target = self.scaler.target(sample)
             if target is not None:
                 self.wanted = target
@@ -89,6 +100,24 @@ def test_a_learner_that_becomes_faster_gets_more_actors() -> None:
     before, world.fps = world.wanted, saturating(40_000.0, 600.0)
     world.hours(5)
     assert world.wanted > 2 * before
+    assert world.mean(world.wanted) <= 1.1 * world.optimum
+
+
+@pytest.mark.parametrize("away", [(0, 10), (4, 10), (4, 14), (10, 20), (20, 40)])
+def test_a_learner_that_is_away_is_not_measured(away: tuple[float, float]) -> None:
+    world = World(saturating(12_000.0, 500.0), 0.71, 0.025)
+    world.away = away
+    world.hours(4)
+    assert world.scaler.holds
+    assert world.mean(world.wanted) <= 1.1 * world.optimum
+
+
+@pytest.mark.parametrize("hours", [1.0, 2.0])
+def test_spot_takes_an_actor_now_and_then(hours: float) -> None:
+    world = World(saturating(12_000.0, 500.0), 0.71, 0.025)
+    world.spot_hours = hours
+    world.hours(8)
+    assert world.scaler.holds
     assert world.mean(world.wanted) <= 1.1 * world.optimum
 
 

@@ -210,3 +210,61 @@ class TestPause:
         scene.meter.reconcile()
         scene.meter.reconcile()
         assert "finished" not in scene.cluster.kept
+
+
+class Refusing(FakeCluster):
+    """An API server that cannot save the next end or pause, once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refuses = 1
+
+    def save_state(self, state: dict[str, str | None]) -> None:
+        if self.refuses and ("finished" in state or "paused" in state):
+            self.refuses -= 1
+            raise OSError("503")
+        super().save_state(state)
+
+
+@pytest.mark.parametrize("phases", [("finished",), ("waiting", "finished")])
+def test_an_end_that_is_saved_late_knows_the_way_back(phases: tuple[str, ...]) -> None:
+    scene = Scene(cluster=Refusing())
+    for state in phases:
+        scene.learner(state, over=OVER)
+        scene.meter.reconcile()
+    assert "finished" not in scene.cluster.kept
+    scene.statuses = [None]
+    scene.meter.reconcile()
+    assert scene.cluster.kept["finished"] == OVER
+    assert scene.cluster.wanted == AT_ZERO
+    scene.goal = scene.goal._replace(key="another")
+    scene.meter = scene.new()
+    scene.meter.reconcile()
+    assert scene.cluster.wanted == BEFORE
+
+
+def test_a_pause_that_is_saved_late_knows_the_way_back() -> None:
+    scene = Scene(cluster=Refusing())
+    scene.goal = scene.goal._replace(paused=True)
+    scene.meter = scene.new()
+    for _ in range(2):
+        scene.meter.reconcile()
+    assert scene.cluster.kept["paused"] == "value"
+    scene.goal = scene.goal._replace(paused=False)
+    scene.meter = scene.new()
+    scene.meter.reconcile()
+    assert scene.cluster.wanted == BEFORE
+
+
+def test_what_was_spent_is_saved_with_the_end() -> None:
+    scene = Scene()
+    scene.meter.reconcile()
+    scene.passes(7200)
+    scene.learner("finished", over=OVER)
+    saved: list[dict[str, str | None]] = []
+    save = scene.cluster.save_state
+    scene.cluster.save_state = lambda state: (saved.append(state), save(state))[1]  # type: ignore[method-assign]
+    scene.meter.reconcile()
+    (end,) = [state for state in saved if "finished" in state]
+    assert float(end["dollars"] or 0) == pytest.approx(2.0)
+    assert "resumeReplicas" in end

@@ -57,3 +57,20 @@ def test_a_weekend_without_nodes_is_no_spending() -> None:
     cluster.kept = {"unixTime": "1000", "dollars": "5", "dollarsPerHour": "3"}
     hold_at_zero(cluster, 10.0, "goal", lambda: NOW)
     assert goes_on(cluster)
+
+
+def never_saved(budget: float, age_s: float) -> FakeCluster:
+    cluster = FakeCluster()
+    cluster.items[0].status.start_time = datetime.fromtimestamp(NOW - age_s, UTC)
+    hold_at_zero(cluster, budget, "goal", lambda: NOW)
+    return cluster
+
+
+def test_a_meter_that_has_never_saved_anything_pauses_what_has_a_budget() -> None:
+    cluster = never_saved(10.0, 3700)
+    assert cluster.wanted == AT_ZERO
+    assert cluster.kept["paused"].startswith("last resort: in 3700 s the meter has saved nothing")
+    assert cluster.kept["resumeReplicas"] == '{"actor": 2, "replay": 2, "learner": 1}'
+    assert "finished" not in cluster.kept
+    assert goes_on(never_saved(10.0, 1800))
+    assert goes_on(never_saved(0.0, 3700))

@@ -101,6 +101,19 @@ def test_a_state_of_version_0_1_has_asked_all() -> None:
     assert (scene.meter.dollars, scene.meter.ledger.frames) == (5.0, 7)
 
 
+def test_each_run_asks_its_learners_what_an_earlier_release_has_cost() -> None:
+    scene = Scene()
+    scene.learner("training", frames=1, dollars=2.0)
+    scene.meter.reconcile()
+    scene.hours(1)
+    assert scene.meter.dollars == pytest.approx(3.0)
+    scene.goal = scene.goal._replace(run="b", key="b")
+    scene.meter = scene.new()
+    scene.learner("training", frames=1, dollars=7.0)
+    scene.meter.reconcile()
+    assert scene.meter.dollars == pytest.approx(7.0)
+
+
 def test_a_second_run_has_its_own_bill_and_frames() -> None:
     """50 M and 25 M frames for 15 dollars were 300 dollars a billion."""
     scene = Scene(budget=12.0)
