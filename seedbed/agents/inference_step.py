@@ -9,7 +9,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.agents.protocol import ActInputs, Agent
-from seedbed.backends.protocol import Backend, Tables
+from seedbed.backends.protocol import Backend
+from seedbed.backends.tables import Tables
 from seedbed.networks.registry import prepared_frame
 from seedbed.ops.frame_stack import stack_step
 from seedbed.spec import FIRST, ArraySpec, EnvironmentSpec, StepInputs

@@ -1,9 +1,9 @@
-"""JAX: the way to TPUs. Only this file imports JAX, and nothing here imports TensorFlow."""
+"""JAX: the way to TPUs. Only `jax*.py` import JAX, and nothing here imports TensorFlow."""
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +20,16 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 import jax
 import jax.numpy as jnp
-from jax._src import distributed  # the client of the texts is nowhere else
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from typing_extensions import override
 
-from seedbed.backends.coordination import Coordination, HostPlace
-from seedbed.backends.protocol import (
-    Backend,
-    DeviceTables,
-    LossFunction,
-    Tables,
-    TensorDict,
-    Trainer,
-)
+from seedbed.backends.coordination import HostPlace
+from seedbed.backends.jax_convolution import convolve
+from seedbed.backends.jax_coordination import JaxCoordination
+from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import Split, roles_of
+from seedbed.backends.tables import DeviceTables, Tables, TensorDict
+from seedbed.backends.trainer import LossFunction, Trainer
 from seedbed.types import Params, Tensor
 
 # Functions that JAX has no types for.
@@ -212,102 +208,6 @@ class JaxTrainer(Trainer):
         return [array.addressable_data(0) for array in self._params]
 
 
-# Silence after which a host counts as lost, in seconds. JAX's own limit is 100.
-_HEARTBEAT_S = 20
-# Longest wait for all hosts at the start, in seconds: a node may have to load its image first.
-_MEET_S = 600
-
-
-class _JaxCoordination(Coordination):
-    """The coordination service of `jax.distributed`, which runs in the first host.
-
-    It ends this process with SIGABRT when it hears no more of a host; Python cannot prevent that.
-    """
-
-    def __init__(self, place: HostPlace) -> None:
-        self.host, self.hosts, address = place
-        # It would take SIGTERM for itself.
-        jax.config.update("jax_enable_preemption_service", False)  # type: ignore[no-untyped-call]
-        is_local = address.startswith(("127.", "localhost:"))
-        jax.distributed.initialize(
-            address,
-            self.hosts,
-            self.host,
-            cluster_detection_method="deactivate",
-            initialization_timeout=_MEET_S,
-            heartbeat_timeout_seconds=_HEARTBEAT_S,
-            coordinator_bind_address=address if is_local else None,
-        )
-        self._client: Any = distributed.global_state.client
-
-    @override
-    def put(self, key: str, text: str) -> None:
-        self._client.key_value_set(key, text, allow_overwrite=True)
-
-    @override
-    def wait(self, key: str, timeout_s: float) -> str | None:
-        try:
-            return str(self._client.blocking_key_value_get(key, round(1000 * timeout_s)))
-        except jax.errors.JaxRuntimeError as error:
-            if "DEADLINE_EXCEEDED" not in str(error):
-                raise
-            return None
-
-    @override
-    def texts(self, folder: str) -> dict[str, str]:
-        found = self._client.key_value_dir_get(f"{folder}/")
-        return {key.removeprefix(f"{folder}/"): text for key, text in found}
-
-    @override
-    def delete(self, folder: str) -> None:
-        self._client.key_value_delete(f"{folder}/")
-
-    @override
-    def barrier(self, name: str, timeout_s: float) -> None:
-        try:
-            self._client.wait_at_barrier(name, round(1000 * timeout_s))
-        except jax.errors.JaxRuntimeError as error:
-            raise SeedbedError(
-                ExitCode.HOSTS_FAILED,
-                f"not all {self.hosts} hosts ended within {timeout_s:g} s: "
-                f"{str(error).splitlines()[0]}",
-            ) from error
-
-    @override
-    def close(self) -> None:
-        state: Any = distributed.global_state
-        state.shutdown()
-
-
-def _convolution(image: Tensor, kernel: Tensor, stride: int, dtype: Any) -> Tensor:
-    return jax.lax.conv_general_dilated(
-        image,
-        kernel,
-        (stride, stride),
-        "VALID",
-        dimension_numbers=("NHWC", "HWIO", "NHWC"),
-        preferred_element_type=dtype,
-    )
-
-
-@partial(jax.custom_vjp, nondiff_argnums=(2,))
-def _convolve(image: Tensor, kernel: Tensor, stride: int) -> Tensor:
-    return _convolution(image, kernel, stride, jnp.float32)
-
-
-def _forward(image: Tensor, kernel: Tensor, stride: int) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-    return _convolve(image, kernel, stride), (image, kernel)
-
-
-def _backward(stride: int, saved: tuple[Tensor, Tensor], gradient: Tensor) -> Any:
-    # JAX's own gradient of sums in float32 has products in float32.
-    _, backward = jax.vjp(partial(_convolution, stride=stride, dtype=jnp.bfloat16), *saved)
-    return backward(gradient.astype(jnp.bfloat16))
-
-
-_convolve.defvjp(_forward, _backward)
-
-
 @jax.jit
 def _packed(arrays: list[Tensor]) -> Tensor:
     return jnp.concatenate([array.ravel() for array in arrays])
@@ -340,7 +240,7 @@ class JaxBackend(Backend):
             # CPU devices are threads, so there are as many as are asked for.
             jax.config.update("jax_num_cpu_devices", sum(split))  # type: ignore[no-untyped-call]
         if place is not None:
-            self.coordination = _JaxCoordination(place)
+            self.coordination = JaxCoordination(place)
         if place is not None or (split is not None and split.inference):
             self.divide(split or Split(0, len(jax.local_devices())))
         if deterministic:
@@ -392,7 +292,7 @@ class JaxBackend(Backend):
 
     @override
     def convolve(self, image: Tensor, kernel: Tensor, stride: int) -> Tensor:
-        return _convolve(image, kernel, stride)
+        return convolve(image, kernel, stride)
 
     @override
     def to_device(self, batch: Mapping[str, NDArray[Any]]) -> TensorDict:

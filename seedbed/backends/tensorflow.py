@@ -26,16 +26,10 @@ import tensorflow as tf
 from typing_extensions import override
 
 from seedbed.backends.gpu_memory import gpu_memory_bytes
-from seedbed.backends.protocol import (
-    Backend,
-    DeviceTables,
-    InferenceFunction,
-    LossFunction,
-    Tables,
-    TensorDict,
-    Trainer,
-)
+from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import Split
+from seedbed.backends.tables import DeviceTables, InferenceFunction, Tables, TensorDict
+from seedbed.backends.trainer import LossFunction, Trainer
 from seedbed.types import Params, Tensor
 
 tf.get_logger().setLevel("ERROR")

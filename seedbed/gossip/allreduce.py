@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 from typing_extensions import override
 
-from seedbed.backends.protocol import TensorDict
+from seedbed.backends.tables import TensorDict
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.exchange import LocalLearner, PeerExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 import numpy as np
 from typing_extensions import override
 
-from seedbed.backends.protocol import TensorDict, Trainer
+from seedbed.backends.tables import TensorDict
+from seedbed.backends.trainer import Trainer
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.parameters import FlatParams, ParameterLayout
 from seedbed.gossip.transport.transport import GossipTransport

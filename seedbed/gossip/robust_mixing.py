@@ -17,7 +17,7 @@ from collections.abc import Sequence
 import numpy as np
 from typing_extensions import override
 
-from seedbed.backends.protocol import Trainer
+from seedbed.backends.trainer import Trainer
 from seedbed.gossip.parameters import FlatParams
 from seedbed.gossip.topology import TRIMMED_IN_PEERS
 from seedbed.types import Tensor

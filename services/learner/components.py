@@ -14,7 +14,8 @@ from seedbed.types import Params
 if TYPE_CHECKING:  # these import Keras, whose backend must be chosen first
     from seedbed.agents.inference_step import InferenceStep
     from seedbed.agents.protocol import Agent
-    from seedbed.backends.protocol import Backend, Trainer
+    from seedbed.backends.protocol import Backend
+    from seedbed.backends.trainer import Trainer
     from seedbed.services.learner.training.sources import BatchSource
     from seedbed.services.learner.unrolls.sequences import SequencePlan
 

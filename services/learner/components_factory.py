@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 
 from seedbed.agents.inference_step import InferenceStep, table_specs
 from seedbed.agents.training_step import on_policy_loss, replay_loss
-from seedbed.backends.protocol import Backend, Trainer
+from seedbed.backends.protocol import Backend
+from seedbed.backends.trainer import Trainer
 from seedbed.config import Experiment
 from seedbed.factory import build_agent, build_optimizer
 from seedbed.replay.sequence import SequenceSpec

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from seedbed.backends.protocol import Trainer
+from seedbed.backends.trainer import Trainer
 from seedbed.config import Experiment
 from seedbed.gossip.allreduce import AllReduceExchange
 from seedbed.gossip.exchange import LocalLearner, ParameterExchange

@@ -17,7 +17,8 @@ from keras import ops
 from numpy.typing import NDArray
 
 from seedbed.backends.arithmetic import clip_by_global_norm
-from seedbed.backends.protocol import Backend, Trainer
+from seedbed.backends.protocol import Backend
+from seedbed.backends.trainer import Trainer
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec
 

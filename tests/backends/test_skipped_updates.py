@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 from keras import ops
 
-from seedbed.backends.protocol import Backend, Trainer
+from seedbed.backends.protocol import Backend
+from seedbed.backends.trainer import Trainer
 
 pytestmark = pytest.mark.backends
 

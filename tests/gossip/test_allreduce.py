@@ -13,7 +13,8 @@ import pytest
 from keras import ops
 from numpy.typing import NDArray
 
-from seedbed.backends.protocol import Backend, Trainer
+from seedbed.backends.protocol import Backend
+from seedbed.backends.trainer import Trainer
 from seedbed.gossip.allreduce import AllReduceExchange, ring_sum
 from seedbed.gossip.exchange import LocalLearner, ShuttingDown
 from seedbed.gossip.membership import Membership

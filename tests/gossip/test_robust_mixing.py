@@ -11,7 +11,8 @@ import pytest
 from keras import ops
 from numpy.typing import NDArray
 
-from seedbed.backends.protocol import Backend, Trainer
+from seedbed.backends.protocol import Backend
+from seedbed.backends.trainer import Trainer
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.robust_mixing import DISTANCES, ClippedMixing, TrimmedMixing

@@ -15,8 +15,9 @@ import numpy as np
 
 from seedbed import backends
 from seedbed.backends.coordination import HostPlace
-from seedbed.backends.protocol import Backend, Trainer
+from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import Split
+from seedbed.backends.trainer import Trainer
 from seedbed.config.load import parse_experiment
 from seedbed.gossip.exchange import ParameterExchange
 from seedbed.gossip.parameters import ParameterLayout

@@ -13,7 +13,8 @@ import numpy as np
 from keras import ops
 from numpy.typing import NDArray
 
-from seedbed.backends.protocol import Backend, Tables, TensorDict
+from seedbed.backends.protocol import Backend
+from seedbed.backends.tables import Tables, TensorDict
 from seedbed.replay.buffer import check_chunk, check_priorities
 from seedbed.replay.client import device_tables
 from seedbed.replay.replay_buffer import ReplayStats

@@ -7,7 +7,7 @@ two levels of float32 sums: first among the sums of groups of items, then within
 
 from keras import ops
 
-from seedbed.backends.protocol import Tables, TensorDict
+from seedbed.backends.tables import Tables, TensorDict
 from seedbed.replay.sequence import TIMED, UNTIMED, SequenceSpec
 from seedbed.spec import ArraySpec
 from seedbed.types import Tensor

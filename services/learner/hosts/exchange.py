@@ -6,7 +6,9 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from seedbed.backends.protocol import Backend, TensorDict, Trainer
+from seedbed.backends.protocol import Backend
+from seedbed.backends.tables import TensorDict
+from seedbed.backends.trainer import Trainer
 from seedbed.gossip.exchange import ParameterExchange
 from seedbed.gossip.parameters import FlatParams, ParameterLayout
 from seedbed.services.learner.hosts.agreement import Agreement

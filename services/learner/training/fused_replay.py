@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from seedbed.backends.protocol import Trainer
+from seedbed.backends.trainer import Trainer
 from seedbed.config.learner import Replay
 from seedbed.gossip.exchange import ParameterExchange
 from seedbed.replay.client.device import DeviceReplay

@@ -4,8 +4,9 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from seedbed.backends.protocol import Backend, Trainer
+from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import SHARED
+from seedbed.backends.trainer import Trainer
 from seedbed.config.schema import Experiment
 from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.local_buffer import make_local_buffer

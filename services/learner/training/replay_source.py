@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from seedbed.backends.protocol import Backend, Trainer
+from seedbed.backends.protocol import Backend
+from seedbed.backends.trainer import Trainer
 from seedbed.config.learner import Replay
 from seedbed.replay.rate_limiter import RateLimiter
 from seedbed.replay.replay_buffer import ReplayBuffer, ReplayStats

@@ -10,7 +10,8 @@ from typing import Any, Protocol
 from numpy.typing import NDArray
 from typing_extensions import override
 
-from seedbed.backends.protocol import Backend, Trainer
+from seedbed.backends.protocol import Backend
+from seedbed.backends.trainer import Trainer
 from seedbed.gossip.exchange import ParameterExchange
 from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
