@@ -3,7 +3,7 @@
 Usage: `python host_update.py HOST HOSTS COORDINATOR FILE AGENT [TRAINING]`.
 
 Each host brings its part of the same batches, and writes the trainer's state into FILE. With
-TRAINING, one device of each host acts, and that many others train.
+TRAINING, two devices of each host act, and that many others train.
 """
 
 from __future__ import annotations
@@ -92,13 +92,13 @@ def meet(backend: Backend, trainer: Trainer, peers: list) -> tuple[HostsExchange
 
 def main(host: int, hosts: int, coordinator: str, file: str, agent: str, training: int = 0) -> None:
     place = HostPlace(host, hosts, coordinator) if hosts > 1 else None
-    split = Split(1, training) if training else None
+    split = Split(2, training) if training else None
     backend = backends.use("jax", device="cpu", place=place, split=split)
     from seedbed.services.learner.components_factory import build_components
 
     more = [f"learner.hosts={hosts}", *(REPLAY if agent == "r2d2" else [])]
     if training:
-        more.append(f"learner.devices={{inference: 1, training: {training}}}")
+        more.append(f"learner.devices={{inference: 2, training: {training}}}")
     trainer = build_components(parse_experiment(EXPERIMENT, more), SPEC, backend).trainer
     if hosts > 1:
         state = trainer.state()

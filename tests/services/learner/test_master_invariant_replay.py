@@ -35,7 +35,9 @@ CASES = {
 }
 
 
-def experiment(network: str, lstm: int, stack: int, **replay: Any) -> Experiment:
+def experiment(
+    network: str, lstm: int, stack: int, precision: str = "float32", **replay: Any
+) -> Experiment:
     settings = ", ".join(f"{name}: {value}" for name, value in replay.items())
     return parse_experiment(
         f"""
@@ -45,6 +47,7 @@ def experiment(network: str, lstm: int, stack: int, **replay: Any) -> Experiment
         agent_options: {{burn_in: {BURN_IN}, epsilon_levels: 4, n_steps: 3, dueling_units: 32}}
         learner:
           backend: {BACKEND}
+          precision: {precision}
           network: {network}
           lstm_units: {lstm}
           frame_stack: {stack}
@@ -78,6 +81,15 @@ def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> No
     built, batches, params = collect(experiment(network, lstm, stack), shape, dtype, tmp_path)
     check(built, batches, params, stack)
     assert built.source.buffer.stats().inserted > 120, "hardly anything was evicted"
+
+
+@pytest.mark.backends
+def test_so_it_does_in_bfloat16(tmp_path: Path) -> None:
+    """Values are float32 sums of what both sides round alike where shapes hardly matter."""
+    network, lstm, stack, shape, dtype = CASES["nature-lstm-stack"]
+    config = experiment(network, lstm, stack, precision="bfloat16")
+    built, batches, params = collect(config, shape, dtype, tmp_path)
+    check(built, batches, params, stack, atol=1e-3)
 
 
 @pytest.mark.backends
@@ -140,7 +152,13 @@ def test_from_shards_that_are_killed(tmp_path: Path) -> None:
     check(built, batches, params, stack)
 
 
-def check(built: LearnerComponents, batches: list[TrainingBatch], params: Any, stack: int) -> None:
+def check(
+    built: LearnerComponents,
+    batches: list[TrainingBatch],
+    params: Any,
+    stack: int,
+    atol: float = 1e-4,
+) -> None:
     cut, burnt = 0, 0.0
     for batch in batches:
         arrays = batch.arrays
@@ -150,8 +168,8 @@ def check(built: LearnerComponents, batches: list[TrainingBatch], params: Any, s
             chosen, best = built.agent.acted[name]
             drawn = np.take_along_axis(q[:-1, b], arrays["action"][:, b, None], 1)[:, 0]
             # Every row, burn-in and finished ones too: stricter than the unmasked ones.
-            np.testing.assert_allclose(drawn, chosen[:-1], atol=1e-4, rtol=0)
-            np.testing.assert_allclose(q[:, b].max(-1), best, atol=1e-4, rtol=0)
+            np.testing.assert_allclose(drawn, chosen[:-1], atol=atol, rtol=0)
+            np.testing.assert_allclose(q[:, b].max(-1), best, atol=atol, rtol=0)
         assert q.std() > 1e-3, "values that ignore the input prove nothing"
         cut += check_story(arrays, np.ones(q.shape[1], bool), stack - 1)
         burnt += float(np.abs(arrays["state"]).sum())
