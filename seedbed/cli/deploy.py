@@ -47,6 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "value of the chart (repeatable; YAML); experiment.a.b=c is a key of the experiment"
     add("--set", action="append", default=[], metavar="a.b=c", help=text)
     text = "chart, a folder or oci://HOST/PATH (default: the one of this checkout)"
+    text = "show the pods and what they cost an hour, and install nothing; needs no cluster"
+    add("--dry-run", action="store_true", help=text)
     add("--chart", default=str(_SOURCE / "helm" / "seedbed"), help=text)
 
 
@@ -74,6 +76,10 @@ def run(args: argparse.Namespace) -> None:
         # Wrong values are wrong without a cluster, and for every Helm.
         offline = ("helm", "template", *chart, *named, own, "--kube-version=1.33.0")
         objects = objects_of(call(*offline))
+        title = f"{release} in namespace {args.namespace}, from {args.experiment}:"
+        if args.dry_run:
+            _print_line("\n".join([title, *plan(objects), "nothing is installed (--dry-run)"]))
+            return
         if args.registry:
             call(*kubectl, "get", "--raw=/version")  # before minutes of building
             built = build_and_push(_SOURCE, args.registry, experiment, objects)
@@ -82,9 +88,7 @@ def run(args: argparse.Namespace) -> None:
         # As the cluster would have it: the live numbers of pods, 0 where the run is finished.
         live = ("--dry-run=server", "--is-upgrade", "--disable-openapi-validation")
         objects = objects_of(call("helm", "template", *chart, *live))
-        _print_line(f"{release} in namespace {args.namespace}, from {args.experiment}:")
-        for line in plan(objects):
-            _print_line(line)
+        _print_line("\n".join([title, *plan(objects)]))
         install(kubectl, release, "helm", "upgrade", "--install", *chart, "--create-namespace")
     _follow(kubectl, release, objects)
 

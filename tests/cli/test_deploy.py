@@ -141,6 +141,20 @@ def test_a_file_is_installed_priced_and_followed(
     assert follows["actor"] == {"replicas": 1}
 
 
+def test_a_dry_run_shows_the_price_without_a_cluster(
+    programs: Programs, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("KUBECONFIG", str(programs.folder / "none"))
+    assert main(["deploy", PONG, "--dry-run", "--profile", "gke-autopilot"]) == 0
+    out, said = capsys.readouterr()
+    assert not out
+    assert "1 x  pong-vtrace-learner" in said
+    assert "an hour, " in said
+    assert said.endswith("nothing is installed (--dry-run)\n")
+    assert not programs.log("helm")
+    assert not programs.log("docker")
+
+
 def test_numbers_of_the_laptop_are_those_of_the_release(programs: Programs, tmp_path: Path) -> None:
     file = tmp_path / "gala.yaml"
     file.write_text(

@@ -30,7 +30,7 @@
     {{- fail (printf "cost.autoscaler.enabled is true and actor.autoscaling.type is %s: two would choose the number of actors; switch one off" .Values.actor.autoscaling.type) -}}
   {{- end -}}
   {{- if gt (int $scaler.minReplicas) (int $scaler.maxReplicas) -}}
-    {{- fail (printf "cost.autoscaler.minReplicas %v is more than maxReplicas %v" $scaler.minReplicas $scaler.maxReplicas) -}}
+    {{- fail (printf "cost.autoscaler.minReplicas %v is more than maxReplicas %v: lower the one or raise the other" $scaler.minReplicas $scaler.maxReplicas) -}}
   {{- end -}}
 {{- end -}}
 {{- end -}}

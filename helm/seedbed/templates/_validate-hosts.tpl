@@ -33,7 +33,7 @@
 {{- $learner := .Values.learner -}}
 {{- $name := include "seedbed.fullname" . -}}
 {{- if gt (len $name) 38 -}}
-  {{- fail (printf "the release's name (or fullnameOverride) %q has %d letters; the names of its hosts' pods leave room for 38" $name (len $name)) -}}
+  {{- fail (printf "the release's name (or fullnameOverride) %q has %d letters; the names of its hosts' pods leave room for 38: say a shorter fullnameOverride" $name (len $name)) -}}
 {{- end -}}
 {{- with $learner.queueName | default .Values.queueName -}}
   {{- fail (printf "learner.workload is JobSet and its queue is %s: Kueue and the cost meter would both choose its `suspend`; say learner.workload: LeaderWorkerSet" .) -}}
