@@ -254,6 +254,7 @@ class CostMeter:
         )
         target = self.autoscaler.target(sample) if self.autoscaler else None
         if target is not None:
+            log.info("%d actors after %d, by what a frame costs", target, sample.wanted)
             self.cluster.scale("actor", target)
 
     def _read_wanted(self) -> None:
