@@ -20,7 +20,7 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-learning test-rehearsal e2e e2e-all storm images release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
+.PHONY: help run test test-slow test-learning test-rehearsal e2e e2e-all storm images release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
   proto bench bench-accelerator setup hooks lock clean
 
 help: ## Say what there is.
@@ -90,9 +90,11 @@ test: $(INSTALLED_DEV) ## Run the tests, the numerical ones on both backends.
 	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL)
 	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) -m 'backends and not learning and not slow'
 
-test-learning: $(INSTALLED_DEV) ## What takes long: learn small things, kill whole runs (up to 25 minutes).
+test-slow: $(INSTALLED_DEV) ## Kill, stop and resume whole runs (25 minutes).
 	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL) -m 'slow and not learning'
 	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) -m 'slow and backends and not learning'
+
+test-learning: $(INSTALLED_DEV) ## Learn small things, on both backends (10 minutes).
 	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL) --dist load -m learning
 	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) --dist load -m learning
 
