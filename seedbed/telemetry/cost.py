@@ -54,12 +54,20 @@ class RunCost:
         self.budget_dollars = experiment.stop.dollars
         self.goal_frames = experiment.stop.env_frames
         self._counters = counters
+        # What this process has added, and how much of it before the meter's first answer.
+        self._added = self._unmetered = 0.0
+        self._metered = False
         self._meter: CostMeterClient | None = None
         if experiment.cost.meter:
             self._meter = CostMeterClient(experiment.cost.meter, tokens)
         self._now = now
         self._accounted_at = now()
         self._lock = threading.Lock()
+
+    @property
+    def resumed_dollars(self) -> float:
+        """US dollars that this process has begun with: those of the checkpoint."""
+        return max(0.0, self._counters.dollars - self._added)
 
     def account(self) -> None:
         """Bring `seconds` and `dollars` of the counters up to date."""
@@ -69,9 +77,16 @@ class RunCost:
             passed = max(0.0, now - self._accounted_at)
             self._accounted_at = now
             counters.seconds += passed
-            counters.dollars += passed / 3600 * self.dollars_per_hour
+            resumed = self.resumed_dollars
+            spent = passed / 3600 * self.dollars_per_hour
+            counters.dollars += spent
             reading = self._meter.reading if self._meter else None
-            # The meter prices the actors too, and the time in which no learner ran.
+            if not self._metered:
+                self._unmetered += spent
             if reading is not None:
-                self.dollars_per_hour = reading.dollars_per_hour
-                counters.dollars = max(counters.dollars, reading.dollars)
+                # The meter prices the actors too, and the time in which no learner ran. It charges
+                # this pod from its start, so that it has what was spent before its first answer.
+                counters.dollars = max(counters.dollars - self._unmetered, reading.dollars)
+                self.dollars_per_hour, self._unmetered = reading.dollars_per_hour, 0.0
+                self._metered = True
+            self._added = counters.dollars - resumed

@@ -94,6 +94,8 @@ class RunStatus(TypedDict):
     interval_s: float
     process: ProcessStatus
     counters: dict[str, int | float]
+    # Of the checkpoint that the process began with; an older learner's status has none.
+    resumed_dollars: NotRequired[float]
     numbers: dict[str, Any]
     scalars: dict[str, float]
     user_scalars: dict[str, float]

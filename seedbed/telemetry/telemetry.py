@@ -295,6 +295,7 @@ class Telemetry:
             "interval_s": self.experiment.logging.interval_s,
             "process": self._process,
             "counters": self.whole_counters().to_json(),
+            "resumed_dollars": self.cost.resumed_dollars,
             "numbers": self.numbers,
             "scalars": self.training.scalars,
             "user_scalars": dict(self.user.values),

@@ -57,6 +57,7 @@ class Learners:
         try:
             for name in ("env_frames", "dollars"):
                 check_number(name, answer["counters"][name])
+            check_number("resumed_dollars", answer.get("resumed_dollars", 0.0))
             # A learner of version 0.1 does not name its run.
             path = PurePosixPath(answer.get("run_dir") or self._run)
             return (

@@ -272,7 +272,9 @@ class CostMeter:
                 self.traffic.count(rank, status)
                 self._frames[rank] = int(counters["env_frames"])
                 if rank not in self.ledger.asked:
-                    self.ledger.carry(rank, float(counters["dollars"]))
+                    # What the present pods have cost is charged from their start.
+                    resumed = status.get("resumed_dollars", counters["dollars"])
+                    self.ledger.carry(rank, float(resumed))
             run = self.ledger.present
             run.frames = max(run.frames, sum(self._frames))
         return statuses

@@ -11,6 +11,7 @@ from prometheus_client import CollectorRegistry
 from seedbed.config import parse_experiment
 from seedbed.runtime.http import MetricsServer
 from seedbed.telemetry import Counters, Telemetry
+from seedbed.telemetry.cost_meter import Reading
 
 PRICED = "{cpu_hour: 3600, memory_gib_hour: 0, cpus: 1, meter: 'http://127.0.0.1:%d/status'}"
 
@@ -53,4 +54,24 @@ def test_without_an_answer_the_experiments_prices_count() -> None:
     clock.now += 10
     ours.cost.account()
     assert counters.dollars == pytest.approx(10.0)
+    silent.close()
+
+
+def test_what_was_estimated_before_the_first_answer_is_in_that_answer() -> None:
+    silent = MetricsServer(0, CollectorRegistry())
+    clock, counters = Clock(), Counters()
+    ours = telemetry(silent.port, clock, counters)
+    counters.dollars = 50.0  # of the checkpoint
+    clock.now += 10
+    ours.cost.account()
+    assert (counters.dollars, ours.status()["resumed_dollars"]) == (60.0, 50.0)
+    assert ours.cost._meter is not None
+    ours.cost._meter.reading = Reading(52.0, 1800.0)
+    clock.now += 10
+    ours.cost.account()
+    assert counters.dollars == 52.0
+    clock.now += 10
+    ours.cost.account()
+    assert counters.dollars == pytest.approx(57.0)
+    assert ours.status()["resumed_dollars"] == 50.0
     silent.close()

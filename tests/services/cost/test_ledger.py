@@ -114,6 +114,15 @@ def test_each_run_asks_its_learners_what_an_earlier_release_has_cost() -> None:
     assert scene.meter.dollars == pytest.approx(7.0)
 
 
+def test_what_a_learner_has_estimated_since_its_start_is_no_bill_of_before() -> None:
+    scene = Scene()
+    scene.learner("training", frames=1, dollars=9.0)
+    assert scene.statuses[0] is not None
+    scene.statuses[0]["resumed_dollars"] = 2.0
+    scene.meter.reconcile()
+    assert scene.meter.dollars == 2.0
+
+
 def test_a_second_run_has_its_own_bill_and_frames() -> None:
     """50 M and 25 M frames for 15 dollars were 300 dollars a billion."""
     scene = Scene(budget=12.0)
