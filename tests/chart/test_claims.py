@@ -185,3 +185,11 @@ def test_a_release_of_0_1_upgrades(server: ApiServer, name: str) -> None:
 def test_the_packaged_chart_is_0_1() -> None:
     answer = run("show", "chart", str(CHART_0_1))
     assert yaml.safe_load(answer.stdout)["version"] == "0.1.0"
+
+
+def test_a_claim_of_ones_own_stays(server: ApiServer) -> None:
+    install(server, learner_with(existingClaim="mine"))
+    said = refusal(server, learner_with(size="5Gi"))
+    assert "it has no volume of its own, and 5Gi" in said
+    assert "Leave it as it is, or install another release" in said
+    assert "kubectl edit pvc" not in said

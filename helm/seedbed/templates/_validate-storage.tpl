@@ -26,7 +26,7 @@ What a StatefulSet's claim must stay: its size as an amount, and its class. Call
 {{- define "seedbed.validateClaim" -}}
 {{- $live := lookup "apps/v1" "StatefulSet" .root.Release.Namespace .name -}}
 {{- if $live -}}
-  {{- $there := "no volume" -}}
+  {{- $there := "no volume of its own" -}}
   {{- $amount := "" -}}
   {{- range $live.spec.volumeClaimTemplates -}}
     {{- $there = printf "a volume of %s, storage class %q" .spec.resources.requests.storage (.spec.storageClassName | default "") -}}
@@ -39,7 +39,7 @@ What a StatefulSet's claim must stay: its size as an amount, and its class. Call
     {{- $wantedAmount = printf "%s %s" (include "seedbed.amount" .size) .storageClass -}}
   {{- end -}}
   {{- if ne $amount $wantedAmount -}}
-    {{- fail (printf "%s cannot change in a release: it has %s, and %s is wanted. %s" .path $there $wanted .way) -}}
+    {{- fail (printf "%s cannot change in a release: it has %s, and %s is wanted. %s" .path $there $wanted (ternary .way "Leave it as it is, or install another release" (ne $amount ""))) -}}
   {{- end -}}
 {{- end -}}
 {{- end -}}
