@@ -50,6 +50,9 @@ def test_a_finished_release(server: ApiServer) -> None:
     said = notes_of_state(server, {"finished": "stop.updates: 9 of 9", "dollars": "3"}, {})
     assert said.startswith("FINISHED: stop.updates: 9 of 9")
     assert """-p '{"data":{"finished":null}}\'""" in said
+    # The meter brings a release with another goal back, and has not done so yet.
+    other = {"finished": "stop.updates: 9 of 9", "dollars": "3", "goal": "another"}
+    assert "FINISHED" not in notes_of_state(server, other, {})
 
 
 def test_a_paused_release(server: ApiServer) -> None:

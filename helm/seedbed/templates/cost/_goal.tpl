@@ -1,5 +1,11 @@
-{{/* What ends or pauses the release, as arguments of the cost meter. Another --goal goes on after an
-end: the stop conditions and the run are in it. */}}
+{{/* The stop conditions and the run in any form: with another goal a finished release goes on. */}}
+{{- define "seedbed.goal" -}}
+{{- $stop := dig "stop" dict (include "seedbed.experimentValues" . | fromJson) -}}
+{{- $run := .Values.learner.run | default (include "seedbed.fullname" .) -}}
+{{ list $run (omit $stop "idle_s") | toJson | sha256sum | trunc 16 }}
+{{- end -}}
+
+{{/* What ends or pauses the release, as arguments of the cost meter. */}}
 {{- define "seedbed.goalArgs" -}}
 {{- $stop := dig "stop" dict (include "seedbed.experimentValues" . | fromJson) -}}
 {{- $run := .Values.learner.run | default (include "seedbed.fullname" .) -}}
@@ -8,7 +14,7 @@ end: the stop conditions and the run are in it. */}}
 - --idle-s={{ . }}
 {{- end }}
 - --run={{ $run }}
-- --goal={{ list $run (omit $stop "idle_s") | toJson | sha256sum | trunc 16 }}
+- --goal={{ include "seedbed.goal" . }}
 {{- if .Values.paused }}
 - --paused
 {{- end }}
