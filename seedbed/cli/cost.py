@@ -36,6 +36,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--replay", type=int, default=0, metavar="SHARDS", help="number of replay shards")
     text = "number of hosts of a learner that has several"
     add("--hosts", type=int, default=1, metavar="N", help=text)
+    text = "number of learners of several hosts"
+    add("--learners", type=int, default=1, metavar="N", help=text)
     text = "what starts several hosts, and ends them"
     kinds = ("JobSet", "LeaderWorkerSet")
     add("--learner-kind", choices=kinds, default=kinds[0], help=text)
@@ -57,7 +59,8 @@ def run(args: argparse.Namespace) -> None:
     from seedbed.services.cost.meter import CostMeter, Goal
     from seedbed.services.cost.prices import PriceList, Settings
 
-    hosts = HostSet(args.learner_kind, args.hosts) if args.hosts > 1 else None
+    several = args.hosts > 1
+    hosts = HostSet(args.learner_kind, args.hosts, args.learners) if several else None
     if args.last_resort:
         # Without prices and learners, which may be what keeps the meter from its work.
         cluster = Cluster(args.release, args.namespace, False, bool(args.replay), hosts)

@@ -104,6 +104,7 @@ def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) ->
     containers = template_of(learner)["spec"]["containers"]
     option = "--run-dir="
     run_dir = next(x.removeprefix(option) for x in containers[0]["args"] if x.startswith(option))
+    run_dir = run_dir.replace("$(SEEDBED_RANK)", "0")
     sidecars = sum(container["name"] == "actor" for container in containers)
     pod, actor = first_pod(learner), only(objects, "actor")
     follow(kubectl, release, pod, run_dir, replicas_of(actor) + sidecars, _print_line)

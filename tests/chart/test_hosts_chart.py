@@ -160,6 +160,110 @@ def test_hosts_and_everybody_else_know_their_names(kind: str, names: list[str]) 
         assert rendered.one(kind, "pong-learner")["spec"]["network"]["subdomain"] == "pong-learner"
 
 
+FOUR: dict[str, Any] = merged(TWO, {"learner": {"replicas": 2}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "owners", "names", "coordinators"),
+    [
+        (
+            "JobSet",
+            ["pong-learner-0", "pong-learner-1"],
+            [["pong-learner-0-host-0-0", "pong-learner-0-host-0-1"],
+             ["pong-learner-1-host-0-0", "pong-learner-1-host-0-1"]],
+            ["pong-learner-0-host-0-0", "pong-learner-1-host-0-0"],
+        ),
+        (
+            "LeaderWorkerSet",
+            ["pong-learner"],
+            [["pong-learner-0", "pong-learner-0-1"], ["pong-learner-1", "pong-learner-1-1"]],
+            ["pong-learner-$(SEEDBED_RANK)"],
+        ),
+    ],
+)  # fmt: skip
+def test_several_learners_of_several_hosts_each_have_a_rank_and_a_coordinator(
+    kind: str, owners: list[str], names: list[list[str]], coordinators: list[str]
+) -> None:
+    rendered = render(merged(FOUR, {"learner": {"workload": kind}}))
+    items = rendered.of(kind)
+    assert [item["metadata"]["name"] for item in items] == owners
+    text = rendered.one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
+    given = yaml.safe_load(text)
+    assert given["learner"]["hosts"] == 2
+    assert "coordinator" not in given["learner"], "it is of each learner"
+    first = [f"{hosts[0]}.pong-learner.rl.svc:8490" for hosts in names]
+    assert (given["gossip"]["replicas"], given["gossip"]["addresses"]) == (2, first)
+    actors = command(rendered, "pong-actor", actor_command).learner
+    flat = [name for hosts in names for name in hosts]
+    assert actors == ",".join(f"{name}.pong-learner.rl.svc:8470" for name in flat)
+    for rank, (owner, coordinator) in enumerate(zip(owners, coordinators, strict=True)):
+        spec = rendered.pods()[owner]["spec"]
+        (container,) = spec["containers"]
+        (variable,) = (item for item in container["env"] if item["name"] == "SEEDBED_RANK")
+        if kind == "JobSet":
+            assert variable["value"] == str(rank)
+        else:
+            path = variable["valueFrom"]["fieldRef"]["fieldPath"]
+            assert path == "metadata.labels['leaderworkerset.sigs.k8s.io/group-index']"
+        address = f"{coordinator}.pong-learner.rl.svc:8476"
+        arguments = container["args"]
+        assert "--rank=$(SEEDBED_RANK)" in arguments
+        assert f"--set=learner.coordinator={address}" in arguments
+        assert "--run-dir=/runs/pong/learner-$(SEEDBED_RANK)" in arguments
+        claim = {"name": "runs", "persistentVolumeClaim": {"claimName": "runs-pong-learner"}}
+        assert claim in spec["volumes"]
+        assert {"name": "peers", "containerPort": 8490} in container["ports"]
+    (claim,) = rendered.of("PersistentVolumeClaim")
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert rendered.one("PodDisruptionBudget", "pong-learner")["spec"]["minAvailable"] == 3
+    assert not rendered.of("ValidatingAdmissionPolicy"), "there is no StatefulSet to scale"
+
+
+@pytest.mark.parametrize("kind", ["JobSet", "LeaderWorkerSet"])
+def test_the_meter_counts_and_ends_all_learners_of_several_hosts(kind: str) -> None:
+    values = merged(FOUR, {"learner": {"workload": kind}})
+    rendered = render(values)
+    meter = command(rendered, "pong-cost", cost_command)
+    host = "pong-learner-{}-host-0-0" if kind == "JobSet" else "pong-learner-{}"
+    wanted = [f"http://{host.format(rank)}.pong-learner:9090/status" for rank in range(2)]
+    assert meter.learner == wanted
+    assert (meter.hosts, meter.learners, meter.learner_kind) == (2, 2, kind)
+    rules = rendered.one("Role", "pong-cost")["rules"]
+    (rule,) = (rule for rule in rules if rule["resources"] == [f"{kind.lower()}s"])
+    owners = [item["metadata"]["name"] for item in rendered.of(kind)]
+    assert rule["resourceNames"] == owners
+    objects = objects_of(yaml.safe_dump_all(rendered.all))
+    lines = [line for line in plan(objects) if "pong-learner" in line]
+    assert sum(int(line.split()[0]) for line in lines) == 4
+    paused = render(merged(values, {"paused": True, "cost": {"enabled": False}})).of(kind)
+    specs = [item["spec"] for item in paused]
+    if kind == "JobSet":
+        assert [spec["suspend"] for spec in specs] == [True, True]
+    else:
+        assert [spec["replicas"] for spec in specs] == [0]
+        assert rendered.one(kind, "pong-learner")["spec"]["replicas"] == 2
+
+
+def test_hosts_of_several_learners_reach_their_peers() -> None:
+    policy = render(FOUR).one("NetworkPolicy", "pong-learner")["spec"]
+    for direction in ("ingress", "egress"):
+        ports = [port for rule in policy[direction] for port in rule.get("ports", [])]
+        assert {"protocol": "TCP", "port": "peers"} in ports
+        assert {"protocol": "TCP", "port": 1024, "endPort": 65535} in ports
+
+
+def test_an_upgrade_leaves_a_suspended_learner_beside_one_that_runs() -> None:
+    with api_server() as server:
+        server.add_group("jobset.x-k8s.io/v1alpha2", ["JobSet"])
+        server.upgrade(FOUR)
+        server.objects["JobSet", "pong-learner-1"]["spec"]["suspend"] = True
+        rendered = server.render(merged(FOUR, {"actor": {"replicas": 7}}))
+        assert rendered.one("JobSet", "pong-learner-0")["spec"]["suspend"] is False
+        assert rendered.one("JobSet", "pong-learner-1")["spec"]["suspend"] is True
+        answer = server.template(merged(FOUR, {"image": {"tag": "new"}}))
+        assert "delete jobset pong-learner-0 pong-learner-1 " in answer.stderr
+
+
 def test_hosts_reach_each_other_and_nobody_else_does() -> None:
     policy = render(TWO).one("NetworkPolicy", "pong-learner")["spec"]
     for direction, side in (("ingress", "from"), ("egress", "to")):
@@ -254,7 +358,18 @@ def test_paused_hosts_are_suspended() -> None:
     ("values", "words"),
     [
         ({"experiment": {"learner": {"backend": "tensorflow"}}}, ["hosts is 2", "backend: jax"]),
-        ({"learner": {"replicas": 3}}, ["learner.hosts is 2", "learner.replicas is 3"]),
+        (
+            {"learner": {"replicas": 3, "topology": "allreduce"}},
+            ["learner.hosts is 2", "allreduce", "learner.hosts: 6"],
+        ),
+        (
+            {"learner": {"replicas": 3}, "experiment": {"gossip": {"gradients_every": 2}}},
+            ["learner.hosts is 2", "gradients_every is 2"],
+        ),
+        (
+            {"learner": {"replicas": 11}, "fullnameOverride": "a" * 36},
+            ["36 letters", "room for 35"],
+        ),
         (
             {"experiment": {"agent": "dqn"}, "replay": {"shards": 2}},
             ["learner.hosts is 2", "replay.shards is 2"],

@@ -39,7 +39,9 @@ machine where the file was written.
   {{- $experiment = mergeOverwrite $experiment (dict "gossip" $gossip) -}}
 {{- end -}}
 {{- if gt (int (include "seedbed.hosts" .)) 1 -}}
-  {{- $hosts := dict "hosts" (int (include "seedbed.hosts" .)) "coordinator" (include "seedbed.coordinator" .) -}}
+  {{- $hosts := dict "hosts" (int (include "seedbed.hosts" .)) -}}
+  {{- /* Several learners are told theirs as an argument. */ -}}
+  {{- if not (include "seedbed.several" .) }}{{ $_ := set $hosts "coordinator" (include "seedbed.coordinator" (dict "root" . "rank" 0)) }}{{ end -}}
   {{- $experiment = mergeOverwrite $experiment (dict "learner" $hosts) -}}
 {{- end -}}
 {{ toYaml $experiment }}

@@ -10,29 +10,41 @@
 {{- if gt (int (include "seedbed.hosts" .)) 1 }}{{ .Values.learner.workload }}{{ else }}StatefulSet{{ end -}}
 {{- end -}}
 
-{{/* Name of a learner's pod, or of a host, in the Service. Call with (dict "root" $ "index" NUMBER). */}}
+{{/* Name of the JobSet of a learner, of which several have one each, and of any other workload. Call with
+(dict "root" $ "rank" RANK). */}}
+{{- define "seedbed.learnerName" -}}
+{{ include "seedbed.learner" .root }}{{ if and (eq (include "seedbed.learnerKind" .root) "JobSet") (include "seedbed.several" .root) }}-{{ .rank }}{{ end }}
+{{- end -}}
+
+{{/* Names of the workloads with hosts: a JobSet for each learner, or one LeaderWorkerSet. A JSON list. */}}
+{{- define "seedbed.jobSets" -}}
+{{- $names := list -}}
+{{- range $rank := until (int .Values.learner.replicas) }}{{ $names = append $names (include "seedbed.learnerName" (dict "root" $ "rank" $rank)) }}{{ end -}}
+{{ uniq $names | toJson }}
+{{- end -}}
+
+{{/* Name of a learner's pod, or of a host of it, in the Service. Call with (dict "root" $ "rank" RANK "host" NUMBER). */}}
 {{- define "seedbed.learnerHost" -}}
 {{- $kind := include "seedbed.learnerKind" .root -}}
-{{- $learner := include "seedbed.learner" .root -}}
-{{- if eq $kind "JobSet" }}{{ $learner }}-host-0-{{ .index }}
-{{- else if and (eq $kind "LeaderWorkerSet") .index }}{{ $learner }}-0-{{ .index }}
-{{- else if eq $kind "LeaderWorkerSet" }}{{ $learner }}-0
-{{- else }}{{ $learner }}-{{ .index }}
+{{- include "seedbed.learnerName" . -}}
+{{- if eq $kind "JobSet" }}-host-0-{{ .host }}
+{{- else if and (eq $kind "LeaderWorkerSet") .host }}-{{ .rank }}-{{ .host }}
+{{- else }}-{{ .rank }}
 {{- end -}}
 {{- end -}}
 
 {{/* What names the first pod of the learner to kubectl. */}}
 {{- define "seedbed.firstPod" -}}
 {{- if eq (include "seedbed.learnerKind" .) "JobSet" -}}
-$(kubectl -n {{ .Release.Namespace }} get pods -o name -l jobset.sigs.k8s.io/jobset-name={{ include "seedbed.learner" . }},batch.kubernetes.io/job-completion-index=0)
+$(kubectl -n {{ .Release.Namespace }} get pods -o name -l jobset.sigs.k8s.io/jobset-name={{ include "seedbed.learnerName" (dict "root" . "rank" 0) }},batch.kubernetes.io/job-completion-index=0)
 {{- else -}}
-{{ include "seedbed.learnerHost" (dict "root" . "index" 0) }}
+{{ include "seedbed.learnerHost" (dict "root" . "rank" 0 "host" 0) }}
 {{- end -}}
 {{- end -}}
 
-{{/* Where the first host meets the others; JAX's own port. */}}
+{{/* Where the first host of a learner meets the others; JAX's own port. Call with (dict "root" $ "rank" RANK). */}}
 {{- define "seedbed.coordinator" -}}
-{{ include "seedbed.learnerHost" (dict "root" . "index" 0) }}.{{ include "seedbed.learner" . }}.{{ .Release.Namespace }}.svc:8476
+{{ include "seedbed.learnerHost" (dict "root" .root "rank" .rank "host" 0) }}.{{ include "seedbed.learner" .root }}.{{ .root.Release.Namespace }}.svc:8476
 {{- end -}}
 
 {{/* API and resource of a workload. Call with its kind. */}}
@@ -56,7 +68,7 @@ $(kubectl -n {{ .Release.Namespace }} get pods -o name -l jobset.sigs.k8s.io/job
 {{ $live | toJson }}
 {{- end -}}
 
-{{/* The volume that the hosts share, of which only the first one's folder has checkpoints; "" with one
+{{/* The volume that all hosts share, with a folder for each of several learners, of which only the first host's has checkpoints; "" with one
 host, whose StatefulSet has its own, and where the values name another place. */}}
 {{- define "seedbed.hostsClaim" -}}
 {{- $persistence := .Values.learner.persistence -}}

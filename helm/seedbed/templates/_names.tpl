@@ -12,26 +12,29 @@
 {{- define "seedbed.replay" -}}{{ include "seedbed.fullname" . }}-replay{{- end -}}
 {{- define "seedbed.cost" -}}{{ include "seedbed.fullname" . }}-cost{{- end -}}
 
-{{/* The learners' pods, or its hosts, by their stable names, not a Service that balances; a JSON list of
-addresses. Call with (dict "root" $ "port" PORT). */}}
+{{/* The learners' first hosts by their stable names, not a Service that balances; a JSON list of
+addresses. Call with (dict "root" $ "port" PORT "hosts" HOSTS-OF-EACH). */}}
 {{- define "seedbed.learnerAddresses" -}}
 {{- $root := .root -}}
 {{- $port := .port -}}
 {{- $learner := include "seedbed.learner" $root -}}
 {{- $addresses := list -}}
-{{- range $index := until (max (int $root.Values.learner.replicas) (int (include "seedbed.hosts" $root)) | int) -}}
-  {{- $name := include "seedbed.learnerHost" (dict "root" $root "index" $index) -}}
-  {{- $addresses = append $addresses (printf "%s.%s.%s.svc:%d" $name $learner $root.Release.Namespace $port) -}}
+{{- $hosts := int .hosts -}}
+{{- range $rank := until (int $root.Values.learner.replicas) -}}
+  {{- range $host := until $hosts -}}
+    {{- $name := include "seedbed.learnerHost" (dict "root" $root "rank" $rank "host" $host) -}}
+    {{- $addresses = append $addresses (printf "%s.%s.%s.svc:%d" $name $learner $root.Release.Namespace $port) -}}
+  {{- end -}}
 {{- end -}}
 {{ $addresses | toJson }}
 {{- end -}}
 
-{{/* Where actors connect to, and where learners listen for each other. */}}
+{{/* Where actors connect to, and where the first host of a learner listens for those of others. */}}
 {{- define "seedbed.actorsLearners" -}}
-{{- include "seedbed.learnerAddresses" (dict "root" . "port" 8470) -}}
+{{- include "seedbed.learnerAddresses" (dict "root" . "port" 8470 "hosts" (include "seedbed.hosts" .)) -}}
 {{- end -}}
 {{- define "seedbed.peers" -}}
-{{- include "seedbed.learnerAddresses" (dict "root" . "port" 8490) -}}
+{{- include "seedbed.learnerAddresses" (dict "root" . "port" 8490 "hosts" 1) -}}
 {{- end -}}
 
 {{/* Whether there are several learners: "true" or nothing. */}}

@@ -1,6 +1,7 @@
 {{/*
 The number of a workload and the annotations that remember it, as JSON; without `replicas` where the
-field is left out. Call with (dict "root" $ "component" NAME "kind" KIND "wanted" NUMBER).
+field is left out. Call with (dict "root" $ "component" NAME "kind" KIND "wanted" NUMBER); a workload of
+several pods also with "pods" NUMBER of each of its replicas, and "name" where it is another.
 
 `kubectl scale` may change the number at any moment. While the chart's own (kept in the annotation)
 stays what it was, what is there stays too: Helm 3 would reset it without a word, and Helm 4's
@@ -9,8 +10,8 @@ is never left out: the API server would make it 1.
 */}}
 {{- define "seedbed.scale" -}}
 {{- $values := .root.Values -}}
-{{- $name := printf "%s-%s" (include "seedbed.fullname" .root) .component -}}
-{{- $live := include "seedbed.liveWorkload" (dict "root" .root "name" $name "kind" .kind "pods" .wanted) | fromJson -}}
+{{- $name := .name | default (printf "%s-%s" (include "seedbed.fullname" .root) .component) -}}
+{{- $live := include "seedbed.liveWorkload" (dict "root" .root "name" $name "kind" .kind "pods" (.pods | default 1)) | fromJson -}}
 {{- $last := dig "metadata" "annotations" dict $live -}}
 {{- /* 0.1 wrote seedbed/replicas. */ -}}
 {{- $chosen := get $last "seedbed.dev/replicas" | default (get $last "seedbed/replicas") -}}

@@ -13,7 +13,13 @@
     {{- fail (printf "learner.hosts is %d and experiment.learner.backend is %s: hosts train as one with JAX; say experiment.learner.backend: jax" $hosts $backend) -}}
   {{- end -}}
   {{- if include "seedbed.several" . -}}
-    {{- fail (printf "learner.hosts is %d and learner.replicas is %d: the chart runs several learners of one host, or one learner of several; set one of them to 1" $hosts (int $learner.replicas)) -}}
+    {{- $replicas := int $learner.replicas -}}
+    {{- if eq $learner.topology "allreduce" -}}
+      {{- fail (printf "learner.hosts is %d and learner.topology is allreduce: the hosts of one learner add up their gradients already; say learner.replicas: 1 and learner.hosts: %d, or learner.topology: gossip" $hosts (mul $hosts $replicas)) -}}
+    {{- end -}}
+    {{- with dig "gossip" "gradients_every" 0 $experiment -}}
+      {{- fail (printf "learner.hosts is %d and experiment.gossip.gradients_every is %v: the gradients of several hosts are never on one; leave it out" $hosts .) -}}
+    {{- end -}}
   {{- end -}}
   {{- if .Values.replay.shards -}}
     {{- fail (printf "learner.hosts is %d and replay.shards is %d: each host draws its part of a batch from a replay in its own memory; say replay.shards: 0" $hosts (int .Values.replay.shards)) -}}
@@ -32,8 +38,10 @@
 {{- define "seedbed.validateJobSet" -}}
 {{- $learner := .Values.learner -}}
 {{- $name := include "seedbed.fullname" . -}}
-{{- if gt (len $name) 38 -}}
-  {{- fail (printf "the release's name (or fullnameOverride) %q has %d letters; the names of its hosts' pods leave room for 38: say a shorter fullnameOverride" $name (len $name)) -}}
+{{- $room := 38 -}}
+{{- if include "seedbed.several" . }}{{ $room = sub 37 (len (toString (sub (int $learner.replicas) 1))) | int }}{{ end -}}
+{{- if gt (len $name) $room -}}
+  {{- fail (printf "the release's name (or fullnameOverride) %q has %d letters; the names of its hosts' pods leave room for %d: say a shorter fullnameOverride" $name (len $name) $room) -}}
 {{- end -}}
 {{- with $learner.queueName | default .Values.queueName -}}
   {{- fail (printf "learner.workload is JobSet and its queue is %s: Kueue and the cost meter would both choose its `suspend`; say learner.workload: LeaderWorkerSet" .) -}}

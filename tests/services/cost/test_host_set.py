@@ -98,6 +98,35 @@ def test_all_hosts_are_ended_and_started_as_one(
     assert api.patches == [(path, merge, {"spec": ended}), (path, merge, {"spec": started})]
 
 
+@pytest.mark.parametrize(
+    ("kind", "spec", "paths", "ended", "started", "restarts"),
+    [
+        ("JobSet", {}, ["jobset.x-k8s.io/v1alpha2/namespaces/rl/jobsets/pong-learner-0",
+                        "jobset.x-k8s.io/v1alpha2/namespaces/rl/jobsets/pong-learner-1"],
+         {"suspend": True}, {"suspend": False}, 6),
+        ("LeaderWorkerSet", {"replicas": 2},
+         ["leaderworkerset.x-k8s.io/v1/namespaces/rl/leaderworkersets/pong-learner"],
+         {"replicas": 0}, {"replicas": 2}, 3),
+    ],
+)  # fmt: skip
+def test_all_learners_of_several_hosts_are_counted_ended_and_started(
+    kind: str,
+    spec: dict[str, Any],
+    paths: list[str],
+    ended: dict[str, Any],
+    started: dict[str, Any],
+    restarts: int,
+) -> None:
+    with api_of({"spec": spec, "status": {"restarts": 3}}) as api:
+        hosts = HostSet(kind, 4, 2)
+        assert hosts.wanted("pong-learner", "rl") == 8
+        assert hosts.restarts == restarts
+        hosts.scale("pong-learner", "rl", 0)
+        hosts.scale("pong-learner", "rl", 8)
+    changes = [(path, patch["spec"]) for path, _, patch in api.patches]
+    assert changes == [(f"/apis/{path}", change) for change in (ended, started) for path in paths]
+
+
 def test_restarts_of_all_hosts_are_those_of_the_learner() -> None:
     scene = Scene()
     scene.cluster.items[0].metadata.labels["app.kubernetes.io/component"] = "learner"

@@ -21,6 +21,9 @@
 {{- if gt (int (include "seedbed.hosts" .)) 1 }}
 - --hosts={{ include "seedbed.hosts" . }}
 - --learner-kind={{ .Values.learner.workload }}
+{{- if include "seedbed.several" . }}
+- --learners={{ .Values.learner.replicas }}
+{{- end }}
 {{- end }}
 {{- with .Values.replay.shards }}
 - --replay={{ . }}

@@ -1,5 +1,8 @@
-{{/* A pod of the learner: of its StatefulSet, or a host of one that has several. */}}
+{{/* A pod of the learner: of its StatefulSet, or a host of one that has several. Call with
+(dict "root" . "rank" RANK); the rank is of a JobSet, of which each learner has one. */}}
 {{- define "seedbed.learnerPod" -}}
+{{- $rank := .rank }}
+{{- with .root }}
 {{- $learner := .Values.learner }}
 {{- $several := include "seedbed.several" . }}
 {{- $hosts := int (include "seedbed.hosts" .) }}
@@ -13,28 +16,28 @@
 {{- end }}
 metadata:
   labels:
-    {{- include "seedbed.podLabels" (dict "root" $ "component" "learner" "more" $learner.podLabels) | nindent 4 }}
+    {{- include "seedbed.podLabels" (dict "root" . "component" "learner" "more" $learner.podLabels) | nindent 4 }}
   annotations:
     checksum/experiment: {{ include "seedbed.experiment" . | sha256sum | trunc 16 | quote }}
     cluster-autoscaler.kubernetes.io/safe-to-evict: {{ $learner.safeToEvict | quote }}
     {{- if eq $learner.persistence.type "gcsfuse" }}
     gke-gcsfuse/volumes: "true"
     {{- end }}
-    {{- include "seedbed.scrape" (dict "root" $ "port" 9090) | nindent 4 }}
+    {{- include "seedbed.scrape" (dict "root" . "port" 9090) | nindent 4 }}
 spec:
-  serviceAccountName: {{ include "seedbed.serviceAccountName" (dict "root" $ "component" "learner") }}
+  serviceAccountName: {{ include "seedbed.serviceAccountName" (dict "root" . "component" "learner") }}
   automountServiceAccountToken: false
   enableServiceLinks: false
   terminationGracePeriodSeconds: {{ $learner.spot | ternary (min 15 $learner.terminationGracePeriodSeconds) $learner.terminationGracePeriodSeconds }}
   securityContext:
     {{- include "seedbed.podSecurity" . | nindent 4 }}
-  {{- include "seedbed.scheduling" (dict "root" $ "workload" $learner) | nindent 2 }}
+  {{- include "seedbed.scheduling" (dict "root" . "workload" $learner) | nindent 2 }}
   {{- if eq $kind "JobSet" }}
   restartPolicy: Never # a host that ends, ends the Job, and the JobSet starts all again
   {{- end }}
   containers:
     - name: learner
-      image: {{ include "seedbed.image" (dict "root" $ "component" "learner") }}
+      image: {{ include "seedbed.image" (dict "root" . "component" "learner") }}
       imagePullPolicy: {{ .Values.image.pullPolicy }}
       args:
         - /etc/seedbed/experiment.yaml
@@ -44,9 +47,12 @@ spec:
         {{- end }}
         {{- if $several }}
         - --rank=$(SEEDBED_RANK)
+        {{- if gt $hosts 1 }}
+        - --set=learner.coordinator={{ include "seedbed.coordinator" (dict "root" . "rank" (eq $kind "JobSet" | ternary $rank "$(SEEDBED_RANK)")) }}
+        {{- end }}
         {{- end }}
         {{- $own := "" }}
-        {{- if and $several (or $learner.persistence.existingClaim (eq $learner.persistence.type "gcsfuse")) }}{{ $own = "/learner-$(SEEDBED_RANK)" }}{{ end }}
+        {{- if and $several (or $learner.persistence.existingClaim (eq $learner.persistence.type "gcsfuse") (include "seedbed.hostsClaim" .)) }}{{ $own = "/learner-$(SEEDBED_RANK)" }}{{ end }}
         - --run-dir=/runs/{{ $learner.run | default (include "seedbed.fullname" .) }}{{ $own }}
         {{- with $learner.initFrom }}
         - --init-from=/runs/{{ . }}{{ $own }}
@@ -78,7 +84,11 @@ spec:
         {{- end }}
         {{- if $several }}
         - name: SEEDBED_RANK
-          valueFrom: {fieldRef: {fieldPath: "metadata.labels['apps.kubernetes.io/pod-index']"}}
+          {{- if eq $kind "JobSet" }}
+          value: {{ $rank | quote }}
+          {{- else }}
+          valueFrom: {fieldRef: {fieldPath: "metadata.labels['{{ eq $kind "StatefulSet" | ternary "apps.kubernetes.io/pod-index" "leaderworkerset.sigs.k8s.io/group-index" }}']"}}
+          {{- end }}
         {{- end }}
       ports:
         - {name: grpc, containerPort: 8470}
@@ -126,7 +136,7 @@ spec:
     {{- end }}
     {{- end }}
   volumes:
-    {{- include "seedbed.volumes" (dict "root" $ "component" "learner") | nindent 4 }}
+    {{- include "seedbed.volumes" (dict "root" . "component" "learner") | nindent 4 }}
     {{- with $learner.persistence.existingClaim | default (include "seedbed.hostsClaim" .) }}
     - name: runs
       persistentVolumeClaim: {claimName: {{ . }}}
@@ -145,4 +155,5 @@ spec:
           bucketName: {{ $learner.persistence.bucket }}
           mountOptions: implicit-dirs,uid=10001,gid=10001,file-mode=664,dir-mode=775
     {{- end }}
+{{- end }}
 {{- end -}}
