@@ -3,8 +3,9 @@
 `python -m tools.break_runs [NAME ...]` starts learners, actors and meters on this machine, fills a
 volume, raises the learning rate to 1e6, kills a meter and so on, reads every `/metrics` each 15
 seconds as Prometheus does, and writes `k8s/rules/runs/NAME.json`. All runs go on at once, for 19
-minutes. The API server behind a meter is a file that the script writes; ended containers are
-started again with the back-off of a kubelet. The full volume is a tmpfs, which needs root.
+minutes, and those of slow alerts for 35, read each 30 seconds. The API server behind a meter is a
+file that the script writes; ended containers are started again with the back-off of a kubelet. The
+full volume is a tmpfs and the hanging one a frozen ext4, which need root.
 """
 
 from __future__ import annotations
@@ -18,22 +19,31 @@ import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable
-from contextlib import suppress
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import gymnasium
-import trustme
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.support.processes import free_port
+from tools.break_events import (
+    damage,
+    deny,
+    fill,
+    freeze,
+    kill,
+    no_node,
+    park,
+    short_certificate,
+    wait,
+)
 from tools.broken_pods import Container
 
 ROOT = Path(__file__).resolve().parents[1]
 RUNS = ROOT / "k8s" / "rules" / "runs"
-SCRAPE_S, SCRAPES = 15.0, 76
+# Minutes of a run, and of one whose alert takes half an hour.
+USUAL, LONG = 19, 35
 EXPERIMENT: dict[str, Any] = {
     "name": "pong",
     "environment": {"id": "tools.break_runs:slow_cartpole"},
@@ -45,6 +55,7 @@ EXPERIMENT: dict[str, Any] = {
     "evaluation": {"at_end": False},
     "logging": {"interval_s": 5},
 }  # fmt: skip
+WAITING = "tools.broken_agents:Waiting"
 DQN: dict[str, Any] = {
     "agent": "dqn",
     "learner": {**EXPERIMENT["learner"], "unroll_length": 1, "replay": {"min_size": 200}},
@@ -52,17 +63,26 @@ DQN: dict[str, Any] = {
 
 
 class Slow(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """An environment of 50 steps a second, which leaves the machine to others."""
+    """An environment of 50 steps a second, which leaves the machine to others.
+
+    Args:
+        env: The environment.
+        file: The seconds of a step, where it is there.
+    """
+
+    def __init__(self, env: gymnasium.Env[Any, Any], file: str) -> None:
+        super().__init__(env)
+        self._file = Path(file)
 
     def step(self, action: Any) -> Any:
         """Step after a while."""
-        time.sleep(0.02)
+        time.sleep(float(self._file.read_text()) if self._file.exists() else 0.02)
         return self.env.step(action)
 
 
-def slow_cartpole() -> gymnasium.Env[Any, Any]:
+def slow_cartpole(file: str) -> gymnasium.Env[Any, Any]:
     """Return the environment of the runs."""
-    return Slow(gymnasium.make("CartPole-v1"))
+    return Slow(gymnasium.make("CartPole-v1"), file)
 
 
 class Run:
@@ -73,6 +93,8 @@ class Run:
         events: What is done to the run, by the number of the scrape.
         containers: Names of its containers; `learner-1` and `replay-0` are of a component too.
         family: Family of the nodes that the meter prices.
+        minutes: How long it goes on.
+        options: Arguments of one container more than of the others, by its name.
         changes: Keys of the experiment, over `EXPERIMENT`.
     """
 
@@ -82,11 +104,17 @@ class Run:
         events: dict[int, Callable[[Run], None]],
         containers: tuple[str, ...] = ("learner", "actor", "cost"),
         family: str = "x",
+        minutes: int = USUAL,
+        options: dict[str, list[str]] | None = None,
         **changes: Any,
     ) -> None:
         self.is_denied = False
         self.name, self.events, self.names, self.family = name, events, containers, family
         self.series: dict[str, dict[int, str]] = defaultdict(dict)
+        self.minutes, self._scraped = minutes, 0
+        self.scrape_s = 15.0 if minutes == USUAL else 30.0
+        self.scrapes = int(minutes * 60 / self.scrape_s)
+        self.options = options or {}
         self.experiment = {**EXPERIMENT, **changes}
 
     def start(self, folder: Path) -> None:
@@ -99,6 +127,11 @@ class Run:
         if self.name == "full-volume":
             mount = ["mount", "-t", "tmpfs", "-o", "size=3m", "tmpfs", str(folder / "run")]
             subprocess.run(mount, check=True)
+        if self.name == "hanging-volume":
+            with (folder / "image").open("wb") as image:
+                image.truncate(64 << 20)
+            subprocess.run(["mkfs.ext4", "-q", "-F", image.name], check=True)
+            subprocess.run(["mount", "-o", "loop", image.name, str(folder / "run")], check=True)
         file = folder / "experiment.yaml"
         file.write_text(yaml.safe_dump(self._experiment(ports, grpc), sort_keys=False))
         budget = self.experiment.get("stop", {}).get("dollars", 0)
@@ -111,7 +144,8 @@ class Run:
                 "learner": [*seedbed, str(file), "--run-dir", str(folder / "run" / f"pong{rank}"),
                             "--listen", grpc[name], "--linger", "--rank", rank or "0",
                             "--set", metrics],
-                "actor": [*seedbed, str(file), "--learner", grpc["learner"], "--set", metrics],
+                "actor": [*seedbed, str(file), "--learner",
+                          grpc[f"learner-{rank}" if rank else "learner"], "--set", metrics],
                 "cost": ["tools.broken_pods", str(folder), str(ports["learner"]), str(ports[name]),
                          str(budget), self.family],
                 "replay": [*seedbed, "--listen", grpc[name], "--directory", str(folder / name),
@@ -119,11 +153,16 @@ class Run:
             }[component]  # fmt: skip
             if self.name == "down" and component == "learner":
                 command += ["--tls", str(short_certificate(folder / "tls"))]
+            command += self.options.get(name, [])
             made[name] = Container(name, ports[name], command, folder / f"{name}.log")
         self.containers = made
 
     def _experiment(self, ports: dict[str, int], grpc: dict[str, str]) -> dict[str, Any]:
         made = {**self.experiment}
+        kwargs = {"file": str(self.folder / "environment_s")}
+        made["environment"] = {**made["environment"], "kwargs": kwargs}
+        if ":" in made.get("agent", ""):
+            made["agent_options"] = {"file": str(self.folder / "training_s")}
         if "cost" in ports:
             made["cost"] = {"meter": f"http://127.0.0.1:{ports['cost']}/status"}
         shards = [address for name, address in grpc.items() if name.startswith("replay")]
@@ -147,6 +186,13 @@ class Run:
         # An API server that denies every call.
         fresh.write_text("" if self.is_denied else json.dumps(told))
         fresh.replace(self.folder / "pods.json")
+
+    def go_on(self, seconds: float) -> bool:
+        """Scrape where that is due after so many seconds, and return whether it was the last."""
+        if seconds >= self._scraped * self.scrape_s:
+            self.scrape(self._scraped)
+            self._scraped += 1
+        return self._scraped == self.scrapes
 
     def scrape(self, number: int) -> None:
         """Read every container that has a pod, after the event of this scrape."""
@@ -177,9 +223,11 @@ class Run:
 
     def close(self) -> None:
         """End the processes."""
+        if self.name == "hanging-volume":
+            subprocess.run(["fsfreeze", "-u", str(self.folder / "run")], check=False)
         for item in self.containers.values():
             item.end(signal.SIGKILL)
-        if self.name == "full-volume":
+        if self.name.endswith("-volume"):
             subprocess.run(["umount", "-l", str(self.folder / "run")], check=False)
 
     def store(self) -> None:
@@ -187,7 +235,7 @@ class Run:
         text = (ROOT / "k8s" / "rules" / "seedbed.yaml").read_text()
         names = {"up", *re.findall(r"seedbed_\w+", text)}
         kept = {
-            name: written([values.get(i) for i in range(SCRAPES)])
+            name: written([values.get(i) for i in range(self.scrapes)])
             for name, values in sorted(self.series.items())
             if name.partition("{")[0] in names
         }
@@ -220,61 +268,6 @@ def _repeated(value: str, times: int) -> str:
     return f"{value}+0x{times - 1}" if value == "NaN" else f"{value}x{times - 1}"
 
 
-def park(run: Run) -> None:
-    """Take learner and actor to zero, as somebody does with `kubectl scale`."""
-    for component in ("actor", "learner"):
-        run.containers[component].end()
-
-
-def fill(run: Run) -> None:
-    """Take all that is free on the volume of the run."""
-    with suppress(OSError), (run.folder / "run" / "filler").open("wb", 0) as file:
-        while True:
-            file.write(bytes(4096))
-
-
-def short_certificate(folder: Path) -> Path:
-    """Write a certificate of which a tenth of the lifetime is left, and return its folder."""
-    folder.mkdir()
-    authority, now = trustme.CA(), datetime.now(UTC)
-    made = authority.issue_cert(
-        "localhost", not_before=now - timedelta(hours=9), not_after=now + timedelta(hours=1)
-    )
-    (folder / "tls.key").write_bytes(made.private_key_pem.bytes())
-    (folder / "tls.crt").write_bytes(made.cert_chain_pems[0].bytes())
-    (folder / "ca.crt").write_bytes(authority.cert_pem.bytes())
-    return folder
-
-
-def deny(run: Run) -> None:
-    """Let every call of the meter to the API server fail, and no frame arrive any more."""
-    run.is_denied = True
-    run.containers["actor"].send(signal.SIGSTOP)
-
-
-def damage(run: Run) -> None:
-    """Kill a shard, flip bits in the file of its observations, and take another shard away."""
-    run.containers["replay-0"].send(signal.SIGKILL)
-    largest = max((run.folder / "replay-0").rglob("*.bin"), key=lambda file: file.stat().st_size)
-    with largest.open("r+b", 0) as file:
-        for place in range(0, largest.stat().st_size, 64):
-            file.seek(place)
-            byte = file.read(1)
-            file.seek(place)
-            file.write(bytes([byte[0] ^ 255]))
-    run.containers["replay-1"].end(signal.SIGKILL)
-
-
-def lose_node(run: Run) -> None:
-    """Give the actors no node."""
-    run.containers["actor"].has_node = False
-
-
-def kill(name: str) -> Callable[[Run], None]:
-    """Return an event that kills a container, as the kernel does for lack of memory."""
-    return lambda run: run.containers[name].send(signal.SIGKILL)
-
-
 RUNS_MADE = (
     Run("healthy", {}),
     Run("replay", {}, **DQN),
@@ -290,15 +283,34 @@ RUNS_MADE = (
     # A vCPU is a dollar an hour and there are three, so that the budget is spent after 6 minutes.
     # Nothing goes to zero then, as where somebody scales up again.
     Run("budget", {}, stop={"dollars": 0.3, "env_frames": 10_000_000}),
-    Run("killed", {8: kill("learner")} | dict.fromkeys(range(12, SCRAPES), kill("actor"))),
+    Run("killed", {8: kill("learner")} | dict.fromkeys(range(12, 76), kill("actor"))),
     Run("denied", {16: deny}),
     # No actor has a node, and the nodes are of a family without a price.
-    Run("no-node", {0: lose_node}, family="z9"),
+    Run("no-node", {0: no_node("actor")}, family="z9"),
     # Without a meter, and with a certificate that is not renewed. It answers nothing any more.
     Run("down", {24: lambda run: run.containers["learner"].send(signal.SIGSTOP)}, ("learner",)),
     Run("shards", {24: damage}, ("learner", "actor", "cost", "replay-0", "replay-1"), **DQN),
     Run("peer-lost", {24: lambda run: run.containers["learner-1"].end(signal.SIGKILL)},
         ("learner", "learner-1", "actor")),
+    # The parameters of one learner become a thousand times as large as those of the other one.
+    Run("peer-diverges", {}, ("learner", "learner-1", "actor", "actor-1"), options={
+        "learner-1": ["--set", "learner.optimizer.learning_rate=1000",
+                      "--set", "learner.optimizer.max_gradient_norm=0"]}),
+    Run("hanging-volume", {24: freeze}),
+    # A simulator hangs that all environments call, and an accelerator that trains.
+    Run("environments-hang", {20: wait(environment=1e6)}),
+    Run("training-hangs", {12: wait(training=1e6)}, **{**DQN, "agent": WAITING + "Dqn"}),
+    Run("lag", {0: wait(training=0.5)}, agent=WAITING + "Vtrace",
+        learner={**EXPERIMENT["learner"], "queue_batches": 40}),
+    # Those of half an hour.
+    Run("idle", {4: lambda run: run.containers["actor"].end()}, minutes=LONG),
+    Run("pending", {0: no_node("learner")}, minutes=LONG),
+    Run("slow", {40: wait(environment=0.1)}, minutes=LONG),
+    Run("starving", {}, minutes=LONG, **DQN, actor={
+        **EXPERIMENT["actor"], "groups": 1, "envs_per_group": 1}),
+    Run("queue-full", {0: wait(training=20, environment=0)}, minutes=LONG,
+        agent=WAITING + "Vtrace", actor={**EXPERIMENT["actor"], "envs_per_group": 64},
+        learner={**EXPERIMENT["learner"], "batch_size": 16, "checkpoint": {"every_s": 120}}),
 )  # fmt: skip
 
 
@@ -309,19 +321,19 @@ def main() -> int:
         try:
             for run in chosen:
                 run.start(Path(folder) / run.name)
-            begin = time.monotonic()
-            for number in range(SCRAPES):
-                while time.monotonic() < begin + number * SCRAPE_S:
-                    for run in chosen:
+            begin, left = time.monotonic(), list(chosen)
+            while left:
+                for run in list(left):
+                    if run.go_on(time.monotonic() - begin):
+                        left.remove(run)
+                        run.close()
+                        run.store()
+                    else:
                         run.keep()
-                    time.sleep(1)
-                for run in chosen:
-                    run.scrape(number)
+                time.sleep(1)
         finally:
             for run in chosen:
                 run.close()
-        for run in chosen:
-            run.store()
     return 0
 
 
