@@ -317,11 +317,12 @@ RUNS_MADE = (
 def main() -> int:
     """Make the runs that are named, or all."""
     chosen = [run for run in RUNS_MADE if not sys.argv[1:] or run.name in sys.argv[1:]]
+    left = list(chosen)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         try:
             for run in chosen:
                 run.start(Path(folder) / run.name)
-            begin, left = time.monotonic(), list(chosen)
+            begin = time.monotonic()
             while left:
                 for run in list(left):
                     if run.go_on(time.monotonic() - begin):
@@ -332,7 +333,7 @@ def main() -> int:
                         run.keep()
                 time.sleep(1)
         finally:
-            for run in chosen:
+            for run in left:
                 run.close()
     return 0
 
