@@ -58,7 +58,9 @@ def stop_of(stop: Stop, members: Membership, own: Counters, returns: Any = ()) -
 
     recent = SimpleNamespace(values=lambda episodes: values[-episodes:])
     sessions = SimpleNamespace(mean_return=mean, recent_returns=recent)
-    telemetry: Any = SimpleNamespace(counters=own, sessions=sessions, stop_condition=None)
+    telemetry: Any = SimpleNamespace(
+        counters=own, whole_counters=lambda: own, sessions=sessions, stop_condition=None
+    )
     return RunStop(stop, telemetry, members)
 
 

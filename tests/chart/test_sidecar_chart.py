@@ -61,14 +61,15 @@ def test_a_socket_has_no_certificates() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amount", "wanted"), [("1500m", "4500m"), ("1.5Gi", "4.5Gi"), (2, "6"), ("512Mi", "1536Mi")]
+    ("resource", "amount", "wanted"),
+    [
+        ("cpu", "1500m", "4500m"),
+        ("cpu", 2, "6"),
+        ("memory", "1.5Gi", "4.5Gi"),
+        ("memory", "512Mi", "1536Mi"),
+    ],
 )
-def test_amounts_are_multiplied(amount: str | int, wanted: str) -> None:
-    values = {
-        "actor": {
-            "sidecar": 3,
-            "resources": {"requests": {"memory": amount}, "limits": {"memory": "2Gi"}},
-        }
-    }
+def test_amounts_are_multiplied(resource: str, amount: str | int, wanted: str) -> None:
+    values = {"actor": {"sidecar": 3, "resources": {"requests": {resource: amount}}}}
     (_, sidecar) = render(values).pods()["pong-learner"]["spec"]["containers"]
-    assert sidecar["resources"]["requests"]["memory"] == wanted
+    assert sidecar["resources"]["requests"][resource] == wanted
