@@ -70,6 +70,14 @@ def test_a_socket_has_no_certificates() -> None:
     ],
 )
 def test_amounts_are_multiplied(resource: str, amount: str | int, wanted: str) -> None:
-    values = {"actor": {"sidecar": 3, "resources": {"requests": {resource: amount}}}}
+    values = {
+        "actor": {
+            "sidecar": 3,
+            "resources": {
+                "requests": {resource: amount},
+                "limits": {resource: "2Gi" if resource == "memory" else 4},
+            },
+        }
+    }
     (_, sidecar) = render(values).pods()["pong-learner"]["spec"]["containers"]
     assert sidecar["resources"]["requests"][resource] == wanted
