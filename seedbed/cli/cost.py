@@ -41,6 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "what starts several hosts, and ends them"
     kinds = ("JobSet", "LeaderWorkerSet")
     add("--learner-kind", choices=kinds, default=kinds[0], help=text)
+    add("--queued", action="store_true", help="Kueue admits the learners or the shards")
     text = "do what a dead meter leaves undone: take the release to zero if it is over; then end"
     add("--last-resort", action="store_true", help=text)
     text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment)"
@@ -63,7 +64,9 @@ def run(args: argparse.Namespace) -> None:
     hosts = HostSet(args.learner_kind, args.hosts, args.learners) if several else None
     if args.last_resort:
         # Without prices and learners, which may be what keeps the meter from its work.
-        cluster = Cluster(args.release, args.namespace, False, bool(args.replay), hosts)
+        cluster = Cluster(
+            args.release, args.namespace, False, bool(args.replay), hosts, args.queued
+        )
         hold_at_zero(cluster, args.budget, args.goal)
         return
     if not args.learner or args.settings is None:
@@ -73,7 +76,9 @@ def run(args: argparse.Namespace) -> None:
     except (OSError, yaml.YAMLError, ValidationError) as error:
         raise ConfigError(f"cannot read {args.settings}: {error}") from error
     prices = PriceList(settings)
-    cluster = Cluster(args.release, args.namespace, settings.readNodes, bool(args.replay), hosts)
+    cluster = Cluster(
+        args.release, args.namespace, settings.readNodes, bool(args.replay), hosts, args.queued
+    )
     file = token_file(args.token_file)
     tokens = Tokens(file) if file else None
     if tokens is not None:

@@ -1,6 +1,7 @@
 """The calls to the Kubernetes API that the meter makes, each with a deadline."""
 
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from kubernetes import client, config
@@ -45,6 +46,7 @@ class Cluster:
         read_nodes: bool,
         replay: bool,
         hosts: HostSet | None = None,
+        queued: bool = False,
     ) -> None:
         """Load the credentials.
 
@@ -54,6 +56,7 @@ class Cluster:
             read_nodes: Whether the role of this pod allows to read nodes.
             replay: Whether the release has replay shards.
             hosts: The hosts of a learner that has several.
+            queued: Whether Kueue admits the StatefulSets.
 
         Raises:
             SeedbedError: CONFIG, there is neither a service account nor a KUBECONFIG.
@@ -61,7 +64,7 @@ class Cluster:
         load_credentials()
         self._core, self._apps = client.CoreV1Api(), client.AppsV1Api()
         self._release, self._namespace = release, namespace
-        self._replay, self._hosts = replay, hosts
+        self._replay, self._hosts, self._queued = replay, hosts, queued
         selector = f"app.kubernetes.io/name=seedbed,app.kubernetes.io/instance={release}"
         self._pods = PodWatch(self._core, namespace, selector)
         self._claims = Claims(self._core, namespace, selector)
@@ -141,8 +144,11 @@ class Cluster:
         if component == "learner" and self._hosts is not None:
             self._hosts.scale(f"{self._release}-learner", self._namespace, replicas)
             return
-        scale = self._apps.patch_namespaced_stateful_set_scale
+        scale: Callable[..., object] = self._apps.patch_namespaced_stateful_set_scale
         if component == "actor":
             scale = self._apps.patch_namespaced_deployment_scale
+        elif self._queued:
+            # Kueue writes the number into the pods' template, and does not see /scale.
+            scale = self._apps.patch_namespaced_stateful_set
         name, body = f"{self._release}-{component}", {"spec": {"replicas": replicas}}
         scale(name, self._namespace, body, _request_timeout=TIMEOUT_S)

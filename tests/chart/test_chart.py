@@ -256,6 +256,17 @@ def test_the_meter_may_end_shards_where_there_are_some() -> None:
         assert ("--replay=2" in arguments) is bool(values)
 
 
+def test_the_meter_changes_a_set_that_kueue_admits_itself() -> None:
+    """Kueue's webhook sees changes of a StatefulSet, and none of its /scale."""
+    for values, queued in (({}, False), ({"learner": {"queueName": "q"}}, True)):
+        rendered = render(values, "kept")
+        rules = rendered.one("Role", "kept-cost")["rules"]
+        patched = [rule["verbs"] for rule in rules if rule["resources"] == ["statefulsets"]]
+        assert patched == [["patch"]] * queued
+        arguments = rendered.pods()["kept-cost"]["spec"]["containers"][0]["args"]
+        assert ("--queued" in arguments) is queued
+
+
 def test_only_the_learner_reaches_a_shard() -> None:
     rendered = render(SHARDS, "kept")
     policy = rendered.one("NetworkPolicy", "kept-replay")["spec"]

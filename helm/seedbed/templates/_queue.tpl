@@ -8,6 +8,11 @@ kueue.x-k8s.io/priority-class: {{ . }}
 {{- end }}
 {{- end -}}
 
+{{/* "true" where Kueue admits the learners or the shards; nothing else. */}}
+{{- define "seedbed.queuedSets" -}}
+{{- if or .Values.queueName .Values.learner.queueName .Values.replay.queueName }}true{{ end -}}
+{{- end -}}
+
 {{/* What Kueue's webhook refuses of a StatefulSet that is there, with the way out. */}}
 {{- define "seedbed.validateQueue" -}}
 {{- range $component, $wanted := dict "learner" .Values.learner.replicas "replay" .Values.replay.shards -}}

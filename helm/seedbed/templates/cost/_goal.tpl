@@ -28,4 +28,7 @@
 {{- with .Values.replay.shards }}
 - --replay={{ . }}
 {{- end }}
+{{- if include "seedbed.queuedSets" . }}
+- --queued
+{{- end }}
 {{- end -}}
