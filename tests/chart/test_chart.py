@@ -117,7 +117,7 @@ def changed_pods(before: Rendered, after: Rendered) -> set[str]:
         ({"metrics": {"type": "annotations", "labels": {"a": "b"}}}, set()),
         ({"networkPolicy": {"enabled": False}}, set()),
         ({"learner": {"podDisruptionBudget": {"enabled": False}}}, set()),
-        ({"queueName": "q"}, set()),
+        ({"queueName": "q"}, {"pong-cost"}),
         ({"cost": {"defaultFamily": "e2"}}, {"pong-cost"}),
         # The learner resumes with it; actors go on.
         ({"experiment": {"learner": {"optimizer": {"learning_rate": 1e-4}}}}, {"pong-learner"}),
@@ -134,7 +134,7 @@ def test_what_an_upgrade_restarts(values: dict[str, Any], restarts: set[str]) ->
 @pytest.mark.parametrize(
     ("values", "restarts"),
     [
-        ({"queueName": "q"}, set()),
+        ({"queueName": "q"}, {"kept-cost"}),
         ({"metrics": {"labels": {"a": "b"}}}, set()),
         ({"replay": {"podDisruptionBudget": {"enabled": False}}}, set()),
         ({"replay": {"shards": 3}}, {"kept-learner", "kept-cost"}),
