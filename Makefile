@@ -7,7 +7,20 @@ SEED ?= 0
 MINUTES ?= 10
 JSON ?= build/accelerator.json
 
-VENV := .venv
+# cpu, gpu or tpu, for `make run`: each has a virtual environment of its own, so that none is a mixture.
+DEVICE ?= cpu
+ifeq ($(filter $(DEVICE),cpu gpu tpu),)
+$(error DEVICE=$(DEVICE): choose cpu, gpu or tpu)
+endif
+ifneq ($(DEVICE),cpu)
+ifneq ($(filter-out run clean,$(MAKECMDGOALS)),)
+$(error DEVICE=$(DEVICE) goes with make run only)
+endif
+endif
+DEVICE_SUFFIX := $(filter-out -cpu,-$(DEVICE))
+RUN_LOCK := requirements/run$(DEVICE_SUFFIX).lock
+
+VENV := .venv$(DEVICE_SUFFIX)
 BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # Files side by side, a process for each of two cores. More of them would time out on each other.
@@ -20,7 +33,7 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow test-learning test-rehearsal e2e e2e-all storm images release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs \
+.PHONY: help run test test-slow test-learning test-rehearsal e2e e2e-all storm images release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
   proto bench bench-accelerator setup hooks lock clean
 
 help: ## Say what there is.
@@ -37,9 +50,9 @@ $(BIN)/python:
 	@tools/check_python.sh '$(PYTHON)'
 	'$(PYTHON)' -m venv $(VENV)
 
-$(INSTALLED_RUN): requirements/run.lock pyproject.toml | $(BIN)/python
-	@echo 'Installing requirements/run.lock into $(VENV) (one or two minutes) ...'
-	@$(INSTALL_LOCKED) requirements/run.lock
+$(INSTALLED_RUN): $(RUN_LOCK) pyproject.toml | $(BIN)/python
+	@echo 'Installing $(RUN_LOCK) into $(VENV) (one or two minutes; CUDA, several) ...'
+	@$(INSTALL_LOCKED) $(RUN_LOCK)
 	@$(INSTALL_PROJECT)
 	@touch $@
 
@@ -58,9 +71,12 @@ hooks: $(INSTALLED_DEV) ## Run `make lint` before each commit.
 
 # --- Running --------------------------------------------------------------------------------------
 
-run: $(INSTALLED_RUN) ## Train EXPERIMENT (Pong), or resume it.
-	@tools/generate_wire.sh
-	@$(BIN)/seedbed train '$(EXPERIMENT)' $(ARGS)
+# TPUs are reached through JAX.
+BACKEND := $(if $(filter tpu,$(DEVICE)),--set learner.backend=jax)
+
+run: $(INSTALLED_RUN) ## Train EXPERIMENT (Pong), or resume it; DEVICE=gpu or tpu.
+	@VENV_PYTHON='$(BIN)/python' tools/generate_wire.sh
+	@$(BIN)/seedbed train '$(EXPERIMENT)' $(BACKEND) $(ARGS)
 
 bench: $(INSTALLED_DEV) ## Measure where the time goes.
 	@$(BIN)/seedbed bench $(ARGS)
@@ -141,9 +157,19 @@ proto: $(INSTALLED_DEV) ## Generate seedbed/v1 from proto/.
 docs: $(INSTALLED_DEV) ## Generate references, the chart's schema, dashboard and rules.
 	tools/generate_docs.sh
 
+# The site has a virtual environment of its own.
+.venv-docs/.installed: requirements/docs.lock
+	@tools/check_python.sh '$(PYTHON)'
+	'$(PYTHON)' -m venv .venv-docs
+	@.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: -r requirements/docs.lock
+	@touch $@
+
+site: .venv-docs/.installed ## Build the pages as a searchable site into build/site.
+	@NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+
 lock: $(INSTALLED_DEV) ## Write requirements/*.lock from pyproject.toml (UPGRADE=1 for the newest).
 	UPGRADE=$(UPGRADE) tools/lock.sh
 
 clean: ## Remove .venv and caches; runs/ stays.
-	rm -rf $(VENV) build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf .venv .venv-gpu .venv-tpu .venv-docs build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache
 	find seedbed services bench tools tests -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true

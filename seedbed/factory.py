@@ -1,11 +1,9 @@
-"""Agent and optimizer of an experiment. Call `seedbed.backends.use` before the import."""
+"""Agent of an experiment. Call `seedbed.backends.use` before the import."""
 
 import inspect
-import math
 import random
 from typing import Any
 
-import keras
 import numpy as np
 from pydantic import BaseModel, ValidationError
 
@@ -72,42 +70,3 @@ def _with_defaults(agent_class: Any) -> Any:
         return agent_class
     base: Any = ReplayAgent if hasattr(agent_class, "initial_priority") else OnPolicyAgent
     return type(base)(agent_class.__name__, (agent_class, base), {"__doc__": agent_class.__doc__})
-
-
-def build_optimizer(
-    experiment: Experiment, env_frames_per_update: float
-) -> keras.optimizers.Optimizer:
-    """Return the optimizer of `learner.optimizer`.
-
-    Args:
-        experiment: the experiment.
-        env_frames_per_update: emulator frames of a training batch, T * B * action_repeat, divided
-            by the updates made with it. The schedule counts frames as updates times this.
-    """
-    settings = experiment.learner.optimizer
-    scale = learning_rate_scale(experiment)
-    rate: float | keras.optimizers.schedules.LearningRateSchedule = scale * settings.learning_rate
-    if settings.schedule == "linear":
-        rate = keras.optimizers.schedules.PolynomialDecay(
-            scale * settings.learning_rate,
-            max(1, round(settings.decay_env_frames / env_frames_per_update)),
-            scale * settings.final_learning_rate,
-        )
-    common = {"learning_rate": rate, "epsilon": settings.epsilon, "name": settings.name}
-    if settings.name == "adam":
-        return keras.optimizers.Adam(beta_1=settings.beta_1, beta_2=settings.beta_2, **common)
-    return keras.optimizers.RMSprop(rho=settings.decay, momentum=settings.momentum, **common)
-
-
-def learning_rate_scale(experiment: Experiment) -> float:
-    """Return the factor of the learning rate for a batch's size: √(environments / nominal), or 1.
-
-    Gradients of k times the environments have √k times less noise; Stooke and Abbeel 2018
-    (arXiv:1803.02811) scale the rate of RMSProp and Adam so. Several learners count together,
-    because their updates are averaged, by all-reduce at once and by gossip over time (Assran et
-    al. 2019 train 4 learners of 16 at √4 · 7e-4).
-    """
-    nominal = experiment.learner.optimizer.nominal_envs
-    if not nominal:
-        return 1.0
-    return math.sqrt(experiment.learner.batch_size * experiment.gossip.replicas / nominal)

@@ -68,5 +68,5 @@ class Section(BaseModel):
         if wanted is bool and not isinstance(value, bool):
             raise ValueError("must be true or false")
         if wanted in (int, float, float | None) and isinstance(value, bool | str):
-            raise ValueError("must be a number")
+            raise ValueError(f"must be {'an integer' if wanted is int else 'a number'}")
         return value

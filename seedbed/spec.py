@@ -157,14 +157,19 @@ class VectorEnv(Protocol):
         spec: spec of each environment.
         num_envs: E.
         failures: how often an environment raised and was made anew.
+        incarnation: chooses the episodes of the next `reset`; the same number gives the same ones.
     """
 
     spec: EnvironmentSpec
     num_envs: int
     failures: int = 0
+    incarnation: int = 0
 
     def reset(self) -> TimeStep:
-        """Start the first episode of every environment. Every flag `first` is set."""
+        """Start the first episode of every environment. Every flag `first` is set.
+
+        The episodes depend on the seeds and on `incarnation`.
+        """
 
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment.

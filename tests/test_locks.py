@@ -75,6 +75,15 @@ def test_the_devices_libraries_come_on_top() -> None:
         assert any(package.startswith(device) for package in lock(f"learner-{name}"))
 
 
+def test_make_run_has_a_lock_for_each_device() -> None:
+    gpu, tpu = lock("run-gpu"), lock("run-tpu")
+    assert lock("run").items() <= gpu.items()
+    assert any(package.startswith("nvidia-cudnn") for package in gpu)
+    assert {"libtpu", "jax"} <= tpu.keys()
+    assert "tensorflow" not in tpu
+    assert set(tpu.items()) - set(lock("learner-jax-tpu").items()) <= set(lock("dev").items())
+
+
 @pytest.mark.parametrize("name", LOCKS)
 def test_lock_holds_what_pyproject_asks_for(name: str) -> None:
     versions = lock(name)

@@ -26,10 +26,12 @@ lock() { # NAME EXTRA... [-- OPTION...]
 
 lock dev actor tensorflow jax kubernetes gcs plots video build dev -- \
   ${UPGRADE:+--upgrade}
-for part in "run actor tensorflow plots video build" "build build" "actor actor" "cost kubernetes" \
+for part in "run actor tensorflow plots video build" \
+  "run-gpu actor tensorflow-cuda plots video build" "run-tpu actor jax-tpu plots video build" "build build" "actor actor" "cost kubernetes" \
   "learner-tensorflow tensorflow gcs" "learner-jax jax gcs" \
   "learner-tensorflow-gpu tensorflow-cuda gcs" "learner-jax-gpu jax-cuda gcs" \
   "learner-jax-tpu jax-tpu gcs"; do
   # shellcheck disable=SC2086  # a name and its extras
   lock $part -- --constraint requirements/dev.lock
 done
+lock docs docs -- --constraint requirements/dev.lock

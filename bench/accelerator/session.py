@@ -118,7 +118,10 @@ class Session:
         for number, case in enumerate(todo):
             name, left = f"{part.name}/{case.name}", deadline - self._clock()
             if left < case.least_s:
-                reason = f"it needs {case.least_s:g} s, and {max(left, 0):.0f} s were left for it"
+                left_s = max(left, 0)
+                reason = (
+                    f"{left_s:.0f} s were left for it, and it takes at least {case.least_s:g} s"
+                )
                 self.results["missing"][name] = reason
                 log.warning("%s is not measured: %s (--minutes)", name, reason)
                 continue

@@ -8,6 +8,8 @@ from seedbed.backends.missing_device import why_missing
 from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import Split
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.install import how_to_install
+from seedbed.runtime.terminal import spared
 
 _current: Backend | None = None
 
@@ -55,7 +57,8 @@ def use(
     os.environ["KERAS_BACKEND"] = name
     try:
         if name == "tensorflow":
-            from seedbed.backends.tensorflow import TensorFlowBackend
+            with spared():
+                from seedbed.backends.tensorflow import TensorFlowBackend
 
             _current = TensorFlowBackend(deterministic, device, precision)
         else:
@@ -66,7 +69,7 @@ def use(
         raise SeedbedError(
             ExitCode.BACKEND,
             f"learner.backend {name!r} is not installed here ({error}): "
-            f"install the extra, `pip install seedbed[{name}]`, or choose the other one",
+            f"install it ({how_to_install(name)}), or choose the other one",
         ) from error
     _check_device(_current, device)
     _check_precision(_current, precision)

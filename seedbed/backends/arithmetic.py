@@ -1,6 +1,7 @@
 """Arithmetic on all gradients or parameters of a model: clipping and mixing."""
 
 import itertools
+import math
 from math import prod
 
 from keras import ops
@@ -15,7 +16,8 @@ def _norm(arrays: list[Tensor]) -> Tensor:
 def clip_by_global_norm(gradients: list[Tensor], max_norm: float) -> tuple[list[Tensor], Tensor]:
     """Scale all gradients so that their joint norm is at most `max_norm` (Pascanu et al. 2013).
 
-    A norm that is not finite makes the gradients so too; the caller sees it in the norm.
+    Where the norm is not finite, overflow included, the gradients become NaN: no update may use
+    them, and the caller sees it in the norm.
 
     Args:
         gradients: one array for each parameter.
@@ -27,7 +29,8 @@ def clip_by_global_norm(gradients: list[Tensor], max_norm: float) -> tuple[list[
     norm = _norm(gradients)
     if not max_norm:
         return gradients, norm
-    scale = max_norm / ops.maximum(norm, max_norm)
+    # An infinite norm would scale finite gradients to 0, and look like an update.
+    scale = ops.where(ops.isfinite(norm), max_norm / ops.maximum(norm, max_norm), math.nan)
     return [g * scale for g in gradients], norm
 
 

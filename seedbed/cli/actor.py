@@ -17,7 +17,7 @@ from seedbed.cli.arguments import (
     exit_with_parent,
 )
 from seedbed.config import load_experiment
-from seedbed.envs.registry import ACTORS
+from seedbed.envs.seeds import ACTORS
 from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import exit_on_sigterm

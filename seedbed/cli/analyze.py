@@ -26,6 +26,7 @@ from seedbed.config.gossip import Gossip
 from seedbed.gossip.topology import make_topology
 from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import RunDirectoryError
+from seedbed.runtime.install import how_to_install
 
 # Rounding of the learners' own float32 arithmetic, which no event shows.
 _FLOAT32 = 1e-6
@@ -116,7 +117,7 @@ def _write(
     except OSError as error:
         raise RunDirectoryError(f"cannot write to {out} ({error}): name another --out") from error
     except ImportError as error:
-        print(f"analyze: no plots ({error}): pip install seedbed[plots]", file=sys.stderr)
+        print(f"analyze: no plots ({error}): {how_to_install('plots')}", file=sys.stderr)
     return files
 
 

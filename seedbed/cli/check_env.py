@@ -22,6 +22,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("id", metavar="ID", help="atari:Pong, a Gymnasium id, or module:factory")
     add("--num-envs", type=int, default=32, help="environments that step together (default 32)")
     add("--seconds", type=float, default=5.0, help="seconds of a measurement (default 5)")
+    text = "longest time of a call into the environment, in seconds (default 60)"
+    add("--timeout", type=float, default=60.0, metavar="S", help=text)
     add_set(parser)
     add("--json", action="store_true", help="print the report as JSON on stdout")
 
@@ -35,15 +37,17 @@ def run(args: argparse.Namespace) -> ExitCode:
     Raises:
         SeedbedError: USAGE or CONFIG, an argument is wrong.
     """
-    if args.num_envs < 1 or not args.seconds > 0:
+    if args.num_envs < 1 or not args.seconds > 0 or not args.timeout > 0:
         raise SeedbedError(
             ExitCode.USAGE,
-            f"--num-envs {args.num_envs} must be at least 1, and --seconds {args.seconds:g}"
-            " more than 0",
+            f"--num-envs {args.num_envs} must be at least 1, and --seconds {args.seconds:g} and "
+            f"--timeout {args.timeout:g} more than 0",
         )
     text = json.dumps({"name": "check", "environment": {"id": args.id}})
     environment = parse_experiment(text, args.set, "check env").environment
-    report = check_environment(environment, args.num_envs, args.seconds, _print)
+    report = check_environment(
+        environment, args.num_envs, args.seconds, _print, args.timeout, on_late=_show
+    )
     _show(report)
     if args.json:
         print(json.dumps({"ok": report.ok, **dataclasses.asdict(report)}))
@@ -72,11 +76,17 @@ def _show(report: Report) -> None:
             f"{speed['megabytes_per_second']:.3g} MB/s at this speed"
         )
     if advice := report.advice:
+        shipped = "pong-vtrace" if report.environment.startswith("atari:") else "cartpole-vtrace"
         _print(
-            f"\nadvice   actor: {{groups: {advice.groups}, envs_per_group: {advice.environments}, "
-            f"threads: {advice.threads}}}\n"
-            f"         {advice.cpus} CPU and {advice.memory_mib} MiB an actor, for about "
+            f"\nto learn    begin with the values of {shipped}, which learn: `seedbed config show "
+            f"{shipped}`;\n"
+            "            the number of environments changes the batch, and so what is learned"
+        )
+        _print(
+            f"\nto be fast  actor: {{groups: {advice.groups}, envs_per_group: "
+            f"{advice.environments}, threads: {advice.threads}}}\n"
+            f"            {advice.cpus} CPU and {advice.memory_mib} MiB an actor, for about "
             f"{advice.steps_per_second:,.0f} steps/s while the learner keeps up"
         )
         for reason in advice.reasons:
-            _print(f"         - {reason}")
+            _print(f"            - {reason}")

@@ -8,8 +8,9 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> None:
                 timeout=args.timeout_s,
                 wait_for_ready=True,
             )
-            answers = [message for message in call if kind_of(message) != "notice"]
+            answers: list[Any] = list(_without_notices(call))
     except grpc.RpcError as error:
         received = describe(error)
         if error.code() in FATAL:
@@ -104,6 +105,20 @@ def _held(state: Path) -> tuple[str, str] | None:
         if file.exists() and (reason := printable(file.read_text())):
             return key, reason
     return None
+
+
+def _without_notices(
+    messages: Iterable[Actions | wire.LearnerMessage],
+) -> Iterator[Actions | wire.LearnerMessage]:
+    """Yield the messages but for the notices, which are printed, less often the longer it takes."""
+    due_s = 0.0
+    for message in messages:
+        if isinstance(message, Actions) or kind_of(message) != "notice":
+            yield message
+        elif message.notice.waited_seconds >= due_s:
+            due_s = 2 * message.notice.waited_seconds
+            late, reason = message.notice.waited_seconds, printable(message.notice.reason)
+            print(f"check: waiting for {late:.0f} s: {reason}", file=sys.stderr, flush=True)
 
 
 def _conversation(env: VectorEnv) -> Iterator[Step | wire.ActorMessage]:

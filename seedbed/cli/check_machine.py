@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -33,6 +34,7 @@ def run(args: argparse.Namespace) -> ExitCode:
         SeedbedError: CONFIG, the experiment is wrong.
     """
     experiment = load_experiment(args.experiment, args.set) if args.experiment else None
+    print("check machine: the backends and environments take half a minute", file=sys.stderr)
     findings = examine(experiment, Path(args.run_dir), args.port)
     failed = [finding for _, finding in findings if finding.level == "fail"]
     if args.json:

@@ -7,6 +7,7 @@ from typing import Any
 import yaml
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.install import how_to_install
 
 _KINDS = ("StatefulSet", "JobSet", "LeaderWorkerSet", "Deployment")
 
@@ -119,7 +120,7 @@ class _PriceTags:
 
     def sentence(self) -> str:
         if self._prices is None:
-            return "costs: unknown here; pip install 'seedbed[kubernetes]' prices it"
+            return f"costs: unknown without the extra `kubernetes`: {how_to_install('kubernetes')}"
         charged, lower, upper = self._sums
         text = f"costs: ${charged:.3f} an hour, ${24 * charged:.2f} a day, volumes included"
         if upper > lower:

@@ -3,7 +3,7 @@
 Atari is played by the protocol of the paper's Table 9, whatever the training did: up to 30 random
 no-ops, at most 108,000 frames an episode, no sticky actions; --set overrides the protocol, too.
 Training used other seeds of environments. An episode that --max-steps cuts is counted as cut. A
-summary goes to stderr, one JSON object to stdout.
+summary goes to stderr; one JSON object goes to stdout, but not on a terminal.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from seedbed import backends
 from seedbed.cli.arguments import add_parent, add_set, add_trust, exit_with_parent
+from seedbed.cli.output import add_json, print_result
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
@@ -48,6 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--video", type=Path, metavar="FILE.mp4", help="record one more episode as a video")
     add_set(parser)
     add_trust(parser)
+    # Lines on stdout before the result, for the run that starts this process.
+    add("--progress", action="store_true", help=argparse.SUPPRESS)
+    add_json(parser)
     add_parent(parser)
 
 
@@ -92,14 +96,14 @@ def run(args: argparse.Namespace) -> None:
         "checkpoint": checkpoint.path,
         "env_frames": checkpoint.meta["counters"]["env_frames"],
         "updates": checkpoint.updates,
-        **evaluate(policy, experiment, settings, _Progress(settings)),
+        **evaluate(policy, experiment, settings, _Progress(settings, args.progress)),
     }
     try:
         if args.video:
             result["video"] = record_video(policy, experiment, settings, args.video)
     finally:  # a video that fails must not lose the episodes
         _report_summary(result)
-        print(json.dumps(result))
+        print_result(args, result)
 
 
 def _overridden(trained: Experiment, experiment: Experiment, overrides: list[str]) -> Experiment:
@@ -114,18 +118,31 @@ def _overridden(trained: Experiment, experiment: Experiment, overrides: list[str
 
 
 class _Progress:
-    """Reports the episodes so far every few seconds."""
+    """Reports the episodes so far: on stderr every few seconds, on stdout each second if wanted."""
 
-    def __init__(self, settings: "EvaluationSettings") -> None:
-        self._wanted = settings.episodes
+    def __init__(self, settings: "EvaluationSettings", on_stdout: bool) -> None:
+        self._wanted, self._on_stdout = settings.episodes, on_stdout
+        self._printed = 0.0
         self._started = self._reported = time.monotonic()
 
     def __call__(self, collector: "EpisodeCollector") -> None:
         now = time.monotonic()
-        if now - self._reported < _PROGRESS_S:
+        to_print = self._on_stdout and now - self._printed >= 1.0
+        to_report = now - self._reported >= _PROGRESS_S
+        if not (to_print or to_report):
+            return
+        totals = [episode.total for episode in collector.ended.values()]
+        if to_print:
+            self._printed = now
+            done = {
+                "ended": len(totals),
+                "episodes": self._wanted,
+                "mean": sum(totals) / len(totals) if totals else None,
+            }
+            print(json.dumps({"progress": done}), flush=True)
+        if not to_report:
             return
         self._reported = now
-        totals = [episode.total for episode in collector.ended.values()]
         mean = f", mean {sum(totals) / len(totals):.4g} so far" if totals else ""
         _report(f"{len(totals)} of {self._wanted} episodes in {now - self._started:.0f} s{mean}")
 

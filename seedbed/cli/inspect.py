@@ -15,6 +15,7 @@ from seedbed.config import Experiment, load_experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.trust import stored_experiment
+from seedbed.runtime.install import how_to_install
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +54,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         plot_unroll(dump.arrays, title, args.directory / "unroll.png", args.columns)
     except ImportError as error:
-        print(f"inspect: no unroll.png ({error}): pip install seedbed[plots]", file=sys.stderr)
+        print(f"inspect: no unroll.png ({error}): {how_to_install('plots')}", file=sys.stderr)
     print(args.directory)
 
 

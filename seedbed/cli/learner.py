@@ -6,8 +6,6 @@ peers at the port of gossip.addresses[R].
 """
 
 import argparse
-import json
-import sys
 
 from seedbed.cli.arguments import (
     add_credentials,
@@ -17,11 +15,16 @@ from seedbed.cli.arguments import (
     exit_with_parent,
 )
 from seedbed.cli.hosts import add_host, host_of
-from seedbed.cli.train import add_run_directory, open_run, start_probe
+from seedbed.cli.output import add_json, print_result
+from seedbed.cli.train import add_run_directory, open_run, start_probe, warn_of_settings
 from seedbed.config import load_experiment
+from seedbed.launch.early_checks import check_address, check_disk
+from seedbed.launch.run_end import check_frames, ending
+from seedbed.launch.run_header import header
 from seedbed.rpc.credentials import check_exposure
 from seedbed.runtime.log_files import keep_stdout
-from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
+from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
+from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.tokens import Role
 
 
@@ -41,11 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_parent(parser)
     add_credentials(parser, listens=True)
     add_run_directory(parser)
+    add_json(parser)
 
 
 def run(args: argparse.Namespace) -> int | None:
     """Serve until a stop condition or SIGTERM."""
-    exit_on_sigterm()
+    exit_at_once_on_signals()
     exit_with_parent(args)
     experiment = load_experiment(args.experiment, args.set)
     host = host_of(args, experiment)
@@ -56,12 +60,16 @@ def run(args: argparse.Namespace) -> int | None:
     if host is not None:
         keep_stdout()  # from the collectives of the CPU
     with open_run(args, experiment, host or 0) as directory:
+        print_lines(header(experiment, directory))
+        warn_of_settings(experiment)
         probe = start_probe(experiment, directory)
         from seedbed.services.learner.learner import Learner
 
         credentials = credentials_of(args, Role.LEARNER)
         listen, *also_listen = args.listen or ["127.0.0.1:8470"]
+        check_disk(directory)
         for address in (listen, *also_listen):
+            check_address(address)
             check_exposure(address, credentials, "--listen")
         for own in experiment.gossip.addresses[args.rank :][:1]:
             check_exposure(own, credentials, "gossip.addresses")
@@ -74,13 +82,15 @@ def run(args: argparse.Namespace) -> int | None:
             host=host or 0,
             also_listen=also_listen,
         )
-        on_stop_signals(lambda name: learner.stop(f"signal {name}"))
+        on_stop_signals(lambda name: learner.stop(f"signal {name}"), notice=RUN_STOPS)
         learner.profiler.profile_on_signal()
         summary = learner.summary_if_finished()
         if summary is None:
-            print(f"seedbed: listening on {learner.start(probe)}", file=sys.stderr, flush=True)
+            print_lines(f"seedbed: listening on {learner.start(probe)}")
             summary = learner.run()
-        print(json.dumps(summary), flush=True)
+        print_lines(ending(summary, directory))
+        print_result(args, summary)
         if args.linger:
             learner.serve_until_stopped()
+        check_frames(summary)
     return None

@@ -40,13 +40,13 @@ class Finding(NamedTuple):
 
 
 def python(version: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]:
-    """Check for Python 3.11, which the lock files are made for."""
+    """Check for a Python that the package supports; the lock files are made for 3.11."""
     fact = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
-    if version == (3, 11):
+    if (3, 11) <= version <= (3, 13):
         yield Finding("ok", fact)
     else:
-        advice = "make the virtual environment with python3.11"
-        yield Finding("fail", f"{fact}; Seedbed needs 3.11", advice, ExitCode.BACKEND)
+        advice = "make the virtual environment with python3.11, 3.12 or 3.13"
+        yield Finding("fail", f"{fact}; Seedbed needs 3.11 to 3.13", advice, ExitCode.BACKEND)
 
 
 def cores(experiment: Experiment | None) -> Iterator[Finding]:

@@ -2,35 +2,69 @@
 
 import argparse
 import importlib.util
+import io
 import logging
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Sequence
+from difflib import get_close_matches
+from importlib.metadata import version
 from pathlib import Path
 
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.signals import Terminated
+from seedbed.runtime.terminal import log_formatter, print_lines
 from seedbed.runtime.threads import left_behind
 
 # Modules and their lines of `seedbed --help`. Each has add_arguments(parser) and run(args), which
 # returns an exit code, or None where all went well. Its docstring is the text of its `--help`.
-COMMANDS = {
-    "train": "train an experiment on this machine: one learner and its actors",
-    "learner": "run the learner alone, as in a container",
-    "actor": "run one actor alone, as in a container",
-    "replay": "run one replay shard, for learners with `storage: remote`",
-    "tokens": "make the token files of a release",
-    "cost": "price a release on Kubernetes, and end it when it is over",
-    "deploy": "install an experiment on Kubernetes, with what it costs an hour",
-    "evaluate": "play a trained policy and print its returns",
-    "analyze": "measure how far the learners of a run were from each other",
-    "status": "show the progress, the bottleneck and the cost of a run",
-    "export": "write a policy that plain Keras loads",
-    "bench": "measure where the time goes",
-    "check": "check a machine, an environment or a learner",
-    "config": "print the schema, the reference, or a resolved experiment",
-    "inspect": "write one training batch as arrays and pictures",
+GROUPS = {
+    "run": {
+        "train": "train an experiment on this machine: one learner and its actors",
+        "deploy": "install an experiment on Kubernetes, with what it costs an hour",
+        "learner": "run the learner alone, as in a container",
+        "actor": "run one actor alone, as in a container",
+        "replay": "run one replay shard, for learners with `storage: remote`",
+        "tokens": "make the token files of a release",
+        "cost": "price a release on Kubernetes, and end it when it is over",
+    },
+    "look": {
+        "status": "show the progress, the bottleneck and the cost of a run",
+        "plot": "draw the learning curves of one run or of several",
+        "evaluate": "play a trained policy and print its returns",
+        "analyze": "measure how far the learners of a run were from each other",
+        "inspect": "write one training batch as arrays and pictures",
+        "export": "write a policy that plain Keras loads",
+    },
+    "prepare": {
+        "check": "check a machine, an environment or a learner",
+        "config": "print the schema, the reference, or a resolved experiment",
+        "bench": "measure where the time goes",
+        "completion": "print the completion of bash, zsh or fish",
+    },
+}
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+# Each with words that stand alone, `RUN` for a run directory.
+EXAMPLES = {
+    "train": "train cartpole-vtrace --set learner.batch_size=32 --run-dir runs/wide",
+    "deploy": "deploy pong-vtrace --profile laptop --dry-run",
+    "learner": "learner cartpole-vtrace --listen 0.0.0.0:8470 --token-file tokens/learner",
+    "actor": "actor cartpole-vtrace --learner HOST:8470 --token-file tokens/actor",
+    "replay": "replay --sequences 100000 --listen 0.0.0.0:8480 --token-file tokens/shard",
+    "tokens": "tokens tokens",
+    "cost": "cost --help",
+    "status": "status runs/cartpole-vtrace",
+    "plot": "plot runs/seed-1 runs/seed-2 runs/seed-3 --out seeds.png",
+    "evaluate": "evaluate runs/cartpole-vtrace --episodes 20 --video cartpole.mp4",
+    "analyze": "analyze runs/cartpole-vtrace",
+    "inspect": "inspect unroll runs/cartpole-vtrace batch",
+    "export": "export runs/cartpole-vtrace policy",
+    "check": "check env CartPole-v1",
+    "config": "config show cartpole-vtrace --set learner.batch_size=32",
+    "bench": "bench system --runs 1",
+    "completion": "completion bash",
 }
 # Commands of 0.1, with their names of today.
 RENAMED = {
@@ -64,10 +98,23 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _main(argv: Sequence[str] | None) -> int:
     argv = sys.argv[1:] if argv is None else list(argv)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.encoding.lower() != "utf-8":
+            stream.reconfigure(errors="replace")  # an ASCII terminal shows ? for ≥
     parser = argparse.ArgumentParser(
-        prog="seedbed", description="SEED RL for Kubernetes: central inference, cheap actors."
+        prog="seedbed",
+        usage="seedbed COMMAND ...",
+        description="SEED RL for Kubernetes: central inference, cheap actors.",
+        epilog=_overview(),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    parser.add_argument("--version", action="version", version=f"seedbed {version('seedbed')}")
+    subparsers = parser.add_subparsers(
+        dest="command", metavar="COMMAND", required=True, help=argparse.SUPPRESS, prog="seedbed"
+    )
+    if not argv:
+        parser.print_help(sys.stderr)
+        return int(ExitCode.USAGE)
     if argv and argv[0] in RENAMED:
         parser.error(f"`seedbed {argv[0]}` of 0.1 is `seedbed {RENAMED[argv[0]]}` now")
     for word in argv:
@@ -82,9 +129,18 @@ def _main(argv: Sequence[str] | None) -> int:
             )
         name = "bench.main" if argv[0] == "bench" else f"seedbed.cli.{argv[0]}"
         module = importlib.import_module(name)
-        parser_of_command = subparsers.add_parser(argv[0], description=module.__doc__)
+        parser_of_command = subparsers.add_parser(
+            argv[0],
+            description=module.__doc__,
+            epilog=f"example:\n  seedbed {EXAMPLES[argv[0]]}",
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         module.add_arguments(parser_of_command)
     else:
+        near = get_close_matches(argv[0], COMMANDS, 2, 0.5)
+        if near and not argv[0].startswith("-"):
+            meant = " or ".join(f"`seedbed {name}`" for name in near)
+            parser.error(f"there is no command {argv[0]!r}: did you mean {meant}?")
         for name, text in COMMANDS.items():
             subparsers.add_parser(name, help=text)
         parser.parse_args(argv)  # ends the process, unless the command comes after `--`
@@ -92,12 +148,14 @@ def _main(argv: Sequence[str] | None) -> int:
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         # Find `module:name` parts of the user.
         sys.path.insert(0, str(Path.cwd()))
-    logging.basicConfig(
-        level=logging.INFO, format="%(asctime)s %(levelname).1s %(name)s: %(message)s"
-    )
+    handler = logging.StreamHandler()
+    handler.setFormatter(log_formatter())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
         args = parser.parse_args(argv)
         args.argv = argv
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # of the console script
+            signal.signal(signal.SIGINT, signal.default_int_handler)
         code = module.run(args)
         sys.stdout.flush()
         return int(code or ExitCode.OK)
@@ -116,9 +174,19 @@ def _main(argv: Sequence[str] | None) -> int:
         return _fail(ExitCode.INTERNAL, f"{type(error).__name__}: {error}")
 
 
+def _overview() -> str:
+    """Return the list of commands, by groups."""
+    width = max(map(len, COMMANDS))
+    groups = [
+        "\n".join([f"to {title}:", *(f"  {name:<{width}}  {text}" for name, text in group.items())])
+        for title, group in GROUPS.items()
+    ]
+    return "\n\n".join([*groups, "`seedbed COMMAND --help` has the options and an example."])
+
+
 def _fail(code: ExitCode, cause: str) -> int:
     text = f"seedbed: {cause}\nseedbed: exit code {int(code)} ({code.name}): {HELP[code]}"
-    print(text, file=sys.stderr)
+    print_lines(text, "ERROR")
     return int(code)
 
 

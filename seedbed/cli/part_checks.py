@@ -5,6 +5,7 @@ a finding, and because the check itself imports none of them.
 """
 
 import asyncio
+import importlib.util
 import json
 import os
 import subprocess
@@ -22,12 +23,15 @@ from seedbed.config import Experiment
 from seedbed.config.environment import Environment
 from seedbed.rpc import channels
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.install import how_to_install
+from seedbed.runtime.limits import usable_cpus
 from seedbed.v1 import inference_pb2, inference_pb2_grpc
 
 _DEADLINE_S = 5.0
 # A first import of TensorFlow from a cold disk takes most of a minute.
 _PROCESS_S = 120.0
 _ROUNDS = 20
+_SLOW = "slow"  # in place of an error
 
 _BACKENDS = {
     "tensorflow": (
@@ -65,10 +69,13 @@ def backends(experiment: Experiment | None) -> Iterator[Finding]:
     """Check versions and devices of both; the experiment's backend must have its device."""
     wanted = experiment.learner.backend if experiment is not None else None
     wanted_device = experiment.learner.device if experiment is not None else "auto"
-    with ThreadPoolExecutor(2) as pool:
-        tried = dict(zip(_BACKENDS, pool.map(_try_backend, _BACKENDS), strict=True))
+    # One after the other: each takes all cores to start.
+    tried = {name: _try_backend(name) for name in _BACKENDS}
     for name, (result, error) in tried.items():
-        if result is not None:
+        if error == _SLOW:
+            advice = "try again when the machine has less load; a run waits for its backend"
+            yield Finding("warn", f"{name} is slow: {_slowness()}", advice)
+        elif result is not None:
             version, keras_version, devices = result
             message = f"{name} {version} with Keras {keras_version}, on {', '.join(devices)}"
             if name == wanted and wanted_device not in ("auto", *devices):
@@ -78,7 +85,7 @@ def backends(experiment: Experiment | None) -> Iterator[Finding]:
             else:
                 yield Finding("ok", message)
         elif name == wanted:
-            advice = f"pip install 'seedbed[{name}]', or set learner.backend"
+            advice = f"{how_to_install(name)}; or set learner.backend"
             message = f"{name} (learner.backend) does not start: {error}"
             yield Finding("fail", message, advice, ExitCode.BACKEND)
         elif "No module named" in error:
@@ -86,12 +93,21 @@ def backends(experiment: Experiment | None) -> Iterator[Finding]:
         else:
             advice = f"reinstall it; only experiments with learner.backend={name} need it"
             yield Finding("warn", f"{name} does not start: {error}", advice)
-    if wanted is None and not any(result for result, _ in tried.values()):
+    if wanted is None and not any(result or error == _SLOW for result, error in tried.values()):
         message = "no backend: only actors can run on this machine"
-        yield Finding("warn", message, "pip install 'seedbed[tensorflow]'")
+        yield Finding("warn", message, how_to_install("tensorflow"))
+
+
+def _slowness() -> str:
+    return (
+        f"it has not started within {_PROCESS_S:g} s, at a load of {os.getloadavg()[0]:.1f} on "
+        f"{usable_cpus():g} cores"
+    )
 
 
 def _try_backend(name: str) -> tuple[Any | None, str]:
+    if importlib.util.find_spec(name) is None:
+        return None, f"No module named {name!r}"
     return _json_of(_BACKENDS[name], KERAS_BACKEND=name, TF_CPP_MIN_LOG_LEVEL="3")
 
 
@@ -111,8 +127,11 @@ def environments(experiment: Experiment | None) -> Iterator[Finding]:
             yield Finding("ok", message)
         else:
             message = f"{environment.id} does not step: {error}"
-            advice = "run `seedbed check env` on it; Atari needs pip install 'seedbed[actor]'"
-            yield Finding(level, message, advice, ExitCode.ENVIRONMENT)
+            if error == _SLOW:
+                message = f"{environment.id} is slow: {_slowness()}"
+            advice = f"run `seedbed check env` on it; Atari needs {how_to_install('actor')}"
+            found = "warn" if error == _SLOW else level
+            yield Finding(found, message, advice, ExitCode.ENVIRONMENT)
 
 
 def _json_of(code: str, *arguments: str, **environment: str) -> tuple[Any | None, str]:
@@ -126,7 +145,7 @@ def _json_of(code: str, *arguments: str, **environment: str) -> tuple[Any | None
             timeout=_PROCESS_S,
         )
     except subprocess.TimeoutExpired:
-        return None, f"no answer within {_PROCESS_S:g} s"
+        return None, _SLOW
     if done.returncode < 0:
         return None, f"its process was killed by signal {-done.returncode}"
     last = (done.stderr if done.returncode else done.stdout).strip().splitlines()[-1:]

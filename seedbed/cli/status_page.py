@@ -143,6 +143,8 @@ def _head(status: RunStatus) -> list[str]:
     elif source["alive"] is False:
         state = "DEAD"
         text = f"{name} ended without a word, {ago}; run the same command again to resume"
+    elif age_s > max(60.0, 5 * status["interval_s"]) and source["alive"]:
+        state, text = status["state"], f"{name} runs, and wrote its status {ago}"
     elif age_s > max(60.0, 5 * status["interval_s"]):
         state, text = "SILENT", f"{name} wrote its status {ago}; is it stuck or gone?"
     else:

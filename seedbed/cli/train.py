@@ -1,24 +1,29 @@
 """Train an experiment on this machine: one learner and actor.processes actors.
 
-The same command run again resumes. Progress goes to stderr, one JSON object to stdout. Several
-learners have actor.processes actors each, and exchange parameters or gradients by gossip.topology.
+The same command run again resumes. Progress goes to stderr; one JSON object goes to stdout, but not
+on a terminal. Several learners have actor.processes actors each, and exchange parameters or
+gradients by gossip.topology.
 """
 
 import argparse
-import json
 import logging
 from logging.handlers import RotatingFileHandler
 from pathlib import Path
 
 from seedbed.cli.arguments import add_experiment, add_parent, exit_with_parent
+from seedbed.cli.output import add_json, print_result
 from seedbed.config import Experiment, load_experiment
+from seedbed.config.without_effect import settings_without_effect
 from seedbed.envs.probe import EnvironmentProbe
 from seedbed.launch.actors import LocalActors
+from seedbed.launch.early_checks import check_disk, check_environment, check_ports
+from seedbed.launch.run_end import check_frames, ending
+from seedbed.launch.run_header import header
 from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runs.layout import host_directory
-from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS, keep_stdout
-from seedbed.runtime.signals import exit_on_sigterm, on_stop_signals
+from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
+from seedbed.runtime.terminal import print_lines
 
 log = logging.getLogger(__name__)
 
@@ -34,6 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rank", type=int, help=argparse.SUPPRESS)
     # The same of one of several hosts.
     parser.add_argument("--host", type=int, help=argparse.SUPPRESS)
+    add_json(parser)
     add_parent(parser)
 
 
@@ -69,6 +75,12 @@ def open_run(args: argparse.Namespace, experiment: Experiment, host: int = 0) ->
     return run
 
 
+def warn_of_settings(experiment: Experiment) -> None:
+    """Log each setting that differs from the default and has no effect."""
+    for line in settings_without_effect(experiment):
+        log.warning("%s", line)
+
+
 def start_probe(experiment: Experiment, run: RunDirectory) -> EnvironmentProbe | None:
     """Start to read the sizes of the environment, where no checkpoint has them."""
     known = run.resume_from is not None or run.start_from is not None
@@ -77,13 +89,17 @@ def start_probe(experiment: Experiment, run: RunDirectory) -> EnvironmentProbe |
 
 def run(args: argparse.Namespace) -> None:
     """Train until a stop condition or a signal."""
-    exit_on_sigterm()
+    exit_at_once_on_signals()
     exit_with_parent(args)
     replicas = [] if args.learners is None else [f"gossip.replicas={args.learners}"]
     experiment = load_experiment(args.experiment, [*args.set, *replicas])
     if args.host is not None:
         keep_stdout()  # from the collectives of the CPU
+    is_first = args.rank is None and args.host is None
     with open_run(args, experiment) as directory:
+        if is_first:
+            print_lines(header(experiment, directory))
+            warn_of_settings(experiment)
         if experiment.gossip.replicas > 1 and args.rank is None:
             from seedbed.launch.learners import train_multi_learner
 
@@ -103,7 +119,10 @@ def run(args: argparse.Namespace) -> None:
             summary = run_deterministic(experiment, directory)
         else:
             summary = _train(experiment, directory, args.rank, args.host)
-    print(json.dumps(summary))
+    if is_first:
+        print_lines(ending(summary, directory))
+    print_result(args, summary)
+    check_frames(summary)
 
 
 def _train(
@@ -112,14 +131,18 @@ def _train(
     probe = start_probe(experiment, directory)
     from seedbed.services.learner.learner import Learner
 
-    _check_ports(experiment)
+    check_ports(experiment)
+    check_disk(directory)
     address = f"unix:{directory.socket}"
     learner = Learner(experiment, directory, address, rank=rank or 0, host=host or 0)
     alone = rank is None and host is None
-    on_stop_signals(lambda name: learner.stop(f"signal {name}"), exit_on_second_signal=alone)
+    on_stop_signals(
+        lambda name: learner.stop(f"signal {name}"), alone, notice=RUN_STOPS if alone else ""
+    )
     if (summary := learner.summary_if_finished()) is not None:
         return summary
     learner.profiler.profile_on_signal()
+    check_environment(probe)
     address = learner.start(probe)
     number = (rank or 0) * experiment.learner.hosts + (host or 0)
     actors = LocalActors(experiment, directory, address, learner.threads, number)
@@ -128,14 +151,3 @@ def _train(
         return learner.run()
     finally:
         actors.stop()
-
-
-def _check_ports(experiment: Experiment) -> None:
-    """Check that no two processes of this machine serve metrics at one port."""
-    actor, ours = experiment.actor, experiment.learner.metrics_port
-    first, last = actor.metrics_port, actor.metrics_port + actor.processes - 1
-    if first and (last > 65535 or first <= ours <= last):
-        raise ConfigError(
-            f"actor.metrics_port {first} with actor.processes {actor.processes} takes the ports "
-            f"to {last}, which must end at 65535 and leave out learner.metrics_port {ours}"
-        )

@@ -16,7 +16,9 @@ class Atari(Section):
 
     preprocessing: Literal["fast", "exact"] = "fast"
     """Implementation. `fast` is the C++ vector environment, which resizes by area and draws 0 to
-    noop_max no-ops. `exact` follows Table 9 to the letter (bilinear, 1 to 30 no-ops) and is slower.
+    noop_max no-ops. Where a game ends within a repeated action, the last observation of the
+    episode is the one before: no value is bootstrapped there. `exact` follows Table 9 to the letter
+    (bilinear, 1 to 30 no-ops, the true last screen) and is slower.
     """
     frame_skip: Positive = fixed(4, "steps, frames and the discount's meaning follow from it")
     """Action repetition: emulator frames a step."""

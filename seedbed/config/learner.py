@@ -4,7 +4,7 @@ import re
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from seedbed.networks import NETWORKS
 from seedbed.settings import NonNegative, Positive, Section, fixed, join_lines, one_of, pattern
@@ -28,10 +28,10 @@ class Inference(Section):
 class Optimizer(Section):
     """Adam or RMSProp, with a schedule and clipping."""
 
-    name: Literal["adam", "rmsprop"] = fixed(
+    name: Literal["adam", "rmsprop", "rmsprop_pytorch"] = fixed(
         "adam", "the optimizer's state belongs to that optimizer"
     )
-    """Optimization algorithm."""
+    """Optimization algorithm; the two forms of RMSProp differ in the place of `epsilon`."""
     learning_rate: Annotated[float, Field(gt=0)] = 4.8e-4
     """Learning rate at the start of training."""
     schedule: Literal["constant", "linear"] = "constant"
@@ -51,7 +51,10 @@ class Optimizer(Section):
     )
     """Momentum (RMSProp only)."""
     epsilon: Annotated[float, Field(gt=0)] = 1e-7
-    """Constant added to the denominator, by both optimizers."""
+    """Smallest denominator, nearly: g / √(v + ε) for `rmsprop`, as in TensorFlow, where 1e-5 is a
+    floor of 3.2e-3; g / (√v + ε) for `rmsprop_pytorch`, so PyTorch's values hold there alone;
+    m / (√v + ε) for `adam`, ε̂ of Kingma and Ba 2015, before √v is corrected for bias.
+    """
     max_gradient_norm: NonNegative = 40.0
     """Global norm at which gradients are clipped; 0 does not clip."""
     nominal_envs: Annotated[int, Field(ge=0)] = 0
@@ -321,9 +324,15 @@ class Learner(Section):
                 f"batch_size {self.batch_size} cannot be divided among {self.hosts} hosts: "
                 f"{nearest} can"
             )
-        if self.coordinator and not re.fullmatch(r".+:\d+", self.coordinator):
-            raise ValueError(f"coordinator {self.coordinator!r} is no address: host:port")
         return self
+
+    @field_validator("coordinator")
+    @classmethod
+    def _is_address(cls, given: str) -> str:
+        found = re.fullmatch(r".+:(\d{1,5})", given)
+        if given and not (found and 0 < int(found[1]) <= 65535):
+            raise ValueError(f"coordinator {given!r} is no address: host:port, to port 65535")
+        return given
 
     @model_validator(mode="after")
     def _settings_fit_each_other(self) -> "Learner":

@@ -2,12 +2,14 @@
 
 import re
 from collections.abc import Sequence
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import yaml
 from pydantic import ValidationError
 
+from seedbed.config.explain import explain
 from seedbed.config.renamed import renamed_keys, renamed_value, translate
 from seedbed.config.schema import Experiment
 from seedbed.config.shipped import experiment_file
@@ -30,8 +32,16 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path} is not UTF-8 text: {error}") from error
     except OSError as error:
-        raise ConfigError(f"cannot read the experiment {path}: {error.strerror}") from error
+        near = get_close_matches(path.name, _beside(path), 2, 0.5)
+        meant = f"; did you mean {' or '.join(str(path.with_name(name)) for name in near)}?"
+        text = f"cannot read the experiment {path}: {error.strerror}{meant if near else ''}"
+        raise ConfigError(text) from error
     return parse_experiment(text, overrides, str(path), stored=_is_stored(path))
+
+
+def _beside(path: Path) -> list[str]:
+    """Return the names of the YAML files in the folder of `path`."""
+    return [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
 
 
 def _is_stored(path: Path) -> bool:
@@ -74,8 +84,8 @@ def parse_experiment(
     try:
         return Experiment.model_validate(tree)
     except ValidationError as error:
-        lines = [_explain(dict(item)) for item in error.errors(include_url=False)]
-        raise ConfigError("\n".join(f"{source}: {line}" for line in lines)) from error
+        found = [dict(item) for item in error.errors(include_url=False)]
+        raise ConfigError("\n".join(explain(item, source, overrides) for item in found)) from error
 
 
 def dump_experiment(experiment: Experiment) -> str:
@@ -140,18 +150,3 @@ def _yaml(text: str, source: str) -> Any:
         return yaml.load(text, _Loader)  # a SafeLoader: plain data only
     except yaml.YAMLError as error:
         raise ConfigError(f"{source} not YAML: {error}") from error
-
-
-def _explain(item: dict[str, Any]) -> str:
-    path = ".".join(str(part) for part in item["loc"])
-    given = item.get("input")
-    message = str(item["msg"]).removeprefix("Value error, ")
-    if item["type"] == "extra_forbidden":
-        return f"{path}: unknown key (given {given!r}); `seedbed config schema` lists the keys"
-    if item["type"] == "missing":
-        return f"{path}: missing, and it has no default"
-    if isinstance(given, dict):
-        return f"{path}: {message}" if path else message
-    now = renamed_value(path, given)
-    also = f": {given} of 0.1 is {now} now" if now else ""
-    return f"{path}: {message}, given {given!r}{also}"

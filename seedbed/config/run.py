@@ -13,7 +13,7 @@ class Stop(Section):
     env_frames: Annotated[int, Field(ge=0)] = 0
     """Emulator frames, over all restarts."""
     seconds: NonNegative = 0
-    """Seconds of training, over all restarts."""
+    """Seconds of training, from the first frame of each start, over all restarts."""
     updates: Annotated[int, Field(ge=0)] = 0
     """Updates of the parameters."""
     dollars: NonNegative = 0

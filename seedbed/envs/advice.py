@@ -56,11 +56,11 @@ def advise(
     fits = max(1.0, LONGEST_STEP_S / step_s)
     environments = min(_power_of_two(wanted), _power_of_two_below(fits), MOST_ENVIRONMENTS)
     share = MESSAGE_CPU_S / (environments * cpu_s)
+    step_ms, message_ms = environments * step_s * 1e3, MESSAGE_CPU_S * 1e3
+    limit = "" if share < 1 else ": sending takes longer than stepping, so the wire is the limit"
     reasons.append(
-        f"envs_per_group {environments}: a group's step then takes "
-        f"{environments * step_s * 1e3:.3g} ms, and its message, about "
-        f"{MESSAGE_CPU_S * 1e3:g} ms of CPU at either end, "
-        + (f"{share:.1%} of that" if share < 1 else "more than that: the wire is the limit here")
+        f"envs_per_group {environments}: a step of the group takes {step_ms:.3g} ms, and "
+        f"sending it {message_ms:g} ms of CPU{limit}"
     )
     second = (
         f"a second thread gives {threads_speedup:.2f} times the speed and a second actor 2; "

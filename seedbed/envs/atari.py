@@ -18,6 +18,7 @@ from typing_extensions import override
 from seedbed.config.environment import Environment
 from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import STEP_DEADLINE_S, atari_spec, rom_name
+from seedbed.envs.seeds import moved_seed
 from seedbed.envs.watchdog import Watchdog
 from seedbed.spec import TimeStep, VectorEnv, mark_first
 
@@ -85,7 +86,8 @@ class FastAtariVectorEnv(VectorEnv):
     @override
     def reset(self) -> TimeStep:
         with self._watchdog:
-            observation, info = self._games.reset(seed=self._seeds)
+            seeds = [moved_seed(int(seed), self.incarnation) for seed in self._seeds]
+            observation, info = self._games.reset(seed=np.asarray(seeds, np.int64))
         self._lives = info["lives"]
         self._done = np.zeros(self.num_envs, np.bool_)
         time_step = TimeStep.zeros(self.spec, self.num_envs)

@@ -11,7 +11,9 @@ import numpy as np
 from seedbed.config.environment import Environment
 from seedbed.envs.advice import Advice, advise
 from seedbed.envs.measure import Measured, measure
-from seedbed.envs.registry import environment_seed, make_vector_env
+from seedbed.envs.registry import make_vector_env
+from seedbed.envs.seeds import environment_seed
+from seedbed.envs.watched import Deadline, WatchedVectorEnv
 from seedbed.rpc.step_codec import Step, write_actor_message
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
@@ -63,6 +65,8 @@ def check_environment(
     num_envs: int,
     seconds: float,
     report_progress: Progress = lambda _: None,
+    timeout_s: float = 60.0,
+    on_late: Callable[[Report], None] = lambda _: None,
 ) -> Report:
     """Make an environment, compare two runs of one seed, measure it, and give advice.
 
@@ -71,12 +75,34 @@ def check_environment(
         num_envs: environments that step together.
         seconds: duration of the measurement, for each number of threads.
         report_progress: receives a line for each stage.
+        timeout_s: longest time of a call into the environment.
+        on_late: called with the report so far when a call takes longer; then the process ends.
     """
     report = Report(environment.id)
+
+    def late(sentence: str) -> None:
+        report.add("hangs", sentence, "failed")
+        on_late(report)
+
+    deadline = Deadline(timeout_s, late)
+    try:
+        return _check(report, environment, num_envs, seconds, report_progress, deadline)
+    finally:
+        deadline.watchdog.close()
+
+
+def _check(
+    report: Report,
+    environment: Environment,
+    num_envs: int,
+    seconds: float,
+    report_progress: Progress,
+    deadline: Deadline,
+) -> Report:
     report_progress(f"making {num_envs} environments of {environment.id}")
     before = _resident_bytes()
     try:
-        group = _make(environment, num_envs, 1)
+        group = _make(environment, num_envs, 1, deadline)
     except SeedbedError as error:
         report.add("make", str(error), "failed")
         return report
@@ -85,7 +111,7 @@ def check_environment(
         sizes = f"{spec.actions} actions, {spec.action_repeat} frames a step"
         report.add("spaces", f"observation {spec.observation}, {sizes}")
         report_progress("comparing runs of the same and of other seeds")
-        _check_seeds(report, environment, min(num_envs, 4))
+        _check_seeds(report, environment, min(num_envs, 4), deadline)
         report_progress(f"stepping for {seconds:g} s")
         start = group.reset()
         memory = max(0, _resident_bytes() - before) / num_envs
@@ -96,7 +122,7 @@ def check_environment(
         fast = environment.id.startswith("atari:") and environment.atari.preprocessing == "fast"
         if fast and len(os.sched_getaffinity(0)) >= 2:
             report_progress(f"stepping with two threads for {seconds:g} s")
-            speedup = _two_threads(report, environment, num_envs, seconds, measured)
+            speedup = _two_threads(report, environment, num_envs, seconds, measured, deadline)
         _add_speed(report, measured, start, memory, speedup)
     except SeedbedError as error:
         report.add("step", str(error), "failed")
@@ -138,8 +164,10 @@ def _check_bounds(report: Report, measured: Measured, environment: Environment) 
             report.warn("bounds", f"{detail}scale them, or raise environment.max_abs_{name}")
 
 
-def _check_seeds(report: Report, environment: Environment, num_envs: int) -> None:
-    runs = [_play(environment, num_envs, run_seed) for run_seed in (1, 1, 2)]
+def _check_seeds(
+    report: Report, environment: Environment, num_envs: int, deadline: Deadline
+) -> None:
+    runs = [_play(environment, num_envs, deadline, run_seed) for run_seed in (1, 1, 2)]
     steps = len(runs[0]) - 1
     parted = next((t for t in range(steps + 1) if not _same(runs[0][t], runs[1][t])), None)
     if parted is None:
@@ -157,8 +185,10 @@ def _check_seeds(report: Report, environment: Environment, num_envs: int) -> Non
         report.warn("other seeds", detail + "alike until their actions differ")
 
 
-def _play(environment: Environment, num_envs: int, run_seed: int) -> list[TimeStep]:
-    with closing(_make(environment, num_envs, 1, run_seed)) as group:
+def _play(
+    environment: Environment, num_envs: int, deadline: Deadline, run_seed: int
+) -> list[TimeStep]:
+    with closing(_make(environment, num_envs, 1, deadline, run_seed)) as group:
         random = np.random.default_rng(0)
         time_steps = [group.reset()]
         for _ in range(REPRODUCED_STEPS):
@@ -172,10 +202,15 @@ def _same(one: TimeStep, other: TimeStep) -> bool:
 
 
 def _two_threads(
-    report: Report, environment: Environment, num_envs: int, seconds: float, one: Measured
+    report: Report,
+    environment: Environment,
+    num_envs: int,
+    seconds: float,
+    one: Measured,
+    deadline: Deadline,
 ) -> float | None:
     """Return steps/s with two threads divided by steps/s with one; None if unknown."""
-    with closing(_make(environment, num_envs, 2)) as group:
+    with closing(_make(environment, num_envs, 2, deadline)) as group:
         two = measure(group, group.reset(), seconds, threads=2)
     report.speed["steps_per_second_2_threads"] = two.rate
     return None if one.crowded or two.crowded else two.rate / one.rate
@@ -211,9 +246,13 @@ def _add_speed(
     report.advice = advise(step_s, cpu_s, speedup, memory)
 
 
-def _make(environment: Environment, num_envs: int, threads: int, run_seed: int = 1) -> VectorEnv:
+def _make(
+    environment: Environment, num_envs: int, threads: int, deadline: Deadline, run_seed: int = 1
+) -> VectorEnv:
     seeds = [environment_seed(run_seed, 0, 0, i) for i in range(num_envs)]
-    return make_vector_env(environment, num_envs, threads, seeds)
+    return WatchedVectorEnv(
+        lambda: make_vector_env(environment, num_envs, threads, seeds), deadline
+    )
 
 
 def _resident_bytes() -> int:

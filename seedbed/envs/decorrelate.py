@@ -28,7 +28,7 @@ class DecorrelatedVectorEnv(VectorEnv):
     def __init__(self, env: VectorEnv, steps: int, seeds: Sequence[int]) -> None:
         self._env = env
         self._steps = steps
-        self._random = np.random.default_rng(list(seeds))
+        self._seeds = list(seeds)
         self.spec, self.num_envs = env.spec, env.num_envs
         # Step of the cut of each environment, [E]; 0 after the cut.
         self._due: NDArray[np.int64] = np.zeros(self.num_envs, np.int64)
@@ -37,7 +37,9 @@ class DecorrelatedVectorEnv(VectorEnv):
     @override
     def reset(self) -> TimeStep:
         self._step = 0
-        self._due = self._random.integers(1, self._steps + 1, self.num_envs)
+        random = np.random.default_rng([*self._seeds, self.incarnation])
+        self._due = random.integers(1, self._steps + 1, self.num_envs)
+        self._env.incarnation = self.incarnation
         return self._env.reset()
 
     @override

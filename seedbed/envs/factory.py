@@ -1,13 +1,14 @@
 """Factory of Gymnasium environments, and the check of their spaces."""
 
 import importlib
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from seedbed.config.environment import Environment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -40,7 +41,7 @@ def make_environment(environment: Environment) -> Env:
         raise SeedbedError(
             ExitCode.ENVIRONMENT,
             f"environment.id {environment.id!r} cannot be made{given}: "
-            f"{type(error).__name__}: {error}",
+            f"{type(error).__name__}: {error}{_hint(environment.id, error)}",
         ) from error
     if not isinstance(made, gymnasium.Env):
         raise SeedbedError(
@@ -50,6 +51,18 @@ def make_environment(environment: Environment) -> Env:
             "(reset -> observation, info; step -> five values)",
         )
     return made
+
+
+def _hint(env_id: str, error: Exception) -> str:
+    """Return what Gymnasium's own words leave out."""
+    if isinstance(error, gymnasium.error.DependencyNotInstalled):
+        return f" (the pip of this Python is `{sys.executable} -m pip`)"
+    unknown = (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound)
+    if isinstance(error, unknown) and ":" not in env_id and "Did you mean" not in str(error):
+        return (
+            f"; an environment of a package is named with the module, such as `minigrid:{env_id}`"
+        )
+    return ""
 
 
 def read_spec(environment: Environment, made: Env) -> EnvironmentSpec:
@@ -76,12 +89,20 @@ def read_spec(environment: Environment, made: Env) -> EnvironmentSpec:
         return SeedbedError(ExitCode.ENVIRONMENT, f"{environment.id}: {text}")
 
     if not isinstance(observation, Box):
-        text = f"the observation space is {observation}, but only Box is supported"
+        text = f"the observation space is {observation}, but only one Box is supported"
         discrete = isinstance(observation, Discrete)
         example = ", for example one that returns a one-hot vector" if discrete else ""
+        if isinstance(observation, Dict | Tuple):
+            raise refused(
+                f"{text}: name a `module:factory` that wraps the environment in "
+                "gymnasium.wrappers.FlattenObservation, or picks one entry"
+            )
         raise refused(text, "Observation", example)
     if not isinstance(action, Discrete):
-        raise refused(f"the action space is {action}, but only Discrete is supported", "Action")
+        raise refused(
+            f"the action space is {action}, but only Discrete is supported: the agents choose one "
+            "of several actions, and continuous or combined actions are not there yet"
+        )
     shape = observation.shape
     if observation.dtype.kind not in "biuf":
         raise refused(

@@ -56,6 +56,7 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         self._max_failures = max_failures
         self._clock = clock
         self._failed_at: deque[float] = deque()
+        self._logged = ""  # newest failure, in words
         self._envs: list[Env] = []
         try:
             with self._watchdog:
@@ -189,13 +190,17 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
             self._failed_at.popleft()
         recent = len(self._failed_at)
         failed, most = f"environment {i} of {self._environment.id} failed", self._max_failures
-        log.error("%s (%d of at most %d within ten minutes)", failed, recent, most, exc_info=error)
+        kind = f"{type(error).__name__}: {error}"
+        new, self._logged = kind != self._logged, kind  # the same traceback once
+        text = "%s (%d of at most %d within ten minutes)%s"
+        log.error(
+            text, failed, recent, most, "" if new else f": {kind}", exc_info=error if new else None
+        )
         if recent >= most:
             raise SeedbedError(
                 ExitCode.ENVIRONMENT,
                 f"{self._environment.id}: {recent} failures of environments within ten minutes "
-                f"(limit {most}); the last one: {type(error).__name__}: {error}; run "
-                "`seedbed check env` on it",
+                f"(limit {most}); the last one: {type(error).__name__}: {error}",
             ) from error
 
     def _close_one(self, i: int, env: Env) -> None:

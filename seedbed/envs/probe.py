@@ -1,16 +1,20 @@
-"""Probe of an environment: a process of its own makes it once, to read its sizes.
+"""Probe of an environment: a process of its own makes, resets and steps it once.
 
 An environment may need packages that the learner does not have, take long, or end its process.
 """
 
 import json
+import math
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable
 
+import numpy as np
+
 from seedbed.config.environment import Environment
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import exit_with_starting_thread
 from seedbed.spec import EnvironmentSpec
 
@@ -20,7 +24,7 @@ _POLL_S = 0.05
 
 
 class EnvironmentProbe:
-    """Process that reads the spec of an environment, begun at once.
+    """Process that tries an environment and reads the spec, begun at once.
 
     The process ends with the thread that begins it.
 
@@ -29,13 +33,16 @@ class EnvironmentProbe:
 
     Attributes:
         failure: why `wait` has returned no spec.
+        refused: the environment cannot be made, or its first steps failed, in a way that Seedbed
+            explains.
     """
 
     def __init__(self, environment: Environment) -> None:
         self._name = environment.id
         self._deadline = time.monotonic() + DEADLINE_S
-        self.failure = ""
-        self._process = subprocess.Popen(
+        self.failure, self.refused = "", False
+        self._spec: EnvironmentSpec | None = None
+        self._process: subprocess.Popen[str] | None = subprocess.Popen(
             [sys.executable, "-m", __name__, str(os.getpid()), environment.model_dump_json()],
             env=dict(os.environ),
             stdin=subprocess.DEVNULL,
@@ -43,30 +50,40 @@ class EnvironmentProbe:
             stderr=subprocess.PIPE,
             text=True,
             errors="replace",
+            process_group=0,  # Ctrl-C is the learner's
         )
 
-    def wait(self, is_stopping: Callable[[], bool]) -> EnvironmentSpec | None:
+    def wait(
+        self, is_stopping: Callable[[], bool] = lambda: False, timeout_s: float = math.inf
+    ) -> EnvironmentSpec | None:
         """Return the spec; None if the environment cannot be made here, or not in time.
 
         Args:
             is_stopping: whether to give up.
+            timeout_s: seconds after which the probe goes on, and this call ends.
         """
-        while True:
+        until = time.monotonic() + timeout_s
+        while (process := self._process) is not None:
             try:
-                out, errors = self._process.communicate(timeout=_POLL_S)
-                break
+                out, errors = process.communicate(timeout=_POLL_S)
+                self._take(process.returncode, out, errors)
+                self._process = None
             except subprocess.TimeoutExpired:
                 if is_stopping() or time.monotonic() > self._deadline:
-                    self._process.kill()
-                    self._process.communicate()
+                    process.kill()
+                    process.communicate()
+                    self._process = None
                     self.failure = f"it was not made within {DEADLINE_S:g} s"
-                    return None
+                elif time.monotonic() > until:
+                    break
+        return self._spec
+
+    def _take(self, code: int, out: str, errors: str) -> None:
         try:
-            return EnvironmentSpec.from_json(json.loads(out.splitlines()[-1]))
+            self._spec = EnvironmentSpec.from_json(json.loads(out.splitlines()[-1]))
         except (IndexError, ValueError, KeyError, TypeError):
-            lines = errors.strip().splitlines() or [f"exit code {self._process.returncode}"]
-            self.failure = lines[-1][:500]
-            return None
+            lines = errors.strip().splitlines() or [f"exit code {code}"]
+            self.failure, self.refused = lines[-1][:1000], code == ExitCode.ENVIRONMENT
 
 
 def main(parent: int, environment: Environment) -> None:
@@ -81,7 +98,14 @@ def main(parent: int, environment: Environment) -> None:
         return
     from seedbed.envs.registry import make_vector_env
 
-    print("\n" + json.dumps(make_vector_env(environment, 1, 1, [0]).spec.to_json()), flush=True)
+    try:
+        env = make_vector_env(environment, 1, 1, [0], max_failures=1)
+        env.reset()
+        env.step(np.zeros(1, np.int32))
+    except SeedbedError as error:
+        print(error, file=sys.stderr, flush=True)
+        os._exit(ExitCode.ENVIRONMENT)
+    print("\n" + json.dumps(env.spec.to_json()), flush=True)
     # Threads of the environment keep no learner waiting.
     os._exit(0)
 

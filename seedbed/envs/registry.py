@@ -1,4 +1,4 @@
-"""Factories of vector environments, and the seeds of their environments."""
+"""Factories of vector environments."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,14 +8,9 @@ from pydantic import ValidationError
 from seedbed.config.environment import Environment
 from seedbed.config.schema import Experiment
 from seedbed.envs.decorrelate import DecorrelatedVectorEnv
+from seedbed.envs.seeds import environment_seed
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import VectorEnv
-
-# Seeds of a run: 2^14 actors × 2^5 groups × 2^12 environments = 2^31.
-ACTORS = 1 << 14
-GROUPS = 1 << 5
-ENVIRONMENTS = 1 << 12
-_MASK = (1 << 31) - 1
 
 
 def make_env(
@@ -116,41 +111,3 @@ def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
     if settings.decorrelate_steps:
         return DecorrelatedVectorEnv(made, settings.decorrelate_steps, seeds)
     return made
-
-
-def environment_seed(run_seed: int, actor_index: int, group_index: int, i: int) -> int:
-    """Return the seed of environment `i` of a group of an actor, in 0 .. 2^31-1.
-
-    No two environments of a run share a seed: the three indices are the bits of one 31-bit number,
-    and each operation below (an addition, a multiplication by an odd number, a xor with the right
-    shift of the number) maps the 31-bit numbers one to one. Neighbouring indices get distant seeds.
-    Another `run_seed` gives another order of the same seeds.
-
-    Args:
-        run_seed: seed of the experiment.
-        actor_index: 0 .. ACTORS-1.
-        group_index: 0 .. GROUPS-1.
-        i: 0 .. ENVIRONMENTS-1.
-
-    Raises:
-        ValueError: an index is out of range.
-    """
-    for name, index, limit in (
-        ("actor_index", actor_index, ACTORS),
-        ("group_index", group_index, GROUPS),
-        ("environment", i, ENVIRONMENTS),
-    ):
-        if not 0 <= index < limit:
-            raise ValueError(f"{name} {index} has no seed of its own: it takes 0 .. {limit - 1}")
-    place = (actor_index * GROUPS + group_index) * ENVIRONMENTS + i
-    # Multipliers of the finalizer of MurmurHash3, here modulo 2^31.
-    x = (_mix(run_seed & _MASK) + place) & _MASK
-    return _mix(x ^ ((run_seed * 0x9E3779B1) & _MASK))
-
-
-def _mix(x: int) -> int:
-    x ^= x >> 16
-    x = (x * 0x85EBCA6B) & _MASK
-    x ^= x >> 13
-    x = (x * 0xC2B2AE35) & _MASK
-    return x ^ (x >> 16)

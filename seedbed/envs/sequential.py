@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.envs.actions import check_actions
+from seedbed.envs.seeds import moved_seed
 from seedbed.envs.watchdog import Watchdog
 from seedbed.spec import TimeStep, VectorEnv
 
@@ -33,7 +34,7 @@ class SequentialVectorEnv(VectorEnv):
         time_step = TimeStep.zeros(self.spec, self.num_envs)
         with self._watchdog:
             for i, seed in enumerate(self._seeds):
-                self._begin(time_step, i, seed)
+                self._begin(time_step, i, moved_seed(seed, self.incarnation))
         self._done = np.zeros(self.num_envs, np.bool_)
         return time_step
 

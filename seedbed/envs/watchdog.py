@@ -9,6 +9,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from seedbed.runtime.exit_codes import ExitCode
 
@@ -23,11 +24,16 @@ class Watchdog:
     Args:
         name: the guarded environments, for the error.
         deadline_s: longest time of a block.
+        on_late: called with the seconds that a late block has taken, in the watchdog's thread,
+            before the process ends; None prints an error.
     """
 
-    def __init__(self, name: str, deadline_s: float) -> None:
+    def __init__(
+        self, name: str, deadline_s: float, on_late: Callable[[float], None] | None = None
+    ) -> None:
         self._name = name
         self._deadline_s = deadline_s
+        self._on_late = on_late or self._print_error
         self._since: float | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=f"watchdog {name}", daemon=True)
@@ -55,11 +61,14 @@ class Watchdog:
                 self._end(busy_s)
 
     def _end(self, busy_s: float) -> None:
+        self._on_late(busy_s)
         # os._exit, because an ordinary exit would wait for the thread that hangs.
+        os._exit(ExitCode.ENVIRONMENT)
+
+    def _print_error(self, busy_s: float) -> None:
         print(
             f"exit {ExitCode.ENVIRONMENT:d} ({ExitCode.ENVIRONMENT.name}): {self._name} has not "
             f"come back for {busy_s:.0f} s (limit {self._deadline_s:g} s); run `seedbed check env`",
             file=sys.stderr,
             flush=True,
         )
-        os._exit(ExitCode.ENVIRONMENT)

@@ -1,6 +1,7 @@
 """Video of one episode. Needs the extra `video`."""
 
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from seedbed.evaluation.episodes import (
 from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import replacing
+from seedbed.runtime.install import how_to_install
 
 # Pixels; a smaller screen is enlarged to about so many.
 _HEIGHT = 420
@@ -40,7 +42,7 @@ def check_video(file: Path) -> None:
     except ImportError as error:
         raise SeedbedError(
             ExitCode.USAGE,
-            f"--video needs the extra `video` ({error}): pip install seedbed[video]",
+            f"--video needs the extra `video` ({error}): {how_to_install('video')}",
         ) from error
     if file.suffix != ".mp4":
         raise SeedbedError(ExitCode.USAGE, f"--video {file}: the name must end in .mp4")
@@ -58,6 +60,9 @@ def record_video(
     """
     import imageio_ffmpeg
 
+    # SDL, by which CartPole and others draw, needs no screen; without a folder it writes an error.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     env = make_evaluation_env(policy, _rendered(experiment), 1, settings.seed, _VIDEO_ATTEMPT)
     try:
         assert isinstance(env, ExactAtariVectorEnv | GymnasiumVectorEnv)

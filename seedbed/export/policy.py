@@ -20,9 +20,10 @@ from seedbed.backends.state import checked, named_variables
 from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import Experiment
 from seedbed.export.readme import readme
-from seedbed.factory import build_agent, build_optimizer
+from seedbed.factory import build_agent
 from seedbed.networks.image import FirstConvolution, scaled
 from seedbed.ops.frame_stack import stacked_shape
+from seedbed.optimizers import build_optimizer
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.files import replacing
 from seedbed.spec import EnvironmentSpec

@@ -21,11 +21,11 @@ from seedbed.launch.supervisor import Supervisor, describe_exit, start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import host_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.signals import on_stop_signals
+from seedbed.runtime.signals import RUN_STOPS, on_stop_signals
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.formats import number as in_words
 from seedbed.telemetry.formats import si_number
-from seedbed.telemetry.progress_line import ProgressLine
+from seedbed.telemetry.progress_line import ProgressLine, returns
 from seedbed.telemetry.status import STATUS_FILE
 
 log = logging.getLogger(__name__)
@@ -69,7 +69,7 @@ def run_host(arguments: Sequence[str], host: int, hosts: int) -> int:
     Raises:
         SeedbedError: HOSTS_FAILED: a signal has ended the child.
     """
-    child = start_seedbed(*arguments, stderr=subprocess.PIPE, process_group=0)
+    child = start_seedbed(*arguments, stderr=subprocess.PIPE)
 
     def forward(number: int, _: object) -> None:
         child.send_signal(signal.SIGTERM if number == signal.SIGINT else number)
@@ -108,8 +108,13 @@ def train_hosts(
     directory.resume_from = directory.start_from = None  # host 0 reads them again
     directory.close()
     hosts = LocalHosts(experiment, directory, arguments, rank)
-    stopping = threading.Event()
-    on_stop_signals(lambda _: stopping.set())
+    stopping, signals = threading.Event(), list[str]()
+
+    def stop(name: str) -> None:
+        signals.append(name)
+        stopping.set()
+
+    on_stop_signals(stop, notice=RUN_STOPS)
     line = ProgressLine(sys.stderr)
     due = time.monotonic()
     try:
@@ -122,7 +127,10 @@ def train_hosts(
     finally:
         line.close()
         hosts.stop()
-    return dict(hosts.summary() or _without_summary(directory))
+    summary = dict(hosts.summary() or _without_summary(directory))
+    if signals and str(summary["stop_reason"]).startswith("signal"):
+        summary["stop_reason"] = f"signal {signals[0]}"  # the hosts had theirs from this process
+    return summary
 
 
 def _without_summary(directory: RunDirectory) -> dict[str, Any]:
@@ -182,7 +190,7 @@ class LocalHosts(Supervisor):
         for key, value in self._settings(index).items():
             arguments += ["--set", f"{key}={value}"]
         with self._output(index).open("wb") as output:
-            return start_seedbed(*arguments, stdout=output, stderr=errors, process_group=0)
+            return start_seedbed(*arguments, stdout=output, stderr=errors)
 
     def _output(self, index: int) -> Any:
         return self.log_file(index).with_suffix(".json")
@@ -245,10 +253,10 @@ class LocalHosts(Supervisor):
         numbers = status["numbers"]
         waiting = status.get("waiting_for")
         return [
-            f"return {in_words(numbers.get('return_mean'), 1)}",
+            returns(numbers.get("return_mean"), numbers.get("return_episodes")),
             running,
             f"{si_number(numbers.get('env_frames') or 0)} frames",
-            f"{in_words(numbers.get('env_fps_60s'))} FPS",
+            f"{in_words(numbers.get('env_fps_10s'))} frames/s",
             *([f"now: {waiting}"] if waiting else []),
         ]
 

@@ -1,6 +1,5 @@
 """`seedbed train --learners N`: the learner processes of one run, each with its own actors."""
 
-import contextlib
 import json
 import logging
 import subprocess
@@ -16,13 +15,13 @@ from typing_extensions import override
 from seedbed.config import Experiment
 from seedbed.gossip.topology import make_topology
 from seedbed.launch.devices import place_of_rank
+from seedbed.launch.evaluation import EvaluationProcess
 from seedbed.launch.learners_view import learners_line, read_json, run_summary
-from seedbed.launch.supervisor import Supervisor, start_evaluation, start_seedbed
+from seedbed.launch.supervisor import Supervisor, start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import learner_directory, socket_path
 from seedbed.runtime.exit_codes import ExitCode
-from seedbed.runtime.log_files import rotate_log
-from seedbed.runtime.signals import on_stop_signals
+from seedbed.runtime.signals import RUN_STOPS, on_stop_signals
 from seedbed.telemetry.progress_line import ProgressLine
 from seedbed.telemetry.status import STATUS_FILE
 
@@ -47,7 +46,7 @@ def train_multi_learner(
     make_topology(experiment.gossip)  # refuses a wrong topology before anything starts
     learners = LocalLearners(experiment, directory, arguments)
     stopping = threading.Event()
-    on_stop_signals(lambda _: stopping.set())
+    on_stop_signals(lambda _: stopping.set(), notice=RUN_STOPS)
     line = ProgressLine(sys.stderr)
     due = time.monotonic()
     try:
@@ -65,7 +64,8 @@ def train_multi_learner(
     finished = not stopping.is_set() and first and "dollars" not in first["stop_reason"]
     evaluation = None
     if finished and experiment.evaluation.at_end:
-        evaluation = _evaluate(experiment, directory, stopping)
+        evaluation = _evaluate(experiment, directory, stopping, line)
+        line.close()
     summary = run_summary(learners.statuses(), summaries, evaluation)
     if finished:
         directory.write_summary(summary)
@@ -124,7 +124,7 @@ class LocalLearners(Supervisor):
         """Return whether to restart a learner: not when it has met a stop condition."""
         summary = read_json(self._output(index))
         reason = str(summary["stop_reason"]) if summary else "signal "
-        if code == ExitCode.OK and not reason.startswith("signal "):
+        if code in (ExitCode.OK, ExitCode.NO_FRAMES) and not reason.startswith("signal "):
             return False  # else a signal that was sent to this learner alone has ended it
         if code == ExitCode.DIVERGED and index in self._may_diverge:
             self._may_diverge.remove(index)
@@ -151,14 +151,12 @@ class LocalLearners(Supervisor):
         # take what they need.
         defaults = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / place.learners:.3f}"}
         with self._output(index).open("wb") as output:
-            # A terminal's signals are for the first process, which has its learners stop.
             return start_seedbed(
                 *arguments,
                 defaults=defaults,
                 overrides=place.environment,
                 stdout=output,
                 stderr=errors,
-                process_group=0,
             )
 
     def _settings(self, rank: int) -> dict[str, Any]:
@@ -187,7 +185,7 @@ class LocalLearners(Supervisor):
 
 
 def _evaluate(
-    experiment: Experiment, run: RunDirectory, stopping: threading.Event
+    experiment: Experiment, run: RunDirectory, stopping: threading.Event, line: ProgressLine
 ) -> dict[str, Any] | None:
     """Evaluate the parameters that `gossip.evaluation` names; None where that fails.
 
@@ -195,25 +193,15 @@ def _evaluate(
         experiment: the experiment.
         run: the run directory.
         stopping: ends the evaluation.
+        line: shows its progress.
     """
     which = "best" if experiment.gossip.evaluation == "best" else "newest"
-    errors = run.logs / "evaluation.log"
-    rotate_log(errors)
-    with errors.open("ab") as file:
-        process = start_evaluation(
-            run.path, which, experiment.evaluation, stdout=subprocess.PIPE, stderr=file
-        )
-        text = None
-        while text is None:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                text, _ = process.communicate(timeout=_POLL_S)
-            if text is None and stopping.is_set():
-                process.kill()
-    if stopping.is_set() and process.returncode:
-        log.error("the last evaluation was ended: a signal came")
-        return None
-    if process.returncode:
-        message = "the last evaluation failed with exit code %d: see %s"
-        log.error(message, process.returncode, errors)
-        return None
-    return dict(json.loads(text))
+    process = EvaluationProcess(run, which, experiment.evaluation)
+    while process.is_running:
+        process.wait(_POLL_S)
+        line.show([f"now: the last evaluation: {process.progress() or 'starting'}"])
+        if stopping.is_set():
+            process.kill()
+            log.error("the last evaluation was ended: a signal came")
+            return None
+    return process.result()

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.telemetry.counters import Counters
-from seedbed.telemetry.formats import duration, money, number, si_number
+from seedbed.telemetry.formats import money, number, si_number
+from seedbed.telemetry.progress_line import eta, returns
 from seedbed.telemetry.status import RunStatus
 
 
@@ -33,32 +34,31 @@ def learners_line(statuses: Sequence[RunStatus | None], running: int) -> list[st
     def total(name: str) -> float:
         return sum(item.get(name) or 0 for item in numbers)
 
-    returns = [
+    earned = [
         (item["return_mean"], item["return_episodes"])
         for item in numbers
         if item.get("return_episodes")
     ]
-    episodes = sum(count for _, count in returns)
-    mean = sum(value * count for value, count in returns) / episodes if episodes else None
+    episodes = sum(count for _, count in earned)
+    mean = sum(value * count for value, count in earned) / episodes if episodes else None
+    mixes = total("gossip_mixes")
     distance = max((item.get("gossip_distance") or 0 for item in numbers), default=0)
-    fps = "/".join(number(total(f"env_fps_{window}s")) for window in (10, 60, 300))
     ends = [left["seconds"] for status in known if (left := status.get("eta"))]
+    is_limit = any(status["stop"]["mean_return"] is not None for status in known)
     waiting = [
         f"learner {rank}: {status['waiting_for'] if status else 'starting'}"
         for rank, status in enumerate(statuses)
         if status is None or status.get("waiting_for")
     ]
     return [
-        f"return {number(mean, 1)} (last {episodes})",
+        returns(mean, episodes),
         f"{running} of {len(statuses)} learners",
         f"{si_number(total('env_frames'))} frames",
-        f"{fps} FPS",
+        f"{number(total('env_fps_10s'))} frames/s",
+        eta(max(ends, default=None), is_limit),
+        *([f"{si_number(mixes)} mixes, {distance:.3g} apart"] if mixes else []),
         *([f"now: {'; '.join(waiting)}"] if waiting else []),
-        f"ETA {duration(max(ends)) if ends else '-'}",
         money(total("dollars")),
-        f"distance {distance:.3g}",
-        f"{si_number(total('gossip_mixes'))} mixes",
-        f"{number(total('updates_per_s'), 1)} updates/s",
     ]
 
 

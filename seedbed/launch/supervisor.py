@@ -12,7 +12,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import IO, Any
 
-from seedbed.config.run import Evaluation
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.log_files import rotate_log
 
@@ -30,6 +29,9 @@ def start_seedbed(
 ) -> subprocess.Popen[Any]:
     """Start `seedbed` in this interpreter; it ends with the thread that starts it.
 
+    It is a process group of its own: Ctrl-C reaches the process that a person has started, which
+    ends the others in their order.
+
     Args:
         arguments: subcommand first.
         defaults: environment variables, where the environment does not set them.
@@ -43,26 +45,9 @@ def start_seedbed(
         # Without `env` the child reads the C library's `environ`. Another thread may be growing
         # it, because a backend sets variables while it loads, and then the start fails with EFAULT.
         env={**defaults, **os.environ, **overrides},
+        process_group=0,
         **options,
     )
-
-
-def start_evaluation(
-    path: Path, checkpoint: str, settings: Evaluation, *more: str, **options: Any
-) -> subprocess.Popen[Any]:
-    """Start `seedbed evaluate`, as the settings say.
-
-    Args:
-        path: a run directory.
-        checkpoint: as for `--checkpoint`.
-        settings: number of episodes, and the policy.
-        more: more arguments.
-        options: of `Popen`.
-    """
-    policy = () if settings.policy == "agent" else ("--policy", settings.policy)
-    arguments = ["--checkpoint", checkpoint, "--episodes", str(settings.episodes), *policy, *more]
-    arguments.append("--trust")  # the run belongs to the user that started this process
-    return start_seedbed("evaluate", str(path), *arguments, **options)
 
 
 class Supervisor(ABC):

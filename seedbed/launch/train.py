@@ -80,7 +80,6 @@ def _run(arguments: Sequence[str], output: Path) -> str:
             stderr=subprocess.PIPE,
             encoding="utf-8",
             errors="replace",
-            process_group=0,  # Ctrl-C is this process's, which passes it on once
         )
     assert process.stderr is not None
     try:

@@ -41,7 +41,10 @@ class Tls:
             try:
                 contents.append(path.read_bytes())
             except OSError as error:
-                raise ConfigError(f"--tls: cannot read {path}: {error.strerror}") from error
+                raise ConfigError(
+                    f"--tls {self.folder}: cannot read {path}: {error.strerror}; the folder must "
+                    f"hold {', '.join(FILES)} in PEM (docs/several-machines.md makes them)"
+                ) from error
             if b"-----BEGIN " not in contents[-1]:
                 raise ConfigError(f"--tls: {path} is no PEM file")
         return tuple(contents)

@@ -26,6 +26,7 @@ class ExitCode(IntEnum):
     PEERS_UNREACHABLE = 35
     LEARNERS_FAILED = 36
     HOSTS_FAILED = 37
+    NO_FRAMES = 38
     THREAD_STUCK = 40
     THREAD_FAILED = 41
     DIVERGED = 42
@@ -40,16 +41,16 @@ HELP: dict[ExitCode, str] = {
     ExitCode.USAGE: "The command line is wrong: see --help.",
     ExitCode.CONFIG: "A key of the experiment, a --set, an option or a token file is wrong: "
     "mend what the line names.",
-    ExitCode.ENVIRONMENT: "The environment cannot be made, or raises at every try: "
-    "run `seedbed check env` on it.",
+    ExitCode.ENVIRONMENT: "The environment cannot be made, raises, hangs, or has spaces that are "
+    "not supported: mend what the line names; `seedbed check env ID` tries it alone.",
     ExitCode.BACKEND: "The backend or its device does not start: run `seedbed check machine`.",
     ExitCode.BIND: "An address or port to listen on is taken or not allowed: choose another one.",
     ExitCode.CHECKPOINT_WRITE: "Checkpoints cannot be written: do as the line says, then run the "
     "same command again; it resumes from the newest whole checkpoint.",
-    ExitCode.CHECKPOINT_READ: "No checkpoint could be read: name an older one with --checkpoint, "
-    "or start over with --restart fresh.",
-    ExitCode.RUN_DIRECTORY: "The run directory cannot be used, as the line says: choose "
-    "another --run-dir, or say --restart fresh.",
+    ExitCode.CHECKPOINT_READ: "No checkpoint could be read: do as the line says, or name another "
+    "one.",
+    ExitCode.RUN_DIRECTORY: "The run directory cannot be used: do as the line says, or name "
+    "another one.",
     ExitCode.RESUME_REFUSED: "A setting that cannot change on resume has changed: set it back, or "
     "begin a new run in another --run-dir.",
     ExitCode.REPLAY_FILES: "The replay's directory cannot be used: do as the line says, or "
@@ -69,6 +70,8 @@ HELP: dict[ExitCode, str] = {
     "directory.",
     ExitCode.HOSTS_FAILED: "A host of the learner was lost, or stopped alone, and no host trains "
     "without the others: start all of them again; they resume from the newest checkpoint.",
+    ExitCode.NO_FRAMES: "A stop condition ended the run before an environment was stepped: raise "
+    "the condition, and see logs/ in the run directory for why no actor played.",
     ExitCode.THREAD_STUCK: "A part of the learner had work and took none for too long: the line "
     "says which and what it waited for.",
     ExitCode.THREAD_FAILED: "A part of the learner failed: the line names it; the log has the "
@@ -77,7 +80,8 @@ HELP: dict[ExitCode, str] = {
     "quarantine/, or lower the learning rate; the newest checkpoint is good.",
     ExitCode.DEPLOY: "A program that `seedbed deploy` calls failed, or a pod does not start: do as "
     "the line says, and run the same command again.",
-    ExitCode.INTERRUPTED: "Interrupted from the keyboard.",
+    ExitCode.INTERRUPTED: "Ctrl-C before there was anything to end or save, or a second one: the "
+    "same command begins, or resumes, again.",
     ExitCode.TERMINATED: "SIGTERM before there was anything to end or save, or a second one: the "
     "same command begins, or resumes, again.",
 }

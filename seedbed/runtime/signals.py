@@ -6,6 +6,8 @@ import signal
 from collections.abc import Callable
 from types import FrameType
 
+from seedbed.runtime import terminal
+
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
 
@@ -18,6 +20,10 @@ def exit_with_starting_thread() -> None:
     process is left that holds the run directory.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+# What a run does on its first signal, for people.
+RUN_STOPS = "stopping with a last checkpoint; a second signal ends the run at once"
 
 
 class Terminated(BaseException):
@@ -36,7 +42,24 @@ def exit_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, handler)
 
 
-def on_stop_signals(stop: Callable[[str], None], exit_on_second_signal: bool = True) -> None:
+def exit_at_once_on_signals() -> None:
+    """End the process at once on SIGTERM and SIGINT, until `on_stop_signals` is called.
+
+    For a process that has nothing to save yet, and that imports large libraries. An exception from
+    a handler would be raised in the middle of such an import, which may swallow it or log it.
+    """
+    signal.signal(signal.SIGTERM, _exit_at_once)
+    signal.signal(signal.SIGINT, _exit_at_once)
+
+
+def _exit_at_once(number: int, _: FrameType | None) -> None:
+    terminal.write(f"seedbed: {signal.Signals(number).name}: ended at once")
+    os._exit(128 + number)
+
+
+def on_stop_signals(
+    stop: Callable[[str], None], exit_on_second_signal: bool = True, notice: str = ""
+) -> None:
     """Call `stop` with the signal's name on SIGTERM and SIGINT.
 
     The handler runs in the main thread between two bytecodes, so `stop` must only set things.
@@ -44,16 +67,17 @@ def on_stop_signals(stop: Callable[[str], None], exit_on_second_signal: bool = T
     Args:
         stop: Called with `"SIGTERM"` or `"SIGINT"`.
         exit_on_second_signal: End the process at once on a second signal. Unset, a second signal
-            calls `stop` again: the terminal and a supervisor may both send the same signal.
+            calls `stop` again: a supervisor may send the same signal twice.
+        notice: Line for stderr at the first signal; "" writes none.
     """
 
-    def at_once(number: int, _: FrameType | None) -> None:
-        os._exit(128 + number)
-
     def handler(number: int, _: FrameType | None) -> None:
+        name = signal.Signals(number).name
         if exit_on_second_signal:
-            signal.signal(number, at_once)
-        stop(signal.Signals(number).name)
+            signal.signal(number, _exit_at_once)
+        if notice:
+            terminal.write(f"seedbed: {name}: {notice}")
+        stop(name)
 
     signal.signal(signal.SIGTERM, handler)
     signal.signal(signal.SIGINT, handler)

@@ -84,6 +84,8 @@ class EvaluationStats:
         count: Evaluations ended in this process.
         newest: Result of the newest evaluation, also from before a restart; {} before the first.
         numbers: Numbers of the newest evaluation; a statistic appears with the first.
+        progress: Episodes of the evaluation that goes on, in words; "" of none, or before any.
+        is_last: The run has ended, and its last evaluation goes on.
     """
 
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
@@ -95,6 +97,8 @@ class EvaluationStats:
     def __init__(self) -> None:
         self.count = 0
         self.newest: dict[str, Any] = {}
+        self.progress = ""
+        self.is_last = False
 
     def on_evaluation(self, result: Mapping[str, Any]) -> None:
         """Count an evaluation that ended; its numbers are exported by their keys."""

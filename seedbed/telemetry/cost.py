@@ -29,10 +29,14 @@ def dollars_per_hour(cost: Cost) -> float:
 class RunCost:
     """Time and money of a run, counted into its `Counters`.
 
+    Seconds are those of training: from the first frame that this process counts to `end_training`.
+    Dollars are those of the whole process, because a machine that loads costs as much.
+
     Attributes:
         dollars_per_hour: US dollars an hour, by the section `cost`; with a cost meter, the meter's
             rate.
         budget_dollars: Budget at which the run ends, `stop.dollars`; 0 is none.
+        is_over: Training has ended.
         goal_frames: Emulator frames at which the run ends, `stop.env_frames`; 0 is none.
     """
 
@@ -62,12 +66,23 @@ class RunCost:
             self._meter = CostMeterClient(experiment.cost.meter, tokens)
         self._now = now
         self._accounted_at = now()
+        self._frames_before = counters.env_frames
+        self._is_training = self.is_over = False
         self._lock = threading.Lock()
 
     @property
     def resumed_dollars(self) -> float:
         """US dollars that this process has begun with: those of the checkpoint."""
         return max(0.0, self._counters.dollars - self._added)
+
+    def resume(self) -> None:
+        """Begin with the frames of a checkpoint, which the counters have now."""
+        self._frames_before = self._counters.env_frames
+
+    def end_training(self) -> None:
+        """Count no more seconds."""
+        self.account()
+        self.is_over = True
 
     def account(self) -> None:
         """Bring `seconds` and `dollars` of the counters up to date."""
@@ -76,7 +91,9 @@ class RunCost:
             now = self._now()
             passed = max(0.0, now - self._accounted_at)
             self._accounted_at = now
-            counters.seconds += passed
+            if self._is_training and not self.is_over:
+                counters.seconds += passed
+            self._is_training |= counters.env_frames > self._frames_before
             resumed = self.resumed_dollars
             spent = passed / 3600 * self.dollars_per_hour
             counters.dollars += spent

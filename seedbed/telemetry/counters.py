@@ -27,7 +27,7 @@ class Counters:
         episodes: Episodes that ended, over all restarts.
         abandoned_episodes: Episodes cut by a disconnect or a restart, over all restarts; they have
             no return.
-        seconds: Seconds that a learner ran, over all restarts.
+        seconds: Seconds of training, from the first frame of each start, over all restarts.
         dollars: US dollars so far, over all restarts; with a cost meter, the meter's count.
     """
 

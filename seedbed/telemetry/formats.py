@@ -22,6 +22,15 @@ def number(value: Number, digits: int = 0) -> str:
     return NOTHING if value is None or isinstance(value, str) else f"{value:,.{digits}f}"
 
 
+def significant(value: Number) -> str:
+    """Format in three figures, or with all those before the point: 0.942, 21.0, 12,345."""
+    if value is None or isinstance(value, str):
+        return NOTHING
+    size = f"{abs(value):.2e}"  # rounded first: 9.999 has one digit more than it seems
+    exponent = int(size[size.index("e") + 1 :])
+    return f"{value:,.{min(max(2 - exponent, 0), 5)}f}"
+
+
 def si_number(value: Number) -> str:
     """Format in three or four figures: 999, 12.3K, 1.23M, 4.56G."""
     if value is None or isinstance(value, str):

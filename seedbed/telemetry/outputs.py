@@ -1,6 +1,7 @@
 """Everything that is written each `logging.interval_s`."""
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -41,13 +42,20 @@ class Outputs:
         counter("seedbed_progress_dropped_rows_total", "dropped_rows"),
     )
 
-    def __init__(self, experiment: Experiment, run_dir: Path | None, out: TextIO) -> None:
+    def __init__(
+        self,
+        experiment: Experiment,
+        run_dir: Path | None,
+        out: TextIO,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
         """Open what is open all the time.
 
         Args:
             experiment: The run's settings.
             run_dir: Where files are written; must exist. None writes none.
             out: Where the progress line goes.
+            now: Monotonic seconds.
 
         Raises:
             SeedbedError: CONFIG, when W&B cannot be loaded.
@@ -55,7 +63,7 @@ class Outputs:
         self.errors: Counter[str] = Counter()
         self.failing: set[str] = set()
         self._run_dir = run_dir
-        self._line = ProgressLine(out)
+        self._line = ProgressLine(out, now)
         self._progress = ProgressFile(run_dir / "progress.csv") if run_dir else None
         self._scalars = MetricScalars()
         # Opened by the first `write`, when the counters are restored.

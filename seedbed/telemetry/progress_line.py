@@ -3,60 +3,112 @@
 import contextlib
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
+from seedbed.runtime import terminal
 from seedbed.telemetry.bottleneck import Bottleneck
-from seedbed.telemetry.formats import Number, duration, money, number, si_number
+from seedbed.telemetry.formats import Number, duration, money, number, si_number, significant
 from seedbed.telemetry.time_left import TimeLeft
-from seedbed.telemetry.windows import FPS_WINDOWS_S
+
+# Longest line, in columns; `seedbed status` shows the rest.
+COLUMNS = 120
+# Seconds between two lines where none can be refreshed in place, such as in a log.
+LOG_INTERVAL_S = 30.0
 
 
 def progress_line(
-    numbers: Mapping[str, Number], limit: Bottleneck, left: TimeLeft | None, waiting: str | None
+    numbers: Mapping[str, Number],
+    limit: Bottleneck,
+    left: TimeLeft | None,
+    waiting: str | None,
+    is_over: bool = False,
 ) -> list[str]:
-    """Return the line's parts, the most important first, because a terminal cuts the rest off."""
-    fps = "/".join(number(numbers[f"env_fps_{window}s"]) for window in FPS_WINDOWS_S)
-    latency = f"{number(numbers['inference_ms_p50'], 1)}/{number(numbers['inference_ms_p99'], 1)}"
-    episodes = numbers["return_episodes"]
-    return [
-        f"return {number(numbers['return_mean'], 1)}" + (f" (last {episodes})" if episodes else ""),
+    """Return the line's parts, the most important first, because a terminal cuts the rest off.
+
+    Args:
+        numbers: The numbers of a snapshot.
+        limit: The part that sets the pace.
+        left: The nearest stop condition; None if none is in sight.
+        waiting: What the run waits for; None while it goes on.
+        is_over: Training has ended.
+    """
+    done = [
+        returns(numbers["return_mean"], numbers["return_episodes"]),
         f"{si_number(numbers['env_frames'])} frames",
-        f"{fps} FPS",
-        f"now: {waiting}" if waiting else f"{limit.part}: {limit.sentence}",
-        f"ETA {duration(left.seconds)} ({left.condition})" if left else "ETA -",
-        money(numbers["dollars"]),
-        f"lag {number(numbers['policy_lag_mean'], 1)}",
-        f"{number(numbers['updates_per_s'], 1)} updates/s",
-        f"inference {latency} ms",
-        f"batch {number(numbers['batch_environments'])}",
     ]
+    rate = [
+        f"{number(numbers['env_fps_10s'])} frames/s",
+        eta(left.seconds, left.is_limit) if left else eta(None),
+    ]
+    now = [f"now: {waiting}"] if waiting else []
+    if not now and not is_over and limit.part != "unknown":
+        now = [f"bound by {limit.part}"]
+    return [*done, *([] if is_over else rate), *now, money(numbers["dollars"])]
+
+
+def returns(mean: Number, episodes: Number) -> str:
+    """Return the part of the mean return.
+
+    Args:
+        mean: Mean return of the last episodes.
+        episodes: Number of these episodes.
+    """
+    return f"return {significant(mean)}" + (f" (last {episodes})" if episodes else "")
+
+
+def eta(seconds: Number, is_limit: bool = False) -> str:
+    """Return the part of the end.
+
+    Args:
+        seconds: Time to the nearest stop condition.
+        is_limit: Another condition, which cannot be foreseen, may end the run sooner.
+    """
+    return f"ETA {'at most ' if is_limit and seconds is not None else ''}{duration(seconds)}"
 
 
 class ProgressLine:
-    """Writes the line: refreshed in place on a terminal, a new line each time elsewhere."""
+    """Writes the line: refreshed in place on a terminal, a new line each half minute elsewhere.
 
-    def __init__(self, out: TextIO) -> None:
-        self._out = out
+    Args:
+        out: Where the line goes.
+        now: Monotonic seconds.
+    """
+
+    def __init__(self, out: TextIO, now: Callable[[], float] = time.monotonic) -> None:
+        self._out, self._now = out, now
         self._tty = out.isatty()
         self._shown = False
+        self._due = now()
+        self._unshown = ""  # newest line of a log that is not due yet
 
     def show(self, parts: Sequence[str]) -> None:
-        """Show the line now."""
+        """Show the line, now or at the latest by `close`."""
         line = " | ".join(parts)
         if self._tty:
             # A longer line could not be refreshed in place.
-            columns = self._columns() - 1
-            self._write(f"\r\x1b[K{line if len(line) <= columns else line[: columns - 1] + '…'}")
+            self._write(f"\r\x1b[K{_cut(line, min(COLUMNS, self._columns() - 1))}")
             self._shown = True
-        else:
-            self._write(f"{time.strftime('%H:%M:%S')} {line}\n")
+            return
+        self._unshown = f"{time.strftime('%H:%M:%S')} {line}"
+        if self._now() >= self._due:
+            self._due = self._now() + LOG_INTERVAL_S
+            self._flush()
 
     def close(self) -> None:
         """End the last line."""
         if self._shown:
             self._write("\n")
             self._shown = False
+        self._flush()
+
+    def _flush(self) -> None:
+        if self._unshown:
+            if terminal.is_json():
+                terminal.print_lines(self._unshown)
+            else:
+                self._write(f"{_cut(self._unshown, COLUMNS)}\n")
+            self._unshown = ""
 
     def _write(self, text: str) -> None:
         # A terminal that is gone, or a full volume with the file that takes the lines, ends no run.
@@ -69,3 +121,7 @@ class ProgressLine:
             return os.get_terminal_size(self._out.fileno()).columns or 80
         except (OSError, ValueError):
             return 80
+
+
+def _cut(line: str, columns: int) -> str:
+    return line if len(line) <= columns else f"{line[: columns - 1]}…"

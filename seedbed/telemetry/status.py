@@ -86,7 +86,7 @@ class RunStatus(TypedDict):
     run_dir: NotRequired[str | None]
     environment: str
     agent: str
-    state: str
+    state: str  # training, waiting, evaluating (the last evaluation) or finished
     waiting_for: str | None
     over: str | None
     stop_reason: str | None

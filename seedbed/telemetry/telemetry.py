@@ -127,7 +127,7 @@ class Telemetry:
         self.stop_reason: str | None = None
         self.cost = RunCost(experiment, counters, now, tokens)
         self._run_dir = run_dir
-        self.outputs = Outputs(experiment, run_dir, out or sys.stderr)
+        self.outputs = Outputs(experiment, run_dir, out or sys.stderr, now)
         self.numbers: dict[str, Number] = {}
         self.user = UserScalars(experiment.logging.scalars)
         self.experiment = experiment
@@ -138,7 +138,7 @@ class Telemetry:
         self.whole_counters: Callable[[], Counters] = lambda: counters
         self.whole_returns: Callable[[int], tuple[float, int]] = self.own_returns
         self._total_counters: Callable[[], Counters] = lambda: counters
-        self._has_hosts = False
+        self._others_done: Callable[[], dict[str, float]] = dict
         self.late_hosts = ""  # in words
         self._peer_summary: Callable[[], LearnersStatus] = lambda: {}
         self._now = now
@@ -214,6 +214,7 @@ class Telemetry:
         self,
         total: Callable[[], Counters],
         returns: Callable[[int], tuple[float, int]],
+        others_done: Callable[[], dict[str, float]],
         host: int,
         machines: int,
     ) -> None:
@@ -222,11 +223,12 @@ class Telemetry:
         Args:
             total: Returns the counts of the whole learner.
             returns: As `own_returns`, of the whole learner.
+            others_done: As `done`, of the other hosts together.
             host: Number of this host. The first one is charged for all.
             machines: Machines that the hosts take.
         """
-        self.whole_counters, self.whole_returns, self._has_hosts = total, returns, True
-        self._total_counters = total
+        self.whole_counters, self.whole_returns = total, returns
+        self._total_counters, self._others_done = total, others_done
         self.cost.dollars_per_hour *= 0 if host else machines
 
     def tick(self) -> None:
@@ -240,7 +242,13 @@ class Telemetry:
             self._last_tick = self._shown()
             row: dict[str, Number] = {**self.numbers, **self.training.take_mean_scalars()}
             row |= {f"user_{name}": x for name, x in self.user.update(row).items()}
-            parts = progress_line(self.numbers, self._bottleneck, self._time_left, self.waiting())
+            parts = progress_line(
+                self.numbers,
+                self._bottleneck,
+                self._time_left,
+                self.waiting(),
+                self.cost.is_over,
+            )
             self.outputs.write(row, parts, self.registry.values, self.status)
 
     def inference_clock(self, acting: int) -> BusyClock:
@@ -258,6 +266,8 @@ class Telemetry:
         sessions, training = self.sessions.connected, self.training
         if self.stop_reason:
             return None
+        if self.evaluation.is_last:
+            return f"the last evaluation: {self.evaluation.progress or 'starting'}"
         if self.phase not in ("", "training"):
             return self.phase
         if not sessions:
@@ -287,7 +297,7 @@ class Telemetry:
             "run_dir": None if self._run_dir is None else str(self._run_dir),
             "environment": self.experiment.environment.id,
             "agent": self.experiment.agent,
-            "state": "finished" if self.stop_reason else "waiting" if waiting else "training",
+            "state": self._state(waiting),
             "waiting_for": waiting,
             "over": self.stop_condition,
             "stop_reason": self.stop_reason,
@@ -327,6 +337,13 @@ class Telemetry:
             }
         return plain(status)  # type: ignore[no-any-return]
 
+    def _state(self, waiting: str | None) -> str:
+        if self.stop_reason:
+            return "finished"
+        if self.evaluation.is_last:
+            return "evaluating"
+        return "waiting" if waiting else "training"
+
     def summary(self) -> dict[str, Any]:
         """Return the object that ends a run, on stdout. None, never 0, where there is no data."""
         self.cost.account()
@@ -363,12 +380,18 @@ class Telemetry:
         self.sessions.recent_returns.extend(saved.get("recent_returns", []))
         self.sessions.recent_lengths.extend(saved.get("recent_lengths", []))
         self.evaluation.newest = dict(saved.get("evaluation", {}))
+        self.cost.resume()
 
     def close(self) -> None:
         """Write once more, if anything is new, and close the files."""
         if self._last_tick != self._shown():
             self.tick()
         self.outputs.close()
+
+    def done(self) -> dict[str, float]:
+        """Return the frames that this process has stepped and trained on, for rates."""
+        stepped = self.sessions.totals()["env_frames"]
+        return {"env_frames": stepped, "trained_frames": self.training.totals()["trained_frames"]}
 
     def _totals(self) -> dict[str, float]:
         totals = {
@@ -377,9 +400,8 @@ class Telemetry:
             **self.training.totals(),
             "learner_cpu_s": time.process_time(),
         }
-        if self._has_hosts:
-            whole = self.whole_counters()
-            totals |= {"env_frames": whole.env_frames, "trained_frames": whole.trained_frames}
+        for name, count in self._others_done().items():
+            totals[name] += count
         for name, clock in self.busy.items():
             totals[f"busy_{name}"], totals[f"blocked_{name}"] = clock.totals()
         devices = [clock.totals() for clock in self._inference_clocks]

@@ -7,10 +7,14 @@ from seedbed.telemetry.counters import Counters
 
 
 class TimeLeft(NamedTuple):
-    """Seconds to go, and the stop condition that will be met first."""
+    """Seconds to go, and the stop condition that will be met first.
+
+    `is_limit`: a mean return, which is not foreseen, may end the run sooner.
+    """
 
     seconds: float
     condition: str
+    is_limit: bool = False
 
 
 def time_left(
@@ -20,10 +24,7 @@ def time_left(
     updates_per_s: float | None,
     dollars_per_hour: float,
 ) -> TimeLeft | None:
-    """Return the nearest stop condition at the present rates; None if none is in sight.
-
-    A mean return is not foreseen.
-    """
+    """Return the nearest stop condition at the present rates; None if none is in sight."""
     ways = (
         ("env_frames", stop.env_frames, counters.env_frames, env_fps),
         ("updates", stop.updates, counters.updates, updates_per_s),
@@ -31,7 +32,7 @@ def time_left(
         ("dollars", stop.dollars, counters.dollars, dollars_per_hour / 3600),
     )
     found = [
-        TimeLeft(max(0.0, target - done) / rate, name)
+        TimeLeft(max(0.0, target - done) / rate, name, stop.mean_return is not None)
         for name, target, done, rate in ways
         if target and rate
     ]

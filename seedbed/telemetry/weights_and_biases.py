@@ -8,6 +8,7 @@ from typing import Any
 
 from seedbed.config.schema import Experiment
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.runtime.install import how_to_install
 
 RUN_ID_FILE = "wandb-run-id"
 
@@ -32,7 +33,7 @@ class WandbRun:
         except ImportError as error:
             raise ConfigError(
                 f"logging.wandb.enabled is true and wandb cannot be imported ({error}): install "
-                "the extra with `pip install seedbed[wandb]`, or set it to false"
+                f"the extra: {how_to_install('wandb')}; or set it to false"
             ) from error
         settings = experiment.logging.wandb
         self._run: Any = wandb.init(

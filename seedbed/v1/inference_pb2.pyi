@@ -73,20 +73,22 @@ class Hello(_message.Message):
     def __init__(self, protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., actor: _Optional[str] = ..., environment: _Optional[str] = ..., environments: _Optional[int] = ..., observation: _Optional[_Union[ArraySpec, _Mapping]] = ..., actions: _Optional[int] = ..., action_repeat: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
-    __slots__ = ("protocol_version", "incarnation", "session", "idle_timeout_seconds", "notice_interval_seconds", "learner_incarnation")
+    __slots__ = ("protocol_version", "incarnation", "session", "idle_timeout_seconds", "notice_interval_seconds", "learner_incarnation", "env_frames")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SESSION_FIELD_NUMBER: _ClassVar[int]
     IDLE_TIMEOUT_SECONDS_FIELD_NUMBER: _ClassVar[int]
     NOTICE_INTERVAL_SECONDS_FIELD_NUMBER: _ClassVar[int]
     LEARNER_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    ENV_FRAMES_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     incarnation: int
     session: int
     idle_timeout_seconds: float
     notice_interval_seconds: float
     learner_incarnation: int
-    def __init__(self, protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., session: _Optional[int] = ..., idle_timeout_seconds: _Optional[float] = ..., notice_interval_seconds: _Optional[float] = ..., learner_incarnation: _Optional[int] = ...) -> None: ...
+    env_frames: int
+    def __init__(self, protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., session: _Optional[int] = ..., idle_timeout_seconds: _Optional[float] = ..., notice_interval_seconds: _Optional[float] = ..., learner_incarnation: _Optional[int] = ..., env_frames: _Optional[int] = ...) -> None: ...
 
 class Step(_message.Message):
     __slots__ = ("sequence", "observation", "reward", "flags", "environment_seconds", "wait_seconds")

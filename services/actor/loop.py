@@ -248,6 +248,9 @@ class ActorLoop:
             self._welcomed = True
             self._metrics.connected_groups.add(self._name)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
+            # After a restart of the learner or the actor, the same seeds would begin the same
+            # episodes again.
+            env.incarnation = welcome.env_frames
             started = time.perf_counter()
             time_step = await loop.run_in_executor(self._thread, env.reset)
             environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
@@ -286,6 +289,7 @@ class ActorLoop:
         return welcome
 
     async def _read_actions(self, call: Any, sequence: int, timeout_s: float) -> Actions:
+        due_s, logged = 0.0, ""  # the same reason is logged less often the longer it lasts
         while True:
             message = await self._read(call, timeout_s)
             if isinstance(message, Actions):
@@ -294,7 +298,10 @@ class ActorLoop:
                 received: str | None = f"those for {message.sequence}"
             elif (received := kind_of(message)) == "notice":
                 late, reason = message.notice.waited_seconds, printable(message.notice.reason)
-                log.info("%s: the learner is late by %.0f s: %s", self._name, late, reason)
+                kind = reason.rstrip("0123456789 s")
+                if late >= due_s or kind != logged:
+                    due_s, logged = 2 * late, kind
+                    log.info("%s: the learner is late by %.0f s: %s", self._name, late, reason)
                 continue
             raise LearnerUnresponsive(f"expected actions for step {sequence}, received {received}")
 

@@ -1,8 +1,10 @@
 """Base of the learners with and without a wire: the parts of a run, its stop and its end."""
 
 import logging
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from seedbed import backends
@@ -12,6 +14,7 @@ from seedbed.backends.roles import Split
 from seedbed.config import Experiment
 from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.membership import Membership
+from seedbed.launch.run_header import describe_model
 from seedbed.rpc.certificate_stats import CertificateStats
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runs.directory import COMPILED_FOLDER, RunDirectory
@@ -41,7 +44,7 @@ log = logging.getLogger(__name__)
 # Longest wait for all threads to end, in seconds: an update may be under way.
 JOIN_TIMEOUT_S = 60.0
 # The same after a signal, while no update is there that a checkpoint would keep.
-SIGNAL_JOIN_S = 8.0
+SIGNAL_JOIN_S = 2.0
 
 
 class LearnerBase:
@@ -220,6 +223,8 @@ class LearnerBase:
         if self.experiment.gossip.replicas > 1:
             self._meet_peers(components)
         self.telemetry.split = components.backend.split
+        model = describe_model(self.experiment, components.backend, components.trainer)
+        log.info("the model: %s", model)
         self.store.to_acting = components.backend.to_acting
         self.store.publish(components.trainer.params(), self.counters.updates)
         self.telemetry.phase = "training"
@@ -272,9 +277,12 @@ class LearnerBase:
         return stored
 
     def _wants_final_evaluation(self) -> bool:
-        met = self.run_stop.met
-        # An evaluation costs money too: none after a cap on dollars.
-        return met is not None and met.key != "dollars" and self.experiment.evaluation.at_end
+        met, requested = self.run_stop.met, self.run_stop.requested
+        # An evaluation costs money too: none after a cap on dollars. After a signal that came as a
+        # condition was met, the same command evaluates.
+        if met is None or requested or met.key == "dollars":
+            return False
+        return self.experiment.evaluation.at_end
 
     @property
     def _is_first(self) -> bool:
@@ -301,6 +309,7 @@ class LearnerBase:
         if now >= self._next_tick:
             self._next_tick = max(self._next_tick + self.experiment.logging.interval_s, now)
             self._tick()
+        self.telemetry.cost.account()  # so that stop.seconds is met in time
         self.run_stop.check_conditions()
 
     # --- end -------------------------------------------------------------------------------
@@ -318,8 +327,30 @@ class LearnerBase:
         failure = self.threads.failure
         reason = self.run_stop.reason = self.run_stop.reason or "a part failed"
         log.info("ending: %s", reason)
+        self.telemetry.cost.end_training()
         self.telemetry.phase = f"ending: {reason}"
         self.threads.stopping.set()
+        with self._kept_up_to_date():
+            return self._end(reason, failure)
+
+    @contextmanager
+    def _kept_up_to_date(self) -> Iterator[None]:
+        """Write status and progress line from another thread, while this one ends the parts."""
+        ended = threading.Event()
+
+        def tick() -> None:
+            while not ended.wait(self.experiment.logging.interval_s):
+                self._tick()
+
+        thread = threading.Thread(target=tick, name="status", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join(JOIN_TIMEOUT_S)  # a volume that hangs may hold it
+
+    def _end(self, reason: str, failure: SeedbedError | None) -> dict[str, Any]:
         self._end_sessions(reason)
         if self.training.exchange is not None:
             self.training.exchange.close()

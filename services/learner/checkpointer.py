@@ -21,6 +21,9 @@ Arrays = dict[str, NDArray[Any]]
 
 # Longest wait for the last write, in seconds: a volume that hangs would keep the process.
 LAST_S = 600.0
+# From the first update to the first checkpoint, in seconds: early minutes are the ones that people
+# and Spot machines end.
+FIRST_S = 15.0
 
 
 class Checkpointer:
@@ -48,6 +51,7 @@ class Checkpointer:
         self._telemetry = telemetry
         self._meta = meta
         self._due = time.monotonic() + settings.every_s
+        self._updates_at_start: int | None = telemetry.counters.updates
         self._requested: tuple[Future[Arrays], dict[str, Any]] | None = None
         self._writing: Future[SavedCheckpoint] | None = None
         self._failures = 0
@@ -72,6 +76,9 @@ class Checkpointer:
         Raises:
             SeedbedError: CHECKPOINT_WRITE, after `max_failures` in a row; DIVERGED.
         """
+        if self._updates_at_start not in (None, self._telemetry.counters.updates):
+            self._updates_at_start = None
+            self._due = min(self._due, time.monotonic() + FIRST_S)
         if self._writing is not None:
             if self._writing.done():
                 writing, self._writing = self._writing, None

@@ -8,7 +8,8 @@ from seedbed.agents.training_step import on_policy_loss, replay_loss
 from seedbed.backends.protocol import Backend
 from seedbed.backends.trainer import Trainer
 from seedbed.config import Experiment
-from seedbed.factory import build_agent, build_optimizer
+from seedbed.factory import build_agent
+from seedbed.optimizers import build_optimizer
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.services.learner.components import LearnerComponents

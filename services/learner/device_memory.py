@@ -40,9 +40,12 @@ def check_memory(backend: Backend, acting: Sequence[Need], training: Sequence[Ne
     Raises:
         SeedbedError: CONFIG: too little memory, with both numbers and what to reduce.
     """
-    device, limit = backend.devices()[0], backend.memory_bytes()
-    shared = backend.split.inference == 0
-    for needs in [[*acting, *training]] if shared else [list(acting), list(training)]:
+    devices, limit, split = backend.devices(), backend.memory_bytes(), backend.split
+    parts_of = [(devices[0], [*acting, *training])]
+    if split.inference:
+        first = min(split.inference, len(devices) - 1)  # of those that train
+        parts_of = [(devices[0], list(acting)), (devices[first], list(training))]
+    for device, needs in parts_of:
         total = sum(need.size for need in needs)
         parts = ", ".join(f"{need.what} {format_bytes(need.size)}" for need in needs)
         log.info("memory on %s before the first batch: %s", device, parts)

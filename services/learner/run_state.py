@@ -77,9 +77,11 @@ class RunState:
         if run.resume_from is not None:
             components.trainer.load(run.resume_from.arrays)
             components.inference[0].random.bit_generator.state = run.resume_from.meta["random"]
+            updates = self._telemetry.counters.updates
+            components.source.resume_sampler(run.resume_from.meta.get("sampler"), updates)
             for acting, step in enumerate(components.inference[1:], 1):
                 # No device acts twice alike after a restart.
-                step.random = np.random.default_rng((acting, self._telemetry.counters.updates))
+                step.random = np.random.default_rng((acting, updates))
         elif run.start_from is not None:
             components.trainer.load(run.start_from.arrays, optimizer=False)
 
@@ -95,6 +97,7 @@ class RunState:
             "spec": components.spec.to_json(),
             "peers": self._members.to_json() if self._members is not None else {},
             "random": components.inference[0].random.bit_generator.state,
+            "sampler": components.source.sampler_state(),
             "experiment": dump_experiment(self._experiment),
             "best_evaluation": self._evaluation.best,
         }

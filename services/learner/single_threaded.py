@@ -9,17 +9,17 @@ docs/reproducibility.md.
 
 import csv
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.signals import on_stop_signals
+from seedbed.runtime.signals import RUN_STOPS, on_stop_signals
 from seedbed.runtime.threads import POLL_S
 from seedbed.services.actor.loop import make_step
 from seedbed.services.learner.base import LearnerBase
@@ -42,7 +42,6 @@ def run_deterministic(experiment: Experiment, directory: RunDirectory) -> dict[s
         SeedbedError: as `SingleThreadedLearner.run`, or the environments cannot be made.
     """
     learner = SingleThreadedLearner(experiment, directory)
-    on_stop_signals(lambda name: learner.stop(f"signal {name}"))
     if (summary := learner.summary_if_finished()) is not None:
         return summary
     learner.profiler.profile_on_signal()
@@ -50,11 +49,9 @@ def run_deterministic(experiment: Experiment, directory: RunDirectory) -> dict[s
         learner.trace = csv.writer(file)
         if file.tell() == 0:
             learner.trace.writerow(["update", "loss", "gradient_norm", "actions_crc32"])
-        return learner.run()
-
-
-class _Stopped(BaseException):
-    """A signal while the components are built, raised in the thread that builds them."""
+        return learner.run(
+            lambda: on_stop_signals(lambda name: learner.stop(f"signal {name}"), notice=RUN_STOPS)
+        )
 
 
 @dataclass
@@ -70,17 +67,12 @@ class SingleThreadedLearner(LearnerBase):
     """A learner that steps the environments itself, in the thread that trains."""
 
     trace: Any = None  # a csv writer
-    _is_building = False
 
-    @override
-    def stop(self, reason: str) -> None:
-        super().stop(reason)
-        if self._is_building:
-            self._is_building = False
-            raise _Stopped
-
-    def run(self) -> dict[str, Any]:
+    def run(self, on_built: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Train until the run ends, end it, and return the summary.
+
+        Args:
+            on_built: called when there is something that a signal should save.
 
         Raises:
             SeedbedError: the first failure. The last checkpoint is written all the same, where
@@ -89,7 +81,6 @@ class SingleThreadedLearner(LearnerBase):
         sessions: list[_EnvSession] = []
         try:
             self._serve_http()
-            self._is_building = True
             backend = self._load_backend()
             actor = self.experiment.actor
             envs = [
@@ -97,7 +88,7 @@ class SingleThreadedLearner(LearnerBase):
                 for index in range(actor.processes)
             ]
             components = self._build(self._agreed_spec(envs[0][0].spec), backend)
-            self._is_building = False
+            on_built()
             self.components.set_result(components)
             batches = self._open_sessions(components, envs)
             sessions = [session for batch in batches for session in batch]
@@ -110,8 +101,6 @@ class SingleThreadedLearner(LearnerBase):
                     self._act(components, batch)
                 self.training.give_states(components)
                 self._poll()
-        except _Stopped:
-            pass  # `end` finds nothing to save
         except Exception as error:
             self.threads.fail("the one thread", error)
         for each in sessions:
@@ -142,6 +131,7 @@ class SingleThreadedLearner(LearnerBase):
                 slots = allocator.allocate(env.num_envs)
                 bounds = self.experiment.environment.bounds
                 session = Session(components.spec, slots, components.unroll, stats, bounds)
+                env.incarnation = self.counters.env_frames  # other episodes than before a restart
                 sessions.append(_EnvSession(env, session, env.reset()))
             batches += [sessions[at : at + size] for at in range(0, len(sessions), size)]
         return batches

@@ -44,7 +44,7 @@ def met_condition(
         except InvalidNumbers as error:
             raise SeedbedError(ExitCode.INTERNAL, f"{error}, which no limit would end") from error
         if value >= limit:
-            return MetCondition(name, f"stop.{name}: {value:.10g} of {limit:.10g}")
+            return MetCondition(name, f"stop.{name}: {round(value, 4):.10g} of {limit:.10g}")
     if stop.mean_return is not None:
         mean = mean_return(stop.mean_return_episodes)
         if mean is not None and mean >= stop.mean_return:

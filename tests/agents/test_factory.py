@@ -5,7 +5,6 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-import keras
 import numpy as np
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
@@ -14,7 +13,7 @@ from seedbed.agents import AGENTS
 from seedbed.agents.vtrace.agent import VtraceAgent
 from seedbed.config.load import parse_experiment
 from seedbed.config.schema import Experiment
-from seedbed.factory import build_agent, build_optimizer
+from seedbed.factory import build_agent
 from seedbed.networks import NETWORKS
 from seedbed.networks.registry import load_class
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -133,66 +132,3 @@ def test_agents_that_are_refused(agent: str, options: str, says: str) -> None:
     with pytest.raises(SeedbedError, match=says) as error:
         build_agent(experiment(text), SPEC)
     assert error.value.code is ExitCode.CONFIG
-
-
-def rates(optimizer: keras.optimizers.Optimizer, updates: list[int]) -> list[float]:
-    found = []
-    for update in updates:
-        optimizer.iterations.assign(update)
-        found.append(float(optimizer.learning_rate))
-    return found
-
-
-def test_schedules() -> None:
-    linear = experiment(
-        "learner: {network: mlp, optimizer: {learning_rate: 0.1, schedule: linear, "
-        "final_learning_rate: 0.02, decay_env_frames: 1000}}"
-    )
-    optimizer = build_optimizer(linear, env_frames_per_update=10)
-    assert rates(optimizer, [0, 50, 100, 500]) == pytest.approx([0.1, 0.06, 0.02, 0.02])
-    constant = experiment("learner: {network: mlp, optimizer: {learning_rate: 0.1}}")
-    assert rates(build_optimizer(constant, 10), [0, 500]) == pytest.approx([0.1, 0.1])
-
-
-@pytest.mark.parametrize(
-    ("learners", "factor"),
-    [
-        ("{}", 2.0),  # √(64 / 16)
-        ("{replicas: 4, topology: gossip}", 4.0),  # 256 in all
-        ("{replicas: 4, topology: allreduce}", 4.0),
-    ],
-)
-def test_learning_rates_grow_with_the_root_of_the_environments(
-    learners: str, factor: float
-) -> None:
-    linear = experiment(
-        "learner: {network: mlp, batch_size: 64, optimizer: {learning_rate: 0.1, schedule: linear, "
-        "final_learning_rate: 0.02, decay_env_frames: 1000, nominal_envs: 16}}\n"
-        f"gossip: {learners}"
-    )
-    wanted = [0.1 * factor, 0.06 * factor, 0.02 * factor]
-    assert rates(build_optimizer(linear, 10), [0, 50, 100]) == pytest.approx(wanted)
-    constant = experiment(
-        "learner: {network: mlp, batch_size: 8, optimizer: {learning_rate: 7.0e-4, "
-        "nominal_envs: 16}}"
-    )
-    assert rates(build_optimizer(constant, 10), [0]) == pytest.approx([7e-4 / 2**0.5])
-
-
-def test_every_optimizer_setting_arrives() -> None:
-    adam = build_optimizer(
-        experiment("learner: {network: mlp, optimizer: {beta_1: 0.5, beta_2: 0.6, epsilon: 0.25}}"),
-        1,
-    )
-    assert isinstance(adam, keras.optimizers.Adam)
-    assert (adam.beta_1, adam.beta_2, adam.epsilon) == (0.5, 0.6, 0.25)
-    rmsprop = build_optimizer(
-        experiment(
-            "learner: {network: mlp, optimizer: {name: rmsprop, decay: 0.7, momentum: 0.1, "
-            "epsilon: 0.25}}"
-        ),
-        1,
-    )
-    assert isinstance(rmsprop, keras.optimizers.RMSprop)
-    assert (rmsprop.rho, rmsprop.momentum, rmsprop.epsilon) == (0.7, 0.1, 0.25)
-    assert not rmsprop.centered

@@ -20,8 +20,9 @@ from seedbed.cli.main import main
 from seedbed.config import parse_experiment
 from seedbed.config.keys import keys
 from seedbed.config.load import dump_experiment
-from seedbed.factory import build_agent, build_optimizer
-from seedbed.launch import supervisor
+from seedbed.factory import build_agent
+from seedbed.launch.evaluation import evaluation_arguments
+from seedbed.optimizers import build_optimizer
 from seedbed.runs.trust import NAMES, OPTIONS, foreign, stored_experiment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec, EnvironmentSpec
@@ -162,12 +163,9 @@ def test_every_setting_that_can_name_a_module_or_hold_any_mapping_is_known_here(
 
 
 def test_an_evaluation_that_a_run_starts_itself_has_the_word_of_who_started_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
-    started: list[str] = []
-    monkeypatch.setattr(supervisor, "start_seedbed", lambda *words, **_: started.extend(words))
-    supervisor.start_evaluation(tmp_path, "newest", parse_experiment(YAML).evaluation)
-    assert "--trust" in started
+    assert "--trust" in evaluation_arguments(tmp_path, "newest", parse_experiment(YAML).evaluation)
 
 
 BOMB = "[" + "&a0 [x, x], " + ", ".join(f"&a{i} [*a{i - 1}, *a{i - 1}]" for i in range(1, 40)) + "]"

@@ -266,6 +266,14 @@ def test_clipping() -> None:
         assert float(clipped[1][0, 0]) == pytest.approx(4.0 * scale)
 
 
+@pytest.mark.parametrize("value", [1e30, float("inf"), float("nan")])
+def test_a_norm_that_overflows_leaves_no_gradient_to_use(value: float) -> None:
+    gradients = [ops.convert_to_tensor([value, 1.0]), ops.convert_to_tensor([[4.0]])]
+    clipped, norm = clip_by_global_norm(gradients, 40.0)
+    assert not np.isfinite(float(norm))
+    assert all(np.isnan(np.asarray(array)).all() for array in clipped), "0 would be an update"
+
+
 # processes
 
 
@@ -293,7 +301,8 @@ from seedbed import backends
 backend = backends.use(sys.argv[1])
 from seedbed.config.load import parse_experiment
 from seedbed.spec import ArraySpec, EnvironmentSpec
-from seedbed.factory import build_agent, build_optimizer
+from seedbed.factory import build_agent
+from seedbed.optimizers import build_optimizer
 experiment = parse_experiment(
     "name: a\\nenvironment: {id: x}\\nlearner: {network: impala_shallow, lstm_units: 8}"
 )

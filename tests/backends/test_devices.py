@@ -56,6 +56,7 @@ compiled = trainer._step.lower(trainer._slots, trainer._params, trainer._target,
 for _ in range(updates):
     outputs = trainer.step(backend.to_device(arrays))
 copies = backend.to_acting(trainer.params())
+resident = [array.is_ready() for copy in copies for array in copy]
 np.savez(path, **trainer.state(), loss=np.asarray(outputs["loss"]))
 cost = compiled.cost_analysis()
 acting = [step._act for step in built.inference]
@@ -65,6 +66,7 @@ print(json.dumps({
     "compiles": trainer._step._cache_size(),
     "training": sorted(str(d) for d in trainer._params[0].devices()),
     "acting": [str(*copy[0].devices()) for copy in copies],
+    "resident": all(resident),
     "equal": [all((np.asarray(a) == np.asarray(b)).all() for a, b in zip(copy, trainer.params()))
               for copy in copies],
     "part": sorted({s.data.shape[1] for s in batch["observation"].addressable_shards}),
@@ -105,6 +107,8 @@ def test_a_divided_update_is_the_undivided_one(
     assert divided["acting"] == names[:inference]
     assert divided["training"] == names[inference:]
     assert all(divided["equal"])
+    # Parameters on their way would keep the inference batches of their device waiting.
+    assert divided["resident"]
     assert divided["compiles"] == 1
     assert divided["part"] == [BATCH // training]
     # Equal results are no proof that a device computes its part only.

@@ -460,3 +460,52 @@ def test_the_documented_shapes_are_those_that_are_taken() -> None:
     for name, topology, _, hosts, chips in taken:
         sides = [int(side) for side in topology.split("x")]
         assert hosts * chips == math.prod(sides), (name, topology)
+
+
+GPUS = {"learner": {"accelerator": {"type": "gpu", "name": "nvidia-l4", "count": 4}}}
+
+
+def roles(inference: int, training: int, **learner: Any) -> dict[str, Any]:
+    devices = {"devices": {"inference": inference, "training": training}}
+    return {"experiment": {"learner": {"backend": "jax", **devices, **learner}}}
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (merged(GPUS, roles(1, 3, batch_size=49)), ["batch_size is 49", "3 devices", "say 51"]),
+        (merged(GPUS, roles(0, 4)), ["inference 0 and training 4", "say inference: 1"]),
+        (merged(GPUS, roles(4, 0)), ["inference 4 and training 0"]),
+        (
+            merged(GPUS, roles(1, 3, backend="tensorflow", batch_size=48)),
+            ["backend is tensorflow", "which uses one"],
+        ),
+        (
+            merged(GPUS, roles(1, 3, batch_size=48, replay={"storage": "device"})),
+            ["replay.storage is device", "training: 1"],
+        ),
+        (roles(2, 6, batch_size=48), ["8 devices", "accelerator.type is none"]),
+        (
+            {"experiment": {"learner": {"precision": "tensorfloat32"}}},
+            ["tensorfloat32", "NVIDIA GPUs", "bfloat16"],
+        ),
+        (
+            merged(
+                TWO,
+                {
+                    "experiment": {
+                        "agent": "dqn",
+                        "learner": {"unroll_length": 1, "replay": {"storage": "device"}},
+                    }
+                },
+            ),
+            ["replay.storage is device", "learner.hosts is 2"],
+        ),
+    ],
+)
+def test_devices_that_the_learner_would_refuse_are_refused_before_they_are_rented(
+    values: dict[str, Any], words: list[str]
+) -> None:
+    message = refused(values)
+    for word in words:
+        assert word in message, message

@@ -124,7 +124,7 @@ def test_without_matplotlib_the_table_is_there_and_it_is_said(
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     assert main(["analyze", str(run_dir)]) == 0
     captured = capsys.readouterr()
-    assert "pip install seedbed[plots]" in captured.err
+    assert "pip install '.[plots]'" in captured.err
     assert json.loads(captured.out)["files"] == [str(run_dir / "analysis" / "consensus.csv")]
     assert [path.name for path in (run_dir / "analysis").iterdir()] == ["consensus.csv"]
 

@@ -110,7 +110,7 @@ def test_what_hangs_or_crashes_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> 
     assert part_checks._json_of("raise OSError('no disk')") == (None, "OSError: no disk")
     monkeypatch.setattr(part_checks, "_PROCESS_S", 0.2)
     hangs = "import threading; threading.Event().wait(60)"
-    assert part_checks._json_of(hangs) == (None, "no answer within 0.2 s")
+    assert part_checks._json_of(hangs) == (None, part_checks._SLOW)
 
 
 def test_grpc_goes_round_over_both() -> None:
@@ -135,7 +135,7 @@ def test_memory_disk_files_and_python(tmp_path: Path) -> None:
     few = experiment("actor.envs_per_group=2")  # 1024 streams at most
     assert "ulimit -n 1536" in next(machine_checks.open_files(few, 1024)).advice
     assert next(machine_checks.shared_memory(tmp_path / "nosuch")).level == "warn"
-    assert next(machine_checks.python((3, 12))).level == "fail"
+    assert next(machine_checks.python((3, 10))).level == "fail"
     assert "clock" in next(machine_checks.clock()).message
     readonly = next(machine_checks.disk(Path("/proc/self/nosuch/runs")))
     assert (readonly.level, readonly.code) == ("fail", ExitCode.RUN_DIRECTORY)

@@ -51,7 +51,7 @@ def test_show_prints_every_key_and_is_an_experiment_itself(
         node = tree
         for part in key.path.split("."):
             node = node[part]
-    with pytest.raises(SeedbedError, match=r"lstm_unit: unknown key"):
+    with pytest.raises(SeedbedError, match=r"lstm_unit=256: unknown key"):
         call("show", str(file), "--set", "learner.lstm_unit=256")
 
 

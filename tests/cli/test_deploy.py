@@ -185,7 +185,10 @@ def test_images_are_built_pushed_and_named(programs: Programs) -> None:
 @pytest.mark.parametrize(
     ("setting", "words"),
     [
-        ("experiment.learner.unroll=3", ["learner.unroll: unknown key"]),
+        (
+            "experiment.learner.unroll=3",
+            ["unknown key", "did you mean learner.unroll_length"],
+        ),
         ("learner.unroll=3", ["values that the chart does not take", "unroll"]),
         ("replay.shards=2", ["replay.shards is 2", "agent is vtrace"]),
         ("actor", ["--set 'actor' must have the form a.b=value"]),

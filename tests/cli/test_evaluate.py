@@ -21,7 +21,8 @@ from seedbed.cli.main import main
 from seedbed.config import parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.envs import make_vector_env
-from seedbed.factory import build_agent, build_optimizer
+from seedbed.factory import build_agent
+from seedbed.optimizers import build_optimizer
 from seedbed.runs.directory import open_run_directory
 from seedbed.runtime.exit_codes import ExitCode
 
@@ -218,7 +219,7 @@ def test_the_missing_extra_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "imageio_ffmpeg", None)
     assert main(["evaluate", str(walk), "--trust", "--video", "walk.mp4"]) == ExitCode.USAGE
-    assert "pip install seedbed[video]" in capsys.readouterr().err
+    assert "pip install '.[video]'" in capsys.readouterr().err
 
 
 def test_an_environment_that_shows_nothing_is_said(

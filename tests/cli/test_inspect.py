@@ -120,7 +120,7 @@ def test_without_matplotlib_the_arrays_are_there_and_it_is_said(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
     dump(tmp_path, VECTOR)
-    assert "pip install seedbed[plots]" in capsys.readouterr().err
+    assert "pip install '.[plots]'" in capsys.readouterr().err
     assert {path.name for path in (tmp_path / "d").iterdir()} == {"unroll.npz", "README.txt"}
 
 

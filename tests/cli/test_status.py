@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import socket
 import subprocess
 import sys
@@ -17,6 +18,7 @@ import pytest
 from seedbed.cli import status
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry import Telemetry
+from seedbed.telemetry.status import this_process
 from seedbed.v1 import inference_pb2, inference_pb2_grpc
 from tests.support.telemetry_runs import Clock, make, some_events
 
@@ -91,6 +93,14 @@ def test_run_whose_process_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture
     page = capsys.readouterr().out
     assert "DEAD" in page
     assert "2 h 0 min ago" in page
+    # A process that lives may be busy, such as with its last checkpoint.
+    content["process"] = {**this_process(), "pid": os.getpid()}
+    path.write_text(json.dumps(content))
+    seedbed(str(tmp_path))
+    page = capsys.readouterr().out
+    assert "SILENT" not in page
+    assert f"process {os.getpid()} on " in page
+    assert "runs, and wrote its status 2 h 0 min ago" in page
     # On another machine it cannot be seen, only that it is silent.
     content["process"]["host"] = "elsewhere"
     path.write_text(json.dumps(content))

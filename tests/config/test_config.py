@@ -64,14 +64,13 @@ def test_text_stays_text(word: str) -> None:
 def test_an_unknown_key_is_named_with_its_path() -> None:
     message = refused(MINIMAL + "learner: {lstm_unit: 256}")
     assert "pong.yaml: learner.lstm_unit: unknown key (given 256)" in message
-    assert "seedbed config schema" in message
+    assert message.endswith("did you mean learner.lstm_units?")
 
 
 def test_everything_wrong_is_said_at_once() -> None:
     message = refused(MINIMAL, "seed=-1", "learner.batch_size=many", "learner.backend=torch")
-    assert "seed: " in message
-    assert "given -1" in message
-    assert "learner.batch_size: " in message
+    assert "--set seed=-1: must be at least 0, given -1" in message
+    assert "--set learner.batch_size=many: must be an integer" in message
     assert "'tensorflow' or 'jax'" in message
 
 
@@ -121,11 +120,11 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
             ],
             ["allreduce", "storage device"],
         ),
-        (["gossip.graphs=[star]"], ["gossip.graphs.0", "'star'"]),
-        (["learner.network=impala"], ["learner.network: unknown: one of impala_deep", "'impala'"]),
+        (["gossip.graphs=[star]"], ["gossip.graphs.0", '"star"']),
+        (["learner.network=impala"], ["unknown: one of impala_deep", '"impala"']),
         (
             ["agent=ppo"],
-            ["agent: unknown: one of a2c, dqn, r2d2, vtrace, or", "'ppo'"],
+            ["unknown: one of a2c, dqn, r2d2, vtrace, or", '"ppo"'],
         ),
         (["environment.kwargs={a: 1}"], ["'a'", "environment.atari"]),
         (["agent_options={a: 1}"], ["'a'", "'vtrace'"]),
@@ -174,10 +173,10 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
             [*DQN, "dqn.n_steps=3", "learner.frame_stack=1", "learner.replay.capacity=5191"],
             ["5000", "3", "64", "5191", "never begin"],
         ),
-        (["name=My Run"], ["name: ", "'My Run'"]),
-        (["stop.env_frames=true"], ["stop.env_frames: must be a number, given True"]),
-        (['learner.batch_size="16"'], ["learner.batch_size: must be a number, given '16'"]),
-        (["learner.deterministic='yes'"], ["must be true or false, given 'yes'"]),
+        (["name=My Run"], ["must have 1 to 53 lower-case letters", '"My Run"']),
+        (["stop.env_frames=true"], ["must be an integer, given true"]),
+        (['learner.batch_size="16"'], ['must be an integer, given "16"']),
+        (["learner.deterministic='yes'"], ['must be true or false, given "yes"']),
         (["stop.mean_return=.nan"], ["stop.mean_return", "finite", "nan"]),
         (["stop.dollars=.inf"], ["stop.dollars", "finite", "inf"]),
         (["stop.dollars=1", "cost.cpu_hour=0", "cost.memory_gib_hour=0"], ["stop.dollars 1"]),
@@ -216,8 +215,8 @@ def test_an_old_key_is_refused_with_its_new_name_and_that_of_its_value() -> None
 
 def test_an_old_value_is_refused_with_its_new_name() -> None:
     message = refused(MINIMAL, "learner.replay.storage=service")
-    assert "pong.yaml: learner.replay.storage: Input should be 'host'" in message
-    assert message.endswith("given 'service': service of 0.1 is remote now")
+    assert "--set learner.replay.storage=service: must be 'host'" in message
+    assert message.endswith('given "service": service of 0.1 is remote now')
     assert "of 0.1" not in refused(MINIMAL, "learner.replay.storage=[service]")
     assert "of 0.1" not in refused(MINIMAL, "agent=service")
 

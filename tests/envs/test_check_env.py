@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -116,7 +120,7 @@ def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixt
     assert report["ok"]
     assert report["spec"]["observation"] == {"shape": [4], "dtype": "float32"}
     assert report["advice"]["environments"] >= 1
-    assert "advice   actor: {groups:" in printed.err
+    assert "to be fast  actor: {groups:" in printed.err
 
 
 @pytest.mark.parametrize(
@@ -168,3 +172,39 @@ def test_advice_for_one_that_waits_is_more_groups() -> None:
     assert advice.steps_per_second == pytest.approx(1 / 2.5e-3, rel=0.05)
     # Eight groups at most, so here the waiting is the limit: 8 steps each 100 ms.
     assert advice_for(step_s=0.1, cpu_s=1e-3).steps_per_second == pytest.approx(80)
+
+
+def test_a_step_that_hangs_is_named_with_what_was_found_before(tmp_path: Path) -> None:
+    module = tmp_path / "hanging.py"
+    module.write_text(
+        "import threading\n"
+        "from tests.support.toy_environments import Counter\n"
+        "class Hangs(Counter):\n"
+        "    def step(self, action):\n"
+        "        if self.t == 2:\n"
+        "            threading.Event().wait()\n"
+        "        return super().step(action)\n"
+    )
+    command = [sys.executable, "-m", "seedbed.cli.main", "check", "env", "hanging:Hangs"]
+    root = Path(__file__).parents[2]
+    done = subprocess.run(
+        [*command, "--timeout", "0.5"], capture_output=True, text=True, check=False, timeout=60,
+        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{root}"},
+    )  # fmt: skip
+    assert done.returncode == ExitCode.ENVIRONMENT
+    assert "step 3 after reset has not come back" in done.stderr
+    assert "spaces" in done.stderr
+
+
+def test_an_environment_that_always_raises_is_told_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Raises(toy_environments.Counter):
+        def step(self, action: int) -> Any:
+            raise RuntimeError("boom")
+
+    monkeypatch.setattr(toy_environments, "Raises", Raises, raising=False)
+    report = check("Raises")
+    assert sum(record.exc_info is not None for record in caplog.records) == 1
+    failed = next(check for check in report.checks if check.result == "failed")
+    assert failed.detail.endswith("the last one: RuntimeError: boom")

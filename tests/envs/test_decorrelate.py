@@ -42,7 +42,8 @@ def first_rows(group: VectorEnv, steps: int) -> list[list[int]]:
 def test_each_environment_begins_anew_once_at_a_step_of_its_own() -> None:
     group = make_actor_env(experiment(STEPS), 0, 0)
     began = first_rows(group, 3 * STEPS)
-    again = first_rows(group, 3 * STEPS)  # a new stream staggers anew
+    group.incarnation = 800  # a new stream, after 800 frames of the run, staggers anew
+    again = first_rows(group, 3 * STEPS)
     group.close()
     for rows in (began, again):
         assert all(len(steps) == 2 and steps[0] == 0 and steps[1] <= STEPS for steps in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seedbed.envs.registry import ACTORS, ENVIRONMENTS, GROUPS, environment_seed
+from seedbed.envs.seeds import ACTORS, ENVIRONMENTS, GROUPS, environment_seed, moved_seed
 
 
 def test_no_two_environments_of_a_large_fleet_share_a_seed() -> None:
@@ -50,3 +50,16 @@ def test_neighbours_are_spread_over_the_whole_range() -> None:
 def test_an_index_without_a_seed_is_refused(place: tuple[int, int, int], text: str) -> None:
     with pytest.raises(ValueError, match=text):
         environment_seed(1, *place)
+
+
+def test_another_incarnation_has_other_seeds_and_none_twice() -> None:
+    seeds = [environment_seed(1, 0, 0, i) for i in range(ENVIRONMENTS)]
+    assert [moved_seed(seed, 0) for seed in seeds] == seeds
+    starts = (1, 2, 3, 500, 40_000_000, 2**31, 2**40 + 1)
+    moved = {start: [moved_seed(seed, start) for seed in seeds] for start in starts}
+    for ours in moved.values():
+        assert len(set(ours)) == ENVIRONMENTS
+        assert min(ours) >= 0
+        assert max(ours) < 2**31
+        assert not any(a == b for a, b in zip(ours, seeds, strict=True))
+    assert len({tuple(ours) for ours in moved.values()}) == len(starts)

@@ -22,9 +22,10 @@ from seedbed.cli.export import run
 from seedbed.config import parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.export.policy import load_agent
-from seedbed.factory import build_agent, build_optimizer
+from seedbed.factory import build_agent
 from seedbed.networks import NETWORKS
 from seedbed.ops.frame_stack import stacked_shape
+from seedbed.optimizers import build_optimizer
 from seedbed.runs.directory import open_run_directory, read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import SeedbedError

@@ -215,6 +215,7 @@ def status(frames: int, **numbers: Any) -> dict[str, Any]:
     return {
         "numbers": {"env_frames": frames, "env_fps_10s": 10.0, "dollars": 0.25, **numbers},
         "eta": {"seconds": frames * 0.06},
+        "stop": {"mean_return": None},
         "waiting_for": None,
     }
 
@@ -223,8 +224,8 @@ def test_the_line_is_of_all() -> None:
     one = status(1000, return_mean=1.0, return_episodes=3, gossip_mixes=4, gossip_distance=0.5)
     two = status(500, return_mean=5.0, return_episodes=1, gossip_mixes=2, gossip_distance=0.25)
     line = " | ".join(learners_line([one, two, None], 2))
-    assert line.startswith("return 2.0 (last 4) | 2 of 3 learners | 1.50K frames | 20/0/0 FPS")
-    assert "now: learner 2: starting | ETA 60 s | $0.50 | distance 0.5 | 6 mixes" in line
+    assert line.startswith("return 2.00 (last 4) | 2 of 3 learners | 1.50K frames | 20 frames/s")
+    assert "| ETA 60 s | 6 mixes, 0.5 apart | now: learner 2: starting | $0.50" in line
 
 
 def test_the_summary_adds_up_and_has_each_learners_own() -> None:

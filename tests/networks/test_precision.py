@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 from seedbed.agents.training_step import on_policy_loss, replay_loss
 from seedbed.backends.protocol import Backend
 from seedbed.config import parse_experiment
-from seedbed.factory import build_agent, build_optimizer
+from seedbed.factory import build_agent
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.networks.image import FirstConvolution
 from seedbed.networks.registry import make_body
+from seedbed.optimizers import build_optimizer
 from seedbed.spec import ArraySpec, EnvironmentSpec
 
 pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]

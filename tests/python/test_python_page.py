@@ -54,7 +54,7 @@ def test_a_run_that_fails_raises_its_exit_code_and_cause(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
-    with pytest.raises(SeedbedError, match=r"learner\.no_such: unknown key") as error:
+    with pytest.raises(SeedbedError, match=r"learner\.no_such=1: unknown key") as error:
         seedbed.train("cartpole-vtrace", tmp_path / "run", ["learner.no_such=1"])
     assert error.value.code is ExitCode.CONFIG
     experiment = seedbed.load_experiment("cartpole-vtrace")

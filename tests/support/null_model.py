@@ -62,6 +62,8 @@ class NullPolicy:
 
 # One device that is none.
 BACKEND: Any = SimpleNamespace(
+    name="numpy",
+    devices=lambda: ["none"],
     to_device=lambda arrays: arrays,
     to_acting=lambda params: [params],
     num_devices=lambda: 1,
@@ -128,7 +130,7 @@ def null_learner(
         assert allowed.wait(DEADLINE_S)
         unroll = UnrollSpec(spec.observation, config.learner.unroll_length, 1, 0, {})
         trainer = SimpleNamespace(
-            params=list, state=lambda: {"model/w": np.zeros(3)}, load=lambda _: None
+            layout=list, params=list, state=lambda: {"model/w": np.zeros(3)}, load=lambda _: None
         )
         source = OnPolicySource(trainer, BACKEND, config.learner.batch_size)
         parts: Any = (BACKEND, None, trainer, [policy], source)

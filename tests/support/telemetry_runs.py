@@ -63,4 +63,5 @@ def some_events(telemetry: Telemetry) -> None:
     telemetry.sessions.on_stream_error("reward")
     telemetry.checkpoints.on_checkpoint(0.5, 1000, ok=True)
     telemetry.checkpoints.on_checkpoint(0.1, 0, ok=False)
+    telemetry.cost.account()  # the training has begun
     telemetry.evaluation.on_evaluation({"mean": 7.0, "episodes": 20, "policy": "greedy"})

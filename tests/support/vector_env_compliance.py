@@ -98,6 +98,21 @@ class VectorEnvCompliance(ABC):
         pairs = zip(rows, self.play([seed + 1000 for seed in SEEDS]), strict=True)
         assert any((one.observation != other.observation).any() for one, other in pairs)
 
+    def test_another_incarnation_plays_other_episodes(self, rows: list[TimeStep]) -> None:
+        """A learner or an actor that is started again resets with the frames of the run."""
+        group = self.make(SEEDS)
+        played = []
+        for incarnation in (4000, 8000, 4000):
+            group.incarnation = incarnation
+            played.append(self._play(group))
+        group.close()
+        for one, other in ((rows, played[0]), played[:2]):
+            pairs = zip(one, other, strict=True)
+            assert any((a.observation != b.observation).any() for a, b in pairs)
+        for one, again in zip(played[0], played[2], strict=True):
+            for a, b in zip(one, again, strict=True):
+                np.testing.assert_array_equal(a, b)
+
     def test_each_environment_follows_its_own_seed(self, rows: list[TimeStep]) -> None:
         """The last environment alone has another seed, so its row changes, and no other."""
         others = self.play([*SEEDS[:-1], 4444])

@@ -130,9 +130,12 @@ def test_one_shared_machine() -> None:
 def test_nearest_end() -> None:
     done = Counters(env_frames=400, updates=10, seconds=100.0, dollars=0.5)
     stop = Stop(env_frames=1000, updates=100, seconds=1000, dollars=1.0)
-    assert time_left(stop, done, 100.0, 1.0, 3.6) == (6.0, "env_frames")
-    assert time_left(stop, done, 1.0, 1.0, 3.6) == (90.0, "updates")
-    assert time_left(stop, done, None, None, 3.6) == (500.0, "dollars")
-    assert time_left(stop, done, None, None, 0.0) == (900.0, "seconds")
+    assert time_left(stop, done, 100.0, 1.0, 3.6) == (6.0, "env_frames", False)
+    assert time_left(stop, done, 1.0, 1.0, 3.6) == (90.0, "updates", False)
+    assert time_left(stop, done, None, None, 3.6) == (500.0, "dollars", False)
+    assert time_left(stop, done, None, None, 0.0) == (900.0, "seconds", False)
     assert time_left(Stop(), done, 100.0, 1.0, 3.6) is None
-    assert time_left(Stop(env_frames=100), done, 100.0, 1.0, 3.6) == (0.0, "env_frames")
+    assert time_left(Stop(env_frames=100), done, 100.0, 1.0, 3.6) == (0.0, "env_frames", False)
+    # A mean return is not foreseen.
+    left = time_left(Stop(env_frames=1000, mean_return=9.0), done, 100.0, 1.0, 3.6)
+    assert left == (6.0, "env_frames", True)

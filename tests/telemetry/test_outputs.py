@@ -23,7 +23,7 @@ from seedbed.runtime.limits import (
 )
 from seedbed.telemetry import cost
 from seedbed.telemetry.bottleneck import Bottleneck
-from seedbed.telemetry.formats import duration, money, si_number
+from seedbed.telemetry.formats import duration, money, si_number, significant
 from seedbed.telemetry.progress import ProgressFile
 from seedbed.telemetry.progress_line import ProgressLine, progress_line
 from tests.support.telemetry_runs import Clock, make, some_events
@@ -95,20 +95,34 @@ def test_line_tells_it_all() -> None:
     telemetry.tick()
     line = out.getvalue().split(" ", 1)[1]
     assert line == (
-        "return -6.0 (last 3) | 40 frames | 4/4/4 FPS | " + line.split(" | ")[3] + " | "
-        "ETA 10 s (env_frames) | $0.0100 | lag 1.5 | 0.2 updates/s | inference 3.0/100.0 ms | "
-        "batch 6\n"
+        "return -6.00 (last 3) | 40 frames | 4 frames/s | ETA 10 s | bound by latency | $0.0100\n"
     )
+    telemetry.cost.end_training()
+    telemetry.evaluation.is_last, telemetry.evaluation.progress = True, "3 of 20 episodes"
+    clock.now += 60
+    telemetry.tick()
+    last = out.getvalue().splitlines()[-1].split(" ", 1)[1]
+    assert last == (
+        "return -6.00 (last 3) | 40 frames | now: the last evaluation: 3 of 20 episodes | $0.0700"
+    )
+    assert telemetry.status()["state"] == "evaluating"
+
+
+def test_a_mean_return_may_end_the_run_before_its_eta() -> None:
+    clock = Clock()
+    telemetry, out = make(None, clock, stop={"env_frames": 80, "mean_return": 5})
+    some_events(telemetry)
+    clock.now += 10
+    telemetry.tick()
+    assert "| ETA at most 10 s |" in out.getvalue()
 
 
 def test_line_without_data_shows_no_zeros() -> None:
     telemetry, out = make(None, Clock())
     telemetry.tick()
     shown = out.getvalue()
-    assert "-/-/- FPS" in shown
     assert "return - |" in shown
-    assert "lag - |" in shown
-    assert "inference -/- ms" in shown
+    assert "| - frames/s | ETA - |" in shown
     assert "now: no actors are connected" in shown
 
 
@@ -249,6 +263,32 @@ def test_process_is_known_by_number_and_start(tmp_path: Path) -> None:
     text = "7 (a (strange) name) S " + " ".join(str(n) for n in range(4, 53))
     assert process_start_ticks(7, machine(tmp_path, {"proc/7/stat": text})) == 22
     assert process_start_ticks(8, tmp_path) is None
+
+
+def test_a_log_gets_a_line_each_half_minute_and_the_last_one() -> None:
+    clock, out = Clock(), io.StringIO()
+    line = ProgressLine(out, clock)
+    for second in range(65):
+        clock.now = 1000.0 + second
+        line.show([f"second {second}", 150 * "x"])
+    line.close()
+    line.close()
+    shown = out.getvalue().splitlines()
+    assert [text.split(" | ")[0].split(" ", 1)[1] for text in shown] == [
+        *("second 0", "second 30", "second 60", "second 64"),
+    ]
+    assert {len(text) for text in shown} == {120}
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        *((0.9416, "0.942"), (0.8699, "0.870"), (9.999, "10.0"), (475.2, "475")),
+        *((12345.6, "12,346"), (-21, "-21.0"), (0, "0.00"), (None, "-"), (1e-9, "0.00000")),
+    ],
+)
+def test_three_significant_figures(value: float | None, text: str) -> None:
+    assert significant(value) == text
 
 
 def test_live_line_goes_where_it_is_told() -> None:

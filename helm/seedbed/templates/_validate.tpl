@@ -11,6 +11,7 @@
 {{- include "seedbed.validateQueue" . -}}
 {{- include "seedbed.validateAccelerator" . -}}
 {{- include "seedbed.validateHosts" . -}}
+{{- include "seedbed.validateRoles" . -}}
 {{- include "seedbed.validateSpot" . -}}
 {{- include "seedbed.validateStorage" . -}}
 {{- include "seedbed.validateLearners" . -}}

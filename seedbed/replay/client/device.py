@@ -179,6 +179,15 @@ class DeviceReplay:
         uniform = self._backend.uniform(self._seed, counter, (batch_size, 2))
         return self._sample_function(tables, uniform)
 
+    def skip_draws(self, count: int) -> None:
+        """Go on after so many draws: each has random numbers of its own, by its number.
+
+        Args:
+            count: Draws that were made before.
+        """
+        skip = self.tables.compile(device_tables.set_draws)
+        skip(np.full(1, count, np.int32))
+
     def set_priorities(self, tables: Tables, batch: TensorDict, outputs: dict[str, Tensor]) -> None:
         """Set the new priorities of a fused step's batch.
 

@@ -58,6 +58,17 @@ def device_bytes(spec: SequenceSpec, capacity: int) -> int:
     return sum(rows * array.row_bytes for rows, array in table_specs(spec, capacity).values())
 
 
+def set_draws(tables: Tables, count: Tensor) -> Tensor:
+    """Set the number of the next draw.
+
+    Args:
+        tables: The tables of `table_specs`.
+        count: [1] int32.
+    """
+    tables.put("draws", ops.zeros((1,), "int32"), count)
+    return count
+
+
 def add(
     tables: Tables,
     items: Tensor,

@@ -60,6 +60,7 @@ class LearnerHost:
         telemetry.join_hosts(
             self.totals.total,
             lambda episodes: self.totals.returns(telemetry.own_returns, episodes),
+            self.totals.others_done,
             host,
             1 if here else learner.hosts,
         )
@@ -189,6 +190,7 @@ class LearnerHost:
             waiting = telemetry.waiting()
         return {
             "counters": telemetry.counters.to_json(),
+            "done": telemetry.done(),
             "returns": telemetry.own_returns(self.totals.share(self._episodes)),
             "waiting_for": waiting,
         }

@@ -63,6 +63,17 @@ class HostTotals:
                     setattr(total, field.name, value)
         return total
 
+    def others_done(self) -> dict[str, float]:
+        """Return the frames that the other hosts have stepped and trained on since they started.
+
+        The counts of a checkpoint are no frames of the last seconds.
+        """
+        done: dict[str, float] = {}
+        for told in self._known.values():
+            for name, count in told["done"].items():
+                done[name] = done.get(name, 0) + count
+        return done
+
     def mean_return(self, own: Callable[[int], float | None], episodes: int) -> float | None:
         """Return the mean return of the last episodes, an equal share of them from each host.
 

@@ -210,6 +210,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             idle_timeout_seconds=self._settings.idle_timeout_s,
             notice_interval_seconds=self._settings.notice_interval_s,
             learner_incarnation=self._incarnation,
+            env_frames=self._telemetry.whole_counters().env_frames,
         )
         await context.write(wire.LearnerMessage(welcome=welcome))
         loop = asyncio.get_running_loop()

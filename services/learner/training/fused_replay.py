@@ -55,6 +55,10 @@ class FusedReplay(BatchSource):
             buffer.tables, partial(buffer.draw, batch_size=batch_size), buffer.set_priorities
         )
 
+    @override
+    def resume_sampler(self, state: dict[str, Any] | None, updates: int) -> None:
+        self.buffer.skip_draws(updates)  # an update is a draw, which numbers it
+
     # --- prefetch thread -------------------------------------------------------------------
 
     @override

@@ -57,11 +57,24 @@ class ReplaySource(PrefetchedSource):
         self._batch_size = batch_size
         self._prefetch_batches = settings.prefetch_batches
         self._limiter = RateLimiter(settings, batch_size * buffer.spec.steps)
+        self._seed = seed
         self._random = np.random.default_rng(seed)
         self._samples: deque[Future[Sample]] = deque()
         self._priorities: deque[tuple[NDArray[np.int64], NDArray[np.float32]]] = deque()
         # Keys of the newest skipped updates.
         self._excluded: deque[frozenset[int]] = deque(maxlen=8)
+
+    @override
+    def sampler_state(self) -> dict[str, Any]:
+        with self._random.bit_generator.lock:
+            return dict(self._random.bit_generator.state)
+
+    @override
+    def resume_sampler(self, state: dict[str, Any] | None, updates: int) -> None:
+        if state is None:  # of an older version, which drew the same again
+            self._random = np.random.default_rng((self._seed, updates))
+        else:
+            self._random.bit_generator.state = state
 
     @override
     def may_prefetch(self) -> bool:

@@ -95,6 +95,19 @@ class BatchSource(Protocol):
     def pending_steps(self) -> int:
         """Return the steps that never were trained on. Both threads have ended."""
 
+    def sampler_state(self) -> dict[str, Any] | None:
+        """Return the state of the random numbers that draw batches, as JSON; None without any."""
+        return None
+
+    def resume_sampler(self, state: dict[str, Any] | None, updates: int) -> None:
+        """Go on with the random numbers of a checkpoint, before the first batch.
+
+        Args:
+            state: as `sampler_state`; None where the checkpoint has none.
+            updates: updates of the checkpoint.
+        """
+        return
+
 
 class PrefetchedSource(BatchSource):
     """Base of the sources whose batches are built on the host, one ahead of training."""

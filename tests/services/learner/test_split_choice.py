@@ -7,15 +7,17 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from seedbed.backends.roles import Split
-from seedbed.services.learner.split_choice import choose
+from seedbed.services.learner.split_choice import _kept, choose
 
 PROGRAM = """
 import logging, sys
 from pathlib import Path
+from typing import Any
 logging.basicConfig(level=logging.INFO, stream=sys.stdout, format="%(message)s")
 from seedbed import backends
 from seedbed.services.learner.split_choice import divide_devices  # imports no Keras yet
@@ -86,3 +88,22 @@ def test_a_run_measures_once_and_keeps_its_split(tmp_path: Path, agent: str) -> 
 def test_one_device_is_left_alone(tmp_path: Path) -> None:
     assert "roles 0 1 1 1" in run(tmp_path, "vtrace", 1)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("kept", "batch_size", "fits"),
+    [
+        ({"devices": 4, "inference": 1, "training": 3}, 12, True),
+        ({"devices": 4, "inference": 1, "training": 3}, 16, False),  # another batch since
+        ({"devices": 3, "inference": 1, "training": 2}, 12, False),
+        ({"devices": 4, "inference": 2, "training": 3}, 12, False),
+        ({"devices": 4, "inference": 0, "training": 3}, 12, False),
+        ({"devices": 4, "inference": "x", "training": 3}, 12, False),
+    ],
+)
+def test_a_kept_split_that_does_not_fit_is_measured_again(
+    tmp_path: Path, kept: dict[str, Any], batch_size: int, fits: bool
+) -> None:
+    file = tmp_path / "devices.json"
+    file.write_text(json.dumps(kept))
+    assert _kept(file, 4, batch_size) == (Split(1, 3) if fits else None)

@@ -1,0 +1,157 @@
+"""Learning curves of runs: return by frames and by minutes, seeds as mean and spread."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import yaml
+from numpy.typing import NDArray
+
+from seedbed.runs.layout import learner_directories
+from seedbed.runs.progress import load_progress
+from seedbed.runtime.exit_codes import RunDirectoryError
+
+# Settings in which the seeds of one experiment may differ: none of them changes what is learned.
+_OF_A_SEED = ("seed", "name", "logging", "cost", "stop")
+_POINTS = 400
+
+
+@dataclass
+class Curve:
+    """Learning curve of one run, of one of its learners where there are several.
+
+    Attributes:
+        path: run directory.
+        frames: [N] emulator frames, growing.
+        minutes: [N] minutes of training.
+        returns: [N] mean return of the last 100 episodes of the training.
+        summary: summary.json; {} of a run that has not ended.
+    """
+
+    path: Path
+    frames: NDArray[np.float64]
+    minutes: NDArray[np.float64]
+    returns: NDArray[np.float64]
+    summary: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass
+class Group:
+    """Curves of one experiment, which differ in the seed alone.
+
+    Attributes:
+        label: name of the group, in the legend.
+        curves: one for each seed.
+    """
+
+    label: str
+    curves: list[Curve]
+
+    def spread(self, axis: str) -> tuple[NDArray[np.float64], ...]:
+        """Return x, mean and standard deviation of the returns, [P] each, where all curves have x.
+
+        Args:
+            axis: `frames` or `minutes`.
+        """
+        xs = [getattr(curve, axis) for curve in self.curves]
+        low, high = max(x[0] for x in xs), min(x[-1] for x in xs)
+        grid = np.linspace(low, max(low, high), _POINTS)
+        values = np.stack(
+            [np.interp(grid, x, curve.returns) for x, curve in zip(xs, self.curves, strict=True)]
+        )
+        deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(_POINTS)
+        return grid, values.mean(axis=0), deviation
+
+
+def read_curve(path: Path) -> Curve:
+    """Read the learning curve of a run.
+
+    A run that goes on from an older checkpoint repeats frames: only the last time counts.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY: no progress.csv, or no episode has ended.
+    """
+    columns = load_progress(path)
+    known = np.isfinite(columns["return_mean"])
+    frames, seconds = columns["env_frames"][known], columns["seconds"][known]
+    if not frames.size:
+        raise RunDirectoryError(f"{path}: no episode has ended yet, so there is no curve")
+    # Rows of which no later one has fewer frames.
+    last = np.minimum.accumulate(frames[::-1])[::-1] >= frames
+    try:
+        summary = json.loads((path / "summary.json").read_text())
+    except (OSError, ValueError):
+        summary = {}
+    returns = columns["return_mean"][known]
+    return Curve(path, frames[last], seconds[last] / 60, returns[last], summary)
+
+
+def read_groups(paths: Sequence[Path]) -> list[Group]:
+    """Read the curves of runs, seeds of one experiment together, in the order of the paths.
+
+    Args:
+        paths: run directories; a run of several learners counts as so many curves.
+
+    Raises:
+        SeedbedError: as `read_curve`.
+    """
+    groups: dict[str, Group] = {}
+    for path in paths:
+        learners = learner_directories(path) or [path]
+        group = groups.setdefault(_identity(path), Group(path.name, []))
+        if group.curves:
+            group.label = f"{group.label.partition(' … ')[0]} … {path.name}"
+        group.curves += [read_curve(learner) for learner in learners]
+    return list(groups.values())
+
+
+def _identity(path: Path) -> str:
+    """Return what the runs of one group share: all settings, but for those of a seed."""
+    try:
+        settings = yaml.safe_load((path / "experiment.yaml").read_text())
+        return json.dumps({k: v for k, v in settings.items() if k not in _OF_A_SEED}, default=str)
+    except (OSError, yaml.YAMLError, AttributeError):
+        return str(path)
+
+
+def draw_curves(groups: Sequence[Group], title: str, file: Path) -> None:
+    """Draw return by frames and by minutes: each curve thin, a group's mean thick, ± 1 σ shaded.
+
+    Raises:
+        ImportError: matplotlib is not installed.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(12.0, 4.6), dpi=110, layout="constrained")
+    figure.suptitle(title)
+    left, right = figure.subplots(1, 2, sharey=True)
+    largest = max(float(curve.frames[-1]) for group in groups for curve in group.curves)
+    scale, unit = (1e6, "million ") if largest >= 2e6 else (1e3, "thousand ")
+    panels = (
+        (left, "frames", scale, f"{unit}emulator frames"),
+        (right, "minutes", 1.0, "minutes of training"),
+    )
+    for axes, axis, divisor, label in panels:
+        for at, group in enumerate(groups):
+            colour = f"C{at % 10}"
+            several = len(group.curves) > 1
+            for curve in group.curves:
+                x = getattr(curve, axis) / divisor
+                style = {"linewidth": 0.8, "alpha": 0.35} if several else {"label": group.label}
+                axes.plot(x, curve.returns, color=colour, **style)
+            if several:
+                x, mean, deviation = group.spread(axis)
+                name = f"{group.label}: mean of {len(group.curves)} ± 1 σ"
+                axes.plot(x / divisor, mean, color=colour, linewidth=2, label=name)
+                axes.fill_between(
+                    x / divisor, mean - deviation, mean + deviation, color=colour, alpha=0.2
+                )
+        axes.set_xlabel(label)
+        axes.grid(alpha=0.3)
+    left.set_ylabel("mean return of the last 100 episodes")
+    if len(groups) > 1 or len(groups[0].curves) > 1:
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
+    figure.savefig(file)

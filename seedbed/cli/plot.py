@@ -1,0 +1,103 @@
+"""Draw learning curves: return by frames and by minutes, of one run or of several.
+
+Runs of one experiment that differ in the seed are drawn as mean and standard deviation, and so are
+the learners of a run that gossip. A table of the last returns and evaluations goes to stderr.
+"""
+
+import argparse
+import csv
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seedbed.analysis.curves import Curve, Group, draw_curves, read_groups
+from seedbed.cli.output import add_json, print_result
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.install import how_to_install
+from seedbed.telemetry.formats import si_number, significant
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `plot RUN_DIR...`."""
+    add = parser.add_argument
+    add("run_dirs", metavar="RUN_DIR", nargs="+", type=Path, help="run directory (repeatable)")
+    text = "picture: .png, .svg or .pdf (default: curve.png in the only run, plot.png of several)"
+    add("--out", type=Path, metavar="FILE", help=text)
+    add("--csv", type=Path, metavar="FILE", help="also write the points of all curves as CSV")
+    add("--title", help="title of the picture (default: names of the runs)")
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Draw, and print where.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY: no such run, or one without an episode. USAGE: the picture
+            cannot be written.
+    """
+    groups = read_groups([path.resolve() for path in args.run_dirs])
+    single = len(args.run_dirs) == 1
+    out = args.out or (args.run_dirs[0] / "curve.png" if single else Path("plot.png"))
+    title = args.title or ", ".join(group.label for group in groups)
+    try:
+        draw_curves(groups, title, out)
+        if args.csv:
+            _write_csv(groups, args.csv)
+    except ImportError as error:
+        raise SeedbedError(
+            ExitCode.USAGE, f"plots need matplotlib: {how_to_install('plots')}"
+        ) from error
+    except (OSError, ValueError) as error:  # no such folder; a format that matplotlib lacks
+        raise SeedbedError(ExitCode.USAGE, f"cannot write the plot: {error}") from error
+    rows = [_row(group, curve) for group in groups for curve in group.curves]
+    print(_table(rows), file=sys.stderr)
+    print(f"plot: {out}", file=sys.stderr)
+    print_result(args, {"file": str(out), "runs": rows})
+
+
+def _row(group: Group, curve: Curve) -> dict[str, Any]:
+    evaluation = curve.summary.get("evaluation") or {}
+    return {
+        "run": str(curve.path.name),
+        "group": group.label,
+        "env_frames": int(curve.frames[-1]),
+        "minutes": float(curve.minutes[-1]),
+        "return_mean": float(curve.returns[-1]),
+        "best_return_mean": float(curve.returns.max()),
+        "evaluation_mean": evaluation.get("mean"),
+        "stop_reason": curve.summary.get("stop_reason"),
+    }
+
+
+def _table(rows: Sequence[dict[str, Any]]) -> str:
+    header = ("run", "frames", "minutes", "return", "best", "evaluation", "ended by")
+    cells = [
+        (
+            row["run"],
+            si_number(row["env_frames"]),
+            significant(row["minutes"]),
+            significant(row["return_mean"]),
+            significant(row["best_return_mean"]),
+            significant(row["evaluation_mean"]),
+            row["stop_reason"] or "not ended",
+        )
+        for row in rows
+    ]
+    widths = [max(len(line[i]) for line in (header, *cells)) for i in range(len(header) - 1)]
+    return "\n".join(
+        "  ".join(
+            [*(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=False)), line[-1]]
+        )
+        for line in (header, *cells)
+    )
+
+
+def _write_csv(groups: Sequence[Group], file: Path) -> None:
+    with file.open("w", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["run", "env_frames", "minutes", "return_mean"])
+        for group in groups:
+            for curve in group.curves:
+                points = zip(curve.frames, curve.minutes, curve.returns, strict=True)
+                writer.writerows([curve.path.name, *(f"{x:.8g}" for x in row)] for row in points)

@@ -1,0 +1,119 @@
+"""Words for what is wrong with an experiment: the key, its place, and what is allowed."""
+
+import json
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Any
+
+from seedbed.config.keys import keys, sections
+from seedbed.config.renamed import renamed_value
+
+_MOST_NAMES = 12
+_NAME = (
+    "must have 1 to 53 lower-case letters, digits and hyphens, with no hyphen at either end, "
+    "because pods are named after it"
+)
+
+
+def explain(item: dict[str, Any], source: str, overrides: Sequence[str]) -> str:
+    """Return the line that explains one error of the schema.
+
+    Args:
+        item: as Pydantic lists it.
+        source: name of the file.
+        overrides: the `a.b=value` of `--set`.
+    """
+    parts = [str(part) for part in item["loc"]]
+    # Without the alternatives of a union, which Pydantic names between the keys.
+    path = ".".join(part for part in parts if "[" not in part and not part[:1].isupper())
+    return f"{_place(path, source, overrides)}{_words(path, item)}"
+
+
+def _place(path: str, source: str, overrides: Sequence[str]) -> str:
+    """Return what names the key: the `--set` that has it, or else the file and the path."""
+    for setting in reversed(overrides):
+        key = setting.partition("=")[0]
+        if path and (key == path or key.startswith(f"{path}.") or path.startswith(f"{key}.")):
+            return f"--set {setting}: " + (f"{path}: " if key != path else "")
+    return f"{source}: {path}: " if path else f"{source}: "
+
+
+def _words(path: str, item: dict[str, Any]) -> str:
+    kind, given, allowed = item["type"], item.get("input"), item.get("ctx", {})
+    if kind == "extra_forbidden":
+        return f"unknown key (given {_shown(given)}){_meant(path)}"
+    if kind == "missing":
+        return "missing, and it has no default"
+    bounds = {
+        "greater_than_equal": ("at least", "ge"),
+        "greater_than": ("more than", "gt"),
+        "less_than_equal": ("at most", "le"),
+        "less_than": ("below", "lt"),
+    }
+    if kind in bounds:
+        words, limit = bounds[kind]
+        text = f"must be {words} {allowed[limit]:g}"
+    elif kind == "string_pattern_mismatch" and path == "name":
+        text = _NAME
+    elif kind == "literal_error":
+        text = f"must be {allowed['expected']}{_near(given, allowed['expected'])}"
+    elif kind in ("model_type", "model_attributes_type", "dict_type"):
+        children = _children(path)
+        text = f"is a section{children}" if children else "must be a mapping of keys to values"
+        text += ", or the word auto" * (path == "learner.devices")
+    elif kind.startswith(("int_", "is_instance")):
+        text = "must be an integer"
+    elif kind.startswith("float_"):
+        text = "must be a number"
+    elif kind == "finite_number":
+        text = "must be a finite number"
+    elif kind.startswith("bool_"):
+        text = "must be true or false"
+    elif kind == "string_type":
+        text = "must be a text"
+    elif kind in ("list_type", "tuple_type"):
+        text = "must be a list"
+    else:
+        text = str(item["msg"]).removeprefix("Value error, ")
+        if isinstance(given, dict):  # a rule of a whole section
+            return text
+    now = renamed_value(path, given)
+    also = f": {given} of 0.1 is {now} now" if now else ""
+    return f"{text}, given {_shown(given)}{also}"
+
+
+def _shown(given: Any) -> str:
+    text = json.dumps(given, default=str, ensure_ascii=False)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
+def _meant(path: str) -> str:
+    """Return which known keys are near an unknown one."""
+    section, _, leaf = path.rpartition(".")
+    here = [name for name, _ in _names(section)]
+    near = [f"{section}.{name}".lstrip(".") for name in get_close_matches(leaf, here, 3, 0.6)]
+    if not near:
+        # The right name in the wrong place.
+        known = [key.path for key in keys()]
+        near = [key for key in known if key.rpartition(".")[2] == leaf]
+        near = near or get_close_matches(path, known, 2, 0.85)
+    if near:
+        return f": did you mean {' or '.join(near)}?"
+    return _children(section).replace(" with", f": {section or 'an experiment'} has", 1)
+
+
+def _children(path: str) -> str:
+    names = [name for name, _ in _names(path)]
+    more = ", ..." if len(names) > _MOST_NAMES else ""
+    return f" with the keys {', '.join(names[:_MOST_NAMES])}{more}" if names else ""
+
+
+def _names(path: str) -> list[tuple[str, Any]]:
+    found = dict(sections()).get(path)
+    return list(found.model_fields.items()) if found is not None else []
+
+
+def _near(given: Any, expected: str) -> str:
+    known = [word.strip(" ',") for word in expected.replace(" or ", ",").split(",")]
+    near = get_close_matches(str(given), known, 1, 0.5)
+    return f" (did you mean {near[0]}?)" if near else ""

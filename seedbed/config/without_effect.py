@@ -1,0 +1,80 @@
+"""Settings that are given and have no effect, with the reason: a whole sweep can be wrong."""
+
+from collections.abc import Iterator
+
+from pydantic import BaseModel
+
+from seedbed.agents import AGENTS
+from seedbed.config.keys import is_section
+from seedbed.config.schema import Experiment
+
+_OFF_POLICY = ("r2d2", "dqn")
+
+
+def settings_without_effect(experiment: Experiment) -> list[str]:
+    """Return a line for each setting that differs from the default and has no effect.
+
+    Args:
+        experiment: as `load_experiment` returns it.
+    """
+    reasons = list(_reasons(experiment))
+    lines = []
+    for path in _changed(experiment):
+        for prefix, reason in reasons:
+            if path == prefix or path.startswith(f"{prefix}."):
+                lines.append(f"{path} has no effect: {reason}")
+                break
+    return lines
+
+
+def _changed(section: BaseModel, path: str = "") -> Iterator[str]:
+    """Yield the paths of the settings that are given, with another value than the default."""
+    for name, field in type(section).model_fields.items():
+        value, here = getattr(section, name), f"{path}.{name}".lstrip(".")
+        if is_section(field.annotation) and isinstance(value, BaseModel):
+            yield from _changed(value, here)
+        elif name in section.model_fields_set and value != field.get_default(
+            call_default_factory=True
+        ):
+            yield here
+
+
+def _reasons(experiment: Experiment) -> Iterator[tuple[str, str]]:
+    """Yield prefixes of paths that have no effect in this experiment, and why."""
+    agent, environment, learner = experiment.agent, experiment.environment, experiment.learner
+    for other in AGENTS:
+        if other != agent:
+            yield other, f"the agent is {agent}"
+    if agent in AGENTS:
+        yield "agent_options", f"{agent} has its own section, {agent}"
+    is_atari = environment.id.startswith("atari:")
+    if not is_atari:
+        yield "environment.atari", f"the environment is {environment.id}"
+    else:
+        yield "environment.kwargs", "Atari is set by environment.atari"
+    if not is_atari or environment.atari.preprocessing == "exact":
+        yield "actor.threads", "only Atari with the fast preprocessing steps in threads"
+    if agent in AGENTS and agent not in _OFF_POLICY:
+        yield "learner.replay", f"{agent} has no replay"
+    elif agent in _OFF_POLICY:
+        yield "learner.epochs_per_batch", f"{agent} trains by learner.replay.ratio"
+        storage = learner.replay.storage
+        if storage != "remote":
+            for name in ("shards", "shard_timeout_s"):
+                yield f"learner.replay.{name}", f"learner.replay.storage is {storage}"
+        if storage != "device":
+            yield "learner.replay.transfer_steps", f"learner.replay.storage is {storage}"
+    if agent in AGENTS and agent != "a2c":
+        yield "learner.straggler_timeout_s", f"{agent} waits for no environment"
+    optimizer = learner.optimizer
+    for name in ("decay", "momentum") if optimizer.name == "adam" else ("beta_1", "beta_2"):
+        yield f"learner.optimizer.{name}", f"the optimizer is {optimizer.name}"
+    if optimizer.schedule == "constant":
+        for name in ("final_learning_rate", "decay_env_frames"):
+            yield f"learner.optimizer.{name}", "learner.optimizer.schedule is constant"
+    if experiment.gossip.replicas == 1:
+        yield "gossip", "gossip.replicas is 1"
+    if experiment.stop.mean_return is None:
+        yield "stop.mean_return_episodes", "stop.mean_return is not set"
+    if not experiment.logging.wandb.enabled:
+        yield "logging.wandb", "logging.wandb.enabled is false"

@@ -1,0 +1,83 @@
+"""The lines with which a run ends: why, what its evaluation says, what to do next."""
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from seedbed.launch.run_header import shown
+from seedbed.runs.directory import RunDirectory
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.telemetry.formats import duration, money, si_number, significant
+
+_ROW = "  {:<12} {}"
+
+
+def ending(summary: Mapping[str, Any], directory: RunDirectory) -> str:
+    """Return the lines.
+
+    Args:
+        summary: The run's summary.
+        directory: The run directory.
+    """
+    done = f"{si_number(summary['env_frames'])} frames, {summary['updates']:,} updates"
+    cost = f"{duration(summary['seconds'])} of training, {money(summary['dollars'])}"
+    rows = [("evaluation", _evaluated(summary)), ("next", _next(summary, directory.path))]
+    return "\n".join(
+        [
+            f"seedbed: ended by {summary['stop_reason']}; {done}, {cost}",
+            *(_ROW.format(*row) for row in rows),
+        ]
+    )
+
+
+def _evaluated(summary: Mapping[str, Any]) -> str:
+    evaluation = summary["evaluation"]
+    trained = f"none; mean return {significant(summary['mean_return'])} in training"
+    if not evaluation:
+        return trained
+    mean, spread = significant(evaluation["mean"]), evaluation["standard_error"]
+    text = f"mean return {mean}" + (f" ± {significant(spread)}" if spread is not None else "")
+    text += f" over {evaluation['episodes']} episodes"
+    if evaluation["updates"] != summary["updates"] and "learners" not in summary:
+        text += f", of the checkpoint at update {evaluation['updates']:,}"
+    return text
+
+
+def _next(summary: Mapping[str, Any], path: Path) -> str:
+    reason = str(summary["stop_reason"])
+    run, command = shlex.quote(shown(path)), program()
+    if not summary["env_frames"]:
+        return f"{command} status {run}; the logs are in {shown(path / 'logs')}"
+    again = "the same command goes on where it was; " * reason.startswith("signal ")
+    words = [f"evaluate {run}", f"export {run} policy", f"plot {run}", f"status {run}"]
+    return again + f"\n{'':<15}".join(f"{command} {word}" for word in words)
+
+
+def program() -> str:
+    """Return the words that call this program again, for people to copy."""
+    script = Path(sys.argv[0])
+    if script.name != "seedbed":
+        return f"{shown(Path(sys.executable))} -m seedbed.cli.main"
+    found = shutil.which("seedbed")
+    if found is not None and Path(found).resolve() == script.resolve():
+        return "seedbed"
+    return os.path.relpath(script)
+
+
+def check_frames(summary: Mapping[str, Any]) -> None:
+    """Refuse to call a run that has stepped no environment a success.
+
+    Raises:
+        SeedbedError: NO_FRAMES; INTERRUPTED or TERMINATED, where a signal ended it so early.
+    """
+    if summary["env_frames"]:
+        return
+    reason = str(summary["stop_reason"])
+    if reason.startswith("signal "):
+        code = ExitCode.INTERRUPTED if reason.endswith("SIGINT") else ExitCode.TERMINATED
+        raise SeedbedError(code, f"{reason}, before the first frame")
+    raise SeedbedError(ExitCode.NO_FRAMES, f"the run ended with 0 frames by {reason}")

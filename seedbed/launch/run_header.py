@@ -1,0 +1,96 @@
+"""The lines with which a run begins: what it is, where its files go, when it ends."""
+
+import math
+from importlib.metadata import version
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from seedbed.backends.roles import SHARED
+from seedbed.config.run import Stop
+from seedbed.config.schema import Experiment
+from seedbed.runs.directory import RunDirectory
+from seedbed.runtime.accelerators import unusable_accelerator
+from seedbed.telemetry.formats import duration, money, si_number
+
+if TYPE_CHECKING:  # these import Keras
+    from seedbed.backends.protocol import Backend
+    from seedbed.backends.trainer import Trainer
+
+_ROW = "  {:<12} {}"
+
+
+def header(experiment: Experiment, directory: RunDirectory) -> str:
+    """Return the lines, before anything is loaded. The model's line follows when it is built.
+
+    Args:
+        experiment: The resolved experiment.
+        directory: The open run directory.
+    """
+    begin = "begins here"
+    if directory.resume_from is not None:
+        counters = directory.resume_from.meta["counters"]
+        begin = f"goes on at {si_number(counters['env_frames'])} frames"
+        begin += f", update {counters['updates']:,}"
+    elif directory.start_from is not None:
+        begin += f" with the parameters of {directory.start_from.path}"
+    environment = f"{experiment.environment.id}, agent {experiment.agent}"
+    if experiment.gossip.replicas > 1:
+        environment += f", {experiment.gossip.replicas} learners"
+    if experiment.learner.hosts > 1:
+        environment += f" of {experiment.learner.hosts} hosts" * (experiment.gossip.replicas > 1)
+        environment += f", {experiment.learner.hosts} hosts" * (experiment.gossip.replicas == 1)
+    rows = [
+        ("environment", environment),
+        ("run", f"{shown(directory.path)} ({begin})"),
+        ("ends at", " or ".join(_ends(experiment.stop)) or "Ctrl-C: no stop condition is set"),
+        ("Ctrl-C", "stops the run with a checkpoint; the same command resumes it"),
+    ]
+    unusable = unusable_accelerator(experiment.learner.backend)
+    if unusable and experiment.learner.device != "cpu":
+        rows.append(("accelerator", unusable))
+    return "\n".join(
+        [f"seedbed {version('seedbed')}: {experiment.name}", *(_ROW.format(*row) for row in rows)]
+    )
+
+
+def describe_model(experiment: Experiment, backend: "Backend", trainer: "Trainer") -> str:
+    """Describe the network, its size, and what it runs on, in one line.
+
+    Args:
+        experiment: The resolved experiment.
+        backend: The backend, with its devices.
+        trainer: The trainer, with the parameters.
+    """
+    learner, split = experiment.learner, backend.split
+    lstm = f" with an LSTM of {learner.lstm_units}" if learner.lstm_units else ""
+    size = sum(math.prod(shape) for _, shape in trainer.layout())
+    roles = ""
+    if split != SHARED:
+        idle = backend.num_devices() - split.inference - split.training
+        also = f", {idle} idle" if idle > 0 else ""
+        roles = f" ({split.inference} act, {split.training} train{also})"
+    return (
+        f"{learner.network}{lstm}, {size:,} parameters, {learner.precision}; {backend.name} "
+        f"{version(backend.name)} on {', '.join(backend.devices())}{roles}"
+    )
+
+
+def shown(path: Path) -> str:
+    """Return a path as a person would type it: relative where it is below this folder."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
+
+
+def _ends(stop: Stop) -> list[str]:
+    ends = []
+    if stop.mean_return is not None:
+        ends.append(f"mean return {stop.mean_return:g} over {stop.mean_return_episodes} episodes")
+    if stop.env_frames:
+        ends.append(f"{si_number(stop.env_frames)} frames")
+    if stop.updates:
+        ends.append(f"{stop.updates:,} updates")
+    if stop.seconds:
+        ends.append(f"{duration(stop.seconds)} of training")
+    if stop.dollars:
+        ends.append(money(stop.dollars))
+    return ends

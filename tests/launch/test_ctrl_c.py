@@ -1,0 +1,114 @@
+"""Ctrl-C in a terminal, whatever `seedbed train` does at that moment."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.support.processes import parent
+
+DEADLINE_S = 90.0
+CTRL_C = b"\x03"
+
+
+class Terminal:
+    """A program in a terminal of its own, whose keyboard is the test.
+
+    Args:
+        arguments: of `seedbed`.
+    """
+
+    def __init__(self, *arguments: str) -> None:
+        self.shown = ""
+        self.pid, self._keyboard = pty.fork()
+        if self.pid == 0:
+            # A shell's background job, such as these tests may be, has the signal ignored.
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
+            command = [sys.executable, "-m", "seedbed.cli", *arguments]
+            os.execv(sys.executable, command)
+        fcntl.ioctl(self._keyboard, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
+
+    def read_until(self, text: str | None, timeout_s: float = DEADLINE_S) -> bool:
+        """Read what is shown until `text`, the end (None), or the time is over."""
+        deadline = time.monotonic() + timeout_s
+        while text is None or text not in self.shown:
+            left = deadline - time.monotonic()
+            if left <= 0 or not select.select([self._keyboard], [], [], left)[0]:
+                return False
+            try:
+                self.shown += os.read(self._keyboard, 65536).decode(errors="replace")
+            except OSError:  # the program has ended
+                return text is None
+        return True
+
+    def press_ctrl_c(self) -> None:
+        os.write(self._keyboard, CTRL_C)
+
+    def end(self) -> int:
+        """Wait for the end, and return the exit code as a shell shows it."""
+        assert self.read_until(None), f"it does not end: {self.shown}"
+        _, status = os.waitpid(self.pid, 0)
+        os.close(self._keyboard)
+        code = os.waitstatus_to_exitcode(status)
+        return code if code >= 0 else 128 - code
+
+
+def train(tmp_path: Path) -> Terminal:
+    return Terminal(
+        "train", "cartpole-vtrace", "--run-dir", str(tmp_path / "run"),
+        "--set", "stop={updates: 60}", "--set", "evaluation.episodes=1000000",
+        "--set", "logging.interval_s=0.2",
+    )  # fmt: skip
+
+
+def check_quiet(terminal: Terminal, tmp_path: Path) -> None:
+    assert "Traceback" not in terminal.shown, terminal.shown
+    assert "THREAD_STUCK" not in terminal.shown, terminal.shown
+    assert '"env_frames"' not in terminal.shown, "JSON is for programs"
+    left = subprocess.run(
+        ["pgrep", "-f", str(tmp_path / "run")], capture_output=True, text=True, check=False
+    ).stdout.split()
+    assert not [pid for pid in left if parent(int(pid))], "processes are left"
+
+
+@pytest.mark.parametrize(
+    ("moment", "code"),
+    [
+        ("seedbed 0", 130),  # the header's first word
+        ("loading tensorflow", 130),
+        pytest.param("compiling the training step", 0, marks=pytest.mark.slow),
+        pytest.param("the last evaluation: ", 0, marks=pytest.mark.slow),
+    ],
+)
+def test_ctrl_c_ends_whatever_goes_on(tmp_path: Path, moment: str, code: int) -> None:
+    terminal = train(tmp_path)
+    assert terminal.read_until(moment), terminal.shown
+    terminal.press_ctrl_c()
+    ended = terminal.end()
+    assert ended in (code, 130), terminal.shown
+    check_quiet(terminal, tmp_path)
+    if ended == 0:
+        assert "next" in terminal.shown
+        assert re.search(r"ended by (signal SIGINT|stop\.updates)", terminal.shown)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("moment", range(20))
+def test_ctrl_c_at_any_moment(tmp_path: Path, moment: int) -> None:
+    terminal = train(tmp_path)
+    terminal.read_until(None, timeout_s=0.05 + 0.5 * moment)
+    terminal.press_ctrl_c()
+    assert terminal.end() in (0, 130), terminal.shown
+    check_quiet(terminal, tmp_path)
