@@ -100,6 +100,10 @@ class ServerThread:
         self._closed = True
         self._soon(self._closing.set)
 
+    def join(self) -> None:
+        """Wait for the thread of the server, after `close`; its goodbye is bounded."""
+        self._threads.join_one(self._name, GOODBYE_S + 1)
+
     def _soon(self, call: Callable[..., object], *arguments: Any) -> None:
         """Call a function in the event loop, if the loop still runs. Any thread."""
         if self._loop is not None:

@@ -59,6 +59,12 @@ class Threads:
             self.failure = self.failure or error
         self.stopping.set()
 
+    def join_one(self, name: str, timeout_s: float) -> None:
+        """Wait for the thread called `name` for `timeout_s` at most."""
+        for thread in self._threads:
+            if thread.name == name:
+                thread.join(timeout_s)
+
     def join(self, timeout_s: float) -> list[str]:
         """Wait for all threads, `timeout_s` together; return the names of threads still running."""
         deadline = time.monotonic() + timeout_s

@@ -14,7 +14,7 @@ from seedbed.gossip.exchange import ShuttingDown
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.threads import POLL_S, Threads
-from seedbed.services.learner.base import SIGNAL_JOIN_S, LearnerBase
+from seedbed.services.learner.base import LearnerBase
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import InferenceThread
 from seedbed.services.learner.sessions.handshake import max_step_bytes
@@ -194,6 +194,8 @@ class Learner(LearnerBase):
             batcher.close()
         self.server.end_streams(reason, over=self.run_stop.met is not None)
         self.server.close()
+        # The frames of a session are accounted for at its end, so the wire has its whole goodbye.
+        self.server.join()
 
     def serve_until_stopped(self) -> None:
         """Tell actors that the experiment is finished; serve metrics and status until `stop`.
@@ -214,7 +216,7 @@ class Learner(LearnerBase):
         while self.run_stop.reason is None and not self.threads.stopping.wait(POLL_S):
             pass
         self.server.close()
-        self.threads.join(SIGNAL_JOIN_S)
+        self.server.join()
         if self._http is not None:
             self._http.close()
         if self.threads.failure is not None:

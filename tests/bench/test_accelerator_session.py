@@ -86,7 +86,7 @@ def test_what_does_not_fit_is_missing_with_the_reason(
         [Part("long", 1, [first, Case("2", never, 5)]), Part("late", 1, [Case("3", never, 10)])]
     )
     assert set(measured.results["missing"]) == {"long/2", "late/3"}
-    assert "needs 10 s" in measured.results["missing"]["late/3"]
+    assert "at least 10 s" in measured.results["missing"]["late/3"]
     again = session(minutes=2.0)
     second, third = (Case(name, takes(clock, 1), 5) for name in "23")
     again.measure([Part("long", 1, [first, second]), Part("late", 1, [third])])

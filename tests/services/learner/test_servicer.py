@@ -19,6 +19,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 from seedbed.rpc import channels
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.services.learner import base
 from seedbed.spec import FIRST, TERMINATED
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
@@ -485,6 +486,24 @@ def test_frames_are_conserved_to_the_end(bare: Any) -> None:
         counters = learner.counters
         assert counters.env_frames == 9 * 10
         assert counters.trained_frames + counters.discarded_frames == counters.env_frames
+
+
+def test_frames_of_a_slow_goodbye_are_told(bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A session that ends last is accounted for, though no update is worth waiting for."""
+    monkeypatch.setattr(base, "SIGNAL_JOIN_S", 0.0)
+    with bare() as learner, stream(learner.address) as actor:
+        actor.play()
+        actor.play()
+        finish = learner.servicer.finish
+
+        def late(reason: str, over: bool) -> None:
+            asyncio.get_running_loop().call_later(0.5, finish, reason, over)
+
+        monkeypatch.setattr(learner.servicer, "finish", late)
+        learner.stop("signal SIGTERM")
+        assert learner.ended.wait(30)
+        counters = learner.counters
+        assert counters.env_frames == counters.discarded_frames > 0
 
 
 class _HoldTraining:
