@@ -74,12 +74,12 @@ def train(experiment: Path, run_dir: Path, *settings: str) -> dict[str, object]:
 
 
 @pytest.mark.learning
-def test_cartpole_reaches_400(tmp_path: Path) -> None:
-    summary = train(CARTPOLE, tmp_path / "run", "stop.mean_return=400")
+def test_cartpole_reaches_475(tmp_path: Path) -> None:
+    summary = train(CARTPOLE, tmp_path / "run")
     assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
-    assert float(str(summary["mean_return"])) >= 400
+    assert float(str(summary["mean_return"])) >= 475
     # The last evaluation played the same policy apart from training.
-    assert summary["evaluation"]["mean"] >= 300
+    assert summary["evaluation"]["mean"] >= 300, summary
 
 
 @pytest.mark.learning
