@@ -236,11 +236,15 @@ One release is one experiment of Seedbed: a learner, or several (StatefulSet), a
 replay shards where they are asked for (StatefulSet), a cost meter, network policies. Helm 3 and
 Helm 4, Kubernetes 1.33 and newer.
 
+<!-- run by tests/docs/test_kubernetes_lines.py -->
+
     helm install pong helm/seedbed --set-file experimentFile=experiments/pong-vtrace.yaml
     kubectl scale deployment/pong-actor --replicas=50
     helm test pong
 
 With kube-prometheus-stack installed as `monitoring`:
+
+<!-- run by tests/docs/test_kubernetes_lines.py -->
 
     helm install pong helm/seedbed --set-file experimentFile=experiments/pong-vtrace.yaml \\
       --set metrics.type=podMonitor --set metrics.labels.release=monitoring
