@@ -35,9 +35,11 @@ REPLACED = {
     },
 }
 SHORT = "--set stop.env_frames=3000 --set evaluation.episodes=1"
+# Each of four learners must come to an update.
+LONGER = {"docs/gossip.md": "--set stop.env_frames=40000 --set evaluation.episodes=1"}
 SEEDBED = f"""#!/bin/sh
 case $1 in
-train | learner) set -- "$@" ${{SHORT-{SHORT}}} ;;
+train | learner) set -- "$@" $SHORT ;;
 esac
 exec {sys.executable} -m seedbed.cli.main "$@"
 """
@@ -122,6 +124,7 @@ def words_of(page: Path) -> Iterator[str]:
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [p for p in PAGES if RUN[p] and p.stem != "profiling"], ids=str)
 def test_the_commands_of_a_page(page: Path, shells: Shells) -> None:
+    shells.environment["SHORT"] = LONGER.get(str(page.relative_to(ROOT)), SHORT)
     for command in words_of(page):
         shells.run(command)
     shells.wait()
@@ -136,7 +139,7 @@ def test_the_commands_of_profiling(shells: Shells) -> None:
         for command in words_of(ROOT / "docs/profiling.md"):
             shells.run(command.replace("PID", str(run.pid)))
         run.send_signal(signal.SIGINT)
-        assert run.wait(DEADLINE_S) == 128 + signal.SIGINT
+        assert run.wait(DEADLINE_S) == 0
     finally:
         run.kill()
     assert (shells.folder / "learner.svg").stat().st_size > 1000
