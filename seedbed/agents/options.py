@@ -1,7 +1,13 @@
 """Options that several agents share. Imports no Keras, because the experiment's schema uses it."""
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+from typing_extensions import override
+
+from seedbed.agents.exploration import exploration_range
 from seedbed.settings import Fraction, NonNegative, Positive, PositiveFloat, Section, fixed
 
 
@@ -22,6 +28,14 @@ class AgentOptions(Section):
     """Largest magnitude of a reward in the loss, to which rewards are clipped; 0 does not clip."""
     life_loss_ends: bool = False
     """End of returns at a lost life: the discount is zero there in the loss; nothing is reset."""
+
+    def exploration(self, slots: NDArray[np.int32]) -> tuple[float, float] | None:
+        """Return the lowest and the highest ε of environments; None where an agent has none.
+
+        Args:
+            slots: [n] slots of the environments, at least one.
+        """
+        return None
 
 
 class ActorCriticOptions(AgentOptions):
@@ -54,9 +68,14 @@ class QLearningOptions(AgentOptions):
     """Weight η: a priority is η max|δ| + (1 - η) mean|δ| of the errors δ of a sequence."""
     dueling_units: Positive = fixed(512, "the parameters' shapes follow from it")
     """Units of each of the two hidden layers."""
-    epsilon_levels: Positive = 256
+    epsilon_levels: Annotated[int, Field(ge=0)] = 0
     """Levels N of exploration: the environment in slot s explores with ε = 0.4^(1 + 7i / (N - 1)),
-    i = s mod N. With 1 all have 0.4.
+    i = s mod N. With 1 all have 0.4. With 0 the levels follow the environments that are connected:
+    the first two have 0.4 and 0.4^8, and each other one has a level between those before it.
     """
     evaluation_epsilon: Fraction = 1e-3
     """Exploration ε of evaluations."""
+
+    @override
+    def exploration(self, slots: NDArray[np.int32]) -> tuple[float, float] | None:
+        return exploration_range(slots, self.epsilon_levels)

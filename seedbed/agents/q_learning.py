@@ -8,6 +8,7 @@ from keras import ops
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from seedbed.agents.exploration import exploration_table
 from seedbed.agents.options import QLearningOptions
 from seedbed.agents.protocol import ActInputs, ActOutputs, ReplayAgent, SequenceWindow
 from seedbed.agents.q_loss import sequence_priority, td_errors
@@ -46,20 +47,6 @@ class QModel(keras.Model):
         return self.dueling(features), state
 
 
-def exploration_epsilon(slot: Tensor, levels: int) -> Tensor:
-    """Return ε of each slot: 0.4^(1 + 7i / (levels - 1)) for i = slot mod levels (Table 8).
-
-    Args:
-        slot: [N] int32.
-        levels: different values of ε; a single one is 0.4.
-
-    Returns:
-        [N] float32.
-    """
-    level = ops.cast(slot % levels, "float32")
-    return 0.4 ** (1.0 + 7.0 * level / max(1, levels - 1))
-
-
 class QLearningAgent(ReplayAgent):
     """An agent with a `QModel`. Subclasses add `Options` and `loss`."""
 
@@ -72,6 +59,7 @@ class QLearningAgent(ReplayAgent):
         self.body = body
         self.actions = actions
         self.target_update_period = options.target_update_period
+        self._exploration = exploration_table(options.epsilon_levels)
         self.behaviour = {"chosen": ArraySpec((), "float32"), "best": ArraySpec((), "float32")}
         self.model = QModel(body, actions, options.dueling_units)
         self.model(*body.zeros())
@@ -83,7 +71,8 @@ class QLearningAgent(ReplayAgent):
         if greedy:
             epsilon: Tensor = self.options.evaluation_epsilon
         else:
-            epsilon = exploration_epsilon(inputs.slot, self.options.epsilon_levels)
+            slot = inputs.slot % len(self._exploration)
+            epsilon = ops.take(self._exploration, slot)
         best = ops.cast(ops.argmax(q, axis=-1), "int32")
         # A number that float32 rounds up to 1 stands for the last action.
         random = ops.cast(inputs.noise[:, 1] * self.actions, "int32")

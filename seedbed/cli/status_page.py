@@ -52,6 +52,7 @@ return      {return_episodes:?{return_mean:n2} mean of the last {return_episodes
 {return_min:n2} to {return_max:n2}; {episode_steps_mean:n} steps each}\
 {return_episodes:!no episode has ended yet}
 episodes    {episodes:n} ended, {abandoned_episodes:n} abandoned
+exploration {epsilon_highest:?ε from {epsilon_lowest:.3g} to {epsilon_highest:.3g}}
 policy lag  {updates:?{policy_lag_mean:n1} updates on average, at most {policy_lag_max:n1}}
 train step  {updates:?{train_step_ms_p50:ms}}
 scalars

@@ -38,6 +38,10 @@ class SessionStats:
         environments: Environments connected now.
         returns: Undiscounted, unclipped returns of the episodes that ended in this process.
         lengths: Lengths, in steps, of the episodes that ended in this process.
+        exploration: Lowest and highest ε of the environments connected now; None without an
+            ε-greedy agent or an environment.
+        lowest_epsilon: Lowest exploration ε of the environments connected now.
+        highest_epsilon: Highest exploration ε of the environments connected now.
         recent_mean_return: Mean return of the last episodes, up to 100. NaN before the first.
         discarded_by_reason: Frames discarded by this process, by reason; a reason appears with its
             first frame.
@@ -51,6 +55,8 @@ class SessionStats:
         __doc__,
         gauge("seedbed_sessions", "connected"),
         gauge("seedbed_environments", "environments"),
+        gauge("seedbed_exploration_epsilon_lowest", "lowest_epsilon"),
+        gauge("seedbed_exploration_epsilon_highest", "highest_epsilon"),
         histogram("seedbed_episode_return", "returns"),
         histogram("seedbed_episode_length", "lengths"),
         gauge("seedbed_mean_return", "recent_mean_return"),
@@ -63,6 +69,7 @@ class SessionStats:
     def __init__(self, counters: Counters, mean_return_episodes: int) -> None:
         self._counters = counters
         self.connected = self.environments = 0
+        self.exploration: tuple[float, float] | None = None
         self.messages = 0
         self.returns = Histogram(RETURN_BOUNDS)
         self.lengths = Histogram(LENGTH_BOUNDS)
@@ -131,6 +138,16 @@ class SessionStats:
         """Count a stream that ended because of what the actor sent; `field` as in StreamError."""
         with self._lock:
             self.stream_errors[field] += 1
+
+    @property
+    def lowest_epsilon(self) -> float | None:
+        """Lowest exploration ε of the environments connected now."""
+        return self.exploration and self.exploration[0]
+
+    @property
+    def highest_epsilon(self) -> float | None:
+        """Highest exploration ε of the environments connected now."""
+        return self.exploration and self.exploration[1]
 
     @property
     def recent_mean_return(self) -> float | None:

@@ -95,6 +95,8 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
         "train_step_ms_p50": milliseconds(training.recent_step_s.percentile(50)),
         "sessions": sessions.connected,
         "environments": sessions.environments,
+        "epsilon_lowest": sessions.lowest_epsilon,
+        "epsilon_highest": sessions.highest_epsilon,
         "inference_queue_requests": inference.waiting,
         "unroll_queue_columns": training.waiting_unrolls,
         "unroll_queue_capacity": training.capacity_unrolls,

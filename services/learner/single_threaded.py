@@ -26,7 +26,7 @@ from seedbed.services.learner.base import LearnerBase
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import dispatch, land
 from seedbed.services.learner.sessions.session import Session
-from seedbed.services.learner.sessions.slots import SlotAllocator
+from seedbed.services.learner.sessions.slots import SlotAllocator, exploration_of
 from seedbed.services.learner.training.sources import PrefetchedSource
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
@@ -124,16 +124,18 @@ class SingleThreadedLearner(LearnerBase):
         inference, stats = self.experiment.learner.inference, self.telemetry.sessions
         size = inference.max_batch_envs // self.experiment.actor.envs_per_group
         allocator = SlotAllocator(inference.slots)
-        batches = []
+        batches, taken = [], list[int]()
         for envs in actors:
             sessions = []
             for env in envs:
                 slots = allocator.allocate(env.num_envs)
+                taken += slots.tolist()
                 bounds = self.experiment.environment.bounds
                 session = Session(components.spec, slots, components.unroll, stats, bounds)
                 env.incarnation = self.counters.env_frames  # other episodes than before a restart
                 sessions.append(_EnvSession(env, session, env.reset()))
             batches += [sessions[at : at + size] for at in range(0, len(sessions), size)]
+        stats.exploration = exploration_of(self.experiment, taken)
         return batches
 
     def _train(self, components: LearnerComponents, sessions: list[_EnvSession]) -> None:

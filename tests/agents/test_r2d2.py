@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 
 from seedbed.agents.dqn.agent import DqnAgent
 from seedbed.agents.dqn.options import DqnOptions
+from seedbed.agents.exploration import exploration_range, exploration_table
 from seedbed.agents.options import QLearningOptions
 from seedbed.agents.protocol import ActInputs, ActOutputs, SequenceWindow, Unroll
-from seedbed.agents.q_learning import exploration_epsilon
 from seedbed.agents.q_loss import SMALLEST_PRIORITY, q_loss
 from seedbed.agents.r2d2.agent import R2d2Agent
 from seedbed.agents.r2d2.options import R2d2Options
@@ -488,12 +488,24 @@ def test_exploration_by_slot(levels: int) -> None:
     """0.4^(1 + 7i / (N - 1)), i = slot mod N; actors may come and go."""
     slots = np.arange(2 * levels + 3, dtype=np.int32)
     wanted = [0.4 ** (1 + 7 * (s % levels) / (levels - 1 or 1)) for s in slots]
-    got = ops.convert_to_numpy(exploration_epsilon(ops.convert_to_tensor(slots), levels))
+    table = exploration_table(levels)
+    got = table[slots % len(table)]
     np.testing.assert_allclose(got, wanted, rtol=1e-5)
     assert got[0] == pytest.approx(0.4)
     if levels > 1:
         assert got[levels - 1] == pytest.approx(0.4**8)
         assert got[levels] == pytest.approx(0.4)
+
+
+@pytest.mark.parametrize("environments", [2, 3, 8, 61, 64, 610])
+def test_levels_follow_the_environments(environments: int) -> None:
+    """However few there are, both ends are held, and no stretch of levels is left out."""
+    slots = np.arange(environments, dtype=np.int32)
+    assert exploration_range(slots, 0) == pytest.approx((0.4**8, 0.4))
+    level = np.sort((np.log(exploration_table(0)[slots]) / np.log(0.4) - 1) / 7)
+    gap = 1 / (environments - 1)
+    assert np.diff(level).max() < 2 * gap + 1e-6
+    assert np.diff(level).min() > gap / 2 - 1e-6
 
 
 @pytest.mark.parametrize(("greedy", "epsilons"), [(False, [0.4, 0.4**8]), (True, [0.25, 0.25])])
@@ -606,7 +618,7 @@ TABLE_8 = {
     "r2d2.value_rescaling_epsilon": 1e-3,
     "r2d2.target_update_period": 2_500,
     "r2d2.max_priority_weight": 0.9,
-    "r2d2.epsilon_levels": 256,
+    "learner.inference.batch_envs": 64,
     "r2d2.evaluation_epsilon": 1e-3,
     "r2d2.reward_clip": 0,
     "r2d2.life_loss_ends": False,
@@ -627,6 +639,16 @@ TABLE_8 = {
     "environment.atari.frame_skip": 4,
     "environment.atari.sticky_action_probability": 0,
 }
+
+
+def test_exploration_is_table_8() -> None:
+    """The i-th of N environments has 0.4^(1 + 7i / (N - 1)); the file has N of its own."""
+    experiment = load_experiment(ATARI)
+    n = experiment.actor.total_envs
+    wanted = [0.4 ** (1 + 7 * i / (n - 1)) for i in range(n)]
+    np.testing.assert_allclose(exploration_table(experiment.r2d2.epsilon_levels), wanted, rtol=1e-5)
+    # Two groups alternate, so that each fills a batch.
+    assert experiment.actor.envs_per_group == experiment.learner.inference.batch_envs
 
 
 @pytest.mark.parametrize("key", TABLE_8)

@@ -28,7 +28,7 @@ from seedbed.services.learner.sessions.batcher import Batcher, Request
 from seedbed.services.learner.sessions.handshake import Handshake, check_first_spec, validate_hello
 from seedbed.services.learner.sessions.rejections import InvalidStep
 from seedbed.services.learner.sessions.session import Session
-from seedbed.services.learner.sessions.slots import SlotAllocator
+from seedbed.services.learner.sessions.slots import SlotAllocator, exploration_of
 from seedbed.services.learner.unrolls.queue import CompletedUnroll, UnrollQueue
 from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
 from seedbed.telemetry import Telemetry
@@ -53,6 +53,7 @@ class Stream:
     handshake: Handshake
     number: int
     task: asyncio.Task[Any]
+    slots: NDArray[np.int32]
     batcher: Batcher
     session: Session | None = None
     request: Request | None = None
@@ -156,6 +157,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 handshake,
                 self._numbers,
                 task,
+                slots,
                 self.batchers[0],
                 actor_since=time.perf_counter(),
             )
@@ -166,9 +168,9 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 "joining", "session %d: %s joins with %s", stream.number, handshake.actor, sizes
             )
             try:
-                await self._serve(stream, slots, carried)
+                await self._serve(stream, carried)
             finally:
-                self._leave(stream, slots)
+                self._leave(stream)
         except DecodeError:
             raise InvalidStep(
                 "message", "an ActorMessage", "bytes that are none", "see proto/seedbed/v1"
@@ -198,9 +200,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._components.fix_spec(handshake.spec)
         return handshake
 
-    async def _serve(
-        self, stream: Stream, slots: NDArray[np.int32], carried: wire.Hello | None
-    ) -> None:
+    async def _serve(self, stream: Stream, carried: wire.Hello | None) -> None:
         context, handshake = stream.context, stream.handshake
         network = None if context.peer().startswith("unix:") else self._telemetry.network
         welcome = wire.Welcome(
@@ -238,7 +238,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 if len(self.batchers) > 1:
                     stream.batcher = self._emptiest_batcher()
                     self._update_connected()
-                stream.session = Session(handshake.spec, slots, writers, stats, bounds)
+                stream.session = Session(handshake.spec, stream.slots, writers, stats, bounds)
             session = stream.session
             unroll = session.receive(message)
             if unroll is not None and not self._queue.try_put(unroll):
@@ -275,7 +275,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         finally:
             stream.batcher.resume()
 
-    def _leave(self, stream: Stream, slots: NDArray[np.int32]) -> None:
+    def _leave(self, stream: Stream) -> None:
+        slots = stream.slots
         del self._streams[stream.number]
         if stream.notice is not None:
             stream.notice.cancel()
@@ -297,7 +298,9 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             batcher.set_connected(len(own), sum(own))
         stats = self._telemetry.sessions
         stats.connected = len(streams)
-        stats.environments = sum(stream.handshake.num_envs for stream in streams)
+        slots = [slot for stream in streams for slot in stream.slots]
+        stats.environments = len(slots)
+        stats.exploration = exploration_of(self._experiment, slots)
 
     def _emptiest_batcher(self) -> Batcher:
         """Return the batcher of the device that acts for the fewest environments."""

@@ -1,10 +1,12 @@
 """Slots: the indices of environments in the learner's device tables."""
 
 import heapq
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.config import Experiment
 from seedbed.services.learner.sessions.rejections import NoCapacity
 
 
@@ -51,3 +53,17 @@ class SlotAllocator:
         """
         for slot in slots.tolist():
             heapq.heappush(self._available, slot)
+
+
+def exploration_of(experiment: Experiment, slots: Sequence[int]) -> tuple[float, float] | None:
+    """Return the lowest and the highest exploration ε of the environments in slots.
+
+    Args:
+        experiment: names the agent.
+        slots: [n] int32.
+
+    Returns:
+        None without slots, and where the agent is a user's own or is not ε-greedy.
+    """
+    options = experiment.builtin_options
+    return options.exploration(np.asarray(slots)) if options and slots else None

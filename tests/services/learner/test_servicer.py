@@ -114,6 +114,25 @@ def test_sessions_of_any_size_get_their_own_answers(learner: NullLearner) -> Non
     wait_for(lambda: all_slots_free(learner), "slots given back")
 
 
+def test_the_exploration_that_is_there_is_told(bare: Any) -> None:
+    """The range of the environments that are connected, which a released slot leaves."""
+    with bare("agent=r2d2", "r2d2.epsilon_levels=5", "r2d2.burn_in=0") as learner:
+
+        def told() -> tuple[float | None, float | None]:
+            sessions = learner.telemetry.sessions
+            return sessions.lowest_epsilon, sessions.highest_epsilon
+
+        assert told() == (None, None)
+        with Stream(learner.address) as one, Stream(learner.address) as two:
+            one.handshake(2)
+            assert told() == pytest.approx((0.4 ** (1 + 7 / 4), 0.4))
+            two.handshake(3)
+            assert told() == pytest.approx((0.4**8, 0.4))
+            one.close()
+            wait_for(lambda: told()[1] != pytest.approx(0.4), "the first two slots given back")
+            assert told() == pytest.approx((0.4**8, 0.4 ** (1 + 7 * 2 / 4)))
+
+
 def test_status_and_health_with_and_without_actors(learner: NullLearner) -> None:
     before = status(learner)
     assert before["state"] == "waiting"
