@@ -11,8 +11,13 @@ from seedbed.settings import NonNegative, Positive, Section, fixed, join_lines, 
 
 
 class Inference(Section):
-    """Batches of inference."""
+    """Inference: where actions are chosen, and the batches of the learner."""
 
+    location: Literal["learner", "actor"] = "learner"
+    """Process that chooses the actions. `actor` is IMPALA, the baseline of the paper: an actor runs
+    a copy of the network on its CPU, with one version of the parameters in an unroll, and sends
+    unrolls (`vtrace` and agents of that kind only).
+    """
     batch_envs: Annotated[int, Field(ge=0)] = 0
     """Environments at which a batch is full. 0 takes half of the connected ones, since the groups
     of an actor alternate.
@@ -301,6 +306,22 @@ class Learner(Section):
             raise ValueError(
                 f"batch_size {self.batch_size} cannot be divided among {parts} devices that "
                 f"train: {nearest} can"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _inference_has_a_place(self) -> "Learner":
+        if self.inference.location == "learner":
+            return self
+        if self.devices.inference:
+            raise ValueError(
+                f"devices.inference {self.devices.inference} with inference.location actor: these "
+                "devices would stand idle; take devices auto"
+            )
+        if self.deterministic:
+            raise ValueError(
+                "deterministic is one thread, and inference.location actor is a copy of the "
+                "network in each actor: set one of them back"
             )
         return self
 

@@ -137,11 +137,31 @@ class Experiment(Section):
             raise ValueError(
                 f"learner.lstm_units {learner.lstm_units}: dqn has no recurrent state, use r2d2"
             )
+        if options is not None:
+            self.check_inference(options.trains_from_replay or options.synchronous)
         if self._has_replay:
             self._check_replay()
         if options is not None and options.synchronous:
             self.check_synchronous_batches()
         return self
+
+    def check_inference(self, needs_learner: bool) -> None:
+        """Check that actors choose actions only for an agent that corrects for an older policy.
+
+        As for `check_synchronous_batches`, the learner calls this method for a `module:Class`.
+
+        Args:
+            needs_learner: The agent has replay or is synchronous.
+
+        Raises:
+            ValueError: `learner.inference.location` does not fit the agent.
+        """
+        if needs_learner and self.learner.inference.location == "actor":
+            raise ValueError(
+                f"learner.inference.location actor with agent {self.agent}: an actor sends unrolls "
+                "of an older policy, for which only vtrace corrects; take vtrace, or location "
+                "learner"
+            )
 
     def _check_replay(self) -> None:
         learner, replay = self.learner, self.learner.replay

@@ -1,8 +1,8 @@
 """Versions of the protocols. Neighbouring versions work together, so that releases roll out."""
 
-# Between an actor and a learner. 3: Hello as metadata. 2: Notice announces late answers. 1: without
-# Notice.
-PROTOCOL_VERSION = 3
+# Between an actor and a learner. 4: unrolls of actors that choose their actions. 3: Hello as
+# metadata. 2: Notice announces late answers. 1: without Notice.
+PROTOCOL_VERSION = 4
 OLDEST_PROTOCOL_VERSION = 1
 
 # Metadata of an actor's call: its serialized Hello, since version 3.

@@ -7,6 +7,11 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class InferenceLocation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    INFERENCE_LOCATION_LEARNER: _ClassVar[InferenceLocation]
+    INFERENCE_LOCATION_ACTOR: _ClassVar[InferenceLocation]
+
 class StepFlag(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     STEP_FLAG_UNSPECIFIED: _ClassVar[StepFlag]
@@ -14,6 +19,8 @@ class StepFlag(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STEP_FLAG_TRUNCATED: _ClassVar[StepFlag]
     STEP_FLAG_LIFE_LOST: _ClassVar[StepFlag]
     STEP_FLAG_FIRST: _ClassVar[StepFlag]
+INFERENCE_LOCATION_LEARNER: InferenceLocation
+INFERENCE_LOCATION_ACTOR: InferenceLocation
 STEP_FLAG_UNSPECIFIED: StepFlag
 STEP_FLAG_TERMINATED: StepFlag
 STEP_FLAG_TRUNCATED: StepFlag
@@ -21,26 +28,30 @@ STEP_FLAG_LIFE_LOST: StepFlag
 STEP_FLAG_FIRST: StepFlag
 
 class ActorMessage(_message.Message):
-    __slots__ = ("hello", "step", "goodbye")
+    __slots__ = ("hello", "step", "goodbye", "unroll")
     HELLO_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    UNROLL_FIELD_NUMBER: _ClassVar[int]
     hello: Hello
     step: Step
     goodbye: Goodbye
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ...) -> None: ...
+    unroll: Unroll
+    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., unroll: _Optional[_Union[Unroll, _Mapping]] = ...) -> None: ...
 
 class LearnerMessage(_message.Message):
-    __slots__ = ("welcome", "actions", "notice", "finished")
+    __slots__ = ("welcome", "actions", "notice", "finished", "parameters")
     WELCOME_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
     NOTICE_FIELD_NUMBER: _ClassVar[int]
     FINISHED_FIELD_NUMBER: _ClassVar[int]
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
     welcome: Welcome
     actions: Actions
     notice: Notice
     finished: Finished
-    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., actions: _Optional[_Union[Actions, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ...) -> None: ...
+    parameters: Parameters
+    def __init__(self, welcome: _Optional[_Union[Welcome, _Mapping]] = ..., actions: _Optional[_Union[Actions, _Mapping]] = ..., notice: _Optional[_Union[Notice, _Mapping]] = ..., finished: _Optional[_Union[Finished, _Mapping]] = ..., parameters: _Optional[_Union[Parameters, _Mapping]] = ...) -> None: ...
 
 class ArraySpec(_message.Message):
     __slots__ = ("shape", "dtype")
@@ -51,7 +62,7 @@ class ArraySpec(_message.Message):
     def __init__(self, shape: _Optional[_Iterable[int]] = ..., dtype: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "oldest_protocol_version", "incarnation", "actor", "environment", "environments", "observation", "actions", "action_repeat")
+    __slots__ = ("protocol_version", "oldest_protocol_version", "incarnation", "actor", "environment", "environments", "observation", "actions", "action_repeat", "inference", "unroll_length")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -61,6 +72,8 @@ class Hello(_message.Message):
     OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
     ACTION_REPEAT_FIELD_NUMBER: _ClassVar[int]
+    INFERENCE_FIELD_NUMBER: _ClassVar[int]
+    UNROLL_LENGTH_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     oldest_protocol_version: int
     incarnation: int
@@ -70,7 +83,9 @@ class Hello(_message.Message):
     observation: ArraySpec
     actions: int
     action_repeat: int
-    def __init__(self, protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., actor: _Optional[str] = ..., environment: _Optional[str] = ..., environments: _Optional[int] = ..., observation: _Optional[_Union[ArraySpec, _Mapping]] = ..., actions: _Optional[int] = ..., action_repeat: _Optional[int] = ...) -> None: ...
+    inference: InferenceLocation
+    unroll_length: int
+    def __init__(self, protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., actor: _Optional[str] = ..., environment: _Optional[str] = ..., environments: _Optional[int] = ..., observation: _Optional[_Union[ArraySpec, _Mapping]] = ..., actions: _Optional[int] = ..., action_repeat: _Optional[int] = ..., inference: _Optional[_Union[InferenceLocation, str]] = ..., unroll_length: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("protocol_version", "incarnation", "session", "idle_timeout_seconds", "notice_interval_seconds", "learner_incarnation", "env_frames")
@@ -123,6 +138,40 @@ class Notice(_message.Message):
     reason: str
     waited_seconds: float
     def __init__(self, sequence: _Optional[int] = ..., reason: _Optional[str] = ..., waited_seconds: _Optional[float] = ...) -> None: ...
+
+class Unroll(_message.Message):
+    __slots__ = ("sequence", "observation", "reward", "flags", "environment_seconds", "wait_seconds", "action", "behaviour", "state", "version")
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    OBSERVATION_FIELD_NUMBER: _ClassVar[int]
+    REWARD_FIELD_NUMBER: _ClassVar[int]
+    FLAGS_FIELD_NUMBER: _ClassVar[int]
+    ENVIRONMENT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    WAIT_SECONDS_FIELD_NUMBER: _ClassVar[int]
+    ACTION_FIELD_NUMBER: _ClassVar[int]
+    BEHAVIOUR_FIELD_NUMBER: _ClassVar[int]
+    STATE_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    sequence: int
+    observation: bytes
+    reward: bytes
+    flags: bytes
+    environment_seconds: bytes
+    wait_seconds: bytes
+    action: bytes
+    behaviour: _containers.RepeatedScalarFieldContainer[bytes]
+    state: bytes
+    version: int
+    def __init__(self, sequence: _Optional[int] = ..., observation: _Optional[bytes] = ..., reward: _Optional[bytes] = ..., flags: _Optional[bytes] = ..., environment_seconds: _Optional[bytes] = ..., wait_seconds: _Optional[bytes] = ..., action: _Optional[bytes] = ..., behaviour: _Optional[_Iterable[bytes]] = ..., state: _Optional[bytes] = ..., version: _Optional[int] = ...) -> None: ...
+
+class Parameters(_message.Message):
+    __slots__ = ("version", "values", "more")
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    VALUES_FIELD_NUMBER: _ClassVar[int]
+    MORE_FIELD_NUMBER: _ClassVar[int]
+    version: int
+    values: bytes
+    more: bool
+    def __init__(self, version: _Optional[int] = ..., values: _Optional[bytes] = ..., more: _Optional[bool] = ...) -> None: ...
 
 class Goodbye(_message.Message):
     __slots__ = ("reason",)

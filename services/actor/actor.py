@@ -5,7 +5,9 @@ import logging
 import os
 import socket
 import threading
+from collections.abc import Sequence
 from functools import partial
+from typing import TypeVar
 
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
@@ -24,6 +26,8 @@ DRAIN_S = 7.0
 # An environment that hangs would keep its thread, and so the process.
 EXIT_S = 9.0
 
+_Loop = TypeVar("_Loop", bound=ActorLoop)
+
 
 class Actor:
     """Groups of one actor process.
@@ -33,6 +37,11 @@ class Actor:
         address: learner, or several learners, as `LearnerSelection` reads it.
         index: index of the actor in the run, from which the seeds follow.
         credentials: credentials of this process.
+
+    Attributes:
+        experiment: the experiment.
+        index: index of the actor.
+        metrics: counts of this process.
     """
 
     def __init__(
@@ -42,27 +51,37 @@ class Actor:
         index: int,
         credentials: Credentials = PLAIN,
     ) -> None:
-        self._experiment = experiment
+        self.experiment = experiment
         self._address = address
-        self._index = index
+        self.index = index
         self._credentials = credentials
         self.metrics = ActorMetrics()
 
+    def loop(self, group: int, kind: type[_Loop]) -> _Loop:
+        """Return the loop of a group.
+
+        Args:
+            group: number of the group, from 0.
+            kind: class of the loop.
+        """
+        settings = self.experiment.actor
+        return kind(
+            partial(make_actor_env, self.experiment, self.index, group),
+            self._address,
+            f"{socket.gethostname()}/{os.getpid()}/{self.index}/{group}",
+            settings.reply_timeout_s,
+            settings.connect_timeout_s,
+            self.metrics,
+            self._credentials,
+            settings.max_environment_failures,
+        )
+
+    def loops(self) -> Sequence[ActorLoop]:
+        """Return the loop of each group."""
+        return [self.loop(group, ActorLoop) for group in range(self.experiment.actor.groups)]
+
     async def _run(self) -> None:
-        settings, process = self._experiment.actor, f"{socket.gethostname()}/{os.getpid()}"
-        actor_loops = [
-            ActorLoop(
-                partial(make_actor_env, self._experiment, self._index, group),
-                self._address,
-                f"{process}/{self._index}/{group}",
-                settings.reply_timeout_s,
-                settings.connect_timeout_s,
-                self.metrics,
-                self._credentials,
-                settings.max_environment_failures,
-            )
-            for group in range(settings.groups)
-        ]
+        actor_loops = self.loops()
         loop = asyncio.get_running_loop()
         tasks = [asyncio.create_task(actor_loop.run()) for actor_loop in actor_loops]
 
@@ -94,7 +113,7 @@ class Actor:
         Raises:
             SeedbedError: a group failed, or the metrics port is taken (BIND).
         """
-        http = start_metrics_server(self._experiment.actor.metrics_port, self.metrics.registry)
+        http = start_metrics_server(self.experiment.actor.metrics_port, self.metrics.registry)
         try:
             channels.run(self._run())
         finally:

@@ -173,7 +173,7 @@ class ActorLoop:
             try:
                 self._address = await learners.choose(env.num_envs)
                 async with channels.aio_channel(self._address, self._credentials) as channel:
-                    await self._play(env, act(channel))
+                    await self._play(env, channel)
                 if self._stopping.is_set():
                     return
                 cause = f"it leaves {self._address} for an emptier learner"
@@ -230,17 +230,13 @@ class ActorLoop:
         await self._close_env()
         return await self._make_env()
 
-    async def _play(self, env: VectorEnv, method: Any) -> None:
-        """Serve one stream of `act`.
-
-        Resets the environments, because the learner has dropped the last stream's unroll.
-        """
-        loop = asyncio.get_running_loop()
-        hello = make_hello(env, self._name)
+    async def _play(self, env: VectorEnv, channel: grpc.aio.Channel) -> None:
+        """Serve one stream of `act`."""
+        hello = self._hello(env)
         # Also as metadata, which the learner judges before it reads a message (docs/wire.md).
         carried = (HELLO_KEY, hello.SerializeToString())
-        call = method(metadata=(*self._credentials.metadata(), carried))
-        less_loaded = loop.create_task(
+        call = act(channel)(metadata=(*self._credentials.metadata(), carried))
+        less_loaded = asyncio.create_task(
             self._learners.wait_for_less_loaded(self._address, env.num_envs)
         )
         try:
@@ -251,33 +247,62 @@ class ActorLoop:
             # After a restart of the learner or the actor, the same seeds would begin the same
             # episodes again.
             env.incarnation = welcome.env_frames
-            started = time.perf_counter()
-            time_step = await loop.run_in_executor(self._thread, env.reset)
-            environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
-            while True:
-                sent = time.perf_counter()
-                await write(call, make_step(time_step, sequence, environment_s, wait_s))
-                actions = await self._read_actions(call, sequence, reply_timeout_s)
-                got = time.perf_counter()
-                action = np.frombuffer(actions.action, np.int32)
-                moves = less_loaded.done()
-                if self._stopping.is_set() or moves:
-                    reason = "the actor moves" if moves else "the actor stops"
-                    goodbye = wire.Goodbye(reason=reason)
-                    await write(call, wire.ActorMessage(goodbye=goodbye))
-                    await call.done_writing()
-                    return
-                time_step = await loop.run_in_executor(self._thread, env.step, action)
-                environment_s, wait_s = time.perf_counter() - got, got - sent
-                self._metrics.on_step(env.num_envs, environment_s, wait_s)
-                self._metrics.environment_failures += env.failures - self._failures
-                self._failures = env.failures
-                self._answered = True
-                sequence += 1
+            await self._step(env, call, reply_timeout_s, less_loaded)
+            reason = "the actor moves" if less_loaded.done() else "the actor stops"
+            await write(call, wire.ActorMessage(goodbye=wire.Goodbye(reason=reason)))
+            await call.done_writing()
         finally:
             self._metrics.connected_groups.discard(self._name)
             less_loaded.cancel()
             call.cancel()
+
+    def _hello(self, env: VectorEnv) -> wire.Hello:
+        return make_hello(env, self._name)
+
+    async def _step(
+        self,
+        env: VectorEnv,
+        call: Any,
+        reply_timeout_s: float,
+        less_loaded: "asyncio.Task[None]",
+    ) -> None:
+        """Step with the learner's actions until the actor is to leave this learner.
+
+        Resets the environments, because the learner has dropped the last stream's unroll.
+
+        Args:
+            env: the environments.
+            call: the stream, after Welcome.
+            reply_timeout_s: longest wait for a message of the learner.
+            less_loaded: done once the group should move to another learner.
+        """
+        started = time.perf_counter()
+        time_step = await self._in_thread(env.reset)
+        environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
+        while True:
+            sent = time.perf_counter()
+            await write(call, make_step(time_step, sequence, environment_s, wait_s))
+            actions = await self._read_reply(call, "actions", sequence, reply_timeout_s)
+            got = time.perf_counter()
+            action = np.frombuffer(actions.action, np.int32)
+            if self._stopping.is_set() or less_loaded.done():
+                return
+            time_step = await self._in_thread(env.step, action)
+            environment_s, wait_s = time.perf_counter() - got, got - sent
+            self._metrics.on_step(env.num_envs, environment_s, wait_s)
+            self._on_steps(env)
+            sequence += 1
+
+    async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a function in the thread of the environments."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, function, *arguments)
+
+    def _on_steps(self, env: VectorEnv) -> None:
+        """Note that the learner has answered, and count the failures of the environments."""
+        self._metrics.environment_failures += env.failures - self._failures
+        self._failures = env.failures
+        self._answered = True
 
     async def _handshake(self, call: Any, hello: wire.Hello) -> wire.Welcome:
         await write(call, wire.ActorMessage(hello=hello))
@@ -288,22 +313,33 @@ class ActorLoop:
         welcome: wire.Welcome = message.welcome
         return welcome
 
-    async def _read_actions(self, call: Any, sequence: int, timeout_s: float) -> Actions:
+    async def _read_reply(self, call: Any, kind: str, sequence: int, timeout_s: float) -> Any:
+        """Return the next message that is no notice.
+
+        Args:
+            call: the stream.
+            kind: `actions`, which must be those for `sequence`, or `parameters`.
+            sequence: number of the step that waits.
+            timeout_s: longest wait for a message.
+        """
         due_s, logged = 0.0, ""  # the same reason is logged less often the longer it lasts
         while True:
             message = await self._read(call, timeout_s)
-            if isinstance(message, Actions):
+            received = kind_of(message)
+            if received == kind == "actions":
                 if message.sequence == sequence:
                     return message
-                received: str | None = f"those for {message.sequence}"
-            elif (received := kind_of(message)) == "notice":
+                received = f"those for {message.sequence}"
+            elif received == kind:
+                return message.parameters
+            elif received == "notice":
                 late, reason = message.notice.waited_seconds, printable(message.notice.reason)
-                kind = reason.rstrip("0123456789 s")
-                if late >= due_s or kind != logged:
-                    due_s, logged = 2 * late, kind
+                text = reason.rstrip("0123456789 s")
+                if late >= due_s or text != logged:
+                    due_s, logged = 2 * late, text
                     log.info("%s: the learner is late by %.0f s: %s", self._name, late, reason)
                 continue
-            raise LearnerUnresponsive(f"expected actions for step {sequence}, received {received}")
+            raise LearnerUnresponsive(f"expected {kind} for step {sequence}, received {received}")
 
     async def _read(self, call: Any, timeout_s: float) -> Any:
         """Return the next `Actions` or LearnerMessage."""

@@ -12,6 +12,7 @@ from seedbed.factory import build_agent
 from seedbed.optimizers import build_optimizer
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.credentials import PLAIN, Credentials
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.device_memory import Need, check_memory
 from seedbed.services.learner.training import replay_factory
@@ -57,10 +58,12 @@ def build_components(
         if replay_factory.keeps_frames(experiment, unroll.spec, backend):
             unroll, kept_steps = replace(unroll, keeps_frames=True), unroll.spec.steps
         training += replay_factory.device_needs(experiment, unroll.spec, backend)
-    specs = table_specs(agent, spec, learner.frame_stack, slots, kept_steps).values()
-    size = sum(rows * array.row_bytes for rows, array in specs)
-    tables = Need("tables of the slots", size, "learner.inference.slots", slots)
-    check_memory(backend, [tables], training)
+    tables = []
+    if learner.inference.location == "learner":
+        specs = table_specs(agent, spec, learner.frame_stack, slots, kept_steps).values()
+        size = sum(rows * array.row_bytes for rows, array in specs)
+        tables = [Need("tables of the slots", size, "learner.inference.slots", slots)]
+    check_memory(backend, tables, training)
     if isinstance(unroll, SequencePlan):
         source = replay_factory.make_replay_source(
             experiment, unroll.spec, backend, trainer, stats or ReplaySourceStats(), credentials
@@ -70,6 +73,8 @@ def build_components(
     seed = experiment.seed + LEARNER_SEED_STRIDE * rank
     most = learner.inference.max_batch_envs
     seeds: list[Any] = [seed, *((seed, acting) for acting in range(1, backend.split.inference))]
+    if learner.inference.location == "actor":
+        seeds = []
     inference = [
         InferenceStep(
             backend,
@@ -111,6 +116,10 @@ def build_trainer(experiment: Experiment, spec: EnvironmentSpec, backend: Backen
     """
     learner, size = experiment.learner, experiment.learner.batch_size
     agent: Any = build_agent(experiment, spec)
+    try:
+        experiment.check_inference(agent.trains_from_replay or agent.synchronous)
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
     agent.body.batch_major = backend.split.training * learner.hosts > 1
     unroll: UnrollSpec | SequencePlan
     if agent.trains_from_replay:

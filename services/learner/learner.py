@@ -17,9 +17,10 @@ from seedbed.runtime.threads import POLL_S, Threads
 from seedbed.services.learner.base import LearnerBase
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.inference.thread import InferenceThread
-from seedbed.services.learner.sessions.handshake import max_step_bytes
+from seedbed.services.learner.sessions.handshake import largest_message
 from seedbed.services.learner.sessions.server import InferenceServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
+from seedbed.services.learner.sessions.unroll_servicer import UnrollServicer
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +55,12 @@ class Learner(LearnerBase):
     ) -> None:
         here = listen.startswith("unix:")
         super().__init__(experiment, run, frozen, credentials, rank, here, host)
-        self.servicer = InferenceServicer(experiment, self.queue, self.telemetry, self.components)
+        parts = experiment, self.queue, self.telemetry, self.components
+        self.servicer: InferenceServicer
+        if experiment.learner.inference.location == "actor":
+            self.servicer = UnrollServicer(*parts, self.store)
+        else:
+            self.servicer = InferenceServicer(*parts)
         self._listen, self._also_listen = listen, also_listen
         self.server = self._new_server()
         self.inference = InferenceThread(
@@ -87,7 +93,8 @@ class Learner(LearnerBase):
         else:
             address = self._start_server()
             self.threads.start("training", self._train)
-        self.threads.start("inference", lambda: self._run_when_built(self.inference.run))
+        if self.experiment.learner.inference.location == "learner":
+            self.threads.start("inference", lambda: self._run_when_built(self.inference.run))
         self.threads.start("prefetch", self._prefetch)
         return address
 
@@ -99,8 +106,9 @@ class Learner(LearnerBase):
     def _start_server(self) -> str:
         """Start the server. The spec, where it is known, bounds its messages."""
         if self.components.spec is not None:
-            most = self.experiment.learner.inference.max_batch_envs
-            self.server.max_message_bytes = max_step_bytes(self.components.spec, most)
+            self.server.max_message_bytes = largest_message(
+                self.components.spec, self.experiment.learner
+            )
         return self.server.start(serving=self.run_directory.resume_from is None)
 
     @override

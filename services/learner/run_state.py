@@ -76,12 +76,13 @@ class RunState:
         """
         if run.resume_from is not None:
             components.trainer.load(run.resume_from.arrays)
-            components.inference[0].random.bit_generator.state = run.resume_from.meta["random"]
             updates = self._telemetry.counters.updates
             components.source.resume_sampler(run.resume_from.meta.get("sampler"), updates)
-            for acting, step in enumerate(components.inference[1:], 1):
+            for acting, step in enumerate(components.inference):
                 # No device acts twice alike after a restart.
                 step.random = np.random.default_rng((acting, updates))
+                if not acting and (state := run.resume_from.meta["random"]):
+                    step.random.bit_generator.state = state
         elif run.start_from is not None:
             components.trainer.load(run.start_from.arrays, optimizer=False)
 
@@ -96,8 +97,14 @@ class RunState:
             "telemetry": self._telemetry.to_json(),
             "spec": components.spec.to_json(),
             "peers": self._members.to_json() if self._members is not None else {},
-            "random": components.inference[0].random.bit_generator.state,
+            "random": self._random_state(components),
             "sampler": components.source.sampler_state(),
             "experiment": dump_experiment(self._experiment),
             "best_evaluation": self._evaluation.best,
         }
+
+    def _random_state(self, components: LearnerComponents) -> Any:
+        """Return the state of the random numbers of acting; None where actors act themselves."""
+        if not components.inference:
+            return None
+        return components.inference[0].random.bit_generator.state

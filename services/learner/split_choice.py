@@ -98,6 +98,8 @@ def divide_devices(
     learner, devices = experiment.learner, backend.num_devices()
     if not learner.devices.is_auto or learner.deterministic or learner.hosts > 1 or devices < 2:
         return
+    if learner.inference.location == "actor":
+        return  # one device trains, and none acts
     split = _kept(path / FILE, devices, learner.batch_size)
     if split is None:
         choice = _measure(experiment, spec, backend, devices)

@@ -33,7 +33,7 @@ class Handshake:
 
 
 def validate_hello(
-    hello: wire.Hello, environment: str, spec: EnvironmentSpec | None, max_envs: int
+    hello: wire.Hello, environment: str, spec: EnvironmentSpec | None, settings: Learner
 ) -> Handshake:
     """Check a Hello against this learner.
 
@@ -41,7 +41,7 @@ def validate_hello(
         hello: the first message of the stream.
         environment: the experiment's `environment.id`.
         spec: spec of the first session or of the checkpoint; None before either.
-        max_envs: largest group that fits a batch.
+        settings: the experiment's section.
 
     Raises:
         SpecMismatch: the first field that does not fit.
@@ -63,8 +63,9 @@ def validate_hello(
     fits = hello.environment == environment
     advice = "start actor and learner with the same experiment"
     check("environment", fits, repr(environment), repr(hello.environment), advice)
+    most = settings.inference.max_batch_envs
     for field, high, advice in (
-        ("environments", max_envs, "learner.inference.max_batch_envs bounds actor.envs_per_group"),
+        ("environments", most, "learner.inference.max_batch_envs bounds actor.envs_per_group"),
         ("actions", 2**15, "only discrete action spaces are supported"),
         ("action_repeat", 1024, "emulator frames a step"),
     ):
@@ -81,12 +82,21 @@ def validate_hello(
         actions=hello.actions,
         action_repeat=hello.action_repeat,
     )
-    step_bytes = hello.environments * theirs.observation.row_bytes
+    advice = "start actor and learner with the same experiment"
+    here = settings.inference.location
+    location = "actor" if hello.inference == wire.INFERENCE_LOCATION_ACTOR else "learner"
+    check("inference", location == here, f"learner.inference.location {here}", location, advice)
+    steps, length = 1, settings.unroll_length
+    if location == "actor":
+        fits = hello.unroll_length == length
+        check("unroll_length", fits, length, hello.unroll_length, advice)
+        steps = length + 1
+    step_bytes = steps * hello.environments * theirs.observation.row_bytes
     check(
         "observation",
         step_bytes <= MAX_MESSAGE_BYTES - _STEP_OVERHEAD_BYTES,
-        f"steps of at most {MAX_MESSAGE_BYTES} bytes",
-        f"{step_bytes} bytes: {hello.environments} environments of {theirs.observation}",
+        f"messages of at most {MAX_MESSAGE_BYTES} bytes",
+        f"{step_bytes} bytes: {steps} x {hello.environments} environments of {theirs.observation}",
         "lower actor.envs_per_group or make the observation smaller",
     )
     advice = "all actors and the checkpoint must have one environment"
@@ -97,14 +107,18 @@ def validate_hello(
     return Handshake(newest, hello.incarnation, name, hello.environments, theirs)
 
 
-def max_step_bytes(spec: EnvironmentSpec, max_envs: int) -> int:
-    """Return the size of the largest message of an actor.
+def largest_message(spec: EnvironmentSpec, settings: Learner) -> int:
+    """Return the size of the largest message of an actor, in bytes.
 
     Args:
         spec: spec of the environments.
-        max_envs: largest group that fits a batch.
+        settings: the experiment's section.
     """
-    size = max_envs * spec.observation.row_bytes + _STEP_OVERHEAD_BYTES
+    most = settings.inference.max_batch_envs
+    size = most * spec.observation.row_bytes + _STEP_OVERHEAD_BYTES
+    if settings.inference.location == "actor":
+        logits, state = 4 * spec.actions, 8 * settings.lstm_units
+        size = (settings.unroll_length + 1) * (size + most * logits) + most * state
     return min(size, MAX_MESSAGE_BYTES)
 
 

@@ -7,7 +7,7 @@ import secrets
 import time
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import grpc
 import grpc.aio
@@ -31,9 +31,13 @@ from seedbed.services.learner.sessions.session import Session
 from seedbed.services.learner.sessions.slots import SlotAllocator, exploration_of
 from seedbed.services.learner.unrolls.queue import CompletedUnroll, UnrollQueue
 from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
+from seedbed.services.learner.unrolls.unroll import UnrollSpec
 from seedbed.telemetry import Telemetry
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
+
+if TYPE_CHECKING:  # imports Keras
+    from seedbed.services.learner.unrolls.sequences import SequencePlan
 
 log = logging.getLogger(__name__)
 
@@ -75,6 +79,11 @@ def _carried_hello(context: Any) -> wire.Hello | None:
         if key == HELLO_KEY:
             return wire.Hello.FromString(value)
     return None
+
+
+def is_hello(message: wire.ActorMessage, hello: wire.Hello | None) -> bool:
+    """Return whether a message is the Hello of the call's metadata."""
+    return kind_of(message) == "hello" and message.hello == hello
 
 
 class InferenceServicer(wire_grpc.InferenceServicer):
@@ -193,16 +202,15 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             hello,
             self._experiment.environment.id,
             await self._components.probed(),
-            self._settings.inference.max_batch_envs,
+            self._settings,
         )
         if self._components.spec is None:
             check_first_spec(handshake.spec, self._settings)
         self._components.fix_spec(handshake.spec)
         return handshake
 
-    async def _serve(self, stream: Stream, carried: wire.Hello | None) -> None:
-        context, handshake = stream.context, stream.handshake
-        network = None if context.peer().startswith("unix:") else self._telemetry.network
+    async def _welcome(self, stream: Stream) -> None:
+        handshake = stream.handshake
         welcome = wire.Welcome(
             protocol_version=handshake.protocol_version,
             incarnation=handshake.incarnation,
@@ -212,7 +220,33 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             learner_incarnation=self._incarnation,
             env_frames=self._telemetry.whole_counters().env_frames,
         )
-        await context.write(wire.LearnerMessage(welcome=welcome))
+        await stream.context.write(wire.LearnerMessage(welcome=welcome))
+
+    def _new_session(self, stream: Stream, writers: "UnrollSpec | SequencePlan") -> Session:
+        stats, bounds = self._telemetry.sessions, self._experiment.environment.bounds
+        return Session(stream.handshake.spec, stream.slots, writers, stats, bounds)
+
+    def _check_goodbye(self, stream: Stream, message: wire.ActorMessage, expected: str) -> None:
+        """Log why the actor leaves.
+
+        Args:
+            stream: the stream.
+            message: what came in place of a step or an unroll.
+            expected: `step` or `unroll`.
+
+        Raises:
+            InvalidStep: the message is no goodbye.
+        """
+        kind = kind_of(message)
+        if kind != "goodbye":
+            raise InvalidStep("message", f"{expected} or goodbye", kind or "nothing", "see Act")
+        name, reason = stream.handshake.actor, printable(message.goodbye.reason)
+        self._log.info("leaving", "session %d: %s leaves: %s", stream.number, name, reason)
+
+    async def _serve(self, stream: Stream, carried: wire.Hello | None) -> None:
+        context = stream.context
+        network = None if context.peer().startswith("unix:") else self._telemetry.network
+        await self._welcome(stream)
         loop = asyncio.get_running_loop()
         read, write, wake = context.read, context.write, stream.wake
         while True:
@@ -221,24 +255,16 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 return
             stream.actor_since = stream.learner_since = time.perf_counter()
             if not isinstance(message, Step):
-                kind = kind_of(message)
-                if kind == "hello" and stream.session is None and message.hello == carried:
+                if is_hello(message, carried) and stream.session is None:
                     continue  # said twice, for learners that read no metadata
-                if kind != "goodbye":
-                    raise InvalidStep("message", "step or goodbye", kind or "nothing", "see Act")
-                reason = printable(message.goodbye.reason)
-                self._log.info(
-                    "leaving", "session %d: %s leaves: %s", stream.number, handshake.actor, reason
-                )
+                self._check_goodbye(stream, message, "step")
                 return
             if stream.session is None:
                 writers = await self._components.unroll()
-                stats = self._telemetry.sessions
-                bounds = self._experiment.environment.bounds
                 if len(self.batchers) > 1:
                     stream.batcher = self._emptiest_batcher()
                     self._update_connected()
-                stream.session = Session(handshake.spec, stream.slots, writers, stats, bounds)
+                stream.session = self._new_session(stream, writers)
             session = stream.session
             unroll = session.receive(message)
             if unroll is not None and not self._queue.try_put(unroll):

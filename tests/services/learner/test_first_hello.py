@@ -9,7 +9,7 @@ import pytest
 
 from seedbed.config import Experiment
 from seedbed.services.learner.sessions import handshake
-from seedbed.services.learner.sessions.handshake import check_first_spec, max_step_bytes
+from seedbed.services.learner.sessions.handshake import check_first_spec, largest_message
 from seedbed.services.learner.sessions.rejections import SpecMismatch
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from tests.support.null_model import ACTIONS, NAME, OBSERVATION, null_learner
@@ -34,7 +34,7 @@ def test_the_first_spec_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_messages_are_bounded_by_the_spec() -> None:
-    assert max_step_bytes(spec(84, 84), 64) == 64 * 84 * 84 + 64 * 1024
+    assert largest_message(spec(84, 84), SETTINGS) == 512 * 84 * 84 + 64 * 1024
 
 
 def test_a_hello_waits_for_the_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

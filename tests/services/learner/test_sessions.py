@@ -176,6 +176,10 @@ def array(dtype: str, *shape: int) -> wire.ArraySpec:
     return wire.ArraySpec(shape=shape, dtype=dtype)
 
 
+SETTINGS = parse_experiment(
+    "{name: x, environment: {id: Toy-v0}, learner: {inference: {max_batch_envs: 64}}, "
+    "actor: {envs_per_group: 2}}"
+).learner
 SPEAKS = f"{OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}"
 REFUSED_HELLOS = {
     "a version of the future": (
@@ -221,7 +225,7 @@ REFUSED_HELLOS = {
 def test_a_refused_hello_names_both_sides(case: str) -> None:
     changes, field, expected, received = REFUSED_HELLOS[case]
     with pytest.raises(SpecMismatch) as refusal:
-        validate_hello(hello(**changes), SPEC.name, SPEC, 64)
+        validate_hello(hello(**changes), SPEC.name, SPEC, SETTINGS)
     assert refusal.value.field == field
     assert expected in refusal.value.expected
     assert received in refusal.value.received
@@ -233,22 +237,22 @@ def test_a_group_that_no_message_holds_is_refused_before_its_first_step() -> Non
     for shape, environments in (([2**62, 2**62], 1), ([1024, 1024, 3], 22)):
         sent = hello(observation=array("uint8", *shape), environments=environments)
         with pytest.raises(SpecMismatch) as refusal:
-            validate_hello(sent, SPEC.name, None, 64)
+            validate_hello(sent, SPEC.name, None, SETTINGS)
         assert refusal.value.field == "observation"
         assert f"{MAX_MESSAGE_BYTES} bytes" in refusal.value.expected
         assert str(environments * math.prod(shape)) in refusal.value.received
     sent = hello(observation=array("uint8", 1024, 1024, 3), environments=21)
-    assert validate_hello(sent, SPEC.name, None, 64).num_envs == 21
+    assert validate_hello(sent, SPEC.name, None, SETTINGS).num_envs == 21
 
 
 def test_versions_are_negotiated() -> None:
     for theirs, oldest, spoken in ((2, 1, 2), (1, 1, 1), (9, 1, PROTOCOL_VERSION)):
         sent = hello(protocol_version=theirs, oldest_protocol_version=oldest)
-        assert validate_hello(sent, SPEC.name, SPEC, 64).protocol_version == spoken
+        assert validate_hello(sent, SPEC.name, SPEC, SETTINGS).protocol_version == spoken
 
 
 def test_the_first_hello_says_what_the_environment_is() -> None:
-    handshake = validate_hello(hello(), SPEC.name, None, 64)
+    handshake = validate_hello(hello(), SPEC.name, None, SETTINGS)
     assert handshake.spec == SPEC
     assert (handshake.num_envs, handshake.incarnation, handshake.actor) == (E, 7, "test")
 

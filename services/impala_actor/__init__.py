@@ -1,0 +1,1 @@
+"""Actor process with a copy of the network: IMPALA, the baseline that SEED is compared with."""
