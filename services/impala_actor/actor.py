@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from seedbed import backends
+from seedbed.config import Experiment
+from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.services.actor.actor import Actor
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.impala_actor.loop import UnrollLoop
@@ -27,25 +29,36 @@ _ONE_THREAD = {
 
 
 class ImpalaActor(Actor):
-    """Groups of one actor process, which share its copy of the network."""
+    """Groups of one actor process, which share its copy of the network.
 
-    _network: "NetworkCopy | None" = None
+    Args: as of `Actor`.
+    """
+
+    def __init__(
+        self, experiment: Experiment, address: str, index: int, credentials: Credentials = PLAIN
+    ) -> None:
+        super().__init__(experiment, address, index, credentials)
+        self._network: NetworkCopy | None = None
+        self._building = threading.Lock()
 
     @override
     def loops(self) -> Sequence[ActorLoop]:
         for name, value in _ONE_THREAD.items():
             os.environ.setdefault(name, value)
-        self._building = threading.Lock()
         loops = []
         for group in range(self.experiment.actor.groups):
             loop = self.loop(group, UnrollLoop)
             loop.unroll_length = self.experiment.learner.unroll_length
-            loop.make_player = partial(self._player, group)
+            loop.make_player = partial(self.player, group)
             loops.append(loop)
         return loops
 
-    def _player(self, group: int, env: VectorEnv) -> "UnrollPlayer":
+    def player(self, group: int, env: VectorEnv) -> "UnrollPlayer":
         """Return the player of a group; the first one builds the network.
+
+        Args:
+            group: number of the group, from 0.
+            env: its environments.
 
         Raises:
             SeedbedError: BACKEND: it is not installed. CONFIG: as `NetworkCopy.build`.

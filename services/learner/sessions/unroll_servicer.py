@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Iterator
-from typing import Any
 
 import grpc.aio
 import numpy as np
@@ -48,12 +47,6 @@ class UnrollServicer(InferenceServicer):
         self._flat = b""
         self._flat_version = -1
         self._flattening = asyncio.Lock()
-        self._finishing = asyncio.Event()
-
-    @override
-    def finish(self, reason: str, over: bool) -> None:
-        super().finish(reason, over)
-        self._finishing.set()
 
     @override
     async def _serve(self, stream: Stream, carried: wire.Hello | None) -> None:
@@ -65,13 +58,11 @@ class UnrollServicer(InferenceServicer):
         stream.session = self._new_session(stream, unroll_spec)
         reader = UnrollReader(stream.session, stream.handshake.spec, unroll_spec)
         sent, received = await self._send_parameters(stream, -1), 0
-        while self._ending is None:
+        while True:
             stream.actor_since, stream.learner_since = time.perf_counter(), None
-            message = await self._read(context)
+            message = await context.read()
             if message is grpc.aio.EOF:
                 return
-            if message is None:
-                break
             stream.actor_since = stream.learner_since = time.perf_counter()
             if isinstance(message, Step) or not message.HasField("unroll"):
                 if received == 0 and is_hello(message, carried):
@@ -83,20 +74,11 @@ class UnrollServicer(InferenceServicer):
             del message  # its arrays are copied
             if not self._queue.try_put(unroll):
                 await self._wait_for_room(stream, unroll)
-            if self._ending is None:
-                sent = await self._send_parameters(stream, sent, received)
-        await self._end_stream(context)
-
-    async def _read(self, context: Any) -> Any:
-        """Return the next message; None if the learner ends before it comes."""
-        reading = asyncio.ensure_future(context.read())
-        finishing = asyncio.ensure_future(self._finishing.wait())
-        try:
-            await asyncio.wait({reading, finishing}, return_when=asyncio.FIRST_COMPLETED)
-            return reading.result() if reading.done() else None
-        finally:
-            reading.cancel()
-            finishing.cancel()
+            if self._ending is not None:
+                # Only now, because an actor reads where it awaits parameters.
+                await self._end_stream(context)
+                return
+            sent = await self._send_parameters(stream, sent, received)
 
     async def _send_parameters(self, stream: Stream, sent: int, received: int = 0) -> int:
         """Send the newest parameters in parts, or their version where the actor has them.

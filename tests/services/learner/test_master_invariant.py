@@ -13,6 +13,7 @@ import math
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from seedbed.config import Experiment, parse_experiment
 from seedbed.runs.directory import open_run_directory
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
+from seedbed.services.impala_actor.actor import ImpalaActor
+from seedbed.services.impala_actor.loop import UnrollLoop
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
@@ -46,6 +49,8 @@ CASES = {
 }
 # Every kind of layer.
 BFLOAT16_CASES = {name: CASES[name] for name in ("mlp-lstm-stack", "nature-lstm-stack")}
+# Stacks and recurrent states that begin in the actor.
+ACTORS_CASES = ("mlp-lstm-stack", "shallow-odd-lstm-stack")
 # A synchronous agent's batch has every environment; one session comes and goes, and is masked.
 A2C_CASES = {name: CASES[name] for name in ("mlp-lstm-stack", "shallow-stack")}
 
@@ -57,6 +62,7 @@ def experiment(
     agent: str = "SureAgent",
     batch_size: int = 6,
     precision: str = "float32",
+    location: str = "learner",
 ) -> Experiment:
     devices = "auto"
     if ACTING:
@@ -79,21 +85,35 @@ def experiment(
           batch_size: {batch_size}
           queue_batches: 2
           straggler_timeout_s: 0.3
-          inference: {{max_wait_ms: 2, slots: 64, max_batch_envs: 16}}
+          inference: {{location: {location}, max_wait_ms: 2, slots: 64, max_batch_envs: 16}}
         actor: {{processes: 0, envs_per_group: 4}}
         logging: {{interval_s: 1000}}
         """
     )
 
 
-async def play(address: str, shape: tuple[int, ...], dtype: str, done: threading.Event) -> None:
+def unroll_loop(config: Experiment, *arguments: Any) -> ActorLoop:
+    """The loop of a group that chooses its actions, as `ImpalaActor` makes it."""
+    loop = UnrollLoop(*arguments)
+    loop.unroll_length = config.learner.unroll_length
+    loop.make_player = partial(ImpalaActor(config, "", 0).player, 0)
+    return loop
+
+
+async def play(
+    config: Experiment, address: str, shape: tuple[int, ...], dtype: str, done: threading.Event
+) -> None:
     """Sessions of 4, 1, 3 and 5 environments; the last one keeps leaving in mid-unroll."""
+    kind: Any = ActorLoop
+    if config.learner.inference.location == "actor":
+        kind = partial(unroll_loop, config)
 
     def runner(environments: int, number: int, visit: int = 0) -> ActorLoop:
-        return ActorLoop(
+        loop: ActorLoop = kind(
             lambda: PatternVectorEnv(environments, number, shape, dtype, visit),
             address, f"test/{number}", 60.0, 60.0, ActorMetrics(),
         )  # fmt: skip
+        return loop
 
     steady = [asyncio.create_task(runner(e, 10 * e).run()) for e in (4, 1, 3)]
     comes_and_goes, visit = 100, 0
@@ -126,7 +146,9 @@ def collect(
         learner = Learner(config, run, f"unix:{run.socket}", frozen=True)
         learner.training.observers.append(observe)
         address = learner.start()
-        actors = threading.Thread(target=lambda: asyncio.run(play(address, shape, dtype, done)))
+        actors = threading.Thread(
+            target=lambda: asyncio.run(play(config, address, shape, dtype, done))
+        )
         actors.start()
         try:
             deadline = time.monotonic() + DEADLINE_S
@@ -190,6 +212,13 @@ def test_so_do_two_batches_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_so_do_rounds_of_all_environments(case: str, tmp_path: Path) -> None:
     network, lstm, stack, shape, dtype = A2C_CASES[case]
     check(experiment(network, lstm, stack, "SureA2c", 4 + 1 + 3 + 5), shape, dtype, tmp_path)
+
+
+@pytest.mark.backends
+@pytest.mark.parametrize("case", ACTORS_CASES)
+def test_so_do_unrolls_whose_actions_the_actors_chose(case: str, tmp_path: Path) -> None:
+    network, lstm, stack, shape, dtype = CASES[case]
+    check(experiment(network, lstm, stack, location="actor"), shape, dtype, tmp_path)
 
 
 @pytest.mark.backends
