@@ -54,6 +54,9 @@ def _reasons(experiment: Experiment) -> Iterator[tuple[str, str]]:
         yield "environment.kwargs", "Atari is set by environment.atari"
     if not is_atari or environment.atari.preprocessing == "exact":
         yield "actor.threads", "only Atari with the fast preprocessing steps in threads"
+    if learner.inference.location == "actor":
+        for name in ("batch_envs", "max_wait_ms"):
+            yield f"learner.inference.{name}", "learner.inference.location is actor"
     if agent in AGENTS and agent not in _OFF_POLICY:
         yield "learner.replay", f"{agent} has no replay"
     elif agent in _OFF_POLICY:

@@ -47,6 +47,22 @@ def test_actors_are_a_container_of_the_learners_pod() -> None:
                 for x in c["volumeMounts"] if x["mountPath"] == "/tmp"}) == 2  # fmt: skip
 
 
+def test_actors_with_networks_of_their_own_have_the_learners_image() -> None:
+    for backend, image in (("tensorflow", "seedbed-learner"), ("jax", "seedbed-learner-jax")):
+        learner_values = {"backend": backend, "inference": {"location": "actor"}}
+        gpu = {"accelerator": {"type": "gpu", "name": "nvidia-l4"}}
+        values = EIGHT | {"experiment": {"learner": learner_values}, "learner": gpu}
+        rendered = render(values)
+        for pod in ("pong-learner", "pong-actor"):
+            containers = rendered.pods()[pod]["spec"]["containers"]
+            acts = next(container for container in containers if container["name"] == "actor")
+            assert acts["image"].rpartition(":")[0] == f"localhost/{image}"
+            assert acts["command"] == ["seedbed", "actor"]
+    containers = render(EIGHT).pods()["pong-actor"]["spec"]["containers"]
+    assert containers[0]["image"].rpartition(":")[0] == "localhost/seedbed-actor"
+    assert "command" not in containers[0]
+
+
 def test_without_it_the_learner_listens_at_its_port_only() -> None:
     spec = render().pods()["pong-learner"]["spec"]
     assert [container["name"] for container in spec["containers"]] == ["learner"]

@@ -347,3 +347,35 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         learner = it.start("learner", "--listen", address, "--run-dir", str(it.run))
         check_end(learner, ExitCode.BIND, address)
+
+
+def test_actors_with_networks_of_their_own_and_their_learner_are_killed(tmp_path: Path) -> None:
+    """IMPALA: an unroll that is under way is lost with its actor, and was never counted."""
+    location = ("--set", "learner.inference.location=actor")
+    with cluster(tmp_path) as it:
+        first = it.train(*location)
+        it.trains(first)
+        wait_for(it.checkpoints, "a checkpoint")
+        victim = min(first.children())
+        os.kill(victim, signal.SIGKILL)
+        wait_for(lambda: len(first.children() - {victim}) == 2, "another actor", START_S)
+        wait_for(lambda: it.status()["numbers"]["sessions"] == 4, "its groups have joined", START_S)
+        it.trains(first)
+        first.send(signal.SIGKILL)
+        first.wait()
+
+        goal = it.counters()["env_frames"] + 500
+        second = it.train(*location, "--set", f"stop.env_frames={goal}")
+        assert second.wait() == 0, second.said
+        assert "resumed at frame" in second.said
+        summary = second.summary()
+        assert goal <= summary["env_frames"]
+        assert summary["env_frames"] == summary["trained_frames"] + summary["discarded_frames"]
+
+        # An actor without a network of its own is told what its learner wants.
+        address = f"127.0.0.1:{free_port()}"
+        fresh = ("--listen", address, "--run-dir", str(tmp_path / "fresh"))
+        learner = it.start("learner", *fresh, *location)
+        wait_for(lambda: "listening" in learner.said, f"it listens: {learner.said}", START_S)
+        actor = it.start("actor", "--learner", address)
+        check_end(actor, ExitCode.REFUSED_BY_LEARNER, "inference", "location actor", "same exp")

@@ -92,6 +92,16 @@ def test_cartpole_with_lstm_and_stacking_learns_in_bfloat16(tmp_path: Path) -> N
 
 
 @pytest.mark.learning
+@pytest.mark.skipif(BACKEND == "jax", reason="TensorFlow learns it")
+def test_impala_learns_cartpole(tmp_path: Path) -> None:
+    """The baseline: each actor acts by a copy of the network."""
+    settings = "learner.inference.location=actor", "actor.processes=2", "actor.groups=1"
+    summary = train(CARTPOLE, tmp_path / "run", *settings)
+    assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
+    assert summary["evaluation"]["mean"] >= 300, summary
+
+
+@pytest.mark.learning
 @pytest.mark.skipif(BACKEND != "jax", reason="TensorFlow trains on one host")
 def test_two_hosts_learn_cartpole(tmp_path: Path) -> None:
     summary = train(CARTPOLE, tmp_path / "run", "learner.hosts=2", "stop.mean_return=150")

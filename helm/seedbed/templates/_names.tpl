@@ -72,12 +72,12 @@ Labels of its own: (dict "root" $ "component" NAME "more" LABELS). */}}
 {{- mergeOverwrite (include "seedbed.podLabels" . | fromYaml) $version | toYaml -}}
 {{- end -}}
 
-{{/* REGISTRY/REPOSITORY:TAG, or REGISTRY/REPOSITORY@DIGEST. Call with (dict "root" $ "component" NAME). */}}
+{{/* REGISTRY/REPOSITORY:TAG, or REGISTRY/REPOSITORY@DIGEST. Call with (dict "root" $ "component" NAME), and "repository" for another one than the component's. */}}
 {{- define "seedbed.image" -}}
 {{- $shared := .root.Values.image -}}
 {{- $image := (get .root.Values .component).image -}}
 {{- with $image.registry | default $shared.registry }}{{ . }}/{{ end -}}
-{{- $image.repository | default (include (printf "seedbed.%sRepository" .component) .root) -}}
+{{- $image.repository | default .repository | default (include (printf "seedbed.%sRepository" .component) .root) -}}
 {{- if $image.digest }}@{{ $image.digest }}{{ else }}:{{ $image.tag | default $shared.tag | default .root.Chart.AppVersion }}{{ end -}}
 {{- end -}}
 
@@ -97,6 +97,20 @@ Labels of its own: (dict "root" $ "component" NAME "more" LABELS). */}}
 seedbed-learner{{ if ne $backend "tensorflow" }}-{{ $backend }}{{ end }}{{ if ne $type "none" }}-{{ $type }}{{ end }}
 {{- end -}}
 {{- define "seedbed.actorRepository" -}}seedbed-actor{{- end -}}
+
+{{/* Image and command of an actor's container. Actors with a network of their own have the learner's, for CPUs. */}}
+{{- define "seedbed.actorContainer" -}}
+{{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
+{{- if eq (dig "learner" "inference" "location" "learner" $experiment) "actor" -}}
+{{- $backend := dig "learner" "backend" "tensorflow" $experiment -}}
+{{- $repository := printf "seedbed-learner%s" (ne $backend "tensorflow" | ternary (printf "-%s" $backend) "") -}}
+image: {{ include "seedbed.image" (dict "root" . "component" "actor" "repository" $repository) }}
+command: [seedbed, actor]
+{{- else -}}
+image: {{ include "seedbed.image" (dict "root" . "component" "actor") }}
+{{- end -}}
+{{- end -}}
+
 {{- define "seedbed.costRepository" -}}seedbed-cost{{- end -}}
 
 {{/* Where the checkpoints of a learner at zero are, in words. */}}

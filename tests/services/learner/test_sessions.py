@@ -218,6 +218,7 @@ REFUSED_HELLOS = {
     "another dtype": ({"observation": array("uint8", 3)}, "observation", "float32", "uint8"),
     "more actions": ({"actions": 6}, "actions", "4", "6"),
     "another repeat": ({"action_repeat": 4}, "action_repeat", "2", "4"),
+    "a network of its own": ({"inference": 1}, "inference", "location learner", "actor"),
 }
 
 
@@ -243,6 +244,31 @@ def test_a_group_that_no_message_holds_is_refused_before_its_first_step() -> Non
         assert str(environments * math.prod(shape)) in refusal.value.received
     sent = hello(observation=array("uint8", 1024, 1024, 3), environments=21)
     assert validate_hello(sent, SPEC.name, None, SETTINGS).num_envs == 21
+
+
+def test_a_hello_of_unrolls() -> None:
+    settings = SETTINGS.model_copy(
+        update={"inference": SETTINGS.inference.model_copy(update={"location": "actor"})}
+    )
+    length = settings.unroll_length
+    for changes, field in (
+        ({}, "inference"),
+        ({"inference": 1, "unroll_length": length + 1}, "unroll_length"),
+        (
+            {
+                "inference": 1,
+                "unroll_length": length,
+                "environments": 64,
+                "observation": array("uint8", 1024, 1024),
+            },
+            "observation",  # a step fits a message, and T + 1 of them do not
+        ),
+    ):
+        with pytest.raises(SpecMismatch) as refusal:
+            validate_hello(hello(**changes), SPEC.name, None, settings)
+        assert refusal.value.field == field
+    sent = hello(inference=1, unroll_length=length)
+    assert validate_hello(sent, SPEC.name, SPEC, settings).num_envs == E
 
 
 def test_versions_are_negotiated() -> None:

@@ -3,7 +3,7 @@
 {{- define "seedbed.sidecar" -}}
 {{- $actor := .Values.actor }}
 - name: actor
-  image: {{ include "seedbed.image" (dict "root" $ "component" "actor") }}
+  {{- include "seedbed.actorContainer" . | nindent 2 }}
   imagePullPolicy: {{ .Values.image.pullPolicy }}
   args:
     - /etc/seedbed/experiment.yaml
