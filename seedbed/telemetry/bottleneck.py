@@ -97,6 +97,13 @@ _LIMITS = (
         "them closer, or add groups",
     ),
     (
+        "actor_inference",
+        0.0,
+        "inference",
+        "actors spend {actor_inference:%} of their time in networks of their own; add actors or "
+        "CPUs, or let the learner act (learner.inference.location)",
+    ),
+    (
         "actor_waiting",
         0.0,
         "latency",
@@ -121,7 +128,8 @@ def bottleneck(
     Args:
         measured: Columns of progress.csv, where None is unknown. Besides, `environment_cores`: the
             cores that environment steps used, at most (wall time of the steps); and `actor_cores`:
-            seconds of steps a second of an actor process, over its groups.
+            seconds of steps a second of an actor process, over its groups; and `actors_act`: 1
+            where actors choose their actions themselves.
         cores: Cores that the learner may use.
         actors_here: The actors run on the learner's machine.
         split: How many devices act, and how many train.
@@ -141,6 +149,7 @@ def bottleneck(
         "backpressure": max(known["blocked_inference"], known["actor_held_up"]),
         "remote_network": 0.0 if actors_here else known["actor_network"],
         "actor_waiting": 1 - known["actor_stepping"],
+        "actor_inference": 1 - known["actor_stepping"] if measured.get("actors_act") else -1.0,
     }
     part, sentence = next(row[2:] for row in _LIMITS if known[row[0]] >= row[1])
     return Bottleneck(part, fill(sentence + _move(part, known, split), known))

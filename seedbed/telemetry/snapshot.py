@@ -39,6 +39,7 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
     """
     counters, history, sessions = telemetry.whole_counters(), telemetry.history, telemetry.sessions
     inference, training = telemetry.inference, telemetry.training
+    settings = telemetry.experiment.learner
     rate, ratio = history.rate, history.ratio
     load = measure_load(history)
     stepping_cores = rate("environment_s")
@@ -49,6 +50,7 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
             "sessions": sessions.connected,
             "environment_cores": stepping_cores,
             "actor_cores": None if stepping_cores is None else stepping_cores / actors,
+            "actors_act": float(settings.inference.location == "actor"),
         },
         telemetry.cores,
         telemetry.actors_here,

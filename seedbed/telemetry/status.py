@@ -108,6 +108,7 @@ class RunStatus(TypedDict):
     # An older learner's status has none.
     learners: NotRequired[LearnersStatus]
     network_bytes: NotRequired[dict[str, int]]  # by `PEER DIRECTION`
+    policy_lag_by_step: NotRequired[list[float]]  # [T] in updates; empty with replay
     discarded_by_reason: dict[str, int]
     stream_errors: dict[str, int]
     failing_outputs: list[str]

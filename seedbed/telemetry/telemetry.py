@@ -324,6 +324,7 @@ class Telemetry:
             "evaluation": self.evaluation.newest or None,
             "learners": self._peer_summary(),
             "network_bytes": {" ".join(key): n for key, n in self.network.bytes.items()},
+            "policy_lag_by_step": self.training.lag_by_step(),
             "discarded_by_reason": dict(self.sessions.discarded_by_reason),
             "stream_errors": dict(self.sessions.stream_errors),
             "failing_outputs": sorted(self.outputs.failing),

@@ -1,6 +1,7 @@
 """Counts of training."""
 
 import threading
+from collections import deque
 from collections.abc import Mapping
 from typing import ClassVar
 
@@ -51,6 +52,7 @@ class TrainingStats:
         self.step_s = Histogram(LATENCY_BOUNDS_S)
         self.recent_lag = RecentValues(4096)
         self.recent_step_s = RecentValues(256)
+        self._step_lags: deque[NDArray[np.floating]] = deque(maxlen=256)
         self.scalars: dict[str, float] = {}
         self.waiting_unrolls = self.capacity_unrolls = 0
         self._trained = 0
@@ -59,6 +61,15 @@ class TrainingStats:
         self._scalar_sums: dict[str, float] = {}
         self._scalar_updates = 0
         self._lock = threading.Lock()
+
+    def lag_by_step(self) -> list[float]:
+        """Return the mean policy lag of each step of an unroll, in updates, of recent batches.
+
+        The steps of an unroll that SEED acts can have newer and newer parameters, those of IMPALA
+        all have one version (SEED, Figure 2). Empty before the first update, and with replay.
+        """
+        lags = list(self._step_lags)
+        return np.mean(lags, axis=0).tolist() if lags else []
 
     @property
     def other_scalars(self) -> dict[str, float]:
@@ -71,6 +82,7 @@ class TrainingStats:
         lag_updates: NDArray[np.floating],
         step_s: float,
         trained_frames: int,
+        step_lag: NDArray[np.floating] | None = None,
     ) -> None:
         """Count one update of the parameters.
 
@@ -79,10 +91,13 @@ class TrainingStats:
             lag_updates: [B] mean policy lag of each unroll, in parameter versions.
             step_s: Seconds of the training step.
             trained_frames: Emulator frames in the batch.
+            step_lag: [T] mean policy lag of each step of the unrolls; None with replay.
         """
         numbers = {name: float(value) for name, value in scalars.items()}
         self.lag.observe_many(lag_updates)
         self.recent_lag.extend(lag_updates)
+        if step_lag is not None:
+            self._step_lags.append(step_lag)
         self.step_s.observe(step_s)
         self.recent_step_s.append(step_s)
         with self._lock:

@@ -55,6 +55,7 @@ TABLE = [
     ),
     ("slow inference", {"busy_inference": 0.95}, "inference", "95 %"),
     ("many small messages", {"wire_cpu": 0.97}, "grpc", "97 % of a core"),
+    ("networks of their own", {"actors_act": 1.0}, "inference", "40 % of their time in networks"),
     ("far away", {"actor_network": 0.55, "actor_stepping": 0.3}, "network", "55 %"),
     (
         "not far away at all",

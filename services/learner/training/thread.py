@@ -183,6 +183,7 @@ class TrainingThread:
             self._telemetry.training.on_update(
                 scalars,
                 lag_updates=version - batch.version,
+                step_lag=None if batch.step_version is None else version - batch.step_version,
                 step_s=time.perf_counter() - started,
                 # The frames of a batch count once, however many epochs it makes.
                 trained_frames=batch.steps * components.spec.action_repeat if epoch == 0 else 0,

@@ -21,6 +21,8 @@ class TrainingBatch:
         steps: real transitions, of T * B.
         keys: keys of sequences from replay, `[B]`; None without replay.
         on_device: `arrays` on the device, once they are there.
+        step_version: mean version of the parameters that acted at each step, `[T]`; None where the
+            batch comes from replay.
     """
 
     arrays: dict[str, NDArray[Any]]
@@ -28,6 +30,7 @@ class TrainingBatch:
     steps: int
     keys: NDArray[np.int64] | None = None
     on_device: Any = None
+    step_version: NDArray[np.float64] | None = None
 
 
 class BatchBuilder:
@@ -83,4 +86,5 @@ class BatchBuilder:
             arrays=arrays,
             version=np.concatenate([np.full(j - i, u.version.mean()) for u, i, j in parts]),
             steps=int(np.count_nonzero((arrays["flags"][-steps:] & FIRST) == 0)),
+            step_version=np.sum([(j - i) * u.version for u, i, j in parts], 0) / self._batch_size,
         )

@@ -53,6 +53,7 @@ def test_columns_keep_their_order_and_their_numbers(sizes: list[int]) -> None:
     assert len(batches) == sum(sizes) // 6
     expected = columns(blocks)
     versions = np.concatenate([np.full(b.environments, b.version.mean()) for b in blocks])
+    by_step = np.concatenate([np.stack([b.version] * b.environments, 1) for b in blocks], 1)
     for number, batch in enumerate(batches):
         part = slice(6 * number, 6 * number + 6)
         assert batch.arrays.keys() == expected.keys()
@@ -61,6 +62,7 @@ def test_columns_keep_their_order_and_their_numbers(sizes: list[int]) -> None:
             np.testing.assert_array_equal(values, want, err_msg=name)
             assert values.dtype == want.dtype
         np.testing.assert_array_equal(batch.version, versions[part])
+        np.testing.assert_allclose(batch.step_version, by_step[:, part].mean(1))
 
 
 @pytest.mark.parametrize("sizes", [[6], [4, 1, 5, 2, 8, 3], [20], [5]])

@@ -1,0 +1,170 @@
+"""`baseline`: SEED and IMPALA, whose actors run the network, on the same cores in one sitting.
+
+Everything goes over TCP, as between pods. The two share environments, network, unrolls, queue and
+loss; only `learner.inference.location` differs.
+"""
+
+import contextlib
+import json
+import re
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+
+from bench.command import Command
+from bench.figures import series_of
+from bench.plan import Plan, write_pong
+from seedbed.rpc import channels
+from seedbed.runtime.limits import usable_cpus
+from seedbed.v1 import inference_pb2 as wire
+from seedbed.v1 import inference_pb2_grpc as wire_grpc
+
+START_S, STATUS_S = 300.0, 120.0
+FIRST_UPDATES = 3
+WIDTHS = {1: "default", 2: "medium", 4: "large"}
+# Frames a second and dollars for a billion frames of Table 4 (DeepMind Lab), and the latency in
+# milliseconds of Table 13, by width. The paper's accelerators and actors differ between the two.
+PAPER = {
+    "seed": {1: (74_000, 25, 10.98), 2: (34_000, 35, 12.70), 4: (16_000, 54, 14.99)},
+    "impala": {1: (30_000, 90, 17.97), 2: (16_500, 128, 25.86), 4: (7_300, 236, 48.79)},
+}
+
+
+def baseline(plan: Plan) -> dict[str, Any]:
+    """Measure each width of `impala_deep` in turn: SEED, IMPALA by groups, IMPALA by single ones.
+
+    An actor of IMPALA is a process with one thread. `single` has one environment in each, as in
+    the paper; `grouped` as many environments as SEED's groups, and one batch for all of them.
+    """
+    systems = {
+        "seed": ("learner", 1, 2, plan.environments),
+        "grouped": ("actor", max(1, int(usable_cpus())), 1, plan.environments),
+        "single": ("actor", max(1, int(usable_cpus())), 1, 1),
+    }
+    cases = []
+    for width in plan.baseline_widths:
+        turns: dict[str, list[dict[str, float]]] = {name: [] for name in systems}
+        lags: dict[str, list[list[float]]] = {name: [] for name in systems}
+        for turn in range(plan.runs):
+            for name, (location, processes, groups, environments) in systems.items():
+                with _System(plan, f"{name}-{width}-{turn}", width, location, environments) as one:
+                    one.start_actors(processes, groups)
+                    figures, lag = one.measure()
+                turns[name].append(figures)
+                lags[name].append(lag)
+        seed = turns["seed"]
+        for name, (_, processes, groups, environments) in systems.items():
+            paper = PAPER["seed" if name == "seed" else "impala"][width]
+            paper_seed = PAPER["seed"][width]
+            of_seed = [
+                {
+                    "seed_faster": ours["env_fps"] / theirs["env_fps"],
+                    "seed_cheaper": theirs["dollars"] / ours["dollars"],
+                }
+                for ours, theirs in zip(seed, turns[name], strict=True)
+            ]
+            cases.append(
+                {
+                    "model": WIDTHS[width],
+                    "system": name,
+                    "environments": processes * groups * environments,
+                    "actors": processes,
+                    **series_of(turns[name]),
+                    **series_of(of_seed),
+                    "policy_lag_by_step": np.mean(lags[name], axis=0).tolist(),
+                    "first_lag": float(np.mean(lags[name], axis=0)[0]),
+                    "last_lag": float(np.mean(lags[name], axis=0)[-1]),
+                    "paper_seed_faster": paper_seed[0] / paper[0],
+                    "paper_seed_cheaper": paper[1] / paper_seed[1],
+                    "paper_wait_ms": paper[2],
+                }
+            )
+    return {"cases": cases, "cores": usable_cpus(), "unroll_length": plan.unroll_length}
+
+
+class _System(Command):
+    """A learner at a port of this machine, and its actors in processes of their own."""
+
+    def __init__(self, plan: Plan, name: str, width: int, location: str, environments: int) -> None:
+        self._plan, self._name = plan, name
+        inference = f"{{location: {location}}}"
+        self._experiment = write_pong(
+            plan, name, environments=environments,
+            network="impala_deep", network_options=f"{{width: {width}}}", inference=inference,
+        )  # fmt: skip
+        self._address = f"127.0.0.1:{_free_port()}"
+        super().__init__(
+            plan.folder / f"{name}.log", "learner", self._experiment,
+            "--run-dir", str(plan.folder / name), "--listen", self._address,
+        )  # fmt: skip
+        self._actors = contextlib.ExitStack()
+        self._channel = channels.channel(self._address)
+        self._stub = wire_grpc.InferenceStub(self._channel)
+
+    def start_actors(self, processes: int, groups: int) -> None:
+        """Start the actors, once the learner listens."""
+        self.wait_until_log_says("listening on", START_S)
+        for index in range(processes):
+            command = Command(
+                self._plan.folder / f"{self._name}-actor-{index}.log", "actor", self._experiment,
+                "--learner", self._address, "--index", str(index),
+                "--set", f"actor.groups={groups}",
+            )  # fmt: skip
+            self._actors.enter_context(command)
+
+    def status(self) -> dict[str, Any]:
+        """Return the learner's status of now, with `read_at` in seconds."""
+        try:
+            reply = self._stub.GetStatus(
+                wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
+            )
+        except grpc.RpcError as error:
+            raise self.failed(f"does not say its status ({error})") from error
+        return {**json.loads(reply.json), "read_at": time.perf_counter()}
+
+    def measure(self) -> tuple[dict[str, float], list[float]]:
+        """Return the figures of a window, and the policy lag of each step of an unroll."""
+        self._wait_for_updates(FIRST_UPDATES)
+        time.sleep(self._plan.system_warm_up_s)
+        before = self.status()
+        time.sleep(self._plan.system_window_s)
+        self._wait_for_updates(before["counters"]["updates"] + 1)
+        after = self.status()
+        seconds = after["read_at"] - before["read_at"]
+
+        def gained(group: str, name: str) -> float:
+            return float(after[group][name] - before[group][name])
+
+        frames = gained("counters", "env_frames")
+        return {
+            "env_fps": frames / seconds,
+            "trained_fps": gained("counters", "trained_frames") / seconds,
+            "dollars": 1e9 * gained("counters", "dollars") / frames,
+            "sent_bytes": gained("network_bytes", "actor sent") / frames,
+            "received_bytes": gained("network_bytes", "actor received") / frames,
+            "wait_ms": after["numbers"]["actor_wait_ms_mean"],
+        }, after["policy_lag_by_step"]
+
+    def _wait_for_updates(self, updates: int) -> None:
+        deadline = time.monotonic() + START_S
+        while self.status()["counters"]["updates"] < updates:
+            self.check()
+            if time.monotonic() > deadline:
+                raise self.failed(f"has not made {updates} updates within {START_S:g} s")
+            time.sleep(0.2)
+
+    def __exit__(self, *error: object) -> None:
+        self._actors.close()
+        self._channel.close()
+        super().__exit__(*error)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
