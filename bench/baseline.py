@@ -6,11 +6,8 @@ loss; only `learner.inference.location` differs.
 
 import contextlib
 import json
-import re
 import socket
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import grpc
@@ -147,7 +144,8 @@ class _System(Command):
             "dollars": 1e9 * gained("counters", "dollars") / frames,
             "sent_bytes": gained("network_bytes", "actor sent") / frames,
             "received_bytes": gained("network_bytes", "actor received") / frames,
-            "wait_ms": after["numbers"]["actor_wait_ms_mean"],
+            "wait_ms_p50": after["numbers"]["round_trip_ms_p50"],
+            "wait_ms_p99": after["numbers"]["round_trip_ms_p99"],
         }, after["policy_lag_by_step"]
 
     def _wait_for_updates(self, updates: int) -> None:

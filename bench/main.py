@@ -1,8 +1,8 @@
 """Measure the actors, the wire, training end to end, memory, replay and gossip.
 
 Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
-JSON object to stdout. Run it on a machine that does nothing else: half an hour. `stability` takes
-an hour more and is measured only by its name.
+JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`,
+`baseline` and `stability` take up to an hour more each and are measured only by their names.
 """
 
 import argparse
@@ -19,6 +19,7 @@ from typing import Any
 from bench.accelerator import main as accelerator
 from bench.accelerator.report import markdown as accelerator_markdown
 from bench.actor import actor_efficiency
+from bench.baseline import baseline
 from bench.gossip.speed import gossip
 from bench.gossip.stability import TASKS, stability
 from bench.machine import command, machine_info, revision
@@ -39,9 +40,10 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "memory": memory,
     "replay": replay,
     "gossip": gossip,
+    "baseline": baseline,
     "stability": stability,
 }
-BY_NAME_ONLY = ("gossip", "stability")  # 20 minutes, an hour
+BY_NAME_ONLY = ("gossip", "baseline", "stability")  # 20 minutes, half an hour, an hour
 SETTINGS = ("runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks")  # of the plan
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 

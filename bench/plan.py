@@ -41,6 +41,7 @@ class Plan:
     replay_transitions: int = _of(1_000_000, 4000)
     replay_batches: Sequence[int] = _of((16, 32, 64, 128, 256), (16,))
     replay_sizes: Sequence[int] = _of((1, 10, 100, 500, 2000, 10000), (1, 100))
+    baseline_widths: Sequence[int] = _of((1, 2, 4), (1,))
     gossip_learners: Sequence[int] = _of((2, 4), (2,))
     gossip_window_s: float = _of(15.0, 2.0)
     gossip_messages: int = _of(100, 3)

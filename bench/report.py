@@ -209,6 +209,21 @@ TABLES: dict[str, Sequence[Table]] = {
             "{straggler[gossip / allreduce, one slow]:.2f} times as fast as all-reduce then."
         ),
     ],
+    "baseline": [
+        Table(
+            "SEED and IMPALA on {cores:g} cores: impala_deep on Pong, unrolls of {unroll_length}, "
+            "TCP (paper: DeepMind Lab, IMPALA on a P100, SEED on two TPU v3 cores)",
+            _cases,
+            "model | system | actors | environments | env frames/s | SEED faster | paper | "
+            "$ per 1e9 frames | SEED cheaper | paper | bytes a frame sent | received | "
+            "latency p50: ms | p99: ms | paper: ms | lag of first step | of last",
+            "{model} | {system} | {actors} | {environments} | {env_fps:,.0f} | "
+            "{seed_faster:.2f} | {paper_seed_faster:.2f} | {dollars[median]:,.2f} | "
+            "{seed_cheaper:.2f} | {paper_seed_cheaper:.2f} | {sent_bytes[median]:,.0f} | "
+            "{received_bytes[median]:,.0f} | {wait_ms_p50:,.1f} | {wait_ms_p99[median]:,.0f} | "
+            "{paper_wait_ms:.1f} | {first_lag:.2f} | {last_lag:.2f}",
+        ),
+    ],
     "stability": [
         Table(
             "{name}: runs above half of A2C's mean score with 16 simulators "

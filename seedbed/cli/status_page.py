@@ -44,6 +44,8 @@ batches     {batch_environments:?{batch_environments:n1} environments, {batch_pa
 answered in {inference_ms_p50:ms} (p50), {inference_ms_p99:ms} (p99), of which {batch_wait_ms:ms} \
 for others to join and {inference_run_ms:ms} to compute}\
 {batch_environments:!none in the last 30 s}
+round trip  {round_trip_ms_p50:?{round_trip_ms_p50:ms} (p50), {round_trip_ms_p99:ms} (p99) from a \
+step to its actions, as the actors measure it}
 queues      {inference_queue_requests:n} requests for inference, {unroll_queue_columns:n} of \
 {unroll_queue_capacity:n} unrolls for training
 

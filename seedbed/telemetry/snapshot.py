@@ -92,6 +92,8 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
         "batch_padding": None if used_envs is None else 1 - used_envs,
         "inference_ms_p50": milliseconds(latency_s.percentile(50)),
         "inference_ms_p99": milliseconds(latency_s.percentile(99)),
+        "round_trip_ms_p50": milliseconds(sessions.round_trip_s(50)),
+        "round_trip_ms_p99": milliseconds(sessions.round_trip_s(99)),
         "inference_run_ms": milliseconds(ratio("run_s", "batches")),
         "batch_wait_ms": milliseconds(ratio("oldest_s", "batches")),
         "train_step_ms_p50": milliseconds(training.recent_step_s.percentile(50)),

@@ -359,6 +359,8 @@ class Telemetry:
             "policy_lag_p50": numbers["policy_lag_p50"],
             "inference_ms_p50": numbers["inference_ms_p50"],
             "inference_ms_p99": numbers["inference_ms_p99"],
+            "round_trip_ms_p50": numbers["round_trip_ms_p50"],
+            "round_trip_ms_p99": numbers["round_trip_ms_p99"],
             "batch_environments": envs / batches if batches else None,
             "train_step_ms_p50": numbers["train_step_ms_p50"],
             "dollars_per_billion_frames": numbers["dollars_per_billion_frames"],

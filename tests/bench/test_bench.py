@@ -80,7 +80,23 @@ def check_replay(results: dict[str, Any]) -> None:
     assert [case["at_a_time"] for case in result["training"]["insertion"]["cases"]] == [1, 100]
 
 
+def check_baseline(results: dict[str, Any]) -> None:
+    cases = {case["system"]: case for case in results["baseline"]["cases"]}
+    assert list(cases) == ["seed", "grouped", "single"]
+    for case in cases.values():
+        for name in ("env_fps", "dollars", "seed_faster", "wait_ms_p50", "received_bytes"):
+            check_series(case[name])
+        assert len(case["policy_lag_by_step"]) == results["baseline"]["unroll_length"]
+    # An action of four bytes for four frames; parameters for an unroll.
+    assert cases["seed"]["sent_bytes"]["median"] == pytest.approx(1)
+    assert cases["single"]["sent_bytes"]["median"] > 1000
+    # Frames of 84 x 84 bytes, one for four of the emulator, whoever acts.
+    for case in cases.values():
+        assert 84 * 84 / 4 <= case["received_bytes"]["median"] <= 1.1 * 84 * 84 / 4
+
+
 CHECKS = {
+    "baseline": check_baseline,
     "replay": check_replay,
     "actor": check_actor,
     "wire": check_wire,

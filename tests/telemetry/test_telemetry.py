@@ -136,6 +136,7 @@ def test_summary_counts_and_knows_nothing_as_none() -> None:
         "mean_return": -6.0,
         "policy_lag_p50": 1.5,
         "inference_ms_p50": 3.0,
+        "round_trip_ms_p50": 10.0,
         "dollars": 0.02,
         "dollars_per_billion_frames": 0.02 / 40 * 1e9,
         "stop_reason": "env_frames 40",
