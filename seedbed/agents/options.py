@@ -71,7 +71,7 @@ class QLearningOptions(AgentOptions):
     epsilon_levels: Annotated[int, Field(ge=0)] = 0
     """Levels N of exploration: the environment in slot s explores with ε = 0.4^(1 + 7i / (N - 1)),
     i = s mod N. With 1 all have 0.4. With 0 the levels follow the environments that are connected:
-    the first two have 0.4 and 0.4^8, and each other one has a level between those before it.
+    the first two have 0.4 and 0.4^8, and each other one has a level between two earlier ones.
     """
     evaluation_epsilon: Fraction = 1e-3
     """Exploration ε of evaluations."""

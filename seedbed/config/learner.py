@@ -15,8 +15,8 @@ class Inference(Section):
 
     location: Literal["learner", "actor"] = "learner"
     """Process that chooses the actions. `actor` is IMPALA, the baseline of the paper: an actor runs
-    a copy of the network on its CPU, with one version of the parameters in an unroll, and sends
-    unrolls (`vtrace` and agents of that kind only).
+    a copy of the network on one CPU, with one version of the parameters in an unroll, and sends
+    unrolls (`vtrace`, and other agents that correct for an older policy).
     """
     batch_envs: Annotated[int, Field(ge=0)] = 0
     """Environments at which a batch is full. 0 takes half of the connected ones, since the groups
