@@ -35,6 +35,7 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
         learner.frame_stack,
         learner.lstm_units,
         learner.precision,
+        learner.initial_weights,
     )
     agent: Agent = agent_class(options, body, spec.actions)
     return agent

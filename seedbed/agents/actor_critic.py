@@ -8,6 +8,7 @@ from typing_extensions import override
 
 from seedbed.agents.options import ActorCriticOptions
 from seedbed.agents.protocol import ActInputs, ActOutputs, OnPolicyAgent, Unroll
+from seedbed.agents.rewards import clip_reward
 from seedbed.networks.body import Body
 from seedbed.networks.initializers import GlorotUniform, Orthogonal
 from seedbed.ops.masked import explained_variance, masked_mean
@@ -23,8 +24,12 @@ class ActorCriticModel(keras.Model):
         self.body = body
         # Nearly uniform at first, and while the value's gradient makes the features grow: through
         # a head of usual size that alone ends exploration within a hundred updates of Pong.
+        usual = body.initial_weights == "glorot"
         self.policy = keras.layers.Dense(
-            actions, kernel_initializer=Orthogonal(0.01), dtype="float32", name="policy"
+            actions,
+            kernel_initializer=GlorotUniform() if usual else Orthogonal(0.01),
+            dtype="float32",
+            name="policy",
         )
         self.value = keras.layers.Dense(
             1, kernel_initializer=GlorotUniform(), dtype="float32", name="value"
@@ -129,10 +134,7 @@ def loss_inputs(
     behaviour_logits = ops.cast(unroll.behaviour["logits"], "float32")
     behaviour_log_prob = log_prob_of(unroll.action, ops.log_softmax(behaviour_logits, axis=-1))
 
-    # Scale, then clip the rewards.
-    r_t = unroll.reward[1:] * options.reward_scale
-    if options.reward_clip:
-        r_t = ops.clip(r_t, -options.reward_clip, options.reward_clip)
+    r_t = clip_reward(unroll.reward[1:] * options.reward_scale, options, ops)
 
     terminal = unroll.terminated[1:]
     if options.life_loss_ends:

@@ -1,10 +1,10 @@
 """Options that several agents share. Imports no Keras, because the experiment's schema uses it."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, model_validator
 from typing_extensions import override
 
 from seedbed.agents.exploration import exploration_range
@@ -26,8 +26,21 @@ class AgentOptions(Section):
     """Discount γ of a step."""
     reward_clip: NonNegative = 0.0
     """Largest magnitude of a reward in the loss, to which rewards are clipped; 0 does not clip."""
+    optimistic_asymmetric_clip: bool = False
+    """Clipping of IMPALA's DeepMind Lab agents in place of `reward_clip`:
+    0.3 min(tanh r, 0) + 5 max(tanh r, 0), which weighs a gain 17 times a loss.
+    """
     life_loss_ends: bool = False
     """End of returns at a lost life: the discount is zero there in the loss; nothing is reset."""
+
+    @model_validator(mode="after")
+    def _one_clip(self) -> Self:
+        if self.reward_clip and self.optimistic_asymmetric_clip:
+            raise ValueError(
+                f"reward_clip {self.reward_clip:g} and optimistic_asymmetric_clip are two ways to "
+                "clip: set one of them back"
+            )
+        return self
 
     def exploration(self, slots: NDArray[np.int32]) -> tuple[float, float] | None:
         """Return the lowest and the highest ε of environments; None where an agent has none.

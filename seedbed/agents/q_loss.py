@@ -11,6 +11,7 @@ from keras import ops
 
 from seedbed.agents.options import QLearningOptions
 from seedbed.agents.protocol import SequenceWindow, Unroll
+from seedbed.agents.rewards import clip_reward
 from seedbed.ops.masked import masked_mean
 from seedbed.ops.n_step import n_step_returns
 from seedbed.ops.rescaling import signed_hyperbolic, signed_parabolic
@@ -44,8 +45,7 @@ def td_errors(
     reward, terminal = steps.reward, steps.terminated
     if options.life_loss_ends:
         terminal = terminal | steps.life_lost
-    if options.reward_clip:
-        reward = xp.clip(reward, -options.reward_clip, options.reward_clip)
+    reward = clip_reward(reward, options, xp)
     discount_t = xp.where(terminal[1:], 0.0, options.discount)
     # After an episode's last step, terminated or cut, comes a first one.
     mask_t = xp.where(steps.first[1:], 0.0, 1.0)

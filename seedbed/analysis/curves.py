@@ -10,6 +10,7 @@ import numpy as np
 import yaml
 from numpy.typing import NDArray
 
+from seedbed.runs.evaluations import read_evaluations
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.progress import load_progress
 from seedbed.runtime.exit_codes import RunDirectoryError
@@ -29,6 +30,8 @@ class Curve:
         minutes: [N] minutes of training.
         returns: [N] mean return of the last 100 episodes of the training.
         summary: summary.json; {} of a run that has not ended.
+        evaluations: [M, 4] emulator frames, minutes of training, mean return, standard error (NaN
+            where there is none), of evaluations.csv.
     """
 
     path: Path
@@ -36,6 +39,7 @@ class Curve:
     minutes: NDArray[np.float64]
     returns: NDArray[np.float64]
     summary: dict[str, Any] = field(default_factory=dict)
+    evaluations: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 4)))
 
 
 @dataclass
@@ -86,7 +90,19 @@ def read_curve(path: Path) -> Curve:
     except (OSError, ValueError):
         summary = {}
     returns = columns["return_mean"][known]
-    return Curve(path, frames[last], seconds[last] / 60, returns[last], summary)
+    curve = Curve(path, frames[last], seconds[last] / 60, returns[last], summary)
+    curve.evaluations = np.array(
+        [
+            [
+                float(row["env_frames"]),
+                float(row["training_seconds"] or "nan") / 60,
+                float(row["mean"]),
+                float(row["standard_error"] or "nan"),
+            ]
+            for row in read_evaluations(path)
+        ]
+    ).reshape(-1, 4)
+    return curve
 
 
 def read_groups(paths: Sequence[Path]) -> list[Group]:
@@ -142,6 +158,10 @@ def draw_curves(groups: Sequence[Group], title: str, file: Path) -> None:
                 x = getattr(curve, axis) / divisor
                 style = {"linewidth": 0.8, "alpha": 0.35} if several else {"label": group.label}
                 axes.plot(x, curve.returns, color=colour, **style)
+                at_x = curve.evaluations[:, 0 if axis == "frames" else 1] / divisor
+                mean, error = curve.evaluations[:, 2], np.nan_to_num(curve.evaluations[:, 3])
+                if len(mean):
+                    axes.errorbar(at_x, mean, error, color=colour, fmt="o", markersize=5, capsize=3)
             if several:
                 x, mean, deviation = group.spread(axis)
                 name = f"{group.label}: mean of {len(group.curves)} ± 1 σ"
@@ -151,7 +171,10 @@ def draw_curves(groups: Sequence[Group], title: str, file: Path) -> None:
                 )
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)
-    left.set_ylabel("mean return of the last 100 episodes")
+    evaluated = any(len(curve.evaluations) for group in groups for curve in group.curves)
+    left.set_ylabel(
+        "mean return of the last 100 episodes" + ("; points: evaluations" if evaluated else "")
+    )
     if len(groups) > 1 or len(groups[0].curves) > 1:
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
     figure.savefig(file)

@@ -1,7 +1,8 @@
 """Play a trained policy, without learning, and print its returns.
 
-Atari is played by the protocol of the paper's Table 9, whatever the training did: up to 30 random
-no-ops, at most 108,000 frames an episode, no sticky actions; --set overrides the protocol, too.
+Atari is played by the protocol of the paper's Table 9, whatever the training did: bilinear images,
+1 to 30 random no-ops, at most 108,000 frames an episode, no sticky actions; --set overrides the
+protocol, too. With --follow the command is a worker beside a run, with cores or a device apart.
 Training used other seeds of environments. An episode that --max-steps cuts is counted as cut. A
 summary goes to stderr; one JSON object goes to stdout, but not on a terminal.
 """
@@ -14,12 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from seedbed import backends
+from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
 from seedbed.cli.arguments import add_parent, add_set, add_trust, exit_with_parent
 from seedbed.cli.output import add_json, print_result
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
 from seedbed.runs.directory import read_checkpoint
+from seedbed.runs.evaluations import append_evaluation, read_evaluations
 from seedbed.runs.resume import compare
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import ConfigError
@@ -28,6 +31,7 @@ if TYPE_CHECKING:
     from seedbed.evaluation.episodes import EpisodeCollector, EvaluationSettings
 
 _PROGRESS_S = 5.0
+_POLL_S = 5.0  # of --follow
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -46,6 +50,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, help="seed of environments and actions (default: the experiment's)")
     text = "steps after which an episode is cut (default %(default)d)"
     add("--max-steps", type=_positive, default=100_000, help=text)
+    text = "evaluate each newest checkpoint until the run ends; a row of each in evaluations.csv"
+    add("--follow", action="store_true", help=text)
+    text = "frames between two evaluations of --follow (default: every checkpoint that is there)"
+    add("--every", type=_positive, default=1, metavar="FRAMES", help=text)
+    text = "folder of evaluations.csv of --follow, where RUN_DIR is remote (default: RUN_DIR)"
+    add("--rows", type=Path, metavar="FOLDER", help=text)
     add("--video", type=Path, metavar="FILE.mp4", help="record one more episode as a video")
     add_set(parser)
     add_trust(parser)
@@ -62,12 +72,20 @@ def run(args: argparse.Namespace) -> None:
         SeedbedError: no such checkpoint, or the environment cannot be played here.
     """
     exit_with_parent(args)
+    if args.follow:
+        _follow(args)
+        return
     in_other_folder = args.checkpoint.endswith(".safetensors") and "/" in args.checkpoint
     checkpoint = (
         read_checkpoint(args.checkpoint)
         if in_other_folder
         else read_checkpoint(args.run_dir, args.checkpoint)
     )
+    _evaluate(args, checkpoint)
+
+
+def _evaluate(args: argparse.Namespace, checkpoint: Checkpoint) -> dict[str, Any]:
+    """Play the episodes of one checkpoint; print and return their result."""
     trained = stored_experiment(checkpoint, args.trust)
     experiment, changed = apply_atari_protocol(trained)
     experiment = _overridden(trained, experiment, args.set)
@@ -91,10 +109,12 @@ def run(args: argparse.Namespace) -> None:
         seed=experiment.seed if args.seed is None else args.seed,
         max_steps=args.max_steps,
     )
+    counters = checkpoint.meta["counters"]
     result: dict[str, Any] = {
         "environment": experiment.environment.id,
         "checkpoint": checkpoint.path,
-        "env_frames": checkpoint.meta["counters"]["env_frames"],
+        "env_frames": counters["env_frames"],
+        "training_seconds": counters.get("seconds"),
         "updates": checkpoint.updates,
         **evaluate(policy, experiment, settings, _Progress(settings, args.progress)),
     }
@@ -104,6 +124,36 @@ def run(args: argparse.Namespace) -> None:
     finally:  # a video that fails must not lose the episodes
         _report_summary(result)
         print_result(args, result)
+    return result
+
+
+def _follow(args: argparse.Namespace) -> None:
+    """Evaluate the newest checkpoint, again and again, until the last one of an ended run."""
+    folder = args.rows or Path(args.run_dir)
+    due, last = 0.0, ""
+    for row in read_evaluations(folder):
+        due, last = float(row["env_frames"]) + args.every, row["checkpoint"]
+    while True:
+        # Read first, so that the newest checkpoint after it is the run's last one.
+        is_over = (Path(args.run_dir) / "summary.json").exists()
+        newest = _newest(args.run_dir)
+        if newest is not None and newest.path != last:
+            frames = newest.meta["counters"]["env_frames"]
+            if frames >= due or is_over:
+                append_evaluation(folder, _evaluate(args, newest))
+                due, last = frames + args.every, newest.path
+                continue
+        if is_over:
+            return
+        time.sleep(_POLL_S)
+
+
+def _newest(run_dir: str) -> Checkpoint | None:
+    """Return the newest checkpoint; None before the first."""
+    try:
+        return read_checkpoint(run_dir)
+    except CheckpointReadError:
+        return None
 
 
 def _overridden(trained: Experiment, experiment: Experiment, overrides: list[str]) -> Experiment:

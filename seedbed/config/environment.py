@@ -12,13 +12,18 @@ FLOAT32_MAX = 3.4028235e38
 
 
 class Atari(Section):
-    """Preprocessing of `atari:` environments. The defaults are the paper's Table 9."""
+    """Preprocessing of `atari:` environments.
+
+    The defaults are the Table 9 of the SEED paper, but for
+    `preprocessing`; evaluations use `exact`, whatever is set here.
+    """
 
     preprocessing: Literal["fast", "exact"] = "fast"
     """Implementation. `fast` is the C++ vector environment, which resizes by area and draws 0 to
     noop_max no-ops. Where a game ends within a repeated action, the last observation of the
     episode is the one before: no value is bootstrapped there. `exact` follows Table 9 to the letter
-    (bilinear, 1 to 30 no-ops, the true last screen) and is slower.
+    (bilinear, 1 to 30 no-ops, the true last screen). A core steps as many with either; a process
+    uses one core with `exact`, so it takes more `actor.processes` for several.
     """
     frame_skip: Positive = fixed(4, "steps, frames and the discount's meaning follow from it")
     """Action repetition: emulator frames a step."""

@@ -223,6 +223,11 @@ class Learner(Section):
     """Keyword arguments of the network, such as `width: 2`."""
     lstm_units: Annotated[int, Field(ge=0)] = fixed(0, "the parameters' shapes follow from it")
     """Units of the LSTM core; 0 is a feed-forward agent."""
+    initial_weights: Literal["default", "glorot"] = "default"
+    """Initial values of weights. With `glorot` all are Glorot uniform, as the SEED paper states;
+    the default draws the LSTM's recurrent kernel orthogonal, and the policy head orthogonal and a
+    hundred times smaller, for nearly uniform first actions. Biases are 0, the forget gate's 1.
+    """
     frame_stack: Positive = fixed(4, "it sets the network's input shape")
     """Newest K observations that the network sees, stacked on the device."""
     unroll_length: Positive = 20

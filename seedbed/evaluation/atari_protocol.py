@@ -7,7 +7,13 @@ from seedbed.config.environment import Environment
 from seedbed.config.load import dump_experiment
 
 # What an evaluation may choose. The rest is as trained, because the policy depends on it.
-PROTOCOL = {"noop_max": 30, "max_frames_per_episode": 108_000, "sticky_action_probability": 0.0}
+# `exact` resizes bilinearly and plays 1 to `noop_max` no-ops.
+PROTOCOL = {
+    "preprocessing": "exact",
+    "noop_max": 30,
+    "max_frames_per_episode": 108_000,
+    "sticky_action_probability": 0.0,
+}
 # What the policy was trained with.
 PREPROCESSING = {"frame_skip": 4, "height": 84, "width": 84, "full_action_space": True}
 

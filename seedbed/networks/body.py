@@ -20,6 +20,7 @@ class Body(keras.layers.Layer):
         stacked: spec of one stack of prepared frames.
         actions: A.
         lstm_units: 0 for a feed-forward body.
+        initial_weights: as of `learner.initial_weights`.
 
     Attributes:
         state_size: S, 2 * lstm_units: the hidden state h, then the cell c.
@@ -30,7 +31,12 @@ class Body(keras.layers.Layer):
     """
 
     def __init__(
-        self, torso: keras.layers.Layer, stacked: ArraySpec, actions: int, lstm_units: int = 0
+        self,
+        torso: keras.layers.Layer,
+        stacked: ArraySpec,
+        actions: int,
+        lstm_units: int = 0,
+        initial_weights: str = "default",
     ) -> None:
         # The policy in force is that of the parts; what enters and leaves a body is float32.
         super().__init__(name="body", dtype="float32")
@@ -39,13 +45,15 @@ class Body(keras.layers.Layer):
         self.stacked = stacked
         self.actions = actions
         self.lstm_units = lstm_units
+        self.initial_weights = initial_weights
         self.state_size = 2 * lstm_units
         self.batch_major = False
         torso_features = int(torso(np.zeros((1, *stacked.shape), stacked.dtype)).shape[-1])
         self.features = lstm_units or torso_features
         self.core = None
         if lstm_units:
-            self.core = LstmCore(lstm_units)
+            recurrent = GlorotUniform() if initial_weights == "glorot" else Orthogonal()
+            self.core = LstmCore(lstm_units, recurrent)
             self.core.build((None, None, torso_features + actions + 1))
         self.built = True
 
@@ -126,12 +134,17 @@ class LstmCore(keras.layers.Layer):
     The weights have the shapes, names and gate order (i, f, c, o) of `keras.layers.LSTM`, so that
     they load into one. Its products are in the precision of the policy in force when it is made,
     gates and state in float32.
+
+    Args:
+        units: size of the hidden state, and of the cell.
+        recurrent: initial values of the recurrent kernel.
     """
 
-    def __init__(self, units: int) -> None:
+    def __init__(self, units: int, recurrent: keras.initializers.Initializer) -> None:
         super().__init__(name="lstm", dtype="float32")
         self.products = keras.config.dtype_policy().compute_dtype
         self.units = units
+        self._recurrent = recurrent
 
     def build(self, input_shape: tuple[int | None, ...]) -> None:
         """Make the weights; the forget gate's bias starts at 1.
@@ -143,7 +156,9 @@ class LstmCore(keras.layers.Layer):
             name="kernel", shape=(input_shape[-1], 4 * self.units), initializer=GlorotUniform()
         )
         self.recurrent_kernel = self.add_weight(
-            name="recurrent_kernel", shape=(self.units, 4 * self.units), initializer=Orthogonal()
+            name="recurrent_kernel",
+            shape=(self.units, 4 * self.units),
+            initializer=self._recurrent,
         )
         self.bias = self.add_weight(name="bias", shape=(4 * self.units,), initializer="zeros")
         bias = np.zeros(4 * self.units, np.float32)

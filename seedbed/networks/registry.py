@@ -23,6 +23,7 @@ def make_body(
     frame_stack: int,
     lstm_units: int,
     precision: str = "float32",
+    initial_weights: str = "default",
 ) -> Body:
     """Build the body of `learner.network`.
 
@@ -39,12 +40,13 @@ def make_body(
         frame_stack: K.
         lstm_units: units of the LSTM core; 0 is a feed-forward body.
         precision: `learner.precision`.
+        initial_weights: `learner.initial_weights`.
 
     Raises:
         SeedbedError: CONFIG: there is no such network, its options are wrong, or it does not fit.
     """
     with _policy(precision):
-        return _body(network, options, frame, actions, frame_stack, lstm_units)
+        return _body(network, options, frame, actions, frame_stack, lstm_units, initial_weights)
 
 
 @contextmanager
@@ -68,6 +70,7 @@ def _body(
     actions: int,
     frame_stack: int,
     lstm_units: int,
+    initial_weights: str,
 ) -> Body:
     torso = _make(network, options)
     observe = getattr(torso, "observe", None)
@@ -76,7 +79,7 @@ def _body(
     prepared = prepared_frame(torso, frame)
     stacked = ArraySpec(stacked_shape(prepared.shape, frame_stack), prepared.dtype)
     try:
-        body = Body(torso, stacked, actions, lstm_units)
+        body = Body(torso, stacked, actions, lstm_units, initial_weights)
     except SeedbedError:
         raise
     except Exception as error:

@@ -42,6 +42,7 @@ _OWN_FILES = (
     "experiment.yaml",
     "experiment.*.yaml",
     "progress.csv",
+    "evaluations.csv",
     "trace.csv",
     "status.json",
     "summary.json",

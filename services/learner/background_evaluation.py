@@ -6,6 +6,7 @@ from pathlib import Path
 from seedbed.config import Experiment
 from seedbed.launch.evaluation import EvaluationProcess
 from seedbed.runs.directory import RunDirectory
+from seedbed.runs.evaluations import FILE, append_evaluation
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.shortage import cure
 from seedbed.services.learner.checkpointer import Checkpointer
@@ -111,6 +112,10 @@ class BackgroundEvaluation:
         if result is None:
             return
         self._telemetry.evaluation.on_evaluation(result)
+        try:
+            append_evaluation(self._run.path, result)
+        except OSError as error:
+            log.error("%s has no row for %s: %s; %s", FILE, name, error, cure(error))
         mean = float(result["mean"])
         log.info("evaluation of %s: mean %.4g over %d episodes", name, mean, result["episodes"])
         if self.best is None or mean > self.best:

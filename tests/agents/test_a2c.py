@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -54,6 +55,8 @@ def walk(unroll: Unroll, value: Array, options: A2cOptions) -> Array:
             while True:
                 at += 1
                 reward = float(unroll.reward[at, b]) * options.reward_scale
+                if options.optimistic_asymmetric_clip:
+                    reward = math.tanh(reward) * (5.0 if reward > 0 else 0.3)
                 if options.reward_clip:
                     reward = max(-options.reward_clip, min(options.reward_clip, reward))
                 total += weight * reward
@@ -106,6 +109,7 @@ def slow_loss_at(
 CASES = [
     A2cOptions(),
     A2cOptions(life_loss_ends=True, discount=0.9),
+    A2cOptions(optimistic_asymmetric_clip=True, reward_scale=0.7),
     A2cOptions(reward_clip=1.0, reward_scale=0.7, entropy_cost=0.1, baseline_cost=0.3),
 ]
 

@@ -92,6 +92,21 @@ def test_the_seed_decides_the_weights() -> None:
         assert 0.5 * limit < np.abs(kernel).max() <= limit
 
 
+def test_glorot_is_every_weight_of_the_paper() -> None:
+    """The LSTM's recurrent kernel and the policy's head too, which the default draws otherwise."""
+    for text, within in (("glorot", True), ("default", False)):
+        settings = f"learner: {{network: mlp, lstm_units: 24, initial_weights: {text}}}"
+        for variable in build_agent(experiment(settings), SPEC).model.trainable_variables:
+            kernel = variable.numpy()
+            if kernel.ndim != 2:
+                continue
+            limit = np.sqrt(6 / sum(kernel.shape))
+            largest = np.abs(kernel).max()
+            is_drawn_otherwise = "recurrent" in variable.path or "policy" in variable.path
+            expected = within or not is_drawn_otherwise
+            assert (0.5 * limit < largest <= limit) == expected, variable.path
+
+
 def test_vtrace_is_built_with_its_options() -> None:
     agent: Any = build_agent(
         experiment("learner: {network: mlp, lstm_units: 6}\nvtrace: {discount: 0.5}"), SPEC

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import subprocess
 import sys
 from pathlib import Path
@@ -117,6 +118,8 @@ def reference(
                     break  # the sequence, or the episode, has no more: its own value
                 at += 1
                 reward = float(unroll.reward[at, b])
+                if options.optimistic_asymmetric_clip:
+                    reward = math.tanh(reward) * (5.0 if reward > 0 else 0.3)
                 if options.reward_clip:
                     reward = min(max(reward, -options.reward_clip), options.reward_clip)
                 total += weight * reward
@@ -147,6 +150,7 @@ CASES = {
     "windows-longer-than-rows": R2d2Options(n_steps=50, discount=0.8),
     "lives": R2d2Options(life_loss_ends=True, discount=0.9, n_steps=3),
     "clipped": R2d2Options(reward_clip=0.7, max_priority_weight=1.0),
+    "asymmetric": R2d2Options(optimistic_asymmetric_clip=True),
     "dqn": DqnOptions(),
     "dqn-n3": DqnOptions(n_steps=3, double_q=True, reward_clip=1.0),
 }
@@ -635,6 +639,8 @@ TABLE_8 = {
     "learner.frame_stack": 4,
     "learner.network": "nature",
     "learner.lstm_units": 512,
+    "learner.initial_weights": "glorot",
+    "environment.atari.preprocessing": "exact",
     "environment.atari.full_action_space": True,
     "environment.atari.frame_skip": 4,
     "environment.atari.sticky_action_probability": 0,
@@ -647,8 +653,8 @@ def test_exploration_is_table_8() -> None:
     n = experiment.actor.total_envs
     wanted = [0.4 ** (1 + 7 * i / (n - 1)) for i in range(n)]
     np.testing.assert_allclose(exploration_table(experiment.r2d2.epsilon_levels), wanted, rtol=1e-5)
-    # Two groups alternate, so that each fills a batch.
-    assert experiment.actor.envs_per_group == experiment.learner.inference.batch_envs
+    # Two groups of each actor alternate, so that half of the environments fill a batch.
+    assert 2 * experiment.learner.inference.batch_envs == n
 
 
 @pytest.mark.parametrize("key", TABLE_8)

@@ -13,6 +13,7 @@ from seedbed.analysis.curves import read_curve, read_groups
 from seedbed.cli.main import main
 from seedbed.config import parse_experiment
 from seedbed.config.load import dump_experiment
+from seedbed.runs.evaluations import append_evaluation
 
 HEADER = ["seconds", "env_frames", "return_mean"]
 
@@ -35,6 +36,17 @@ def test_frames_that_were_lost_and_played_again_count_once(tmp_path: Path) -> No
     assert curve.frames.tolist() == [100, 150, 300]
     assert curve.minutes.tolist() == [1, 3, 4]
     assert curve.returns.tolist() == [1.0, 1.5, 3.0]
+
+
+def test_evaluations_are_points_of_the_curve(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", [(60, 100, 1.0), (120, 200, 2.0)])
+    assert read_curve(run).evaluations.shape == (0, 4)
+    for frames, mean, error in ((200, 7.0, None), (100, 5.0, 0.5), (100, 6.0, 0.25)):
+        result = {"env_frames": frames, "updates": frames, "training_seconds": frames, "mean": mean}
+        append_evaluation(run, {**result, "standard_error": error, "checkpoint": f"c-{frames}"})
+    points = read_curve(run).evaluations
+    np.testing.assert_allclose(points, [[100, 100 / 60, 6, 0.25], [200, 200 / 60, 7, np.nan]])
+    assert main(["plot", str(run)]) == 0
 
 
 def test_seeds_are_one_group_and_other_settings_are_another(tmp_path: Path) -> None:

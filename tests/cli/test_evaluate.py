@@ -23,7 +23,8 @@ from seedbed.config.load import dump_experiment
 from seedbed.envs import make_vector_env
 from seedbed.factory import build_agent
 from seedbed.optimizers import build_optimizer
-from seedbed.runs.directory import open_run_directory
+from seedbed.runs.directory import open_run_directory, open_store, read_checkpoint
+from seedbed.runs.evaluations import read_evaluations
 from seedbed.runtime.exit_codes import ExitCode
 
 NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
@@ -118,6 +119,42 @@ def test_one_json_object_with_exactly_the_episodes_asked_for(
     assert greedy["policy"] == "greedy"
     by_file, _ = call(capsys, walk, "--checkpoint", result["checkpoint"], "--episodes", 1)
     assert by_file["standard_error"] is None
+
+
+def test_a_worker_follows_a_run_to_its_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for checkpoints, skips those that come too soon, and takes the last in any case."""
+    text = (
+        f"name: walk\nenvironment: {{id: '{__name__}:Walk'}}\n"
+        "learner: {network: mlp, frame_stack: 1}"
+    )
+    run = make_run(tmp_path / "run", text)
+    first = read_checkpoint(run)
+    store = open_store(run)
+
+    def later(updates: int, frames: int) -> None:
+        counters = {"updates": updates, "env_frames": frames, "seconds": 60.0}
+        store.save(first.arrays, {**first.meta, "counters": counters}, updates)
+
+    waits = iter(
+        [
+            lambda: later(20, 1500),
+            lambda: later(30, 2500),
+            lambda: later(40, 2600),
+            lambda: (run / "summary.json").write_text("{}"),
+        ]
+    )
+    monkeypatch.setattr("seedbed.cli.evaluate.time.sleep", lambda _: next(waits)())
+    words = ["evaluate", str(run), "--trust", "--follow", "--every", "1000", "--episodes", "2"]
+    assert main(words) == 0
+    rows = read_evaluations(run)
+    assert [int(row["updates"]) for row in rows] == [9, 30, 40]
+    assert next(waits, None) is None
+    assert len(capsys.readouterr().out.splitlines()) == 3
+    # What it has evaluated it does not evaluate again.
+    assert main(words) == 0
+    assert len(read_evaluations(run)) == 3
 
 
 @pytest.mark.backends

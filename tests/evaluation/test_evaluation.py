@@ -206,9 +206,10 @@ def test_atari_is_played_by_table_9_whatever_the_training_did() -> None:
     experiment, changed = apply_atari_protocol(trained)
     atari = experiment.environment.atari
     assert (atari.sticky_action_probability, atari.noop_max) == (0.0, 30)
+    assert (trained.environment.atari.preprocessing, atari.preprocessing) == ("fast", "exact")
     assert atari.max_frames_per_episode == 108_000
     assert not atari.full_action_space, "the policy has the actions that it was trained with"
-    assert len(changed) == 2
+    assert len(changed) == 3
     assert "sticky_action_probability is 0.0, though 0.25" in "".join(changed)
     # Pong's random play is -20.7 and a human's 14.6 (Table 10, DQN Zoo).
     episodes = [Episode(20.0, 1, False), Episode(21.0, 1, False)]

@@ -1,0 +1,47 @@
+"""`evaluations.csv` of a run: one row for each evaluation, which learning curves are drawn from."""
+
+import csv
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+FILE = "evaluations.csv"
+COLUMNS = (
+    *("env_frames", "updates", "training_seconds", "episodes", "policy", "mean"),
+    *("standard_error", "median", "min", "max", "mean_length", "human_normalised", "checkpoint"),
+)
+
+
+def append_evaluation(path: Path, result: Mapping[str, Any]) -> None:
+    """Append a row.
+
+    Args:
+        path: the run directory.
+        result: what `seedbed evaluate` prints.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    file = path / FILE
+    with file.open("a", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        if not out.tell():
+            writer.writerow(COLUMNS)
+        row = (result.get(name) for name in COLUMNS)
+        writer.writerow("" if value is None else value for value in row)
+
+
+def read_evaluations(path: Path) -> list[dict[str, str]]:
+    """Return the rows, by frames; none where nothing was evaluated.
+
+    A checkpoint that was evaluated again counts with its last row.
+
+    Args:
+        path: the run directory.
+    """
+    try:
+        with (path / FILE).open(newline="") as file:
+            rows = {row["checkpoint"]: row for row in csv.DictReader(file) if row.get("mean")}
+    except (OSError, KeyError):
+        return []
+    return sorted(rows.values(), key=lambda row: float(row["env_frames"]))
