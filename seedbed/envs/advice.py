@@ -57,7 +57,8 @@ def advise(
     environments = min(_power_of_two(wanted), _power_of_two_below(fits), MOST_ENVIRONMENTS)
     share = MESSAGE_CPU_S / (environments * cpu_s)
     step_ms, message_ms = environments * step_s * 1e3, MESSAGE_CPU_S * 1e3
-    limit = "" if share < 1 else ": sending takes longer than stepping, so the wire is the limit"
+    cpu_ms = environments * cpu_s * 1e3
+    limit = "" if share < 1 else f", more than the {cpu_ms:.2g} ms of CPU that the step takes"
     reasons.append(
         f"envs_per_group {environments}: a step of the group takes {step_ms:.3g} ms, and "
         f"sending it {message_ms:g} ms of CPU{limit}"

@@ -364,6 +364,7 @@ class LearnerBase:
                 failure = failure or SeedbedError(ExitCode.THREAD_STUCK, text)
             else:
                 log.warning("%s; nothing is lost, because there was no update yet", text)
+                self.training.abandoned = True
         # An update that a lost host has broken has taken the optimizer's arrays with it.
         may_save = not running and (failure is None or failure.code is not ExitCode.HOSTS_FAILED)
         if self.hosts is not None:
@@ -372,6 +373,11 @@ class LearnerBase:
         # The threads have ended, so the trainer belongs to this one.
         failure = self._save_and_evaluate(failure, may_save)
         self.quarantine.close()
+        built = self.components.result(0)
+        if self.training.abandoned and built and not built.agent.trains_from_replay:
+            rest = self.counters.env_frames - self.counters.trained_frames
+            rest -= self.counters.discarded_frames
+            self.telemetry.sessions.on_discarded(rest, "the learner stopped")
         self.telemetry.stop_reason = reason
         self._tick()
         summary = self.telemetry.summary()

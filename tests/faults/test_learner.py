@@ -346,3 +346,29 @@ def test_resumed_frames_are_conserved(tmp_path: Path, monkeypatch: pytest.Monkey
             actor.play(11)
     assert counters.env_frames == saved["env_frames"] + 30
     assert counters.env_frames == counters.trained_frames + counters.discarded_frames
+
+
+def test_the_frames_of_a_first_update_that_is_not_awaited_are_discarded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The run ends at once, though the update, which compiles, is still under way."""
+    monkeypatch.setattr(base, "SIGNAL_JOIN_S", 0.2)
+    begun, goes_on = threading.Event(), threading.Event()
+    with running(tmp_path) as run:
+        learner = run.learner
+
+        def hangs(batch: Any) -> None:
+            begun.set()
+            goes_on.wait(START_S)
+
+        learner.training.observers.append(hangs)
+        wait_for(begun.is_set, "the first update has begun", START_S)
+        learner.stop("enough")
+        assert run.ended.wait(START_S)
+        goes_on.set()
+        counters = learner.counters
+        assert run.failure is None
+        assert counters.updates == 0
+        assert counters.env_frames == counters.discarded_frames > 0
+        learner.threads.join(START_S)
+        assert counters.trained_frames == 0, "it counts no more"

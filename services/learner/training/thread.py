@@ -90,6 +90,8 @@ class TrainingThread:
         observers: called with each batch before its first update.
         step_since: when the current update started; None while it compiles, or between updates.
         hosts: agreement with the other hosts of this learner; None without any.
+        abandoned: set where the process ends without the update that is under way, whose frames
+            count as discarded.
     """
 
     def __init__(
@@ -117,6 +119,7 @@ class TrainingThread:
         self.observers: list[Callable[[TrainingBatch], None]] = []
         self.step_since: float | None = None
         self.hosts: Agreement | None = None
+        self.abandoned = False
 
     def request_state(self) -> Future[dict[str, NDArray[Any]]]:
         """Request the trainer's state between two updates. Any thread."""
@@ -179,6 +182,8 @@ class TrainingThread:
                     self._telemetry.sessions.on_discarded(frames, "its update was skipped")
                 self._on_skipped(components, batch, scalars)
                 break
+            if self.abandoned:
+                return
             self._skipped = 0
             self._telemetry.training.on_update(
                 scalars,
