@@ -71,7 +71,7 @@ RENAMED = {
     "doctor": "check machine",
     "env": "check env",
     "try": "check learner",
-    "report": "analyze",
+    "report": "analyze` (learners that gossip) or `seedbed plot",
     "debug": "inspect",
 }
 # And options, of whatever command.
