@@ -27,6 +27,7 @@ peers       {is_peer:?rank {learners_rank}, {learners_topology}: {gossip_peers_a
 {is_gossip:?, {gossip_superseded:n} messages superseded; the furthest in-peer is \
 {gossip_distance:.3g} away (2-norm)}\
 {is_split:?; THE GRAPH HAS COME APART: nothing bounds how far they drift}
+energy      {watts:?{watts:n1} W, {frames_per_kilojoule:n} frames a kilojoule}
 time        {seconds:time}\
 {eta_condition:?; about {eta_seconds:time} to go ({eta_condition}), for {eta_dollars:$} more}
 

@@ -44,6 +44,10 @@ class Cost(Section):
     """Memory charged, in GiB; 0 is all of this machine."""
     accelerators: Annotated[int, Field(ge=0)] = 0
     """Number of accelerators charged."""
+    cpu_watts: NonNegative = 0
+    """Power of one busy vCPU, for the energy of a run on a machine without energy counters, such as
+    a virtual one; 0 estimates none. A server CPU of 280 W with 128 threads has about 2.2.
+    """
     meter: str = ""
     """URL of a cost meter that prices the whole release, such as `http://host:9092/status`; the
     prices here count until the meter answers. The chart sets this key.

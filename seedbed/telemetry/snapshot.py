@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from seedbed.telemetry.bottleneck import Bottleneck, bottleneck
 from seedbed.telemetry.busy import THREADS
 from seedbed.telemetry.counters import Counters
+from seedbed.telemetry.energy import frames_per_kilojoule
 from seedbed.telemetry.formats import Number
 from seedbed.telemetry.time_left import TimeLeft, time_left
 from seedbed.telemetry.windows import FPS_WINDOWS_S, History
@@ -108,6 +109,8 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
         "dollars": dollars,
         "dollars_per_hour": telemetry.cost.dollars_per_hour,
         "dollars_per_billion_frames": dollars / frames * 1e9 if frames else None,
+        "watts": rate("joules"),
+        "frames_per_kilojoule": frames_per_kilojoule(rate("env_frames"), rate("joules")),
         "eta_s": left.seconds if left else None,
         "bottleneck": limit.part,
         **telemetry.replay.as_dict(),

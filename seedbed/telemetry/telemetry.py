@@ -17,6 +17,7 @@ from seedbed.telemetry.busy import THREADS, BusyClock
 from seedbed.telemetry.checkpoints import CheckpointStats, EvaluationStats
 from seedbed.telemetry.cost import RunCost
 from seedbed.telemetry.counters import Counters
+from seedbed.telemetry.energy import EnergyStats
 from seedbed.telemetry.formats import Number
 from seedbed.telemetry.gossip import GossipStats
 from seedbed.telemetry.inference import InferenceStats
@@ -34,6 +35,7 @@ from seedbed.telemetry.status import (
     plain,
     this_process,
 )
+from seedbed.telemetry.summary import summarize
 from seedbed.telemetry.time_left import TimeLeft
 from seedbed.telemetry.training import TrainingStats
 from seedbed.telemetry.windows import FPS_WINDOWS_S, History
@@ -126,6 +128,7 @@ class Telemetry:
         self.stop_condition: str | None = None
         self.stop_reason: str | None = None
         self.cost = RunCost(experiment, counters, now, tokens)
+        self.energy = EnergyStats(experiment.cost.cpu_watts)
         self._run_dir = run_dir
         self.outputs = Outputs(experiment, run_dir, out or sys.stderr, now)
         self.numbers: dict[str, Number] = {}
@@ -153,7 +156,8 @@ class Telemetry:
         self._ticking = threading.Lock()
         self.registry = StatsRegistry(
             counters, self.sessions, self.inference, self.training, self.replay, self.gossip,
-            self.network, self.checkpoints, self.evaluation, self.cost, self, self.outputs,
+            self.network, self.checkpoints, self.evaluation, self.cost, self.energy, self,
+            self.outputs,
         )  # fmt: skip
 
     def _measured(self, name: str) -> float:
@@ -348,27 +352,7 @@ class Telemetry:
     def summary(self) -> dict[str, Any]:
         """Return the object that ends a run, on stdout. None, never 0, where there is no data."""
         self.cost.account()
-        counters = self.whole_counters()
-        numbers = take_snapshot(self, counters).numbers
-        batches, envs = self.inference.batch_envs.total()
-        summary = {
-            **counters.to_json(),
-            "env_fps": counters.env_frames / counters.seconds if counters.seconds else None,
-            "mean_return": numbers["return_mean"],
-            "mean_return_episodes": numbers["return_episodes"],
-            "policy_lag_p50": numbers["policy_lag_p50"],
-            "inference_ms_p50": numbers["inference_ms_p50"],
-            "inference_ms_p99": numbers["inference_ms_p99"],
-            "round_trip_ms_p50": numbers["round_trip_ms_p50"],
-            "round_trip_ms_p99": numbers["round_trip_ms_p99"],
-            "batch_environments": envs / batches if batches else None,
-            "train_step_ms_p50": numbers["train_step_ms_p50"],
-            "dollars_per_billion_frames": numbers["dollars_per_billion_frames"],
-            "bottleneck": self._bottleneck.part,
-            "evaluation": self.evaluation.newest or None,
-            "stop_reason": self.stop_reason,
-        }
-        return plain(summary)  # type: ignore[no-any-return]
+        return summarize(self, self.whole_counters(), self._bottleneck.part)
 
     def to_json(self) -> dict[str, Any]:
         """Return what a checkpoint stores besides the counters."""
@@ -401,6 +385,7 @@ class Telemetry:
             **self.sessions.totals(),
             **self.inference.totals(),
             **self.training.totals(),
+            **self.energy.totals(),
             "learner_cpu_s": time.process_time(),
         }
         for name, count in self._others_done().items():
