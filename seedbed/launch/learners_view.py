@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.telemetry.counters import Counters
+from seedbed.telemetry.energy import frames_per_kilojoule
 from seedbed.telemetry.formats import money, number, si_number
 from seedbed.telemetry.progress_line import eta, returns
 from seedbed.telemetry.status import RunStatus
@@ -86,12 +87,18 @@ def run_summary(
         for summary in summaries
         if summary["mean_return"] is not None
     ]
+    # Each learner reads the counters of the whole machine.
+    measured = [s for s in summaries if s.get("joules")]
+    joules = max((s["joules"] for s in measured), default=None)
+    frames = sum(s["frames_per_kilojoule"] * s["joules"] / 1000 for s in measured)
     return {
         **total,
         "seconds": seconds,
         "env_fps": total["env_frames"] / seconds if seconds else None,
         "mean_return": sum(earned) / episodes if episodes else None,
         "mean_return_episodes": episodes,
+        "joules": joules,
+        "frames_per_kilojoule": frames_per_kilojoule(frames, joules),
         "stop_reason": next(iter(s["stop_reason"] for s in summaries), None),
         "evaluation": evaluation,
         "learners": [

@@ -254,3 +254,12 @@ def test_the_summary_adds_up_and_has_each_learners_own() -> None:
     again = {**summary(0, None, 0), "seconds": 31.0}  # it was started again, and loaded anew
     made = run_summary([None] * 3, [summary(100, None, 0), again, summary(50, None, 0)], None)
     assert (made["seconds"], made["env_fps"]) == (10.0, 15.0)
+    assert (made["joules"], made["frames_per_kilojoule"]) == (None, None)
+    # Both have read the counters of the one machine.
+    energy = [
+        {**summary(100, None, 0), "joules": 2000.0, "frames_per_kilojoule": 50.0},
+        {**summary(50, None, 0), "joules": 1990.0, "frames_per_kilojoule": 50 / 1.99},
+    ]
+    made = run_summary([None] * 2, energy, None)
+    assert made["joules"] == 2000.0
+    assert made["frames_per_kilojoule"] == pytest.approx(75.0)
