@@ -17,6 +17,7 @@ GOAL = 0.90
 FPS_GOAL = {"nature": 7000}
 FIRST_UPDATES = 3
 ACTION_REPEAT = FRAME_STACK = 4
+ROUND_TRIP = ("round_trip_ms_p50", "round_trip_ms_p99")
 SETTLE_S = 2.0  # after the run was held
 
 
@@ -28,6 +29,10 @@ def system_efficiency(plan: Plan) -> dict[str, Any]:
     alone with all cores: what a program would reach that does one after the other. `arithmetic`
     is the limit if the network ran at the speed of a large matrix product, `gemm_gflops`, which
     nothing in this project can change: `1 / (c_env / cores + operations / gemm_gflops)`.
+
+    `round_trip_ms_p50` and `_p99` are the end-to-end latency of Table 13 of the SEED paper: from an
+    actor's sending of a group's time step until its actions are there, over the last 4,096 steps of
+    groups at each turn's end.
     """
     cases = [_case(plan, network) for network in plan.networks]
     return {"cases": cases, "value": min(case["efficiency"]["median"] for case in cases)}
@@ -124,4 +129,5 @@ def _figures(
         "env_cpu_us": 1e6 * cpu[0],
         "infer_cpu_us": 1e6 * cpu[1],
         "train_cpu_us": 1e6 * cpu[2],
+        **{name: after["numbers"][name] for name in ROUND_TRIP},
     }

@@ -21,7 +21,10 @@ from seedbed.telemetry.weights_and_biases import WandbRun
 log = logging.getLogger(__name__)
 
 OUTPUTS = ("progress.csv", "tensorboard", "status.json", "progress line", "wandb")
-_PERCENTILES = ("inference_ms_p50", "inference_ms_p99", "policy_lag_p50", "train_step_ms_p50")
+_PERCENTILES = (
+    *("inference_ms_p50", "inference_ms_p99", "round_trip_ms_p50", "round_trip_ms_p99"),
+    *("policy_lag_p50", "train_step_ms_p50"),
+)
 
 
 class Outputs:

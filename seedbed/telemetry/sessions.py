@@ -91,7 +91,10 @@ class SessionStats:
         Args:
             frames: Emulator frames of the step.
             environment_seconds: How long the environments stepped, as the actor measured.
-            wait_seconds: How long the actor waited for its actions, as the actor measured.
+            wait_seconds: How long the actor waited for its actions, as the actor measured: from
+                before it sent the step before this one until it had read the actions for it. It
+                holds both ways over the network, the batcher, inference, and the wait for room in
+                the unroll queue. 0 in a stream's first step, before which there were no actions.
         """
         self._counters.env_frames += frames
         self._frames += frames

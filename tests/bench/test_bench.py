@@ -43,6 +43,8 @@ def check_system(results: dict[str, Any]) -> None:
         "steps_per_s",
         "limit_steps_per_s",
         "arithmetic_steps_per_s",
+        "round_trip_ms_p50",
+        "round_trip_ms_p99",
     ):
         check_series(case[name])
     for part in ("env", "infer", "train"):

@@ -51,6 +51,7 @@ def test_page_of_a_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
         "-6.00 mean of the last 3 episodes, from -21.00 to 3.00",
         "$0.0100 so far of $1.00; $3.60 an hour, $250,000.00 a billion frames",
         "75 % of their time stepping",
+        "round trip  10.0 ms (p50), 10.0 ms (p99) from a step to its actions",
         "1 FAILED",
         "session ended 5",
         "reward 1",

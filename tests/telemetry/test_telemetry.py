@@ -120,7 +120,8 @@ def test_summary_counts_and_knows_nothing_as_none() -> None:
     telemetry, _ = make(None, clock)
     empty = telemetry.summary()
     for name in ("env_fps", "mean_return", "policy_lag_p50", "inference_ms_p50",
-                 "inference_ms_p99", "dollars_per_billion_frames"):  # fmt: skip
+                 "inference_ms_p99", "round_trip_ms_p50", "round_trip_ms_p99",
+                 "dollars_per_billion_frames"):  # fmt: skip
         assert empty[name] is None
     some_events(telemetry)
     telemetry.stop_reason = "env_frames 40"
@@ -144,6 +145,20 @@ def test_summary_counts_and_knows_nothing_as_none() -> None:
     assert {name: summary[name] for name in wanted} == pytest.approx(wanted)
     latencies = np.repeat([1.0, 2.0, 3.0, 4.0, 100.0], 2)
     assert summary["inference_ms_p99"] == pytest.approx(np.percentile(latencies, 99))
+
+
+def test_round_trips_are_of_the_last_steps_and_not_of_those_before_any_actions() -> None:
+    telemetry, _ = make(None, Clock())
+    telemetry.sessions.on_step(4, 0.03, 0.0)  # a stream's first step
+    assert telemetry.summary()["round_trip_ms_p50"] is None
+    for wait_s in (0.010, 0.020, 0.030):
+        telemetry.sessions.on_step(4, 0.03, wait_s)
+    summary = telemetry.summary()
+    assert summary["round_trip_ms_p50"] == pytest.approx(20)
+    assert summary["round_trip_ms_p99"] == pytest.approx(29.8)
+    for _ in range(4096):
+        telemetry.sessions.on_step(4, 0.03, 0.005)
+    assert telemetry.summary()["round_trip_ms_p99"] == pytest.approx(5)
 
 
 def test_mean_return_waits_for_enough_episodes() -> None:
