@@ -20,8 +20,8 @@ class ActorMetrics:
     Attributes:
         steps: Environment steps (steps of a group times its environments) of this actor process.
         step_s: Seconds in which a group took one step of all its environments.
-        wait_s: Seconds that the actor waited for a group's actions, from the sending of their time
-            step: the end-to-end inference latency.
+        wait_s: Seconds from the sending of a group's time step until the actor had the actions: the
+            end-to-end inference latency.
         reconnects: Connections to the learner after each group's first.
         environment_failures: Environments that raised, and groups whose numbers the learner
             refused; they were made anew.
