@@ -1,0 +1,1 @@
+"""What papers state in figures, to set our own measurements beside."""
