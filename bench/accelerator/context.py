@@ -8,6 +8,7 @@ from typing import Any
 from bench.accelerator.sizes import Sizes
 from bench.child import Child
 from bench.command import TrainingRun
+from bench.system import ROUND_TRIP
 
 LONGEST_S = 480.0  # of an answer
 SETTLE_S = 5.0  # of a run, after its first updates
@@ -99,5 +100,6 @@ class Context:
                 if key.startswith("busy_")
             },
             "batch_environments": numbers.get("batch_environments"),
+            **{key: numbers.get(key) for key in ROUND_TRIP},
             "bottleneck": after["bottleneck"],
         }

@@ -33,6 +33,7 @@ GROUPS = {
     "look": {
         "status": "show the progress, the bottleneck and the cost of a run",
         "plot": "draw the learning curves of one run or of several",
+        "table": "print speeds, costs and latencies beside the SEED paper's",
         "evaluate": "play a trained policy and print its returns",
         "analyze": "measure how far the learners of a run were from each other",
         "inspect": "write one training batch as arrays and pictures",
@@ -57,6 +58,7 @@ EXAMPLES = {
     "cost": "cost --help",
     "status": "status runs/cartpole-vtrace",
     "plot": "plot runs/seed-1 runs/seed-2 runs/seed-3 --out seeds.png",
+    "table": "table 4 --bench bench.json\n  seedbed table 1 --actors spot --learner l4",
     "evaluate": "evaluate runs/cartpole-vtrace --episodes 20 --video cartpole.mp4",
     "analyze": "analyze runs/cartpole-vtrace",
     "inspect": "inspect unroll runs/cartpole-vtrace batch",

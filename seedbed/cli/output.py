@@ -3,6 +3,7 @@
 import argparse
 import json
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 
@@ -21,3 +22,21 @@ def print_result(args: argparse.Namespace, result: Any) -> None:
     """
     if args.json or not sys.stdout.isatty():
         print(json.dumps(result), flush=True)
+
+
+def columns(rows: Sequence[Sequence[str] | str], align: str) -> str:
+    """Return rows whose columns line up.
+
+    Args:
+        rows: Cells of each row; a text alone is a line that no column follows.
+        align: A letter a column: `<` to the left, `>` to the right.
+    """
+    cells = [row for row in rows if not isinstance(row, str)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in rows:
+        if not isinstance(row, str):
+            places = zip(row, align, widths, strict=True)
+            row = "  ".join(f"{cell:{side}{width}}" for cell, side, width in places)
+        lines.append(row.rstrip())
+    return "\n".join(lines)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.analysis.curves import Curve, Group, draw_curves, read_groups
-from seedbed.cli.output import add_json, print_result
+from seedbed.cli.output import add_json, columns, print_result
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.install import how_to_install
 from seedbed.telemetry.formats import si_number, significant
@@ -84,13 +84,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
         )
         for row in rows
     ]
-    widths = [max(len(line[i]) for line in (header, *cells)) for i in range(len(header) - 1)]
-    return "\n".join(
-        "  ".join(
-            [*(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=False)), line[-1]]
-        )
-        for line in (header, *cells)
-    )
+    return columns([header, *cells], "<" * len(header))
 
 
 def _write_csv(groups: Sequence[Group], file: Path) -> None:

@@ -11,6 +11,7 @@ from seedbed.runtime.metrics import Metric, documented, gauge
 from seedbed.runtime.tokens import Tokens
 from seedbed.telemetry.cost_meter import CostMeterClient
 from seedbed.telemetry.counters import Counters
+from seedbed.telemetry.status import ChargedStatus
 
 
 def dollars_per_hour(cost: Cost) -> float:
@@ -19,11 +20,26 @@ def dollars_per_hour(cost: Cost) -> float:
     Args:
         cost: Prices and sizes. A size of 0 charges what this process may use of the machine.
     """
+    charged = charged_sizes(cost)
     return (
-        cost.cpu_hour * (cost.cpus or usable_cpus())
-        + cost.memory_gib_hour * (cost.memory_gib or usable_memory_bytes() / 2**30)
-        + cost.accelerator_hour * cost.accelerators
+        cost.cpu_hour * charged["cpus"]
+        + cost.memory_gib_hour * charged["memory_gib"]
+        + cost.accelerator_hour * charged["accelerators"]
     )
+
+
+def charged_sizes(cost: Cost) -> ChargedStatus:
+    """Return what of this machine `cost` charges, so that other prices can price the same.
+
+    Args:
+        cost: Prices and sizes, as for `dollars_per_hour`.
+    """
+    return {
+        "cpus": cost.cpus or usable_cpus(),
+        "memory_gib": cost.memory_gib or usable_memory_bytes() / 2**30,
+        "accelerators": cost.accelerators,
+        "metered": bool(cost.meter),
+    }
 
 
 class RunCost:

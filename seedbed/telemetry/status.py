@@ -78,6 +78,15 @@ class SlotsStatus(TypedDict):
     free: int
 
 
+class ChargedStatus(TypedDict):
+    """What a run charges, in the sizes of the section `cost`."""
+
+    cpus: float
+    memory_gib: float
+    accelerators: int
+    metered: bool  # by a cost meter, which charges all pods of a release instead
+
+
 class RunStatus(TypedDict):
     """The status of one learner. Its keys are a file format and a wire format."""
 
@@ -96,6 +105,7 @@ class RunStatus(TypedDict):
     counters: dict[str, int | float]
     # Of the checkpoint that the process began with; an older learner's status has none.
     resumed_dollars: NotRequired[float]
+    charged: NotRequired[ChargedStatus]
     numbers: dict[str, Any]
     scalars: dict[str, float]
     user_scalars: dict[str, float]

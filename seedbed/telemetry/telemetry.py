@@ -15,7 +15,7 @@ from seedbed.runtime.tokens import Tokens
 from seedbed.telemetry.bottleneck import PARTS, Bottleneck
 from seedbed.telemetry.busy import THREADS, BusyClock
 from seedbed.telemetry.checkpoints import CheckpointStats, EvaluationStats
-from seedbed.telemetry.cost import RunCost
+from seedbed.telemetry.cost import RunCost, charged_sizes
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.energy import EnergyStats
 from seedbed.telemetry.formats import Number
@@ -310,6 +310,7 @@ class Telemetry:
             "process": self._process,
             "counters": self.whole_counters().to_json(),
             "resumed_dollars": self.cost.resumed_dollars,
+            "charged": charged_sizes(self.experiment.cost),
             "numbers": self.numbers,
             "scalars": self.training.scalars,
             "user_scalars": dict(self.user.values),
