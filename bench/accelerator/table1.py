@@ -2,6 +2,9 @@
 
 from typing import Any, NamedTuple
 
+from seedbed.papers import seed_tables
+from seedbed.papers.printed import value_of
+from seedbed.papers.seed_tables import RATES, TPU_V3
 from seedbed.services.cost.price_table import tables
 
 
@@ -16,11 +19,19 @@ class PaperRow(NamedTuple):
     frames_per_s: float
 
 
-# Arcade Learning Environment, R2D2's network, 84 x 84. DeepMind Lab and Football are other
+# Arcade Learning Environment, R2D2's network, 84 x 84, on TPUs. DeepMind Lab and Football are other
 # environments, with which our frames cannot be compared.
-ATARI = (
-    PaperRow("SEED", "TPU v3, 8 cores", 610, 213, 64, 260_000.0),
-    PaperRow("SEED, no frame stacking", "TPU v3, 8 cores", 1200, 419, 256, 440_000.0),
+ATARI = tuple(
+    PaperRow(
+        ", ".join(filter(None, (row.setup.name, row.note))),
+        row.setup.accelerators,
+        row.setup.envs,
+        row.setup.cpus or 0,
+        row.batch_size,
+        value_of(row.setup.speed) or 0.0,
+    )
+    for row in RATES
+    if (row.setup.environment, row.setup.accelerator) == (seed_tables.ATARI, TPU_V3)
 )
 
 
@@ -30,7 +41,7 @@ def compare(results: dict[str, Any]) -> dict[str, Any]:
     Args:
         results: Of the measurement, with `machine_type`.
     """
-    (row, _) = ATARI
+    (row, *_) = ATARI
     facts = results["parts"].get("doctor", {}).get("machine", {})
     used = sum(not kind.startswith("cpu") for kind in facts.get("kinds", []))
     dollars, source = price(results.get("machine_type"), used)

@@ -67,7 +67,7 @@ def run(args: argparse.Namespace) -> None:
         "table": table,
         "prices": {"name": tags.name, "date": tags.table.date},
         "paper": paper_rows(table, _beside(args.prices)),
-        "remarks": [REMARKS[table]] if table in REMARKS else [],
+        "remarks": list(REMARKS.get(table, ())),
         "what_if": _what_if(table, args.fps, pricing) if table in SETUPS else None,
         "ours": [our_row(one, pricing) for one in measured],
         "our_remarks": _our_remarks(table, measured, pricing),
@@ -88,7 +88,7 @@ def _check(table: int, args: argparse.Namespace, pricing: Pricing, has_ours: boo
         f"--{name}" for name in ("actors", "learner", "fps") if getattr(args, name) is not None
     ]
     if words and table not in SETUPS:
-        tables = ", ".join(map(str, SETUPS))
+        tables = ", ".join(map(str, sorted(SETUPS)))
         raise SeedbedError(
             ExitCode.USAGE,
             f"table {table} has no cost of frames, so {words[0]} says nothing: take table {tables}",
@@ -99,8 +99,8 @@ def _check(table: int, args: argparse.Namespace, pricing: Pricing, has_ours: boo
     if args.fps is not None and not (cpus and pricing.learner):
         raise SeedbedError(
             ExitCode.USAGE,
-            "--fps needs what runs at that speed: --actors with a number of CPUs, and --learner, as "
-            "in --fps 20000 --actors 64,spot --learner l4",
+            "--fps needs what runs at that speed: --actors with a number of CPUs, and --learner, "
+            "as in --fps 20000 --actors 64,spot --learner l4",
         )
     if cpus and args.fps is None and not has_ours:
         raise SeedbedError(
@@ -128,23 +128,21 @@ def _what_if(table: int, fps: float | None, pricing: Pricing) -> dict[str, Any] 
         return {"says": says, "rows": [what_if_row(fps, pricing)], "remarks": []}
     if actors and actors.cpus:
         return None
-    rows, remarks = repriced_rows(table, pricing), []
+    remarks = ["even at: the frames a second from which a frame costs no more than by Table 3."]
     if learner:
         remarks.append(
-            "The speeds are the paper's, of its accelerators: yours has its own, which --fps takes."
+            "The dollars of frames are at the speed of the accelerators there. Nothing here knows "
+            "that of yours: `seedbed bench accelerator` measures it, and --fps takes it."
         )
-    remarks.append(
-        "even at: the speed from which a frame costs no more than by the paper's formula."
-    )
-    if missing := _missing(table, pricing):
+    if absent := _absent(table, pricing):
         remarks.append(
-            f"{tags.name} has no price of {', '.join(missing)}: --learner NAME prices another one, "
-            "such as --learner l4."
+            f"{tags.name} has no price of {', '.join(absent)}: Table 3's stands there; --learner "
+            "NAME prices another one, such as --learner l4."
         )
-    return {"says": says, "rows": rows, "remarks": remarks}
+    return {"says": says, "rows": repriced_rows(table, pricing), "remarks": remarks}
 
 
-def _missing(table: int, pricing: Pricing) -> list[str]:
+def _absent(table: int, pricing: Pricing) -> list[str]:
     names = dict.fromkeys(setup.accelerator for setup in SETUPS[table])
     if pricing.learner:
         return []
@@ -156,8 +154,7 @@ def _our_remarks(table: int, measured: list[Measured], pricing: Pricing) -> list
         return ["What a release pays is by the same tables: docs/kubernetes.md, What it costs."]
     if not measured:
         return [
-            "- not measured: give --run RUN_DIR of a run, or --bench FILE.json, which "
-            "`seedbed bench system --json FILE.json` measures."
+            "-: give --run RUN_DIR, or --bench FILE.json by `seedbed bench system --json FILE.json`"
         ]
     remarks = []
     if table == 13:
@@ -169,9 +166,11 @@ def _our_remarks(table: int, measured: list[Measured], pricing: Pricing) -> list
             remarks.append("-: measured before Seedbed kept it; run or measure again.")
         return remarks
     remarks.append(
-        f"By {pricing.tags}, a CPU with 3.75 GiB. The learner's CPUs are those that its work took; "
-        "the others, idle ones too, are the actors'."
+        f"By {pricing.tags}, a CPU with 3.75 GiB. Of a run the learner pays the CPUs that it used, "
+        "the actors all others, idle ones too; a benchmark is split by the CPU time of its parts."
     )
+    if pricing.actors or pricing.learner:
+        remarks.append("The speed is the measured machine's: --actors and --learner only price it.")
     if any(one.metered_dollars is not None for one in measured):
         remarks.append(
             "A release's dollars are its meter's; seedbed_cost_dollars_per_billion_frames has the "

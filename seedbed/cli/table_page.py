@@ -1,6 +1,7 @@
 """The text of `seedbed table`, in at most 120 columns."""
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from textwrap import wrap
 from typing import Any, NamedTuple
 
@@ -22,8 +23,15 @@ def _dollars(value: float | None) -> str:
     return NOTHING if value is None else f"${significant(value)}"
 
 
+def _end(text: str, length: int) -> str:
+    """Return the end of a long text, which names a run or an environment best."""
+    return text if len(text) <= length else f"...{text[3 - length :]}"
+
+
 _FORMS: dict[str, Callable[[Any], str]] = {
     "text": lambda value: NOTHING if value is None else str(value),
+    "path": partial(_end, length=28),
+    "name": partial(_end, length=22),
     "count": number,
     "si": si_number,
     "dollars": _dollars,
@@ -71,14 +79,17 @@ _PAPER = {
     ),
 }  # fmt: skip
 _REPRICED = (
-    _ROW, _Column("accelerators there", "accelerators"), _Column("CPUs", "cpus", "count"),
-    _Column("frames/s", "frames_per_s", "si"),
+    _ROW, _Column("instead of", "accelerators"), _Column("CPUs", "cpus", "count"),
+    _Column("actors/h", "actors_dollars_an_hour", "dollars"),
+    _Column("learner/h", "learner_dollars_an_hour", "dollars"),
+    _Column("even at", "even_at_frames_per_s", "si"),
+    _Column("at frames/s", "frames_per_s", "si"),
     _Column("$ actors", "actors_dollars", "dollars"),
     _Column("$ learner", "learner_dollars", "dollars"), _Column("$", "dollars", "dollars"),
-    _Column("even at", "even_at_frames_per_s", "si"),
 )  # fmt: skip
 _OURS = (
-    _Column("", "source"), _Column("environment", "environment"), _Column("agent", "model"),
+    _Column("", "source", "path"), _Column("environment", "environment", "name"),
+    _Column("agent", "model", "name"),
     _Column("CPUs", "cpus", "count"), _Column("envs", "envs", "count"),
     _Column("frames/s", "frames_per_s", "count"),
 )  # fmt: skip
@@ -126,12 +137,17 @@ def _ours(result: dict[str, Any]) -> Iterator[str]:
 
 
 def _prices(result: dict[str, Any]) -> str:
-    names = list(result["paper"][0]["tables"])
+    names = result["paper"][0]["tables"]
+    heads = [head for name in names for head in (name, "its Spot")]
     rows = [
-        (row["row"], row["printed"]["dollars_an_hour"], *map(_price, row["tables"].values()))
+        (
+            row["row"],
+            row["printed"]["dollars_an_hour"],
+            *(_price(price) for tiers in row["tables"].values() for price in tiers.values()),
+        )
         for row in result["paper"]
     ]
-    return columns([("", "printed", *names), *rows], "<" + ">" * (1 + len(names)))
+    return columns([("", "printed", *heads), *rows], "<" + ">" * (1 + len(heads)))
 
 
 def _price(value: float | None) -> str:

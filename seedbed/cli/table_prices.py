@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import yaml
 from pydantic import ValidationError
 
-from seedbed.papers.seed_costs import Dollars
+from seedbed.papers.seed_costs import DEVICE_PRICES, Dollars
 from seedbed.papers.seed_tables import Setup
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -119,14 +119,28 @@ class PriceTags:
         self._check_spot(row.spot * price, price, family)
         return row.spot * price
 
-    def device_hour(self, accelerator: str) -> float | None:
-        """Return the US dollars an hour of one GPU or TPU chip alone, on demand; None: no row."""
+    def device_hour(self, accelerator: str, tier: Tier = "on-demand") -> float | None:
+        """Return the US dollars an hour of one GPU or TPU chip alone.
+
+        Args:
+            accelerator: Key of the table's accelerators; without a row there is no price.
+            tier: Spot or on demand.
+        """
         row = self.table.accelerators.get(accelerator)
-        return None if row is None else row.on_demand
+        if row is None or (tier == "spot" and row.spot >= row.on_demand):
+            return None
+        return row.spot if tier == "spot" else row.on_demand
 
     def own_hourly(self, setup: Setup) -> Dollars:
-        """Return the US dollars an hour of a row of the paper on its own hardware."""
+        """Return the US dollars an hour of a row of the paper on its own hardware.
+
+        Where the table lacks the accelerator, as it was not sold any more, Table 3's price counts.
+
+        Args:
+            setup: The row; a part without a price or CPUs is None.
+        """
         device = self.device_hour(setup.accelerator)
+        device = DEVICE_PRICES.get(setup.accelerator) if device is None else device
         return Dollars(
             None if setup.cpus is None else setup.cpus * self.cpu_hour(self.default_family),
             None if device is None else setup.devices * device,

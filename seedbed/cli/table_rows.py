@@ -1,7 +1,9 @@
 """The rows of `seedbed table` as JSON: as printed, by the formula, by other prices, and ours."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from seedbed.cli.table_ours import Measured
 from seedbed.cli.table_prices import Actors, Learner, PriceTags
@@ -31,6 +33,10 @@ from seedbed.papers.seed_tables import (
     Split,
 )
 
+if TYPE_CHECKING:
+    from seedbed.services.cost.price_table import Tier
+
+TIERS: tuple[Tier, ...] = ("on-demand", "spot")
 SETUPS: dict[int, tuple[Setup, ...]] = {
     1: tuple(row.setup for row in RATES),
     **{number: tuple(row.setup for row in rows) for number, rows in BILLS.items()},
@@ -86,9 +92,11 @@ def repriced_rows(table: int, pricing: Pricing) -> list[dict[str, Any]]:
         rows.append(
             {
                 **_names(setup),
+                "actors_dollars_an_hour": hourly.actors,
+                "learner_dollars_an_hour": hourly.learner,
+                "even_at_frames_per_s": even,
                 "frames_per_s": speed,
                 **_dollars(for_billion_frames(hourly, speed)),
-                "even_at_frames_per_s": even,
             }
         )
     return rows
@@ -107,6 +115,8 @@ def what_if_row(frames_per_s: float, pricing: Pricing) -> dict[str, Any]:
     )
     return {
         "row": "yours",
+        "actors_dollars_an_hour": hourly.actors,
+        "learner_dollars_an_hour": hourly.learner,
         "frames_per_s": frames_per_s,
         **_dollars(for_billion_frames(hourly, frames_per_s)),
     }
@@ -189,15 +199,19 @@ def _price(row: Price, every: Sequence[PriceTags]) -> dict[str, Any]:
     return {
         "row": row.resource,
         "printed": {"dollars_an_hour": row.price},
-        "tables": {tags.name: _of_table(row, tags) for tags in every},
+        "tables": {
+            tags.name: {tier: _of_table(row, tags, tier) for tier in TIERS} for tags in every
+        },
         "misprints": {},
     }
 
 
-def _of_table(row: Price, tags: PriceTags) -> float | None:
+def _of_table(row: Price, tags: PriceTags, tier: Tier) -> float | None:
     if not row.accelerator:
-        return tags.cpu_hour(tags.default_family)
-    price = tags.device_hour(row.accelerator)
+        family = tags.default_family
+        has_tier = tier == "on-demand" or tags.table.families[family].spot < 1
+        return tags.cpu_hour(family, tier) if has_tier else None
+    price = tags.device_hour(row.accelerator, tier)
     # The tables price chips, of two cores.
     return price / 2 if price is not None and row.accelerator == TPU_V3 else price
 

@@ -193,7 +193,7 @@ LATENCIES = (
 MISPRINTS = {
     (4, LAB, "SEED, Default", "cost"): "Table 11 has $28 for the same row: neither follows from "
     "104 CPUs, 2 TPU cores and 74k frames a second",
-    (4, LAB, "SEED, Default", "ratio"): "it is $90 over the misprinted $25",
+    (4, LAB, "SEED, Default", "ratio"): "$90 over the misprinted $25",
     (5, FOOTBALL, "SEED, Default", "ratio"): "$553 over $345, both printed, are 1.60",
     (5, FOOTBALL, "SEED, Large", "ratio"): "$899 over $369, both printed, are 2.44",
     **dict.fromkeys(
@@ -203,9 +203,16 @@ MISPRINTS = {
 }
 # What is said of a whole table.
 REMARKS = {
-    4: "At 7.3k IMPALA's batch is 16 instead of 32: the P100 has no memory for more.",
-    11: "An earlier version of the paper has $11.4 and $4.3 for Atari at 210K, which 213 CPUs and "
-    "8 cores do not cost ($13.4 and $10.6); the figures here do follow.",
-    13: "The paper does not say whether it means the mean or the median.",
+    1: ("Table 3 has no price of a V100; --prices us-central1-aug-2026 has.",),
+    4: ("At 7.3k IMPALA's batch is 16 instead of 32: the P100 has no memory for more.",),
+    11: (
+        "An earlier version of the paper has $11.4 and $4.3 for Atari at 210K, which 213 CPUs and "
+        "8 cores do not cost ($13.4 and $10.6); the figures here do follow.",
+    ),
+    13: (
+        "a step takes: milliseconds between two steps of an environment, from the environments and "
+        "the speed of Tables 1, 4 and 5 (Little's law); a latency must be below it.",
+        "The paper does not say whether its latencies are means or medians.",
+    ),
 }
 TABLES = (1, 3, 4, 5, 11, 12, 13)
