@@ -200,6 +200,14 @@ def test_price_of_what_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     assert cost.dollars_per_hour(charged) == pytest.approx(0.06 + 0.016 + 4.5)
 
 
+def test_status_says_what_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that `seedbed table` can price a run by another table."""
+    monkeypatch.setattr(cost, "usable_cpus", lambda: 8)
+    sizes = {"memory_gib": 4, "accelerators": 3}
+    telemetry, _ = make(None, Clock(), cost=sizes)
+    assert telemetry.status()["charged"] == {**sizes, "cpus": 8, "metered": False}
+
+
 def machine(root: Path, files: dict[str, str]) -> Path:
     for name, text in {"proc/meminfo": "MemTotal:  8388608 kB\n", **files}.items():
         path = root / name
