@@ -58,7 +58,7 @@ EXAMPLES = {
     "cost": "cost --help",
     "status": "status runs/cartpole-vtrace",
     "plot": "plot runs/seed-1 runs/seed-2 runs/seed-3 --out seeds.png",
-    "table": "table 4 --bench bench.json\n  seedbed table 1 --actors spot --learner l4",
+    "table": "table 1 --actors spot --learner l4",
     "evaluate": "evaluate runs/cartpole-vtrace --episodes 20 --video cartpole.mp4",
     "analyze": "analyze runs/cartpole-vtrace",
     "inspect": "inspect unroll runs/cartpole-vtrace batch",

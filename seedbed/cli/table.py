@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("table", metavar="N", help=f"number in the paper: {', '.join(map(str, TABLES))}")
     text = "a run of ours, to set beside the paper's rows (repeatable)"
     add("--run", metavar="RUN_DIR", nargs="+", type=Path, default=[], action="extend", help=text)
-    text = "JSON of `seedbed bench system` or `bench accelerator` (repeatable)"
+    text = "JSON of `seedbed bench system`, `baseline` or `accelerator` (repeatable)"
     add(
         "--bench", metavar="FILE.json", nargs="+", type=Path, default=[], action="extend", help=text
     )
@@ -159,8 +159,8 @@ def _our_remarks(table: int, measured: list[Measured], pricing: Pricing) -> list
     remarks = []
     if table == 13:
         remarks.append(
-            "From an actor's sending of a step until its actions are there, over the last 2,048 "
-            "steps of groups."
+            "round trip: from an actor's sending of a step until its actions are there, over the "
+            "last 4,096 steps of groups. An actor of IMPALA waits for its own network."
         )
         if any(one.round_trip_ms_p50 is None for one in measured):
             remarks.append("-: measured before Seedbed kept it; run or measure again.")

@@ -14,12 +14,15 @@ from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.telemetry.status import STATUS_FILE, read_status
 
+_ARCHITECTURES = {"learner": "SEED", "actor": "IMPALA"}
+
 
 class Measured(NamedTuple):
     """One measurement. None is not measured, or not said.
 
     Attributes:
         source: Run directory, or file and case.
+        architecture: SEED, or IMPALA where the actors run the network.
         environment: Its id.
         model: Agent and network.
         envs: Environments of all actors.
@@ -35,6 +38,7 @@ class Measured(NamedTuple):
     """
 
     source: str
+    architecture: str
     environment: str
     model: str
     envs: int | None
@@ -77,6 +81,7 @@ def read_run(run_dir: Path) -> Measured:
     seconds = counters["seconds"]
     return Measured(
         source=str(run_dir),
+        architecture=_ARCHITECTURES[experiment.learner.inference.location],
         environment=status["environment"],
         model=_model(experiment),
         envs=_largest(columns.get("environments")),
@@ -93,17 +98,18 @@ def read_run(run_dir: Path) -> Measured:
 
 
 def read_bench(path: Path) -> list[Measured]:
-    """Read what `seedbed bench system` or `seedbed bench accelerator` has measured.
+    """Read the end-to-end speeds of `seedbed bench`: `system`, `baseline` and `accelerator`.
 
     Args:
         path: The JSON.
 
     Raises:
-        SeedbedError: USAGE, it cannot be read, or has neither.
+        SeedbedError: USAGE, it cannot be read, or has none of them.
     """
     try:
         results: dict[str, Any] = json.loads(path.read_text())
-        found = [*_system(path, results), *_accelerator(path, results)]
+        parts = (_system, _baseline, _accelerator)
+        found = [one for part in parts for one in part(path, results)]
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise SeedbedError(
             ExitCode.USAGE, f"--bench: {path} is no JSON of seedbed bench: {error!r}"
@@ -123,6 +129,7 @@ def _system(path: Path, results: dict[str, Any]) -> Iterator[Measured]:
         cpus = results["machine"]["cores"]
         yield Measured(
             source=f"{path.name}: {case['network']}",
+            architecture="SEED",
             environment="atari:Pong",
             model=f"vtrace, {case['network']}",
             envs=case["numbers"].get("environments"),
@@ -138,12 +145,34 @@ def _system(path: Path, results: dict[str, Any]) -> Iterator[Measured]:
         )
 
 
+def _baseline(path: Path, results: dict[str, Any]) -> Iterator[Measured]:
+    part = results.get("baseline", {})
+    for case in part.get("cases", []):
+        yield Measured(
+            source=f"{path.name}: {case['system']}, {case['model']}",
+            architecture="SEED" if case["system"] == "seed" else "IMPALA",
+            environment="atari:Pong",
+            model=f"impala_deep, {case['model']}",
+            envs=case["environments"],
+            batch_size=None,
+            frames_per_s=case["env_fps"]["median"],
+            cpus=part["cores"],
+            learner_cpus=None,
+            accelerators=0,
+            machine_type=None,
+            round_trip_ms_p50=case["wait_ms_p50"]["median"],
+            round_trip_ms_p99=case["wait_ms_p99"]["median"],
+            metered_dollars=None,
+        )
+
+
 def _accelerator(path: Path, results: dict[str, Any]) -> Iterator[Measured]:
     machine = results.get("parts", {}).get("doctor", {}).get("machine", {})
     used = sum(not kind.startswith("cpu") for kind in machine.get("kinds", []))
     for name, case in results.get("parts", {}).get("end_to_end", {}).items():
         yield Measured(
             source=f"{path.name}: {name}",
+            architecture="SEED",
             environment=case.get("environment", name.split("/")[1]),
             model=case["agent"],
             envs=case["environments"],

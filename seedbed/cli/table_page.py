@@ -30,8 +30,8 @@ def _end(text: str, length: int) -> str:
 
 _FORMS: dict[str, Callable[[Any], str]] = {
     "text": lambda value: NOTHING if value is None else str(value),
-    "path": partial(_end, length=28),
-    "name": partial(_end, length=22),
+    "path": partial(_end, length=26),
+    "name": partial(_end, length=20),
     "count": number,
     "si": si_number,
     "dollars": _dollars,
@@ -88,8 +88,8 @@ _REPRICED = (
     _Column("$ learner", "learner_dollars", "dollars"), _Column("$", "dollars", "dollars"),
 )  # fmt: skip
 _OURS = (
-    _Column("", "source", "path"), _Column("environment", "environment", "name"),
-    _Column("agent", "model", "name"),
+    _Column("", "source", "path"), _Column("", "architecture"),
+    _Column("environment", "environment", "name"), _Column("agent", "model", "name"),
     _Column("CPUs", "cpus", "count"), _Column("envs", "envs", "count"),
     _Column("frames/s", "frames_per_s", "count"),
 )  # fmt: skip
@@ -102,7 +102,7 @@ _OUR_LATENCY = (
     _Column("p99", "round_trip_ms_p99", "ms"),
 )
 # What stands to the left: names.
-_LEFT = ("row", "source", "accelerators", "environment", "model")
+_LEFT = ("row", "source", "architecture", "accelerators", "environment", "model")
 
 HEADINGS = {
     1: "Table 1 of the SEED paper: speed, and by Table 3 the dollars of 1e9 frames, which it lacks",

@@ -135,17 +135,27 @@ def our_row(measured: Measured, pricing: Pricing) -> dict[str, Any]:
     if speed and total is None:
         dollars = for_billion_frames(_our_hourly(measured, pricing), speed)
         total = dollars.total
-        whole = pricing.tags.table.machines.get(measured.machine_type or "")
-        if total is None and whole and not (pricing.actors or pricing.learner):
-            # A machine that was lent in part is paid in part.
-            part = min(1.0, measured.accelerators / whole.count) if measured.accelerators else 1.0
-            total = part * whole.on_demand / 3600 * 1e9 / speed
+        if total is None and not (pricing.actors or pricing.learner):
+            hour = _whole_hour(measured, pricing.tags)
+            total = None if hour is None else hour / 3600 * 1e9 / speed
     return {
         **measured._asdict(),
         "actors_dollars": dollars.actors,
         "learner_dollars": dollars.learner,
         "dollars": total,
     }
+
+
+def _whole_hour(measured: Measured, tags: PriceTags) -> float | None:
+    """Return the US dollars an hour of a machine that nobody has split; None is unknown."""
+    whole = tags.table.machines.get(measured.machine_type or "")
+    if whole:
+        # A machine that was lent in part is paid in part.
+        part = min(1.0, measured.accelerators / whole.count) if measured.accelerators else 1.0
+        return part * whole.on_demand
+    if measured.cpus is None or measured.accelerators:
+        return None
+    return measured.cpus * tags.cpu_hour(tags.default_family)
 
 
 def _our_hourly(measured: Measured, pricing: Pricing) -> Dollars:

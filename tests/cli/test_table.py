@@ -15,6 +15,7 @@ from seedbed.cli import table
 from seedbed.papers.seed_tables import TABLES
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.cost.price_table import tables
+from tests.support.pages import blocks
 from tests.support.source_imports import ROOT
 
 OLD_RUN = ROOT / "tests/fixtures/v0_1/vtrace"
@@ -223,6 +224,39 @@ def test_an_accelerator_pays_its_part_of_its_machine(result: Any, tmp_path: Path
     assert row["actors_dollars"] is None
 
 
+def test_both_architectures_of_a_baseline_cost_their_machine(result: Any, tmp_path: Path) -> None:
+    common = {"model": "medium", "environments": 64}
+    speeds = {"seed": (400.0, 30.0), "single": (100.0, 11.0)}
+    cases = [
+        {
+            **common,
+            "system": system,
+            "env_fps": {"median": fps},
+            "wait_ms_p50": {"median": wait_ms},
+            "wait_ms_p99": {"median": 2 * wait_ms},
+        }
+        for system, (fps, wait_ms) in speeds.items()
+    ]
+    file = tmp_path / "baseline.json"
+    file.write_text(json.dumps({"baseline": {"cases": cases, "cores": 2}}))
+    rows = result("12", "--bench", str(file))["ours"]
+    assert [
+        (row["architecture"], row["round_trip_ms_p50"], row["round_trip_ms_p99"]) for row in rows
+    ] == [("SEED", 30.0, 60.0), ("IMPALA", 11.0, 22.0)]
+    for row in rows:
+        assert row["dollars"] == pytest.approx(2 * 0.0475 * HOURS / row["frames_per_s"])
+        assert row["actors_dollars"] is None, "no part was measured apart"
+
+
+def test_a_run_whose_actors_have_the_network_is_impala(result: Any, run_dir: Path) -> None:
+    assert result("4", "--run", str(run_dir))["ours"][0]["architecture"] == "SEED"
+    file = run_dir / "experiment.yaml"
+    text = file.read_text()
+    assert text.count("    max_wait_ms: 7.5\n") == 1
+    file.write_text(text.replace("    max_wait_ms: 7.5\n", "    location: actor\n"))
+    assert result("4", "--run", str(run_dir))["ours"][0]["architecture"] == "IMPALA"
+
+
 def test_latencies_of_ours(page: Any, result: Any, bench: Path, run_dir: Path) -> None:
     numbers = {"round_trip_ms_p50": 3.25, "round_trip_ms_p99": 9.0}
     change(run_dir, numbers=numbers)
@@ -232,6 +266,18 @@ def test_latencies_of_ours(page: Any, result: Any, bench: Path, run_dir: Path) -
     ]  # fmt: skip
     text = page("13", "--bench", str(ROOT / "docs/results/2026-11-21-bench.json"))
     assert "-: measured before Seedbed kept it" in text
+
+
+def test_the_lines_of_the_page_run(page: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(ROOT)
+    (block,) = (
+        one
+        for one in blocks(ROOT / "docs/benchmarks.md")
+        if one.mark == "run by tests/cli/test_table.py"
+    )
+    for line in block.commands:
+        assert "of the SEED paper" in page(*line.split()[2:]), line
+    assert len(block.commands) == 5
 
 
 @pytest.mark.parametrize(
