@@ -121,11 +121,11 @@ def _what_if(table: int, fps: float | None, pricing: Pricing) -> dict[str, Any] 
     tags, actors, learner = pricing
     if tags.name == PAPER and not (actors or learner):
         return None
-    says = f"prices {tags}; "
-    says += f"actors: {actors}; " if actors else f"actors: {tags.default_family} on-demand; "
-    says += f"learner: {learner}." if learner else "learner: the accelerators there."
+    text = f"prices {tags}; "
+    text += f"actors: {actors}; " if actors else f"actors: {tags.default_family} on-demand; "
+    text += f"learner: {learner}." if learner else "learner: the accelerators there."
     if fps is not None:
-        return {"says": says, "rows": [what_if_row(fps, pricing)], "remarks": []}
+        return {"text": text, "rows": [what_if_row(fps, pricing)], "remarks": []}
     if actors and actors.cpus:
         return None
     remarks = ["even at: the frames a second from which a frame costs no more than by Table 3."]
@@ -139,7 +139,7 @@ def _what_if(table: int, fps: float | None, pricing: Pricing) -> dict[str, Any] 
             f"{tags.name} has no price of {', '.join(absent)}: Table 3's stands there; --learner "
             "NAME prices another one, such as --learner l4."
         )
-    return {"says": says, "rows": repriced_rows(table, pricing), "remarks": remarks}
+    return {"text": text, "rows": repriced_rows(table, pricing), "remarks": remarks}
 
 
 def _absent(table: int, pricing: Pricing) -> list[str]:

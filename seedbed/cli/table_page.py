@@ -121,7 +121,7 @@ def page(result: dict[str, Any]) -> str:
     shown = _prices(result) if table == 3 else _rows(_PAPER[table], result["paper"])
     blocks.append("\n".join([shown, *_footnotes(result)]))
     if what_if := result["what_if"]:
-        lines = ["WHAT IF", *_wrapped(what_if["says"])]
+        lines = ["WHAT IF", *_wrapped(what_if["text"])]
         lines.append(_rows(_used(_REPRICED, what_if["rows"]), what_if["rows"]))
         blocks.append("\n".join([*lines, *_remarks(what_if["remarks"])]))
     return "\n\n".join([*blocks, "\n".join(["OURS", *_ours(result)])])

@@ -1,12 +1,10 @@
 """Prices of actors and of a learner from a price table, for `seedbed table`."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Literal, TypeAlias
 
 import yaml
 from pydantic import ValidationError
@@ -15,9 +13,7 @@ from seedbed.papers.seed_costs import DEVICE_PRICES, Dollars
 from seedbed.papers.seed_tables import Setup
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-if TYPE_CHECKING:
-    from seedbed.services.cost.price_table import Tier
-
+Tier: TypeAlias = Literal["on-demand", "spot"]
 # Of the CPU core of Table 3, whose price is that of an n1 vCPU with so much memory.
 GIB_A_CPU = 3.75
 PAPER, NEWEST = "sep-2019", "us-central1-aug-2026"

@@ -1,12 +1,10 @@
 """The rows of `seedbed table` as JSON: as printed, by the formula, by other prices, and ours."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from seedbed.cli.table_ours import Measured
-from seedbed.cli.table_prices import Actors, Learner, PriceTags
+from seedbed.cli.table_prices import Actors, Learner, PriceTags, Tier
 from seedbed.papers.printed import value_of
 from seedbed.papers.seed_costs import (
     Dollars,
@@ -32,9 +30,6 @@ from seedbed.papers.seed_tables import (
     Setup,
     Split,
 )
-
-if TYPE_CHECKING:
-    from seedbed.services.cost.price_table import Tier
 
 TIERS: tuple[Tier, ...] = ("on-demand", "spot")
 SETUPS: dict[int, tuple[Setup, ...]] = {
