@@ -157,6 +157,8 @@ def _our_remarks(table: int, measured: list[Measured], pricing: Pricing) -> list
             "-: give --run RUN_DIR, or --bench FILE.json by `seedbed bench system --json FILE.json`"
         ]
     remarks = []
+    if any(one.quick for one in measured):
+        remarks.append("By bench --quick: no figures to quote.")
     if table == 13:
         remarks.append(
             "round trip: from an actor's sending of a step until its actions are there, over the "

@@ -35,6 +35,7 @@ class Measured(NamedTuple):
         round_trip_ms_p50: Median end-to-end latency, milliseconds.
         round_trip_ms_p99: Its 99th percentile.
         metered_dollars: US dollars of 1e9 frames by the cost meter of a release.
+        quick: A benchmark of `--quick`, which shows that it works and not how fast.
     """
 
     source: str
@@ -51,6 +52,7 @@ class Measured(NamedTuple):
     round_trip_ms_p50: float | None
     round_trip_ms_p99: float | None
     metered_dollars: float | None
+    quick: bool = False
 
 
 def read_run(run_dir: Path) -> Measured:
@@ -142,6 +144,7 @@ def _system(path: Path, results: dict[str, Any]) -> Iterator[Measured]:
             round_trip_ms_p50=case.get("round_trip_ms_p50", {}).get("median"),
             round_trip_ms_p99=case.get("round_trip_ms_p99", {}).get("median"),
             metered_dollars=None,
+            quick=results.get("quick", False),
         )
 
 
@@ -163,6 +166,7 @@ def _baseline(path: Path, results: dict[str, Any]) -> Iterator[Measured]:
             round_trip_ms_p50=case["wait_ms_p50"]["median"],
             round_trip_ms_p99=case["wait_ms_p99"]["median"],
             metered_dollars=None,
+            quick=results.get("quick", False),
         )
 
 
@@ -185,6 +189,7 @@ def _accelerator(path: Path, results: dict[str, Any]) -> Iterator[Measured]:
             round_trip_ms_p50=case.get("round_trip_ms_p50"),
             round_trip_ms_p99=case.get("round_trip_ms_p99"),
             metered_dollars=None,
+            quick=results.get("quick", False),
         )
 
 

@@ -181,6 +181,13 @@ def test_a_benchmark_is_split_by_the_cpu_time_of_its_parts(result: Any, bench: P
     assert row["actors_dollars"] == pytest.approx(100 * 0.0475 * HOURS / 5000, rel=1e-3)
 
 
+def test_a_quick_benchmark_is_no_figure_to_quote(page: Any, bench: Path) -> None:
+    assert "no figures to quote" not in page("4", "--bench", str(bench))
+    bench.write_text(json.dumps({**json.loads(bench.read_text()), "quick": True}))
+    for number in ("4", "13"):
+        assert "no figures to quote" in page(number, "--bench", str(bench))
+
+
 def test_a_run_pays_its_cpus(result: Any, run_dir: Path) -> None:
     (row,) = result("4", "--run", str(run_dir))["ours"]
     assert (row["environment"], row["model"], row["envs"]) == ("CartPole-v1", "vtrace, mlp", 6)
