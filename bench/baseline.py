@@ -16,6 +16,8 @@ import numpy as np
 from bench.command import Command
 from bench.figures import series_of
 from bench.plan import Plan, write_pong
+from seedbed.papers.printed import value_of
+from seedbed.papers.seed_tables import LAB, LAB_BILLS, LATENCIES
 from seedbed.rpc import channels
 from seedbed.runtime.limits import usable_cpus
 from seedbed.v1 import inference_pb2 as wire
@@ -24,12 +26,28 @@ from seedbed.v1 import inference_pb2_grpc as wire_grpc
 START_S, STATUS_S = 300.0, 120.0
 FIRST_UPDATES = 3
 WIDTHS = {1: "default", 2: "medium", 4: "large"}
-# Frames a second and dollars for a billion frames of Table 4 (DeepMind Lab), and the latency in
-# milliseconds of Table 13, by width. The paper's accelerators and actors differ between the two.
-PAPER = {
-    "seed": {1: (74_000, 25, 10.98), 2: (34_000, 35, 12.70), 4: (16_000, 54, 14.99)},
-    "impala": {1: (30_000, 90, 17.97), 2: (16_500, 128, 25.86), 4: (7_300, 236, 48.79)},
-}
+
+
+def _paper(architecture: str, width: int) -> tuple[float, float, float]:
+    """Return frames a second and dollars of 1e9 frames (Table 4), and ms of latency (Table 13).
+
+    The paper's accelerators and actors differ between the two architectures.
+
+    Args:
+        architecture: IMPALA or SEED.
+        width: 1, 2 or 4.
+    """
+    model = WIDTHS[width].capitalize()
+    bill = next(b for b in LAB_BILLS if b.setup.name == f"{architecture}, {model}")
+    row = next(r for r in LATENCIES if r.environment == LAB and r.model == model)
+    latency = row.seed if architecture == "SEED" else row.impala
+    return _number(bill.setup.speed), _number(bill.cost), _number(latency)
+
+
+def _number(printed: str) -> float:
+    value = value_of(printed)
+    assert value is not None, f"{printed!r} is a figure of the paper"
+    return value
 
 
 def baseline(plan: Plan) -> dict[str, Any]:
@@ -56,8 +74,8 @@ def baseline(plan: Plan) -> dict[str, Any]:
                 lags[name].append(lag)
         seed = turns["seed"]
         for name, (_, processes, groups, environments) in systems.items():
-            paper = PAPER["seed" if name == "seed" else "impala"][width]
-            paper_seed = PAPER["seed"][width]
+            paper = _paper("SEED" if name == "seed" else "IMPALA", width)
+            paper_seed = _paper("SEED", width)
             of_seed = [
                 {
                     "seed_faster": ours["env_fps"] / theirs["env_fps"],
