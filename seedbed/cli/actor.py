@@ -61,9 +61,12 @@ def run(args: argparse.Namespace) -> int | None:
         return run_actors(_arguments(args), indices)
     from seedbed.services.actor.actor import Actor
 
+    kind = Actor
     if experiment.learner.inference.location == "actor":
-        from seedbed.services.impala_actor.actor import ImpalaActor as Actor
-    Actor(experiment, args.learner, index, credentials_of(args, Role.ACTOR)).run()
+        from seedbed.services.impala_actor.actor import ImpalaActor
+
+        kind = ImpalaActor
+    kind(experiment, args.learner, index, credentials_of(args, Role.ACTOR)).run()
     return None
 
 
