@@ -66,9 +66,12 @@ def learning_rate_scale(experiment: Experiment) -> float:
     Gradients of k times the environments have √k times less noise; Stooke and Abbeel 2018
     (arXiv:1803.02811) scale the rate of RMSProp and Adam so. Several learners count together,
     because their updates are averaged, by all-reduce at once and by gossip over time (Assran et
-    al. 2019 train 4 learners of 16 at √4 · 7e-4).
+    al. 2019 train 4 learners of 16 at √4 · 7e-4). Under hogwild each update has one learner's
+    batch alone.
     """
     nominal = experiment.learner.optimizer.nominal_envs
     if not nominal:
         return 1.0
-    return math.sqrt(experiment.learner.batch_size * experiment.gossip.replicas / nominal)
+    gossip = experiment.gossip
+    learners = 1 if gossip.topology == "hogwild" else gossip.replicas
+    return math.sqrt(experiment.learner.batch_size * learners / nominal)

@@ -69,7 +69,7 @@ class LearnerValues(Scheduled):
     image: Image = Field(default_factory=Image, description="")
     replicas: Positive = 1
     """Learners, each with a volume. `helm upgrade` changes it, not `kubectl`."""
-    topology: Literal["gossip", "allreduce"] = "gossip"
+    topology: Literal["gossip", "allreduce", "hogwild"] = "gossip"
     """What several learners exchange: `gossip.topology`."""
     hosts: Count = 0
     """Pods of one learner that train as one, each with `accelerator.count` devices of a node of its

@@ -1,6 +1,7 @@
 """Trainer: the compiled training step of an agent, its parameters and its state."""
 
 import math
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -21,7 +22,7 @@ LossFunction = Callable[[Params, Params, TensorDict], tuple[Tensor, TensorDict]]
 
 
 class Trainer(ABC):
-    """A compiled training step. One thread calls it.
+    """A compiled training step. One thread calls it, but `apply` and `state` take turns.
 
     An update whose loss or gradient norm is not finite is skipped: parameters, optimizer and target
     network stay as they were, bit for bit, and the `gradient_norm` that it returns is not finite.
@@ -70,6 +71,8 @@ class Trainer(ABC):
         self._target_update_period = target_update_period
         self._target = self._params if target_update_period else []
         self._target_age = 0
+        # Gradients of peers are applied in another thread, where learners share parameters.
+        self._turn = threading.Lock()
         # The newest update's parameters and gradient norm, until the target network counts it.
         self._uncounted: tuple[Params, Tensor] | None = None
 
@@ -176,18 +179,22 @@ class Trainer(ABC):
             self._uncounted = self._uncounted[0], fetched["gradient_norm"]
         return fetched
 
-    def gradients(self, batch: TensorDict) -> tuple[TensorDict, list[Tensor]]:
+    def gradients(
+        self, batch: TensorDict, params: Params | None = None
+    ) -> tuple[TensorDict, list[Tensor]]:
         """Make the first half of `step`.
 
         Args:
             batch: as of `step`.
+            params: parameters at which the gradients are computed; None for the newest ones.
 
         Returns:
             The loss's outputs and `loss`; and the gradients, not clipped, in the order of the
             parameters. Where the loss is not finite, neither are they.
         """
         self._count_for_target()
-        outputs, gradients = self._gradients(self._params, self._target, batch)
+        params = self._params if params is None else params
+        outputs, gradients = self._gradients(params, self._target, batch)
         return outputs, gradients
 
     def apply(self, gradients: list[Tensor]) -> Tensor:
@@ -196,11 +203,12 @@ class Trainer(ABC):
         Args:
             gradients: one array for each parameter, on the host or on the device.
         """
-        self._slots, self._params, norm = self._apply(
-            self._slots, self._params, [self._to_device(g) for g in gradients]
-        )
-        self._uncounted = self._params, norm
-        return norm
+        with self._turn:
+            self._slots, self._params, norm = self._apply(
+                self._slots, self._params, [self._to_device(g) for g in gradients]
+            )
+            self._uncounted = self._params, norm
+            return norm
 
     def state_bytes(self) -> int:
         """Return the memory of what `state` names, in bytes, with one copy of the parameters."""
@@ -266,10 +274,11 @@ class Trainer(ABC):
         They are on the host, and the same under both backends. `target_age` counts the updates
         since the target network was set.
         """
-        self._count_for_target()
-        arrays = zip(self._names, self._params, strict=True)
-        kept = zip(self._kept_names, self._kept_arrays(), strict=True)
-        state = {name: np.array(array) for name, array in (*arrays, *kept)}
+        with self._turn:
+            self._count_for_target()
+            arrays = zip(self._names, self._params, strict=True)
+            kept = zip(self._kept_names, self._kept_arrays(), strict=True)
+            state = {name: np.array(array) for name, array in (*arrays, *kept)}
         if self._target_update_period:
             target = zip(self._target_names, self._target, strict=True)
             state |= {name: np.array(array) for name, array in target}

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
 
 
-def consensus(checkpoints: Sequence[Checkpoint], path: str) -> Checkpoint:
+def consensus(checkpoints: Sequence[Checkpoint], path: str, shared: bool = False) -> Checkpoint:
     """Average the parameters of all learners (x̄ of Assran et al. 2019).
 
     The optimizer's state is left out. Counters are of all learners together; the rest of the meta
@@ -18,6 +18,8 @@ def consensus(checkpoints: Sequence[Checkpoint], path: str) -> Checkpoint:
     Args:
         checkpoints: One of each learner.
         path: What the result names as the path that it was read from.
+        shared: The first checkpoint holds the shared copy of all learners, which is taken as it
+            is.
 
     Raises:
         SeedbedError: CHECKPOINT_READ: the checkpoints are of different networks.
@@ -28,7 +30,7 @@ def consensus(checkpoints: Sequence[Checkpoint], path: str) -> Checkpoint:
         if not name.startswith("model/"):
             continue
         parts = []
-        for checkpoint in checkpoints:
+        for checkpoint in checkpoints[:1] if shared else checkpoints:
             part = checkpoint.arrays.get(name)
             if part is None or part.shape != array.shape:
                 shape = "missing" if part is None else f"of shape {list(part.shape)}"

@@ -173,8 +173,8 @@ def _summary(analysis: ConsensusAnalysis, gossip: Gossip) -> dict[str, Any]:
 
 
 def _edges(gossip: Gossip) -> list[set[tuple[int, int]]]:
-    """Return the edges of each graph; all-reduce is one complete graph."""
-    if gossip.topology == "allreduce":
+    """Return the edges of each graph; where gradients are exchanged, one complete graph."""
+    if gossip.topology != "gossip":
         return [set(itertools.permutations(range(gossip.replicas), 2))]
     return make_topology(gossip).edges()
 

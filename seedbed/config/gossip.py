@@ -27,10 +27,11 @@ class Gossip(Section):
     replicas: Positive = 1
     """Number of learners; `seedbed train --learners N` sets it. A single learner exchanges nothing.
     """
-    topology: Literal["gossip", "allreduce"] = "gossip"
+    topology: Literal["gossip", "allreduce", "hogwild"] = "gossip"
     """Kind of exchange. `gossip`: parameters, asynchronously, with the peers of `graphs`.
     `allreduce`: every update uses the gradients of all learners, so all of them wait for the
-    slowest one.
+    slowest one. `hogwild`: gradients of each learner, asynchronously, onto one shared copy of
+    learner 0 (A3C, Mnih et al. 2016), with agent a2c or vtrace.
     """
     graphs: list[Graph] = Field(default=["ring"], min_length=1)
     """Graphs of the learners: `ring` (directed), `exponential` (each learner sends to the next one,

@@ -229,6 +229,12 @@ class Experiment(Section):
                 "hold the experience of one learner; use storage host or device, or one learner"
             )
         on_device = self._has_replay and learner.replay.storage == "device"
+        if gossip.topology == "hogwild" and self.agent not in ("a2c", "vtrace"):
+            raise ValueError(
+                f"gossip.topology hogwild with agent {self.agent}: a target network needs "
+                "every update of its own learner, and the shared copy has those of all; use agent "
+                "a2c or vtrace, or gossip.topology gossip"
+            )
         if gossip.topology == "allreduce" and on_device:
             raise ValueError(
                 "gossip.topology allreduce makes each update from the gradients of all learners, "
@@ -243,11 +249,11 @@ class Experiment(Section):
         if learner.hosts == 1:
             return self
         gossip = self.gossip
-        if gossip.replicas > 1 and gossip.topology == "allreduce":
+        if gossip.replicas > 1 and gossip.topology != "gossip":
             raise ValueError(
-                f"learner.hosts {learner.hosts} with gossip.topology allreduce: the hosts of one "
-                f"learner add up their gradients already; use gossip.replicas 1 and learner.hosts "
-                f"{learner.hosts * gossip.replicas}, or gossip.topology gossip"
+                f"learner.hosts {learner.hosts} with gossip.topology {gossip.topology}: the hosts "
+                "of one learner add up their gradients already; use gossip.replicas 1 and "
+                f"learner.hosts {learner.hosts * gossip.replicas}, or gossip.topology gossip"
             )
         if gossip.replicas > 1 and gossip.gradients_every:
             raise ValueError(

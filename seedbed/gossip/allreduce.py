@@ -12,7 +12,7 @@ from typing_extensions import override
 
 from seedbed.backends.tables import TensorDict
 from seedbed.config.gossip import Gossip
-from seedbed.gossip.exchange import LocalLearner, PeerExchange, ShuttingDown
+from seedbed.gossip.exchange import MEET_S, LocalLearner, PeerExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.parameters import FlatParams
 from seedbed.gossip.transport.buffers import ring_bounds
@@ -21,8 +21,6 @@ from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.types import Tensor
 
 _POLL_S = 0.1
-# For all learners to start: a first actor may be far, and a first compilation may be long.
-MEET_S = 600.0
 
 
 class AllReduceExchange(PeerExchange):

@@ -14,7 +14,10 @@ from seedbed.gossip.transport.transport import GossipTransport
 from seedbed.runtime.threads import Threads
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.gossip import GossipStats
-from seedbed.types import Tensor
+from seedbed.types import Params, Tensor
+
+# For all learners to start: a first actor may be far, and a first compilation may be long.
+MEET_S = 600.0
 
 
 class ShuttingDown(Exception):
@@ -80,8 +83,12 @@ class ParameterExchange:
 
     def after_update(self) -> None:
         """Exchange after an update that the trainer has made by itself."""
-        # The schema of experiments refuses all-reduce with replay on the device.
-        raise NotImplementedError("all-reduce exchanges gradients, before the update")
+        # The schema of experiments refuses replay on the device wherever gradients are exchanged.
+        raise NotImplementedError("gradients are exchanged before the update")
+
+    def acting_params(self) -> Params | None:
+        """Return the parameters that act from now on; None for the trainer's newest ones."""
+        return None
 
     def close(self) -> None:
         """Disconnect from the peers. Any thread."""

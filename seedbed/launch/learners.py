@@ -105,7 +105,7 @@ class LocalLearners(Supervisor):
         super().__init__(count, directory.logs)
         self._experiment, self._run, self._arguments = experiment, directory, arguments
         self._directories = [learner_directory(directory.path, rank) for rank in range(count)]
-        # With all-reduce all learners have the same parameters, so all of them have diverged.
+        # Where gradients are exchanged all learners have the same parameters, so all have diverged.
         self._may_diverge = set(range(count)) if experiment.gossip.topology == "gossip" else set()
 
     def statuses(self) -> list[Any]:

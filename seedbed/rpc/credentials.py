@@ -36,6 +36,7 @@ MAY_CALL: Mapping[str, frozenset[Role]] = {
     "/seedbed.v1.Gossip/Push": _LEARNERS,
     "/seedbed.v1.Gossip/Fetch": _LEARNERS,
     "/seedbed.v1.Gossip/Reduce": _LEARNERS,
+    "/seedbed.v1.Gossip/Accumulate": _LEARNERS,
 }
 
 

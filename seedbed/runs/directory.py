@@ -287,6 +287,8 @@ def _combine_checkpoints(path: str | Path, name: str, learners: list[Path]) -> C
     if name == "best":
         chosen = ready[newest.index(best(newest))]
         return read_checkpoint(chosen, "best" if stores[chosen].has_best() else "newest")
+    if read_stored(str(newest[0].meta["experiment"]), newest[0].path).gossip.topology == "hogwild":
+        return consensus(newest, f"{path} (the shared copy of {ready[0].name})", shared=True)
     return consensus(newest, f"{path} (the average of {len(ready)} learners)")
 
 

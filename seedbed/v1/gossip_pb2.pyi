@@ -143,3 +143,17 @@ class ReduceRequest(_message.Message):
 class ReduceReply(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
+
+class AccumulateRequest(_message.Message):
+    __slots__ = ("hello", "gradients")
+    HELLO_FIELD_NUMBER: _ClassVar[int]
+    GRADIENTS_FIELD_NUMBER: _ClassVar[int]
+    hello: GossipHello
+    gradients: Chunk
+    def __init__(self, hello: _Optional[_Union[GossipHello, _Mapping]] = ..., gradients: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...
+
+class AccumulateReply(_message.Message):
+    __slots__ = ("parameters",)
+    PARAMETERS_FIELD_NUMBER: _ClassVar[int]
+    parameters: Chunk
+    def __init__(self, parameters: _Optional[_Union[Chunk, _Mapping]] = ...) -> None: ...

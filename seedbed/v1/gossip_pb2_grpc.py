@@ -49,6 +49,11 @@ class GossipStub:
                 request_serializer=seedbed_dot_v1_dot_gossip__pb2.ReduceRequest.SerializeToString,
                 response_deserializer=seedbed_dot_v1_dot_gossip__pb2.ReduceReply.FromString,
                 _registered_method=True)
+        self.Accumulate = channel.stream_stream(
+                '/seedbed.v1.Gossip/Accumulate',
+                request_serializer=seedbed_dot_v1_dot_gossip__pb2.AccumulateRequest.SerializeToString,
+                response_deserializer=seedbed_dot_v1_dot_gossip__pb2.AccumulateReply.FromString,
+                _registered_method=True)
 
 
 class GossipServicer:
@@ -76,6 +81,16 @@ class GossipServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def Accumulate(self, request_iterator, context):
+        """Hogwild: gradients of a learner onto the shared copy of learner 0. The reply
+        to the hello, and to each whole buffer of gradients, is the newest parameters.
+        Gradients whose reply was lost are sent again under the same number, and count
+        once.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_GossipServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -93,6 +108,11 @@ def add_GossipServicer_to_server(servicer, server):
                     servicer.Reduce,
                     request_deserializer=seedbed_dot_v1_dot_gossip__pb2.ReduceRequest.FromString,
                     response_serializer=seedbed_dot_v1_dot_gossip__pb2.ReduceReply.SerializeToString,
+            ),
+            'Accumulate': grpc.stream_stream_rpc_method_handler(
+                    servicer.Accumulate,
+                    request_deserializer=seedbed_dot_v1_dot_gossip__pb2.AccumulateRequest.FromString,
+                    response_serializer=seedbed_dot_v1_dot_gossip__pb2.AccumulateReply.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -176,6 +196,33 @@ class Gossip:
             '/seedbed.v1.Gossip/Reduce',
             seedbed_dot_v1_dot_gossip__pb2.ReduceRequest.SerializeToString,
             seedbed_dot_v1_dot_gossip__pb2.ReduceReply.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def Accumulate(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/seedbed.v1.Gossip/Accumulate',
+            seedbed_dot_v1_dot_gossip__pb2.AccumulateRequest.SerializeToString,
+            seedbed_dot_v1_dot_gossip__pb2.AccumulateReply.FromString,
             options,
             channel_credentials,
             insecure,

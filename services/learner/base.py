@@ -226,7 +226,7 @@ class LearnerBase:
         model = describe_model(self.experiment, components.backend, components.trainer)
         log.info("the model: %s", model)
         self.store.to_acting = components.backend.to_acting
-        self.store.publish(components.trainer.params(), self.counters.updates)
+        self.training.publish(components, self.counters.updates)
         self.telemetry.phase = "training"
         return components
 

@@ -9,6 +9,7 @@ from seedbed.gossip.allreduce import AllReduceExchange
 from seedbed.gossip.exchange import LocalLearner, ParameterExchange
 from seedbed.gossip.gossip_exchange import GossipExchange
 from seedbed.gossip.gossip_log import GossipLog
+from seedbed.gossip.hogwild import HogwildExchange
 from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.topology import make_topology
@@ -127,6 +128,9 @@ def make_exchange(
     if settings.topology == "allreduce":
         log = GossipLog(folder, 0, settings.replicas) if settings.gradients_every else None
         return AllReduceExchange(settings, learner, transport, log)
+    if settings.topology == "hogwild":
+        log = GossipLog(folder, 0, settings.replicas) if settings.gradients_every else None
+        return HogwildExchange(settings, learner, transport, log)
     every_s, every = settings.snapshot_every_s, settings.distance_every
     log = GossipLog(folder, every_s, settings.replicas, stats, every, settings.mean)
     exchange = GossipExchange(settings, learner, transport, log)

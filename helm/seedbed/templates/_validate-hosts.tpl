@@ -14,8 +14,8 @@
   {{- end -}}
   {{- if include "seedbed.several" . -}}
     {{- $replicas := int $learner.replicas -}}
-    {{- if eq $learner.topology "allreduce" -}}
-      {{- fail (printf "learner.hosts is %d and learner.topology is allreduce: the hosts of one learner add up their gradients already; say learner.replicas: 1 and learner.hosts: %d, or learner.topology: gossip" $hosts (mul $hosts $replicas)) -}}
+    {{- if ne $learner.topology "gossip" -}}
+      {{- fail (printf "learner.hosts is %d and learner.topology is %s: the hosts of one learner add up their gradients already; say learner.replicas: 1 and learner.hosts: %d, or learner.topology: gossip" $hosts $learner.topology (mul $hosts $replicas)) -}}
     {{- end -}}
     {{- with dig "gossip" "gradients_every" 0 $experiment -}}
       {{- fail (printf "learner.hosts is %d and experiment.gossip.gradients_every is %v: the gradients of several hosts are never on one; leave it out" $hosts .) -}}

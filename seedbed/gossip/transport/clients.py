@@ -35,7 +35,7 @@ LONGEST_HEARTBEAT_S = 1.0
 RING_RETRY_S = 0.5
 RING_CONNECT_S = 5.0
 # Status codes of a peer that does not accept this learner.
-_REJECTIONS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
+REJECTIONS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
 
 
 @dataclass
@@ -138,7 +138,7 @@ class PeerClient:
                 await self._connect()
             except grpc.aio.AioRpcError as error:
                 cause = describe(error)
-                self.rejection = self._refusal(error) if error.code() in _REJECTIONS else ""
+                self.rejection = self._refusal(error) if error.code() in REJECTIONS else ""
             except (TimeoutError, ConnectionError) as error:
                 cause = str(error) or "no answer"
             finally:

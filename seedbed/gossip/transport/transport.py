@@ -18,10 +18,12 @@ from typing_extensions import override
 from seedbed.config import Experiment
 from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import FlatParams, ParameterLayout, norm_of
+from seedbed.gossip.shared_copy import GradientNumber, SharedCopy
 from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuffer
 from seedbed.gossip.transport.chunks import CHUNK_BYTES, ChunkAssembler, state_to_wire, to_chunks
 from seedbed.gossip.transport.clients import PeerClient, RingClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
+from seedbed.gossip.transport.shared_client import SharedCopyClient
 from seedbed.rpc.credentials import Credentials, Denial, is_local
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello
@@ -62,6 +64,9 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
     Attributes:
         clients: Client of each peer, by rank.
         ring: Client of the ring's next learner; None without all-reduce.
+        shared_client: Client of learner 0, which holds the shared copy; None without hogwild, and
+            on learner 0.
+        shared_copy: The shared copy, set on learner 0 under hogwild before `start`.
         receive_buffer: Newest parameters of each peer.
         segment_buffer: Segments of the ring's previous learner.
         own_norm: 2-norm of this learner's newest parameters.
@@ -117,6 +122,11 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             self.ring = RingClient(
                 settings.addresses[(rank + 1) % membership.count], hello, credentials
             )
+        self._topology = settings.topology
+        self.shared_copy: SharedCopy | None = None
+        self.shared_client: SharedCopyClient | None = None
+        if settings.topology == "hogwild" and rank:
+            self.shared_client = SharedCopyClient(settings.addresses[0], hello, layout, credentials)
 
     @override
     def _add(self, server: grpc.aio.Server) -> None:
@@ -128,6 +138,8 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             self._spawn(client.run())
         if self.ring is not None:
             self._spawn(self.ring.run())
+        if self.shared_client is not None:
+            self._spawn(self.shared_client.run())
 
     @override
     async def _finish(self) -> None:
@@ -165,6 +177,20 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         assert self.ring is not None
         self._soon(self.ring.send, wire.ReduceRequest.Segment(update=update, step=hop, data=data))
 
+    def send_gradients(self, gradients: FlatParams) -> Future[Message]:
+        """Send gradients to the shared copy of learner 0. Never waits.
+
+        Args:
+            gradients: Gradients [d], which must never change.
+
+        Returns:
+            The newest parameters of the shared copy.
+        """
+        assert self.shared_client is not None
+        reply: Future[Message] = Future()
+        self._soon(self.shared_client.send, gradients, reply)
+        return reply
+
     def check_norm(self, values: FlatParams) -> None:
         """Check that a peer's parameters are about as large as this learner's.
 
@@ -186,12 +212,16 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
 
     def rejection(self) -> str:
         """Return the reason why a peer does not accept this learner; empty if there is none."""
-        return next(filter(None, (client.rejection for client in self.clients.values())), "")
+        return next(filter(None, (client.rejection for client in self._all_clients())), "")
 
     @property
     def refused(self) -> int:
         """Return the number of streams that ended because a peer's message was refused."""
-        return self._rejected + sum(client.refused for client in self.clients.values())
+        return self._rejected + sum(client.refused for client in self._all_clients())
+
+    def _all_clients(self) -> list[PeerClient | SharedCopyClient]:
+        shared = [] if self.shared_client is None else [self.shared_client]
+        return [*self.clients.values(), *shared]
 
     # --- from the peers, in the event loop ---------------------------------------------------
 
@@ -260,7 +290,7 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
 
     async def _reduce(self, context: Any) -> None:
         if self.ring is None:
-            raise PeerRejected("gossip.topology is gossip here, so no gradients are exchanged")
+            raise PeerRejected(f"gossip.topology is {self._topology} here: there is no ring")
         rank = await self._check_hello(context, "Reduce")
         previous = (self.membership.rank - 1) % self.membership.count
         if rank != previous:
@@ -277,6 +307,33 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
             # is refused are not.
             self.segment_buffer.drop()
             raise
+
+    @override
+    async def Accumulate(self, _: Any, context: Any) -> None:
+        await self._streams.serve(context, lambda: self._accumulate(context))
+
+    async def _accumulate(self, context: Any) -> None:
+        if self.shared_copy is None:
+            raise PeerRejected(
+                f"learner {self.membership.rank} with gossip.topology {self._topology} holds no "
+                "shared copy"
+            )
+        rank = await self._check_hello(context, "Accumulate")
+        incarnation = self._incarnations[rank][-1]
+        await self._send_parameters(context, self.shared_copy.request())
+        assembler = ChunkAssembler(self._layout)
+        while (message := await context.read()) is not grpc.aio.EOF:
+            if message.WhichOneof("message") != "gradients":
+                raise ValueError("expected gradients")
+            gradients = assembler.add(message.gradients)
+            if gradients is not None:
+                number = GradientNumber(rank, incarnation, message.gradients.iteration)
+                await self._send_parameters(context, self.shared_copy.request(gradients, number))
+
+    async def _send_parameters(self, context: Any, newest: Future[Message]) -> None:
+        message = await asyncio.wrap_future(newest)
+        for chunk in to_chunks(message.iteration, message.values):
+            await self._streams.write(context, wire.AccumulateReply(parameters=chunk))
 
     @override
     async def Fetch(self, request: wire.FetchRequest, context: Any) -> None:

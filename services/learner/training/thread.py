@@ -199,8 +199,18 @@ class TrainingThread:
         """Return whether a peer's parameters have replaced those of this learner."""
         if self.exchange is None or not self.exchange.resync_if_left_behind():
             return False
-        self._store.publish(components.trainer.params(), self._telemetry.counters.updates)
+        self.publish(components, self._telemetry.counters.updates)
         return True
+
+    def publish(self, components: LearnerComponents, version: int) -> None:
+        """Publish the parameters that act from now on. Between two updates only.
+
+        Args:
+            components: hold the trainer.
+            version: number of updates that made the parameters.
+        """
+        acting = self.exchange.acting_params() if self.exchange is not None else None
+        self._store.publish(acting or components.trainer.params(), version)
 
     def _update(self, components: LearnerComponents, batch: TrainingBatch) -> dict[str, float]:
         """Make one update, and publish its parameters.
@@ -219,7 +229,7 @@ class TrainingThread:
             scalars = {name: float(value) for name, value in numbers.items() if not value.ndim}
             applied = math.isfinite(scalars["gradient_norm"])
             version = self._telemetry.counters.updates + applied
-            self._store.publish(components.trainer.params(), version)
+            self.publish(components, version)
             components.source.on_trained(batch, numbers)
         if not self._compiled:
             self._telemetry.phase = "training"
