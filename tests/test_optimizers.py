@@ -86,6 +86,7 @@ def test_schedules() -> None:
         ("{}", 2.0),  # √(64 / 16)
         ("{replicas: 4, topology: gossip}", 4.0),  # 256 in all
         ("{replicas: 4, topology: allreduce}", 4.0),
+        ("{replicas: 4, topology: hogwild}", 2.0),  # each update has one learner's batch
     ],
 )
 def test_learning_rates_grow_with_the_root_of_the_environments(

@@ -31,7 +31,7 @@ class Gossip(Section):
     """Kind of exchange. `gossip`: parameters, asynchronously, with the peers of `graphs`.
     `allreduce`: every update uses the gradients of all learners, so all of them wait for the
     slowest one. `hogwild`: gradients of each learner, asynchronously, onto one shared copy of
-    learner 0 (A3C, Mnih et al. 2016), with agent a2c or vtrace.
+    learner 0 (A3C, Mnih et al. 2016), for agents without replay.
     """
     graphs: list[Graph] = Field(default=["ring"], min_length=1)
     """Graphs of the learners: `ring` (directed), `exponential` (each learner sends to the next one,

@@ -229,11 +229,11 @@ class Experiment(Section):
                 "hold the experience of one learner; use storage host or device, or one learner"
             )
         on_device = self._has_replay and learner.replay.storage == "device"
-        if gossip.topology == "hogwild" and self.agent not in ("a2c", "vtrace"):
+        if gossip.topology == "hogwild" and self._has_replay:
             raise ValueError(
-                f"gossip.topology hogwild with agent {self.agent}: a target network needs "
-                "every update of its own learner, and the shared copy has those of all; use agent "
-                "a2c or vtrace, or gossip.topology gossip"
+                f"gossip.topology hogwild with agent {self.agent}: its target network counts the "
+                "updates of one learner, and the shared copy has those of all; use an agent "
+                "without replay (a2c, vtrace), or gossip.topology gossip"
             )
         if gossip.topology == "allreduce" and on_device:
             raise ValueError(

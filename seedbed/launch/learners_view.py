@@ -44,6 +44,7 @@ def learners_line(statuses: Sequence[RunStatus | None], running: int) -> list[st
     mean = sum(value * count for value, count in earned) / episodes if episodes else None
     mixes = total("gossip_mixes")
     distance = max((item.get("gossip_distance") or 0 for item in numbers), default=0)
+    apart = f", {distance:.3g} apart" if distance else ""
     ends = [left["seconds"] for status in known if (left := status.get("eta"))]
     is_limit = any(status["stop"]["mean_return"] is not None for status in known)
     waiting = [
@@ -57,7 +58,7 @@ def learners_line(statuses: Sequence[RunStatus | None], running: int) -> list[st
         f"{si_number(total('env_frames'))} frames",
         f"{number(total('env_fps_10s'))} frames/s",
         eta(max(ends, default=None), is_limit),
-        *([f"{si_number(mixes)} mixes, {distance:.3g} apart"] if mixes else []),
+        *([f"{si_number(mixes)} mixes{apart}"] if mixes else []),
         *([f"now: {'; '.join(waiting)}"] if waiting else []),
         money(total("dollars")),
     ]

@@ -120,6 +120,10 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
             ],
             ["allreduce", "storage device"],
         ),
+        (
+            ["gossip.replicas=2", "gossip.topology=hogwild", "agent=r2d2", "r2d2.burn_in=0"],
+            ["topology hogwild with agent r2d2", "target network"],
+        ),
         (["gossip.graphs=[star]"], ["gossip.graphs.0", '"star"']),
         (["learner.network=impala"], ["unknown: one of impala_deep", '"impala"']),
         (

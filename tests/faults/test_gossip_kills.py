@@ -181,6 +181,38 @@ def test_all_reduce_meets_again_after_a_kill(tmp_path: Path) -> None:
         assert abs(found[0] - found[1]) <= 1, "they are at the same update"
 
 
+@pytest.mark.slow
+def test_hogwild_goes_on_after_kills(tmp_path: Path) -> None:
+    """Without a worker the shared copy goes on. Without the shared copy the others wait for it,
+    and go on from its checkpoint.
+    """
+    with cluster(
+        tmp_path,
+        *SMALL,
+        "gossip.topology=hogwild",
+        "gossip.deadline_s=60",
+        "learner.checkpoint.every_s=1",
+        "agent=a2c",
+        "learner.unroll_length=5",
+    ) as it:
+        run = it.train("--learners", "2")
+        wait_for(lambda: updates(it, 1) > 20, f"both train: {run.said}", START_S)
+        shared, worker = (status(it, rank)["process"]["pid"] for rank in range(2))
+        os.kill(worker, signal.SIGKILL)
+        goes_on(it, run, 0)
+        goes_on(it, run, 1)
+        assert status(it, 0)["process"]["pid"] == shared
+        worker = status(it, 1)["process"]["pid"]
+        before = updates(it, 0)
+        os.kill(shared, signal.SIGKILL)
+        wait_for(lambda: status(it, 0).get("process", {}).get("pid") != shared, "again", START_S)
+        goes_on(it, run, 0, 1)
+        assert updates(it, 0) > before / 2, "from the checkpoint, not from the beginning"
+        run.send(signal.SIGTERM)
+        assert run.wait() == 0
+        assert len(run.summary()["learners"]) == 2
+
+
 def test_a_rank_that_there_is_not_is_refused(tmp_path: Path) -> None:
     with cluster(tmp_path, "gossip.replicas=2", "gossip.addresses=['h0:1','h1:1']") as it:
         refused = it.start("learner", "--rank", "2", "--run-dir", str(it.run))

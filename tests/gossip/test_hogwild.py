@@ -65,6 +65,22 @@ class Learner:
         self.counters.updates += bool(np.isfinite(norm))
         return norm
 
+    def accumulate(self, number: int, gradients: FlatParams) -> list[Any]:
+        """Send gradients as a peer does; return all replies."""
+        hello = wire.GossipHello(
+            protocol_version=GOSSIP_PROTOCOL_VERSION,
+            experiment="team",
+            rank=1,
+            learners=2,
+            parameters=self.layout.to_wire(),
+            incarnation=7,
+        )
+        requests = [wire.AccumulateRequest(hello=hello)]
+        chunks = to_chunks(number, gradients)
+        requests += [wire.AccumulateRequest(gradients=chunk) for chunk in chunks]
+        with grpc.insecure_channel(self.address) as channel:
+            return list(GossipStub(channel).Accumulate(iter(requests), timeout=20))
+
     def acting(self) -> FlatParams:
         params = self.exchange.acting_params()
         assert params is not None
@@ -170,28 +186,34 @@ def test_gradients_that_are_not_finite_stay_at_home(backend: Backend, tmp_path: 
         assert np.isfinite(second.step(rows(4, seed=2)))
 
 
+def test_a_peers_bad_gradients_are_refused(backend: Backend, tmp_path: Path) -> None:
+    first = Learner(tmp_path, backend, 0, 2)
+    first.exchange.start()
+    try:
+        before = first.shared()
+        for bad, words in [
+            (np.full(first.layout.size, np.nan, np.float32), "NaN or infinite"),
+            (np.zeros(first.layout.size - 1, np.float32), "the parameters take"),
+        ]:
+            with pytest.raises(grpc.RpcError) as refused:
+                first.accumulate(1, bad)
+            assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert words in refused.value.details()
+        assert first.shared().tobytes() == before.tobytes()
+    finally:
+        first.close()
+
+
 def test_gradients_that_are_sent_twice_count_once(backend: Backend, tmp_path: Path) -> None:
     """The reply was lost with its connection, so the peer sends the same number again."""
     first = Learner(tmp_path, backend, 0, 2)
     first.exchange.start()
     try:
-        hello = wire.GossipHello(
-            protocol_version=GOSSIP_PROTOCOL_VERSION,
-            experiment="team",
-            rank=1,
-            learners=2,
-            parameters=first.layout.to_wire(),
-            incarnation=7,
-        )
         gradients = np.ones(first.layout.size, np.float32)
 
         def send(number: int) -> int:
             """Return the count of gradients that the shared copy has after these."""
-            requests = [wire.AccumulateRequest(hello=hello)]
-            chunks = to_chunks(number, gradients)
-            requests += [wire.AccumulateRequest(gradients=chunk) for chunk in chunks]
-            with grpc.insecure_channel(first.address) as channel:
-                replies = list(GossipStub(channel).Accumulate(iter(requests), timeout=20))
+            replies = first.accumulate(number, gradients)
             values = [ChunkAssembler(first.layout).add(r.parameters) for r in replies]
             assert values[-1] is not None
             assert values[-1].tobytes() == first.shared().tobytes()

@@ -87,6 +87,7 @@ def test_a_wrong_number_is_refused(
         ("learner.deterministic=true", "deterministic is one thread"),
         ("learner.coordinator=nowhere", "is no address"),
         ("gossip={replicas: 2, topology: allreduce}", "use gossip.replicas 1 and learner.hosts 4"),
+        ("gossip={replicas: 2, topology: hogwild}", "use gossip.replicas 1 and learner.hosts 4"),
         ("gossip={replicas: 2, gradients_every: 3}", "the gradients of several hosts"),
     ],
 )
