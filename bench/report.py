@@ -212,7 +212,8 @@ TABLES: dict[str, Sequence[Table]] = {
         ),
         Table(
             "With the straggler gossip keeps {straggler[kept][gossip]:.0f/percent} %, allreduce "
-            "keeps {straggler[kept][allreduce]:.0f/percent} %; gossip is "
+            "keeps {straggler[kept][allreduce]:.0f/percent} %, hogwild "
+            "{straggler[kept][hogwild]:.0f/percent} %; gossip is "
             "{straggler[gossip / allreduce, one slow]:.2f} times as fast as all-reduce then."
         ),
     ],

@@ -1,4 +1,4 @@
-"""Part `gossip`: frames a second under gossip, and under all-reduce with as many simulators."""
+"""Part `gossip`: frames a second by each topology with as many simulators."""
 
 import logging
 import statistics
@@ -15,7 +15,7 @@ log = logging.getLogger(__name__)
 SIMULATORS = 16
 # Additional time of each step of the straggler.
 SLOW_S = 0.01
-TOPOLOGIES = ("gossip", "allreduce")
+TOPOLOGIES = ("gossip", "allreduce", "hogwild")
 
 
 def gossip(plan: Plan) -> dict[str, Any]:
@@ -46,7 +46,7 @@ def speed(plan: Plan) -> dict[str, Any]:
             f"{count} gossip / {other}": medians[f"{count} gossip"]["env_frames"]
             / medians[other]["env_frames"]
             for count in plan.gossip_learners
-            for other in ("1 learner", f"{count} allreduce")
+            for other in ("1 learner", f"{count} allreduce", f"{count} hogwild")
         },
     }
 

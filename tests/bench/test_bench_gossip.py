@@ -15,11 +15,11 @@ def check_gossip(results: dict[str, Any]) -> None:
     for case in result["exchange"].values():
         assert 1 < case["ratio"] <= 1.02, "of the parameters' bytes, as the wire carries them"
     cases = result["speed"]["cases"]
-    assert set(cases) == {"1 learner", "2 gossip", "2 allreduce"}
+    assert set(cases) == {"1 learner", "2 gossip", "2 allreduce", "2 hogwild"}
     assert all(case["env_frames"] > 0 for case in cases.values())
     assert cases["2 gossip"]["gossip_mixes"] > 0
     assert result["speed"]["gossip_share_of_time"]["2 gossip"] > 0
-    assert set(result["straggler"]["kept"]) == {"gossip", "allreduce"}
+    assert set(result["straggler"]["kept"]) == {"gossip", "allreduce", "hogwild"}
 
 
 def check_stability(results: dict[str, Any]) -> None:
