@@ -72,6 +72,14 @@ def learning_rate_scale(experiment: Experiment) -> float:
     nominal = experiment.learner.optimizer.nominal_envs
     if not nominal:
         return 1.0
+    environments = experiment.learner.batch_size * learners_per_update(experiment)
+    return math.sqrt(environments / nominal)
+
+
+def learners_per_update(experiment: Experiment) -> int:
+    """Return the number of learners that bring in a batch for each update of an optimizer.
+
+    Under hogwild the only optimizer makes an update of each batch.
+    """
     gossip = experiment.gossip
-    learners = 1 if gossip.topology == "hogwild" else gossip.replicas
-    return math.sqrt(experiment.learner.batch_size * learners / nominal)
+    return 1 if gossip.topology == "hogwild" else gossip.replicas

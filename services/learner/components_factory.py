@@ -9,7 +9,7 @@ from seedbed.backends.protocol import Backend
 from seedbed.backends.trainer import Trainer
 from seedbed.config import Experiment
 from seedbed.factory import build_agent
-from seedbed.optimizers import build_optimizer
+from seedbed.optimizers import build_optimizer, learners_per_update
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runtime.exit_codes import ConfigError
@@ -140,7 +140,7 @@ def build_trainer(experiment: Experiment, spec: EnvironmentSpec, backend: Backen
     # Schedules count by the frames that come in for each update. The other learners bring in as
     # many in the meantime.
     batch_frames = learner.unroll_length * size * spec.action_repeat
-    frames_per_update = batch_frames / updates_per_batch * experiment.gossip.replicas
+    frames_per_update = batch_frames / updates_per_batch * learners_per_update(experiment)
     optimizer = build_optimizer(experiment, frames_per_update)
     clip = learner.optimizer.max_gradient_norm
     trainer = backend.trainer(agent.model, optimizer, loss, clip, agent.target_update_period)
