@@ -173,7 +173,7 @@ def draw_curves(groups: Sequence[Group], title: str, file: Path) -> None:
         axes.grid(alpha=0.3)
     evaluated = any(len(curve.evaluations) for group in groups for curve in group.curves)
     left.set_ylabel(
-        "mean return of the last 100 episodes" + ("; points: evaluations" if evaluated else "")
+        "mean return of the last 100 episodes" + ("\n(points: evaluations)" if evaluated else "")
     )
     if len(groups) > 1 or len(groups[0].curves) > 1:
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
