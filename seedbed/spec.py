@@ -1,7 +1,9 @@
 """Shapes, dtypes and flags of environments, which actor and learner share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -156,13 +158,13 @@ class VectorEnv(Protocol):
     Attributes:
         spec: spec of each environment.
         num_envs: E.
-        failures: how often an environment raised and was made anew.
+        failures: how often environments failed and were made anew, by cause.
         incarnation: chooses the episodes of the next `reset`; the same number gives the same ones.
     """
 
     spec: EnvironmentSpec
     num_envs: int
-    failures: int = 0
+    failures: Mapping[str, int] = MappingProxyType({})
     incarnation: int = 0
 
     def reset(self) -> TimeStep:

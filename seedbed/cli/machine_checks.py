@@ -64,13 +64,16 @@ def cores(experiment: Experiment | None) -> Iterator[Finding]:
         yield Finding("ok", f"{usable:g} cores usable")
     if experiment is not None:
         actor = experiment.actor
-        busy = actor.processes * actor.threads
+        # The groups of an actor take turns.
+        kind = "workers" if actor.workers else "threads"
+        each = actor.workers or actor.threads
+        busy = actor.processes * each
         if busy > usable:
             yield Finding(
                 "warn",
-                f"actor.processes {actor.processes} x actor.threads {actor.threads} = {busy} "
-                f"threads step environments on {usable:g} cores, which the learner needs too",
-                "lower actor.processes or actor.threads",
+                f"actor.processes {actor.processes} x actor.{kind} {each} = {busy} "
+                f"{kind} step environments on {usable:g} cores, which the learner needs too",
+                f"lower actor.processes or actor.{kind}",
             )
 
 

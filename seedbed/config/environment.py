@@ -22,8 +22,8 @@ class Atari(Section):
     """Implementation. `fast` is the C++ vector environment, which resizes by area and draws 0 to
     noop_max no-ops. Where a game ends within a repeated action, the last observation of the
     episode is the one before: no value is bootstrapped there. `exact` follows Table 9 to the letter
-    (bilinear, 1 to 30 no-ops, the true last screen). A core steps as many with either; a process
-    uses one core with `exact`, so it takes more `actor.processes` for several.
+    (bilinear, 1 to 30 no-ops, the true last screen). A core steps as many with either; `exact`
+    takes `actor.workers` for several cores.
     """
     frame_skip: Positive = fixed(4, "steps, frames and the discount's meaning follow from it")
     """Action repetition: emulator frames a step."""
@@ -91,6 +91,17 @@ class Actor(Section):
     """Environments E of a group."""
     threads: Positive = 1
     """Threads that step one group's environments (Atari `fast` only)."""
+    workers: Annotated[int, Field(ge=0)] = 0
+    """Worker processes over which the environments of each group are divided, for environments that
+    hold the interpreter lock (Atari `exact`, pure Python) or are slow; at most one for each
+    environment. The time steps are the same. 0 steps the environments in the actor's own process.
+    Atari `fast` has threads instead.
+    """
+    worker_timeout_s: Annotated[float, Field(ge=0)] = 600.0
+    """Seconds after which a worker that has not finished a step or a reset is killed and replaced;
+    0 waits without end. Longer than the longest step of the worker's environments one after the
+    other, and than the time to make them.
+    """
     decorrelate_steps: Annotated[int, Field(ge=0)] = 0
     """Upper bound of the step at which the first episode of each environment is cut; each
     environment has another step. Without the cut, games that begin together lose the first ball
@@ -103,11 +114,22 @@ class Actor(Section):
     """Longest time without any learner before the actor gives up, in seconds."""
     max_environment_failures: Positive = 10
     """Failures of environments within ten minutes after which the actor gives up; an earlier
-    failure restarts only the environment that raised. Refusals of a group's rewards or observations
+    failure restarts only the environment that failed, and the end of a worker only the environments
+    of that worker. Refusals of a group's rewards or observations
     by the learner are counted in the same way, and restart the group's environments.
     """
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """HTTP port for /metrics and /healthz of `seedbed actor`; 0 is none."""
+
+    @model_validator(mode="after")
+    def _each_worker_has_an_environment(self) -> "Actor":
+        if self.workers > self.envs_per_group:
+            raise ValueError(
+                f"actor.workers {self.workers} is more than actor.envs_per_group "
+                f"{self.envs_per_group}: the workers of a group share its environments, and some "
+                "would have none; take at most one for each environment"
+            )
+        return self
 
     @property
     def total_envs(self) -> int:

@@ -54,6 +54,11 @@ def _reasons(experiment: Experiment) -> Iterator[tuple[str, str]]:
         yield "environment.kwargs", "Atari is set by environment.atari"
     if not is_atari or environment.atari.preprocessing == "exact":
         yield "actor.threads", "only Atari with the fast preprocessing steps in threads"
+    if is_atari and environment.atari.preprocessing == "fast":
+        for name in ("workers", "worker_timeout_s"):
+            yield f"actor.{name}", "Atari with the fast preprocessing steps in actor.threads"
+    elif not experiment.actor.workers:
+        yield "actor.worker_timeout_s", "actor.workers is 0"
     if learner.inference.location == "actor":
         for name in ("batch_envs", "max_wait_ms"):
             yield f"learner.inference.{name}", "learner.inference.location is actor"

@@ -27,14 +27,22 @@ class ExactAtariVectorEnv(SequentialVectorEnv):
     Args:
         environment: the experiment's section.
         seeds: [E], one for each environment.
+        deadline_s: longest time of a call before the process ends; None: two minutes.
     """
 
-    def __init__(self, environment: Environment, seeds: Sequence[int]) -> None:
+    def __init__(
+        self,
+        environment: Environment,
+        seeds: Sequence[int],
+        deadline_s: float | None = None,
+    ) -> None:
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         rom = str(roms.get_rom_path(rom_name(environment.id)))
         self._games = [_Game(rom, environment.atari, seed) for seed in seeds]
         self.spec = atari_spec(environment, self._games[0].actions)
-        super().__init__(environment.id, seeds, STEP_DEADLINE_S)
+        super().__init__(
+            environment.id, seeds, STEP_DEADLINE_S if deadline_s is None else deadline_s
+        )
 
     @override
     def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:

@@ -2,7 +2,6 @@
 
 import logging
 import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,33 +11,39 @@ from typing_extensions import override
 
 from seedbed.config.environment import Environment
 from seedbed.envs.factory import Env, make_environment, read_spec
+from seedbed.envs.failures import (
+    MAKE_RAISED,
+    NOT_FINITE,
+    RESET_RAISED,
+    STEP_RAISED,
+    WRONG_SHAPE,
+    EnvironmentFault,
+    Failures,
+)
 from seedbed.envs.sequential import SequentialVectorEnv
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import TimeStep, mark_first
 
 # A reset may load a level, or start a simulator.
 STEP_DEADLINE_S = 600.0
-FAILURE_WINDOW_S = 600.0
 _REWARD_LIMIT = float(np.finfo(np.float32).max)
 
 log = logging.getLogger(__name__)
 
 
-class EnvironmentFault(Exception):
-    """Error of an environment that broke its contract; handled as an exception of its own."""
-
-
 class GymnasiumVectorEnv(SequentialVectorEnv):
     """E Gymnasium environments.
 
-    An environment that raises, or returns a reward or observation that is not finite, is closed
-    and made anew. Its episode is cut, and its step is the first of a new episode.
+    An environment that raises, or returns a reward or observation that is not finite, or an
+    observation of another shape or kind than its space, is closed and made anew. Its episode is
+    cut, and its step is the first of a new episode.
 
     Args:
         environment: the experiment's section.
         seeds: [E], one for each environment.
         max_failures: failures within ten minutes after which `reset` and `step` raise.
-        deadline_s: longest time of a call before the process ends.
+        deadline_s: longest time of a call before the process ends; None: ten minutes.
+        first: number of the first environment, in logs.
         clock: seconds, for tests.
     """
 
@@ -48,15 +53,17 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         seeds: Sequence[int],
         *,
         max_failures: int = 10,
-        deadline_s: float = STEP_DEADLINE_S,
+        deadline_s: float | None = None,
+        first: int = 0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(environment.id, seeds, deadline_s)
+        super().__init__(
+            environment.id, seeds, STEP_DEADLINE_S if deadline_s is None else deadline_s
+        )
         self._environment = environment
-        self._max_failures = max_failures
-        self._clock = clock
-        self._failed_at: deque[float] = deque()
-        self._logged = ""  # newest failure, in words
+        self._failures = Failures(environment.id, max_failures, clock)
+        self.failures = self._failures.counts
+        self._first = first
         self._envs: list[Env] = []
         try:
             with self._watchdog:
@@ -118,14 +125,17 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
             values: Any = self._envs[i].step(action + self._first_action)
             if len(values) != 5:
                 raise EnvironmentFault(
+                    WRONG_SHAPE,
                     f"step returned {len(values)} values, not the five of Gymnasium: observation, "
-                    "reward, terminated, truncated, info"
+                    "reward, terminated, truncated, info",
                 )
             observation, reward, terminated, truncated, info = values
             reward = float(reward)
             # Written so that NaN does not pass.
             if not abs(reward) <= _REWARD_LIMIT:
-                raise EnvironmentFault(f"the reward is {reward}, which is no finite float32")
+                raise EnvironmentFault(
+                    NOT_FINITE, f"the reward is {reward}, which is no finite float32"
+                )
             self._put(time_step, i, observation)
             time_step.reward[i] = reward
             time_step.terminated[i] = bool(terminated)
@@ -137,7 +147,7 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
             raise
         except Exception as error:
             # The user's code may raise anything.
-            self._begin(time_step, i, self._replace(i, error))
+            self._begin(time_step, i, self._replace(i, STEP_RAISED, error))
 
     @override
     def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
@@ -152,20 +162,20 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
                 raise
             except Exception as error:
                 # The user's code may raise anything.
-                seed = self._replace(i, error)
+                seed = self._replace(i, RESET_RAISED, error)
 
-    def _replace(self, i: int, error: Exception) -> int:
+    def _replace(self, i: int, cause: str, error: Exception) -> int:
         """Make environment `i` anew, unless there were too many failures; return its seed."""
         self._close_one(i, self._envs[i])
         while True:
-            self._count_failure(i, error)
+            self._count_failure(i, cause, error)
             try:
                 self._envs[i] = make_environment(self._environment)
                 break
             except SeedbedError as again:
-                error = again
+                cause, error = MAKE_RAISED, again
         # A new seed, because the old one would lead to the same failure.
-        entropy = np.random.SeedSequence((self._seeds[i], self.failures))
+        entropy = np.random.SeedSequence((self._seeds[i], self._failures.counts.total()))
         return int(entropy.generate_state(1)[0] >> 1)
 
     def _put(self, time_step: TimeStep, i: int, observation: Any) -> None:
@@ -173,35 +183,32 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         array = np.asarray(observation)
         same_kind = np.can_cast(array.dtype, self._space_dtype, "same_kind")
         if array.shape != self._shape or not same_kind:
-            raise SeedbedError(
-                ExitCode.ENVIRONMENT,
-                f"{self.spec.name}: an observation is {array.dtype}{list(array.shape)}, but its "
+            raise EnvironmentFault(
+                WRONG_SHAPE,
+                f"an observation is {array.dtype}{list(array.shape)}, but its "
                 f"space says {self._space_dtype}{list(self._shape)}: correct one of them",
             )
         if self._float and not np.isfinite(array).all():
-            raise EnvironmentFault("an observation holds NaN or infinite numbers")
+            raise EnvironmentFault(NOT_FINITE, "an observation holds NaN or infinite numbers")
         time_step.observation[i] = array
 
-    def _count_failure(self, i: int, error: Exception) -> None:
-        now = self._clock()
-        self.failures += 1
-        self._failed_at.append(now)
-        while now - self._failed_at[0] > FAILURE_WINDOW_S:
-            self._failed_at.popleft()
-        recent = len(self._failed_at)
-        failed, most = f"environment {i} of {self._environment.id} failed", self._max_failures
+    def _count_failure(self, i: int, cause: str, error: Exception) -> None:
+        if isinstance(error, EnvironmentFault):
+            cause = error.cause
+        recent = self._failures.add(cause)
+        most = self._failures.most
+        failed = f"environment {self._first + i} of {self._environment.id} failed"
         kind = f"{type(error).__name__}: {error}"
-        new, self._logged = kind != self._logged, kind  # the same traceback once
-        text = "%s (%d of at most %d within ten minutes)%s"
+        new, self.last_failure = kind != self.last_failure, kind  # the same traceback once
+        text = "%s (%s, %d of at most %d within ten minutes)%s"
         log.error(
-            text, failed, recent, most, "" if new else f": {kind}", exc_info=error if new else None
-        )
-        if recent >= most:
-            raise SeedbedError(
-                ExitCode.ENVIRONMENT,
-                f"{self._environment.id}: {recent} failures of environments within ten minutes "
-                f"(limit {most}); the last one: {type(error).__name__}: {error}",
-            ) from error
+            text, failed, cause, recent, most, f": {kind}" if new else "",
+            exc_info=error if new else None,
+        )  # fmt: skip
+        try:
+            self._failures.check(kind)
+        except SeedbedError as too_many:
+            raise too_many from error
 
     def _close_one(self, i: int, env: Env) -> None:
         try:
@@ -209,5 +216,8 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         except Exception:
             # The environment is not used any more, and the others must continue.
             log.warning(
-                "closing environment %d of %s failed", i, self._environment.id, exc_info=True
+                "closing environment %d of %s failed",
+                self._first + i,
+                self._environment.id,
+                exc_info=True,
             )

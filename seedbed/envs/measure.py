@@ -78,7 +78,7 @@ def measure(env: VectorEnv, time_step: TimeStep, seconds: float, threads: int = 
     waits = [after_s - queued.get(task, 0.0) for task, after_s in _queued_s().items()]
     measured.queued_s = min(max(waits, default=0.0), measured.wall_s)
     # A failure at the start of an episode shows in no step, but the environment has counted it.
-    measured.failures = max(measured.failures, env.failures)
+    measured.failures = max(measured.failures, sum(env.failures.values()))
     return measured
 
 

@@ -9,6 +9,7 @@ from seedbed.config.environment import Environment
 from seedbed.config.schema import Experiment
 from seedbed.envs.decorrelate import DecorrelatedVectorEnv
 from seedbed.envs.seeds import environment_seed
+from seedbed.envs.sequential import SequentialVectorEnv
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import VectorEnv
 
@@ -55,6 +56,8 @@ def make_vector_env(
     threads: int,
     seeds: Sequence[int],
     max_failures: int = 10,
+    workers: int = 0,
+    worker_timeout_s: float = 0.0,
 ) -> VectorEnv:
     """Make a vector environment.
 
@@ -62,9 +65,13 @@ def make_vector_env(
         environment: the experiment's section.
         num_envs: E.
         threads: threads that step the environments. Only Atari `fast` has threads; every other
-            vector environment steps in the caller's thread.
+            vector environment steps in the caller's thread, or in workers.
         seeds: one for each environment, as `environment_seed` returns them.
-        max_failures: failures within ten minutes after which `step` raises. Atari never fails.
+        max_failures: failures within ten minutes after which `step` raises. Atari never fails, but
+            a worker may.
+        workers: processes over which the environments are divided, at most one for each; 0: this
+            one steps them. Atari `fast` has none.
+        worker_timeout_s: seconds after which a worker that hangs is killed; 0: never.
 
     Raises:
         SeedbedError: the environment cannot be made, or its spaces are not supported.
@@ -73,17 +80,47 @@ def make_vector_env(
     if len(seeds) != num_envs:
         raise ValueError(f"{len(seeds)} seeds for {num_envs} environments: give one for each")
     # Imported here, because an actor needs only the packages of its own environment.
-    if not environment.id.startswith("atari:"):
-        from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
+    if environment.id.startswith("atari:") and environment.atari.preprocessing == "fast":
+        from seedbed.envs.atari import FastAtariVectorEnv
 
-        return GymnasiumVectorEnv(environment, seeds, max_failures=max_failures)
-    if environment.atari.preprocessing == "exact":
+        return FastAtariVectorEnv(environment, threads, seeds)
+    if workers:
+        from seedbed.envs.workers.vector_env import WorkerVectorEnv
+
+        return WorkerVectorEnv(
+            environment, seeds, min(workers, num_envs), max_failures, worker_timeout_s
+        )
+    return make_sequential_env(environment, seeds, max_failures)
+
+
+def make_sequential_env(
+    environment: Environment,
+    seeds: Sequence[int],
+    max_failures: int,
+    deadline_s: float | None = None,
+    first: int = 0,
+) -> SequentialVectorEnv:
+    """Make a vector environment that steps one environment after the other in the caller's thread.
+
+    Args:
+        environment: the experiment's section; not Atari `fast`.
+        seeds: one for each environment.
+        max_failures: as of `make_vector_env`.
+        deadline_s: longest time of a call before the process ends; None: the kind's own.
+        first: number of the first environment, in logs.
+
+    Raises:
+        SeedbedError: as `make_vector_env`.
+    """
+    if environment.id.startswith("atari:"):
         from seedbed.envs.atari_exact import ExactAtariVectorEnv
 
-        return ExactAtariVectorEnv(environment, seeds)
-    from seedbed.envs.atari import FastAtariVectorEnv
+        return ExactAtariVectorEnv(environment, seeds, deadline_s)
+    from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 
-    return FastAtariVectorEnv(environment, threads, seeds)
+    return GymnasiumVectorEnv(
+        environment, seeds, max_failures=max_failures, deadline_s=deadline_s, first=first
+    )
 
 
 def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
@@ -106,7 +143,9 @@ def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
         settings.envs_per_group,
         settings.threads,
         seeds,
-        max_failures=settings.max_environment_failures,
+        settings.max_environment_failures,
+        settings.workers,
+        settings.worker_timeout_s,
     )
     if settings.decorrelate_steps:
         return DecorrelatedVectorEnv(made, settings.decorrelate_steps, seeds)

@@ -1,5 +1,6 @@
 """Base of the vector environments that step one environment after the other."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -20,13 +21,22 @@ class SequentialVectorEnv(VectorEnv):
     Args:
         name: the `environment.id`.
         seeds: [E], one for each environment.
-        deadline_s: longest time of a call before the process ends.
+        deadline_s: longest time of a call before the process ends; infinite for no end.
+
+    Attributes:
+        current: [1] int32, the environment whose call has not come back; -1 between calls.
+        failures: as of `VectorEnv`; the same object throughout.
+        last_failure: the newest failure of an environment, in words.
     """
+
+    last_failure = ""
 
     def __init__(self, name: str, seeds: Sequence[int], deadline_s: float) -> None:
         self.num_envs = len(seeds)
         self._seeds = seeds
         self._done = np.zeros(self.num_envs, np.bool_)
+        self.failures: Counter[str] = Counter()
+        self.current = np.full(1, -1, np.int32)
         self._watchdog = Watchdog(f"{name} with {self.num_envs} environments", deadline_s)
 
     @override
@@ -34,7 +44,9 @@ class SequentialVectorEnv(VectorEnv):
         time_step = TimeStep.zeros(self.spec, self.num_envs)
         with self._watchdog:
             for i, seed in enumerate(self._seeds):
+                self.current[0] = i
                 self._begin(time_step, i, moved_seed(seed, self.incarnation))
+        self.current[0] = -1
         self._done = np.zeros(self.num_envs, np.bool_)
         return time_step
 
@@ -44,10 +56,12 @@ class SequentialVectorEnv(VectorEnv):
         time_step = TimeStep.zeros(self.spec, self.num_envs)
         with self._watchdog:
             for i, chosen in enumerate(action.tolist()):
+                self.current[0] = i
                 if self._done[i]:
                     self._begin(time_step, i, None)
                 else:
                     self._advance(time_step, i, chosen)
+        self.current[0] = -1
         self._done = time_step.terminated | time_step.truncated
         return time_step
 
@@ -55,7 +69,9 @@ class SequentialVectorEnv(VectorEnv):
     def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
         with self._watchdog:
             for i in np.flatnonzero(chosen).tolist():
+                self.current[0] = i
                 self._begin(time_step, i, None)
+        self.current[0] = -1
 
     def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
         """Start an episode of environment `i`, seeded unless None; write its first step."""

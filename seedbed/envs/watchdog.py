@@ -5,6 +5,7 @@ environment may hang. No exception can interrupt such a call, so the watchdog en
 supervisor (Kubernetes, `seedbed train`) starts it again.
 """
 
+import math
 import os
 import sys
 import threading
@@ -23,7 +24,7 @@ class Watchdog:
 
     Args:
         name: the guarded environments, for the error.
-        deadline_s: longest time of a block.
+        deadline_s: longest time of a block; infinite: no thread, and no end.
         on_late: called with the seconds that a late block has taken, in the watchdog's thread,
             before the process ends; None prints an error.
     """
@@ -37,7 +38,8 @@ class Watchdog:
         self._since: float | None = None
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=f"watchdog {name}", daemon=True)
-        self._thread.start()
+        if deadline_s < math.inf:
+            self._thread.start()
 
     def __enter__(self) -> None:
         self._since = time.monotonic()
@@ -48,7 +50,8 @@ class Watchdog:
     def close(self) -> None:
         """Stop watching."""
         self._closed.set()
-        self._thread.join(timeout=self._deadline_s)
+        if self._thread.is_alive():
+            self._thread.join(timeout=self._deadline_s)
 
     def _watch(self) -> None:
         interval_s = min(1.0, self._deadline_s / 4)

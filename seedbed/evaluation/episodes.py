@@ -209,7 +209,13 @@ def make_evaluation_env(
     seeds = [environment_seed(seed, index, 0, i) for i in range(num_envs)]
     try:
         env = make_vector_env(
-            environment, num_envs, actor.threads, seeds, actor.max_environment_failures
+            environment,
+            num_envs,
+            actor.threads,
+            seeds,
+            actor.max_environment_failures,
+            actor.workers,
+            actor.worker_timeout_s,
         )
     except ImportError as error:
         raise SeedbedError(

@@ -120,4 +120,6 @@ def _rendered(experiment: Experiment) -> Experiment:
         override = "environment.atari.preprocessing=exact"
     else:
         override = "environment.kwargs.render_mode=rgb_array"
-    return parse_experiment(dump_experiment(experiment), [override], "--video")
+    # Workers send no pictures.
+    overrides = [override, "actor.workers=0"]
+    return parse_experiment(dump_experiment(experiment), overrides, "--video")

@@ -9,7 +9,7 @@ import logging
 import math
 import secrets
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -18,6 +18,7 @@ import grpc
 import grpc.aio
 import numpy as np
 
+from seedbed.envs.failures import FAILURE_WINDOW_S, REFUSED
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.reconnect import FATAL, Attempts, describe, details_of
@@ -32,9 +33,6 @@ from seedbed.spec import TimeStep, VectorEnv, pack_flags
 from seedbed.v1 import inference_pb2 as wire
 
 log = logging.getLogger(__name__)
-
-# Time in which refusals of the environments' numbers are counted.
-FAILURE_WINDOW_S = 600.0
 
 
 class ExperimentFinished(Exception):
@@ -127,7 +125,7 @@ class ActorLoop:
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"environments {name}")
         self._stopping = asyncio.Event()
         # Failures of environments that the metrics have counted.
-        self._failures = 0
+        self._failures = Counter[str]()
         self._answered = False  # whether the present stream has received actions
         self._welcomed = False  # whether the learner has accepted its Hello
         # When the learner refused the environments' numbers.
@@ -155,7 +153,7 @@ class ActorLoop:
     async def _make_env(self) -> VectorEnv:
         loop = asyncio.get_running_loop()
         self._env = await loop.run_in_executor(self._thread, self._make)
-        self._failures = 0
+        self._failures.clear()
         return self._env
 
     async def _close_env(self) -> None:
@@ -218,7 +216,7 @@ class ActorLoop:
 
     async def _replace_env(self, cause: str) -> VectorEnv:
         """Make the environments anew, whose numbers the learner refused."""
-        self._metrics.environment_failures += 1
+        self._metrics.environment_failures[REFUSED] += 1
         self._refusals.append(time.monotonic())
         most, recent = self._refusals.maxlen, self._refusals[-1] - self._refusals[0]
         if len(self._refusals) == most and recent < FAILURE_WINDOW_S:
@@ -300,8 +298,9 @@ class ActorLoop:
 
     def _on_steps(self, env: VectorEnv) -> None:
         """Note that the learner has answered, and count the failures of the environments."""
-        self._metrics.environment_failures += env.failures - self._failures
-        self._failures = env.failures
+        if env.failures != self._failures:
+            self._metrics.environment_failures += Counter(env.failures) - self._failures
+            self._failures = Counter(env.failures)
         self._answered = True
 
     async def _handshake(self, call: Any, hello: wire.Hello) -> wire.Welcome:

@@ -1,7 +1,9 @@
 """Metrics of an actor, on its own /metrics."""
 
+from collections import Counter
 from typing import ClassVar
 
+from seedbed.envs.failures import CAUSES
 from seedbed.runtime.metrics import (
     LATENCY_BOUNDS_S,
     Histogram,
@@ -23,8 +25,10 @@ class ActorMetrics:
         wait_s: Seconds from the sending of a group's time step until the actor had the actions: the
             end-to-end inference latency.
         reconnects: Connections to the learner after each group's first.
-        environment_failures: Environments that raised, and groups whose numbers the learner
-            refused; they were made anew.
+        environment_failures: Failures by cause, after which environments were made anew: an
+            exception of the step, of the reset or of the factory, a number that is not finite, an
+            observation of a wrong shape or kind, a worker process that died or hung, a group whose
+            numbers the learner refused.
         groups: Groups connected to a learner now.
     """
 
@@ -34,14 +38,20 @@ class ActorMetrics:
         histogram("seedbed_actor_step_seconds", "step_s"),
         histogram("seedbed_actor_wait_seconds", "wait_s"),
         counter("seedbed_actor_reconnects_total", "reconnects"),
-        counter("seedbed_actor_environment_failures_total", "environment_failures"),
+        counter(
+            "seedbed_actor_environment_failures_total",
+            "environment_failures",
+            labels=("cause",),
+            known=CAUSES,
+        ),
         gauge("seedbed_actor_groups", "groups"),
     )
 
     def __init__(self) -> None:
         self.step_s = Histogram(LATENCY_BOUNDS_S)
         self.wait_s = Histogram(LATENCY_BOUNDS_S)
-        self.steps = self.reconnects = self.environment_failures = 0
+        self.steps = self.reconnects = 0
+        self.environment_failures = Counter[str]()
         self.connected_groups: set[str] = set()
         self.registry = StatsRegistry(self)
 

@@ -1,0 +1,87 @@
+"""Failures of environments: their causes, their counts, and how many are too many."""
+
+import time
+from collections import Counter, deque
+from collections.abc import Callable
+
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+FAILURE_WINDOW_S = 600.0
+# Causes for which an environment is made anew; the labels of the metric.
+STEP_RAISED = "step_raised"
+RESET_RAISED = "reset_raised"
+MAKE_RAISED = "make_raised"
+NOT_FINITE = "not_finite"
+WRONG_SHAPE = "wrong_shape"
+WORKER_DIED = "worker_died"
+HUNG = "hung"
+REFUSED = "refused"
+CAUSES = (
+    *(STEP_RAISED, RESET_RAISED, MAKE_RAISED, NOT_FINITE, WRONG_SHAPE, WORKER_DIED, HUNG),
+    REFUSED,
+)
+
+
+class EnvironmentFault(Exception):
+    """Error of an environment that broke its contract; handled as an exception of its own.
+
+    Args:
+        cause: one of `CAUSES`.
+        text: what was wrong.
+    """
+
+    def __init__(self, cause: str, text: str) -> None:
+        super().__init__(text)
+        self.cause = cause
+
+
+class Failures:
+    """Failures of the environments of a group.
+
+    Args:
+        name: the `environment.id`.
+        most: failures within ten minutes that are too many.
+        clock: seconds, for tests.
+
+    Attributes:
+        counts: failures by cause.
+        most: as above.
+    """
+
+    def __init__(self, name: str, most: int, clock: Callable[[], float] = time.monotonic) -> None:
+        self._name = name
+        self._clock = clock
+        self._failed_at: deque[float] = deque()
+        self.most = most
+        self.counts = Counter[str]()
+
+    def add(self, cause: str, times: int = 1) -> int:
+        """Count failures; return how many there were within the last ten minutes.
+
+        Args:
+            cause: one of `CAUSES`.
+            times: number of failures.
+        """
+        now = self._clock()
+        self.counts[cause] += times
+        self._failed_at.extend([now] * times)
+        while now - self._failed_at[0] > FAILURE_WINDOW_S:
+            self._failed_at.popleft()
+        return len(self._failed_at)
+
+    def check(self, last: str) -> None:
+        """Raise once there were too many failures.
+
+        Args:
+            last: the newest failure, in words.
+
+        Raises:
+            SeedbedError: ENVIRONMENT: `most` failures within ten minutes.
+        """
+        recent = len(self._failed_at)
+        if recent >= self.most:
+            raise SeedbedError(
+                ExitCode.ENVIRONMENT,
+                f"{self._name}: {recent} failures of environments within ten minutes "
+                f"(limit {self.most}); the last one: {last}",
+            )

@@ -1,0 +1,1 @@
+"""Worker processes, over which the environments of a group are divided."""
