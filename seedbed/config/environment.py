@@ -98,9 +98,9 @@ class Actor(Section):
     Atari `fast` has threads instead.
     """
     worker_timeout_s: Annotated[float, Field(ge=0)] = 600.0
-    """Seconds after which a worker that has not finished a step or a reset is killed and replaced;
-    0 waits without end. Longer than the longest step of the worker's environments one after the
-    other, and than the time to make them.
+    """Seconds after which a worker that has not finished a step or a reset is killed and replaced,
+    and at least ten minutes while the worker starts; 0 waits without end. Longer than the longest
+    step of the worker's environments one after the other.
     """
     decorrelate_steps: Annotated[int, Field(ge=0)] = 0
     """Upper bound of the step at which the first episode of each environment is cut; each

@@ -145,7 +145,7 @@ def test_an_environment_that_breaks_loses_its_stream_and_is_made_anew(
         assert learner.counters.discarded_frames > 0
     assert healthy.resets == 1
     assert [each.closed for each in made] == [1, 1, 1]
-    assert groups.metrics.environment_failures == 2
+    assert groups.metrics.environment_failures == {"refused": 2}
     assert learner.telemetry.sessions.stream_errors == {"reward": 1, "observation": 1}
     said = [r.getMessage() for r in caplog.records if r.name.endswith("actor.loop")]
     assert len(said) == 2

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import Mapping
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +21,7 @@ class EchoVectorEnv:
     """Checks that each answer is its own; see `NullPolicy`."""
 
     num_envs = 3
-    failures = 0
+    failures: Mapping[str, int] = MappingProxyType({})
     spec = EnvironmentSpec(NAME, OBSERVATION, ACTIONS, 1)
 
     def __init__(self) -> None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -88,6 +91,44 @@ class ExplodesOnce(Line):
         except FileNotFoundError:
             return 1.0
         return 3e38
+
+
+class Troubled(Line):
+    """Does what the file `folder`/its first seed says, at the step that finds it; the file goes."""
+
+    def __init__(self, folder: str) -> None:
+        super().__init__()
+        self.folder, self.file, self.trouble = Path(folder), Path(), ""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> tuple[Any, dict[str, Any]]:
+        if seed is not None:
+            self.file = self.folder / str(seed)
+        self.trouble = ""
+        return super().reset(seed=seed, options=options)
+
+    def fault(self) -> None:
+        try:
+            self.trouble = self.file.read_text()
+            self.file.unlink()
+        except FileNotFoundError:
+            return
+        match self.trouble:
+            case "raise":
+                raise OSError("the simulator crashed")
+            case "hang":
+                threading.Event().wait()
+            case "be killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "leave an heir":  # which holds whatever the worker had open
+                if os.fork():
+                    os._exit(7)
+                time.sleep(60)
+
+    def reward(self) -> float:
+        return float("nan") if self.trouble == "nan" else 1.0
+
+    def _see(self) -> Any:
+        return super()._see()[: 2 if self.trouble == "shape" else 3]
 
 
 class Counted(Line):

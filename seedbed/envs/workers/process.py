@@ -61,6 +61,7 @@ class WorkerProcess:
         share: as above.
         ended: descriptor that is readable once the process has ended.
         channel: socket, readable once there is a message.
+        starting: the environments have not been made yet.
         since: `time.monotonic` of the start or of the newest command.
     """
 
@@ -93,6 +94,7 @@ class WorkerProcess:
                 process_group=0,
             )
         self.ended = os.pidfd_open(self._process.pid)
+        self.starting = True
         self.since = time.monotonic()
 
     def send(self, kind: bytes, incarnation: int = 0) -> None:
@@ -118,8 +120,10 @@ class WorkerProcess:
         if self._buffer[:size] == DONE:
             return {}
         message: dict[str, Any] = json.loads(self._buffer[:size])
-        if "spec" in message and self._incarnation is not None:
-            self.send(RESET, self._incarnation)
+        if "spec" in message:
+            self.starting = False
+            if self._incarnation is not None:
+                self.send(RESET, self._incarnation)
         return message
 
     @property

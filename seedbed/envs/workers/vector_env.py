@@ -25,6 +25,8 @@ from seedbed.envs.workers.worker import RESET, RESTART, STEP
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
+# Least time for a worker to start and to make its environments.
+START_S = 600.0
 # Longest time in which the workers close their environments; an actor has seconds in all.
 CLOSE_S = 3.0
 
@@ -44,7 +46,8 @@ class WorkerVectorEnv(VectorEnv):
         workers: W, at most E.
         max_failures: failures within ten minutes after which `reset` and `step` raise; a worker's
             end counts as one.
-        timeout_s: seconds after which a worker that has not come back is killed; 0: never.
+        timeout_s: seconds after which a worker whose step or reset has not come back is killed,
+            and at least ten minutes while it starts; 0: never.
 
     Raises:
         SeedbedError: the environments cannot be made.
@@ -116,6 +119,7 @@ class WorkerVectorEnv(VectorEnv):
             worker.channel.close()
         for worker in workers:
             worker.close(deadline)
+        vars(self).pop("_block", None)  # gives the memory back
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1
@@ -160,7 +164,10 @@ class WorkerVectorEnv(VectorEnv):
                 watch(k)
 
     def _left_s(self, k: int) -> float:
-        return self._workers[k].since + self._timeout_s - time.monotonic()
+        """Return the time until a worker is late."""
+        worker = self._workers[k]
+        limit_s = max(START_S, self._timeout_s) if worker.starting else self._timeout_s
+        return worker.since + limit_s - time.monotonic()
 
     def _patience_ms(self, by_descriptor: dict[int, int]) -> float | None:
         """Return the time until the first worker is late; None: none ever is."""
@@ -193,9 +200,13 @@ class WorkerVectorEnv(VectorEnv):
     def _replace(self, k: int, incarnation: int | None, cause: str) -> None:
         """Start a worker in the place of one that is over, unless there were too many failures."""
         old = self._workers[k]
+        waited_s = time.monotonic() - old.since
         how = old.kill()
         if cause == HUNG:
-            how = f"has not come back for {self._timeout_s:g} s (actor.worker_timeout_s)"
+            how = (
+                f"has not come back for {waited_s:.1f} s (actor.worker_timeout_s is "
+                f"{self._timeout_s:g})"
+            )
         else:
             how = f"was ended by {how}" if how.startswith("signal") else f"ended with {how}"
         inside = -1 if incarnation is None else int(self._block.current[k])

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from seedbed.envs.failures import CAUSES
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
 from seedbed.services.actor.metrics import ActorMetrics
@@ -47,7 +48,8 @@ def scrape(server: MetricsServer) -> dict[str, float]:
     status, text = ask(server, "/metrics")
     assert status == 200
     families = text_string_to_metric_families(text)
-    return {s.name: s.value for family in families for s in family.samples if "le" not in s.labels}
+    samples = [s for family in families for s in family.samples if "le" not in s.labels]
+    return {" ".join([s.name, *s.labels.values()]): s.value for s in samples}
 
 
 def test_everything_is_there_with_zero_and_then_counts(
@@ -55,11 +57,12 @@ def test_everything_is_there_with_zero_and_then_counts(
 ) -> None:
     servers.append(server := MetricsServer(0, metrics.registry))
     assert set(scrape(server).values()) == {0.0}
-    assert len(scrape(server)) == len(ActorMetrics.METRICS) + 2  # a histogram has a count and a sum
+    # A histogram has a count and a sum, and failures have causes.
+    assert len(scrape(server)) == len(ActorMetrics.METRICS) + 2 + len(CAUSES) - 1
     for _ in range(3):
         metrics.on_step(32, 0.02, 0.001)
     metrics.reconnects += 1
-    metrics.environment_failures += 2
+    metrics.environment_failures["worker_died"] += 2
     metrics.connected_groups |= {"a", "b"}
     found = scrape(server)
     assert found["seedbed_actor_steps_total"] == 96
@@ -67,7 +70,7 @@ def test_everything_is_there_with_zero_and_then_counts(
     assert found["seedbed_actor_step_seconds_sum"] == pytest.approx(0.06)
     assert found["seedbed_actor_wait_seconds_sum"] == pytest.approx(0.003)
     assert found["seedbed_actor_reconnects_total"] == 1
-    assert found["seedbed_actor_environment_failures_total"] == 2
+    assert found["seedbed_actor_environment_failures_total worker_died"] == 2
     assert found["seedbed_actor_groups"] == 2
 
 
@@ -183,9 +186,13 @@ def test_the_actor_loop_counts_its_groups_and_failures(
         actor.goes_on()
         found = scrape(server)
         assert found["seedbed_actor_groups"] == 1
-        assert found["seedbed_actor_environment_failures_total"] == 0
-        actor.group.failures = 2
+        assert found["seedbed_actor_environment_failures_total hung"] == 0
+        actor.group.failures = {"hung": 2}
         actor.goes_on()
-        assert scrape(server)["seedbed_actor_environment_failures_total"] == 2
+        actor.group.failures = {"hung": 3, "step_raised": 1}
+        actor.goes_on()
+        found = scrape(server)
+        assert found["seedbed_actor_environment_failures_total hung"] == 3
+        assert found["seedbed_actor_environment_failures_total step_raised"] == 1
         actor.stop()
         wait_for(lambda: scrape(server)["seedbed_actor_groups"] == 0, "its stream has ended")
