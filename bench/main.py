@@ -2,7 +2,8 @@
 
 Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
 JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`,
-`baseline` and `stability` take up to an hour more each and are measured only by their names.
+`baseline` and `stability` take up to an hour more each, and they and `workers` are measured only by
+their names.
 """
 
 import argparse
@@ -29,6 +30,7 @@ from bench.replay.part import replay
 from bench.report import markdown
 from bench.system import system_efficiency
 from bench.wire import wire_efficiency
+from bench.workers import workers
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 log = logging.getLogger(__name__)
@@ -42,8 +44,10 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "gossip": gossip,
     "baseline": baseline,
     "stability": stability,
+    "workers": workers,
 }
-BY_NAME_ONLY = ("gossip", "baseline", "stability")  # 20 minutes, half an hour, an hour
+# 20 minutes, half an hour, an hour; the last one two minutes, on a machine that does nothing else.
+BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers")
 SETTINGS = ("runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks")  # of the plan
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 

@@ -23,6 +23,7 @@ class Plan:
     warm_up_s: float = _of(0.5, 0.1)  # before each window
     actor_environments: Sequence[int] = _of((1, 8, 16, 32, 64), (2,))
     actor_threads: int = 2  # of each of an actor's two groups, as in pong-vtrace.yaml
+    worker_environments: int = _of(8, 4)
     wire_environments: Sequence[int] = _of((1, 8, 32), (2,))
     wire_streams: Sequence[int] = _of((2, 128), (2,))
     networks: Sequence[str] = _of(("nature", "impala_shallow"), ("nature",))

@@ -145,6 +145,16 @@ TABLES: dict[str, Sequence[Table]] = {
             "{train_cpu_us[median]:.0f} µs (inference of {infer_batch})",
         )
     ],
+    "workers": [
+        Table(
+            "steps/s of {environments} environments, beside Gymnasium's AsyncVectorEnv with a "
+            "process for each",
+            _cases,
+            "environment | in the actor | 1 worker | 2 workers | 4 workers | AsyncVectorEnv",
+            "{environment} | {workers_0:,.0f} | {workers_1:,.0f} | {workers_2:,.0f} | "
+            "{workers_4:,.0f} | {gymnasium:,.0f}",
+        )
+    ],
     "memory": [Table("memory", _memory, "what | figure", "{what} | {figure}")],
     "replay": [
         Table(

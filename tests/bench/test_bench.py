@@ -97,6 +97,14 @@ def check_baseline(results: dict[str, Any]) -> None:
         assert 84 * 84 / 4 <= case["received_bytes"]["median"] <= 1.1 * 84 * 84 / 4
 
 
+def check_workers(results: dict[str, Any]) -> None:
+    cases = results["workers"]["cases"]
+    assert [case["environment"] for case in cases][-1] == "Pong, exact"
+    for case in cases:
+        for name in ("workers_0", "workers_1", "workers_2", "workers_4", "gymnasium"):
+            check_series(case[name])
+
+
 CHECKS = {
     "baseline": check_baseline,
     "replay": check_replay,
@@ -104,6 +112,7 @@ CHECKS = {
     "wire": check_wire,
     "system": check_system,
     "memory": check_memory,
+    "workers": check_workers,
 }
 
 

@@ -15,7 +15,7 @@ import pytest
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.cli.status import request_status
 from seedbed.runtime.exit_codes import HELP, ExitCode
-from tests.support.processes import START_S, Process, cluster, free_port, parent
+from tests.support.processes import START_S, Process, children, cluster, free_port, parent
 from tests.support.waiting import wait_for
 
 
@@ -177,6 +177,40 @@ def test_an_environment_that_raises_now_and_then_and_sigterm(tmp_path: Path) -> 
         assert summary["stop_reason"] == "signal SIGTERM"
         assert not [pid for pid in actors if parent(pid)]
         assert it.checkpoints()
+
+
+@pytest.mark.slow
+def test_workers_that_are_killed_cost_their_own_episodes(tmp_path: Path) -> None:
+    shared = set(Path("/dev/shm").iterdir())
+    with cluster(
+        tmp_path,
+        "environment.id=tests.support.faulty_environments:Line",
+        "actor.processes=1",
+        "actor.workers=2",
+        "actor.max_environment_failures=1000",
+    ) as it:
+        train = it.train()
+        it.trains(train)
+        (actor,) = train.children()
+        log = it.run / "logs" / "actor-0.log"
+        for killed in range(1, 4):
+            workers = children(actor)
+            assert len(workers) == 4, "two in each group"
+            os.kill(min(workers), signal.SIGKILL)
+            wait_for(lambda n=killed: log.read_text().count("worker_died") == n, "its end", START_S)
+            wait_for(lambda: len(children(actor)) == 4, "another worker", START_S)
+            status = it.trains(train)
+        assert status["counters"]["abandoned_episodes"] > 0
+        assert train.children() == {actor}
+        workers = children(actor)
+        train.send(signal.SIGTERM)
+        assert train.wait() == 0, train.said
+        summary = train.summary()
+        assert summary["mean_return"] == 10, "what was cut is no episode"
+        assert summary["env_frames"] == summary["trained_frames"] + summary["discarded_frames"]
+        assert not [pid for pid in (actor, *workers) if parent(pid)]
+        assert "Traceback" not in log.read_text()
+        assert set(Path("/dev/shm").iterdir()) <= shared
 
 
 @pytest.mark.slow
