@@ -153,7 +153,14 @@ TABLES: dict[str, Sequence[Table]] = {
             "environment | in the actor | 1 worker | 2 workers | 4 workers | AsyncVectorEnv",
             "{environment} | {workers_0:,.0f} | {workers_1:,.0f} | {workers_2:,.0f} | "
             "{workers_4:,.0f} | {gymnasium:,.0f}",
-        )
+        ),
+        Table(
+            "CPU time of a step of one environment, all processes: µs",
+            _cases,
+            "environment | in the actor | 1 worker | 2 workers | 4 workers | AsyncVectorEnv",
+            "{environment} | {workers_0_cpu_us:,.0f} | {workers_1_cpu_us:,.0f} | "
+            "{workers_2_cpu_us:,.0f} | {workers_4_cpu_us:,.0f} | {gymnasium_cpu_us:,.0f}",
+        ),
     ],
     "memory": [Table("memory", _memory, "what | figure", "{what} | {figure}")],
     "replay": [

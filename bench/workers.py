@@ -1,8 +1,10 @@
 """`workers`: steps of a group in worker processes, beside Gymnasium's, one process a game."""
 
+import os
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -54,22 +56,39 @@ def _case(plan: Plan, tree: dict[str, Any], single: Callable[[], Any]) -> dict[s
         theirs.reset(seed=0)
         steppers["gymnasium"] = (theirs.step, env.spec.actions)
         turns = [
-            {name: _rate(plan, *stepper, e) for name, stepper in steppers.items()}
+            {
+                key: figure
+                for name, stepper in steppers.items()
+                for key, figure in _turn(plan, name, *stepper, e).items()
+            }
             for _ in range(plan.runs)
         ]
     return series_of(turns)
 
 
-def _rate(plan: Plan, step: Stepper, actions: int, num_envs: int) -> float:
-    """Return the environment steps of a second."""
+def _turn(plan: Plan, name: str, step: Stepper, actions: int, num_envs: int) -> dict[str, float]:
+    """Return the environment steps of a second, and the CPU time of one."""
     chosen = np.random.default_rng(0).integers(0, actions, (97, num_envs), np.int32)
     ended = time.perf_counter() + plan.warm_up_s
     done = 0
     while time.perf_counter() < ended:
         step(chosen[done % 97])
         done += 1
-    started, done = time.perf_counter(), 0
+    started, cpu_s, done = time.perf_counter(), _cpu_s(), 0
     while (passed_s := time.perf_counter() - started) < plan.window_s:
         step(chosen[done % 97])
         done += 1
-    return done * num_envs / passed_s
+    steps = done * num_envs
+    return {name: steps / passed_s, f"{name}_cpu_us": 1e6 * (_cpu_s() - cpu_s) / steps}
+
+
+def _cpu_s() -> float:
+    """Return the CPU seconds of this process and of all its children, of which one side's work."""
+    pids = [os.getpid()]
+    for task in Path("/proc/self/task").iterdir():
+        pids += map(int, (task / "children").read_text().split())
+    ticks = 0
+    for pid in pids:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        ticks += int(after_name[11]) + int(after_name[12])
+    return ticks / os.sysconf("SC_CLK_TCK")

@@ -105,6 +105,7 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
         (["learner.inference.batch_envs=600"], ["600", "512", "never be full"]),
         (["learner.inference.slots=100"], ["512", "100", "never so many"]),
         (["actor.envs_per_group=600"], ["600", "512", "never fit"]),
+        (["actor.workers=33"], ["actor.workers 33", "envs_per_group 32", "would have none"]),
         (["actor.processes=33"], ["33 x actor.groups 2", "2112", "slots is 2048", "refused"]),
         (["learner.deterministic=true", "actor.processes=0"], ["deterministic", "is 0"]),
         (["learner.deterministic=true", "gossip.replicas=2"], ["gossip.replicas 2", "one thread"]),

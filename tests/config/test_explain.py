@@ -75,6 +75,14 @@ def test_a_missing_file_names_those_that_are_near(tmp_path: Path) -> None:
             ["actor.threads=2"],
             "actor.threads has no effect: only Atari with the fast preprocessing steps in threads",
         ),
+        (
+            ["actor.worker_timeout_s=5"],
+            "actor.worker_timeout_s has no effect: actor.workers is 0",
+        ),
+        (
+            ["environment.id=atari:Pong", "actor.workers=2"],
+            "actor.workers has no effect: Atari with the fast preprocessing steps in actor.threads",
+        ),
     ],
 )
 def test_a_setting_without_effect_is_named(overrides: list[str], line: str) -> None:

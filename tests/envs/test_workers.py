@@ -100,13 +100,16 @@ def test_trouble_costs_its_own_episodes_only(
         np.testing.assert_array_equal(row.observation[:, 0], t)
         np.testing.assert_array_equal(row.reward, np.where(row.first, 0, 1))
         assert not (row.terminated | row.truncated).any()
-        # The group plays on in lock step.
+        # The group plays on in lock step, and what is new has another seed.
+        (tmp_path / "2").write_text("raise")
         for k in range(4, 11):
             row = env.step(zeros())
             assert not row.first.any()
             np.testing.assert_array_equal(
                 row.terminated, [(k == 10) and i not in cut for i in range(4)]
             )
+        assert env.failures == expected, trouble
+        (tmp_path / "2").unlink()
     said = caplog.text
     assert "worker 1 (environments 2 to 3 of" in said
     assert "exit code 7, in environment 2 (worker_died, " in said
