@@ -122,7 +122,9 @@ def test_cores_name_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
         experiment("actor.processes=300", "actor.envs_per_group=1", "actor.threads=4")
     )
     assert "= 1200 threads" in busy.message
-    *_, busy = machine_checks.cores(experiment("actor.processes=300", "actor.workers=1"))
+    *_, busy = machine_checks.cores(
+        experiment("actor.processes=300", "actor.envs_per_group=1", "actor.workers=1")
+    )
     assert "actor.processes 300 x actor.workers 1 = 300 workers" in busy.message
     monkeypatch.setattr(machine_checks, "usable_cpus", lambda: 0.5)
     (limited,) = machine_checks.cores(None)

@@ -199,11 +199,13 @@ def test_ctrl_c_is_the_parents_and_its_death_is_the_workers(tmp_path: Path) -> N
         wait_for(lambda: not (tmp_path / "1").exists(), "a worker hangs", START_S)
         workers = children(process.pid)
         assert len(workers) == 2
+        # A worker that still starts would print a traceback.
+        assert [os.getpgid(worker) for worker in sorted(workers)] == sorted(workers)
         os.killpg(process.pid, signal.SIGINT)
         assert process.stdout.readline() == "interrupted\n"
     finally:
         process.kill()
+    wait_for(lambda: not [worker for worker in workers if parent(worker)], "no orphans", 30)
     _, errors = process.communicate()
     assert errors == ""
-    wait_for(lambda: not [worker for worker in workers if parent(worker)], "no orphans", 30)
     assert set(Path("/dev/shm").iterdir()) <= shared

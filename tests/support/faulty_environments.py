@@ -122,7 +122,8 @@ class Troubled(Line):
             case "leave an heir":  # which holds whatever the worker had open
                 if os.fork():
                     os._exit(7)
-                time.sleep(60)
+                time.sleep(10)
+                os._exit(0)
 
     def reward(self) -> float:
         return float("nan") if self.trouble == "nan" else 1.0
