@@ -63,6 +63,20 @@ class PodDisruptionBudget(Section):
     """0 blocks node drains for ever."""
 
 
+class EvaluationValues(Section):
+    """A container beside each learner that evaluates checkpoints (`seedbed evaluate --follow`), in
+    place of `evaluation.every_frames`; the learner still makes the last evaluation."""
+
+    enabled: bool = False
+    """Whether there is one."""
+    episodes: Positive = 200
+    """Episodes that are played of each checkpoint."""
+    everyFrames: Count = 0
+    """Frames between two evaluations; 0: each newest checkpoint once the one before is done."""
+    resources: Resources = Field(default_factory=lambda: resources("1", "2Gi"))
+    """Of the container, beside the learner's."""
+
+
 class LearnerValues(Scheduled):
     """The learner: a StatefulSet, or a `workload` of several hosts."""
 
@@ -83,6 +97,7 @@ class LearnerValues(Scheduled):
     resources: Resources = Field(default_factory=lambda: resources("2", "4Gi"))
     """Of the container."""
     persistence: Persistence = Field(default_factory=Persistence, description="")
+    evaluation: EvaluationValues = Field(default_factory=EvaluationValues, description="")
     run: str = Field("", pattern=r"^[a-z0-9-]*$")
     """The run's folder on the volume, by default the release's name. Another name begins a new run:
     the way out where a change cannot be resumed with."""

@@ -56,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--every", type=_positive, default=1, metavar="FRAMES", help=text)
     text = "folder of evaluations.csv of --follow, where RUN_DIR is remote (default: RUN_DIR)"
     add("--rows", type=Path, metavar="FOLDER", help=text)
+    text = "with --follow: stay when the run is over, until a signal, as a container of a pod must"
+    add("--linger", action="store_true", help=text)
     add("--video", type=Path, metavar="FILE.mp4", help="record one more episode as a video")
     add_set(parser)
     add_trust(parser)
@@ -72,6 +74,8 @@ def run(args: argparse.Namespace) -> None:
         SeedbedError: no such checkpoint, or the environment cannot be played here.
     """
     exit_with_parent(args)
+    if args.linger and not args.follow:
+        raise ConfigError("--linger goes with --follow: one evaluation ends by itself")
     if args.follow:
         _follow(args)
         return
@@ -143,7 +147,7 @@ def _follow(args: argparse.Namespace) -> None:
                 append_evaluation(folder, _evaluate(args, newest))
                 due, last = frames + args.every, newest.path
                 continue
-        if is_over:
+        if is_over and not args.linger:
             return
         time.sleep(_POLL_S)
 

@@ -156,6 +156,15 @@ def test_a_worker_follows_a_run_to_its_end(
     assert main(words) == 0
     assert len(read_evaluations(run)) == 3
 
+    # A container of a pod stays when the run is over, until a signal.
+    def signalled(_: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("seedbed.cli.evaluate.time.sleep", signalled)
+    assert main([*words, "--linger"]) == 130
+    assert len(read_evaluations(run)) == 3
+    assert main([*words[:2], "--linger"]) == ExitCode.CONFIG
+
 
 @pytest.mark.backends
 @pytest.mark.parametrize("agent", ["r2d2", "dqn"])

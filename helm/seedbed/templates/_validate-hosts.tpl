@@ -8,6 +8,9 @@
   {{- fail (printf "learner.hosts is %d, and experiment.learner.hosts is %d: leave one of them out" $hosts $given) -}}
 {{- end -}}
 {{- if gt $hosts 1 -}}
+  {{- if $learner.evaluation.enabled -}}
+    {{- fail (printf "learner.hosts is %d and learner.evaluation.enabled is true: a container in each host's pod would evaluate the same checkpoints; leave it out, and run seedbed evaluate --follow in a pod of its own" $hosts) -}}
+  {{- end -}}
   {{- $backend := dig "learner" "backend" "tensorflow" $experiment -}}
   {{- if ne $backend "jax" -}}
     {{- fail (printf "learner.hosts is %d and experiment.learner.backend is %s: hosts train as one with JAX; say experiment.learner.backend: jax" $hosts $backend) -}}

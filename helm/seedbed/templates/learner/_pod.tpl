@@ -51,13 +51,15 @@ spec:
         - --set=learner.coordinator={{ include "seedbed.coordinator" (dict "root" . "rank" (eq $kind "JobSet" | ternary $rank "$(SEEDBED_RANK)")) }}
         {{- end }}
         {{- end }}
-        {{- $own := "" }}
-        {{- if and $several (or $learner.persistence.existingClaim (eq $learner.persistence.type "gcsfuse") (include "seedbed.hostsClaim" .)) }}{{ $own = "/learner-$(SEEDBED_RANK)" }}{{ end }}
-        - --run-dir=/runs/{{ $learner.run | default (include "seedbed.fullname" .) }}{{ $own }}
+        {{- $own := include "seedbed.ownFolder" . }}
+        - --run-dir={{ include "seedbed.runDirectory" . }}
         {{- with $learner.initFrom }}
         - --init-from=/runs/{{ . }}{{ $own }}
         {{- end }}
         - --linger
+        {{- if $learner.evaluation.enabled }}
+        - --set=evaluation.every_frames=0 # the container beside it evaluates
+        {{- end }}
         - --set=learner.metrics_port=9090
         {{- if ne $learner.accelerator.type "none" }}
         - --set=learner.device={{ $learner.accelerator.type }}
@@ -125,6 +127,9 @@ spec:
         {{- if .Values.actor.sidecar }}
         - {name: socket, mountPath: /run/seedbed}
         {{- end }}
+    {{- if $learner.evaluation.enabled }}
+    {{- include "seedbed.evaluation" . | nindent 4 }}
+    {{- end }}
     {{- if .Values.actor.sidecar }}
     {{- if eq $kind "JobSet" }}
   # A pod ends with its learner only where the actors are no containers of their own.
@@ -143,6 +148,10 @@ spec:
     {{- end }}
     {{- if .Values.actor.sidecar }}
     {{- include "seedbed.sidecarVolumes" . | nindent 4 }}
+    {{- end }}
+    {{- if $learner.evaluation.enabled }}
+    - name: evaluation-tmp
+      emptyDir: {}
     {{- end }}
     {{- if eq $learner.persistence.type "none" }}
     - name: runs
