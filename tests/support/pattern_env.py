@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -20,7 +23,7 @@ class PatternVectorEnv:
     counter.
     """
 
-    failures = 0
+    failures: Mapping[str, int] = MappingProxyType({})
 
     def __init__(
         self, num_envs: int, number: int, shape: tuple[int, ...], dtype: str, visit: int = 0
