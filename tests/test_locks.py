@@ -16,7 +16,7 @@ from packaging.utils import canonicalize_name
 from tests.support.source_imports import ROOT, imports
 
 LOCKS = ("dev", "run", "build", "actor", "cost", "learner-tensorflow", "learner-jax")
-RUN = ("actor", "tensorflow", "plots", "video", "build")
+RUN = ("actor", "tensorflow", "plots", "suite", "video", "build")
 EXTRAS = {
     "run": RUN,
     "cost": ("kubernetes",),

@@ -24,10 +24,10 @@ lock() { # NAME EXTRA... [-- OPTION...]
   echo "requirements/$name.lock: $(grep -c '^[a-z]' "requirements/$name.lock") packages"
 }
 
-lock dev actor tensorflow jax kubernetes gcs plots video build dev -- \
+lock dev actor tensorflow jax kubernetes gcs plots suite video build dev -- \
   ${UPGRADE:+--upgrade}
-for part in "run actor tensorflow plots video build" \
-  "run-gpu actor tensorflow-cuda plots video build" "run-tpu actor jax-tpu plots video build" "build build" "actor actor" "cost kubernetes" \
+for part in "run actor tensorflow plots suite video build" \
+  "run-gpu actor tensorflow-cuda plots suite video build" "run-tpu actor jax-tpu plots suite video build" "build build" "actor actor" "cost kubernetes" \
   "learner-tensorflow tensorflow gcs" "learner-jax jax gcs" \
   "learner-tensorflow-gpu tensorflow-cuda gcs" "learner-jax-gpu jax-cuda gcs" \
   "learner-jax-tpu jax-tpu gcs"; do

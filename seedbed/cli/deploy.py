@@ -39,6 +39,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "a YAML file, or the name of a shipped experiment such as cartpole-vtrace"
     add("experiment", metavar="EXPERIMENT.yaml", help=text)
     add("--release", metavar="NAME", help="name of the release (default: name of the experiment)")
+    add_release_options(parser)
+
+
+def add_release_options(parser: argparse.ArgumentParser) -> None:
+    """Add what several experiments can share: the namespace, images, values and the chart.
+
+    Args:
+        parser: The command's parser.
+    """
+    add = parser.add_argument
     add("--namespace", "-n", default="default", help="namespace (default: %(default)s)")
     text = "build the images and push them to R, such as europe-docker.pkg.dev/PROJECT/seedbed"
     add("--registry", metavar="R", help=text)
@@ -58,6 +68,23 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         SeedbedError: CONFIG, the experiment or a value is wrong; DEPLOY, a program failed;
             LEARNER_UNREACHABLE, actors do not play in time.
+    """
+    release, objects = install_release(args)
+    if not args.dry_run:
+        _follow(("kubectl", f"--namespace={args.namespace}"), release, objects)
+
+
+def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
+    """Check, build and push if asked, show the plan, and install unless it is a dry run.
+
+    Args:
+        args: Of a parser with the experiment, the release and `add_release_options`.
+
+    Returns:
+        Name and objects of the release.
+
+    Raises:
+        SeedbedError: CONFIG, the experiment or a value is wrong; DEPLOY, a program failed.
     """
     if not (args.chart.startswith("oci://") or Path(args.chart).is_dir()):
         raise ConfigError(
@@ -79,7 +106,7 @@ def run(args: argparse.Namespace) -> None:
         title = f"{release} in namespace {args.namespace}, from {args.experiment}:"
         if args.dry_run:
             _print_line("\n".join([title, *plan(objects), "nothing is installed (--dry-run)"]))
-            return
+            return release, objects
         if args.registry:
             call(*kubectl, "get", "--raw=/version")  # before minutes of building
             built = build_and_push(_SOURCE, args.registry, experiment, objects)
@@ -90,7 +117,7 @@ def run(args: argparse.Namespace) -> None:
         objects = objects_of(call("helm", "template", *chart, *live))
         _print_line("\n".join([title, *plan(objects)]))
         install(kubectl, release, "helm", "upgrade", "--install", *chart, "--create-namespace")
-    _follow(kubectl, release, objects)
+    return release, objects
 
 
 def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) -> None:

@@ -27,6 +27,7 @@ class ExitCode(IntEnum):
     LEARNERS_FAILED = 36
     HOSTS_FAILED = 37
     NO_FRAMES = 38
+    SUITE_FAILED = 39
     THREAD_STUCK = 40
     THREAD_FAILED = 41
     DIVERGED = 42
@@ -72,6 +73,8 @@ HELP: dict[ExitCode, str] = {
     "without the others: start all of them again; they resume from the newest checkpoint.",
     ExitCode.NO_FRAMES: "A stop condition ended the run before an environment was stepped: raise "
     "the condition, and see logs/ in the run directory for why no actor played.",
+    ExitCode.SUITE_FAILED: "Runs of a suite failed, and the others went on: mend what their lines "
+    "name; the same command goes on with what is not finished.",
     ExitCode.THREAD_STUCK: "A part of the learner had work and took none for too long: the line "
     "says which and what it waited for.",
     ExitCode.THREAD_FAILED: "A part of the learner failed: the line names it; the log has the "
