@@ -84,7 +84,7 @@ def _prepare(args: argparse.Namespace) -> None:
     written = write_suite(args.out, experiments, args.experiment)
     kept = len(experiments) - written
     also = f", {kept} are there already" if kept else ""
-    print_lines(f"suite: {written} experiments written to {args.out}{also}")
+    print_lines(f"suite: {written} files written to {args.out}{also}")
     print_lines(f"next: `seedbed suite run {args.out}`, or `seedbed suite deploy {args.out}`")
 
 

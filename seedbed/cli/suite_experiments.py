@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from operator import attrgetter
 from pathlib import Path
 
 import yaml
@@ -15,6 +16,8 @@ from seedbed.telemetry.formats import money, si_number
 
 # Of the schema, because it is the longest name of a Helm release.
 _NAME_LETTERS = 53
+# Of one run each: below a folder that the experiment names, every run has its own.
+_FOLDERS = ("learner.checkpoint.directory", "learner.replay.directory")
 
 
 def games_of(words: str | None) -> list[str]:
@@ -75,6 +78,7 @@ def suite_experiments(
             "stop.env_frames"
         )
     given = yaml.safe_dump(_given(base))
+    shared = {key: folder for key in _FOLDERS if (folder := attrgetter(key)(base))}
     found = []
     for game in games:
         for seed in range(base.seed, base.seed + seeds):
@@ -85,6 +89,7 @@ def suite_experiments(
                     f"{_NAME_LETTERS}: shorten the experiment's, --set name=..."
                 )
             own = [f"name={name}", f"environment.id=atari:{game}", f"seed={seed}"]
+            own += [f"{key}={folder.rstrip('/')}/{name}" for key, folder in shared.items()]
             found.append(parse_experiment(given, own, source))
     return found
 
@@ -107,7 +112,7 @@ def describe(experiments: Sequence[Experiment], billion_frames_dollars: float) -
         billion_frames_dollars: US dollars of 1e9 frames.
     """
     games = len({experiment.environment.id for experiment in experiments})
-    count = f"suite: {len(experiments)} experiments, of {games} games"
+    count = f"suite: {_several(len(experiments), 'experiment')}, {_several(games, 'game')}"
     each = experiments[0].stop.env_frames
     if not each:
         return f"{count}; without stop.env_frames nothing is known of their frames and dollars"
@@ -119,6 +124,10 @@ def describe(experiments: Sequence[Experiment], billion_frames_dollars: float) -
         "for 1e9 frames, without evaluations; `seedbed table 11` has the paper's price, `seedbed "
         "status` a run's own"
     )
+
+
+def _several(count: int, noun: str) -> str:
+    return f"{count} {noun}" + "s" * (count != 1)
 
 
 def write_suite(folder: Path, experiments: Sequence[Experiment], source: str) -> int:

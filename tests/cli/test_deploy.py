@@ -37,6 +37,7 @@ done
 # Pods as they are, one list after the other; the last one stays.
 KUBECTL = """
 case "$*" in
+  *statefulsets*) cat {folder}/statefulsets ;;
   *component=auth*) cat {folder}/hook.pods ;;
   *"get pods"*)
     next=$(ls {folder}/pods | head -1)
@@ -153,6 +154,61 @@ def test_a_dry_run_shows_the_price_without_a_cluster(
     assert said.endswith("nothing is installed (--dry-run)\n")
     assert not programs.log("helm")
     assert not programs.log("docker")
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    """Three games of a suite."""
+    folder = tmp_path / "suite"
+    words = ["--experiment", PONG, "--out", str(folder), "--games", "Pong,Qbert,MsPacman"]
+    assert main(["suite", "prepare", "atari57", *words]) == 0
+    return folder
+
+
+def test_a_suite_is_a_release_for_each_experiment(
+    programs: Programs, suite: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = [f"pong-vtrace-{game}-1" for game in ("ms-pacman", "pong", "qbert")]
+    assert main(["suite", "deploy", str(suite), "--dry-run", "--set", "actor.replicas=3"]) == 0
+    said = capsys.readouterr().err
+    assert [said.count(f"3 x  {name}-actor") for name in names] == [1, 1, 1]
+    assert said.count("nothing is installed (--dry-run)") == 3
+    assert not programs.log("helm")
+    assert main(["suite", "deploy", str(suite), "--namespace", "seventh"]) == 0
+    log = programs.log("helm")
+    assert [line.split()[2] for line in log] == names
+    assert all("--namespace=seventh" in line for line in log)
+    follows = parse_experiment(programs.values("experiment")["experimentFile"])
+    assert follows.environment.id == "atari:Qbert"
+
+
+def test_as_many_releases_of_a_suite_as_may_be_are_up(
+    programs: Programs, suite: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def are_there(**replicas: int) -> None:
+        items = [
+            {
+                "metadata": {"labels": {"app.kubernetes.io/instance": name.replace("_", "-")}},
+                "spec": {"replicas": number},
+            }
+            for name, number in replicas.items()
+        ]
+        (programs.folder / "statefulsets").write_text(json.dumps({"items": items}))
+
+    words = ["suite", "deploy", str(suite), "--max", "1"]
+    are_there(pong_vtrace_ms_pacman_1=1, somebody_else=1)
+    assert main(words) == 0
+    assert not programs.log("helm"), "one is up"
+    assert "1 at once (--max)" in capsys.readouterr().err
+    are_there(pong_vtrace_ms_pacman_1=0, somebody_else=1)
+    assert main(words) == 0
+    assert [line.split()[2] for line in programs.log("helm")] == ["pong-vtrace-pong-1"]
+    said = capsys.readouterr().err
+    assert "pong-vtrace-ms-pacman-1: finished or paused" in said
+    file = suite / "pong-vtrace-pong-1.yaml"
+    file.write_text(file.read_text().replace("learner:", "learner:\n  hosts: 2\n  backend: jax"))
+    assert main(words) == ExitCode.CONFIG
+    assert "--set queueName=QUEUE" in capsys.readouterr().err
 
 
 def test_numbers_of_the_laptop_are_those_of_the_release(programs: Programs, tmp_path: Path) -> None:
