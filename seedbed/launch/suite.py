@@ -20,16 +20,16 @@ class SuiteRunner:
     Args:
         members: Experiments of the suite.
         parallel: Number of runs at the same time.
-        say: Takes a line about a run that begins or ends.
+        report: Takes a line about a run that begins or ends.
 
     Attributes:
         failed: Return codes of the runs that have failed, by name; below zero is a signal.
     """
 
     def __init__(
-        self, members: Sequence[Member], parallel: int, say: Callable[[str], None]
+        self, members: Sequence[Member], parallel: int, report: Callable[[str], None]
     ) -> None:
-        self._members, self._parallel, self._say = members, parallel, say
+        self._members, self._parallel, self._report = members, parallel, report
         self._running: dict[int, tuple[Member, subprocess.Popen[Any]]] = {}
         self._told: set[int] = set()
         self._stopping = False
@@ -64,7 +64,7 @@ class SuiteRunner:
                 stderr=errors,
             )
         self._running[process.pid] = member, process
-        self._say(f"{member.name}: {begins} ({place}); `seedbed status {member.run}`")
+        self._report(f"{member.name}: {begins} ({place}); `seedbed status {member.run}`")
         if self._stopping:  # since the process was asked for
             self._tell()
 
@@ -80,7 +80,7 @@ class SuiteRunner:
         ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)  # `Popen` takes the exit code
         assert ended is not None
         member, process = self._running.pop(ended.si_pid)
-        self._say(f"{member.name}: {self._end(member, process.wait())}")
+        self._report(f"{member.name}: {self._end(member, process.wait())}")
 
     def _end(self, member: Member, code: int) -> str:
         """Return how a run has ended in words, and keep the code of a failed one."""
