@@ -100,11 +100,13 @@ class SuiteRunner:
 
 
 def code_name(code: int) -> str:
-    """Return a return code in words, without its help.
+    """Return the return code of a failed run in words, without its help.
 
     Args:
-        code: As of `subprocess`: a signal is below zero.
+        code: As of `subprocess`: a signal is below zero, and 0 is a run that ended too early.
     """
+    if not code:
+        return "not finished"
     if code < 0:
         return f"signal {-code}"
     return f"exit code {code}" + (f" ({ExitCode(code).name})" if code in set(ExitCode) else "")
