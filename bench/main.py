@@ -48,7 +48,10 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
 }
 # 20 minutes, half an hour, an hour; the last one two minutes, on a machine that does nothing else.
 BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers")
-SETTINGS = ("runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks")  # of the plan
+# Of the plan.
+SETTINGS = (
+    "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths",
+)  # fmt: skip
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 
 
@@ -69,6 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tasks", dest="gossip_tasks", nargs="+", metavar="TASK", choices=list(TASKS),
         help="of `stability`",
+    )  # fmt: skip
+    parser.add_argument(
+        "--widths", dest="baseline_widths", nargs="+", type=int, choices=(1, 2, 4), metavar="N",
+        help="of the network of `baseline` (default 1 2 4)",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the JSON goes instead")
     parser.add_argument("--runs", type=int, metavar="N", help="of each measurement (default 3)")
