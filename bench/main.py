@@ -50,7 +50,7 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
 BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers")
 # Of the plan.
 SETTINGS = (
-    "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths",
+    "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths", "cpu_watts",
 )  # fmt: skip
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 
@@ -72,6 +72,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tasks", dest="gossip_tasks", nargs="+", metavar="TASK", choices=list(TASKS),
         help="of `stability`",
+    )  # fmt: skip
+    parser.add_argument(
+        "--cpu-watts", type=float, metavar="W",
+        help="of `gossip`: power of a busy vCPU where the machine counts no energy (default 2.2)",
     )  # fmt: skip
     parser.add_argument(
         "--widths", dest="baseline_widths", nargs="+", type=int, choices=(1, 2, 4), metavar="N",

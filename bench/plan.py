@@ -45,6 +45,7 @@ class Plan:
     baseline_widths: Sequence[int] = _of((1, 2, 4), (1,))
     gossip_learners: Sequence[int] = _of((2, 4), (2,))
     gossip_window_s: float = _of(15.0, 2.0)
+    cpu_watts: float = 2.2  # of a busy vCPU, where nothing counts: 280 W of 128 threads
     gossip_messages: int = _of(100, 3)
     gossip_tasks: Sequence[str] = _of(("CartPole", "Catch"), ("CartPole",))
     gossip_simulators: Sequence[int] = _of((16, 32, 64), (16, 32))

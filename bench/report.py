@@ -207,12 +207,13 @@ TABLES: dict[str, Sequence[Table]] = {
             "{name} | {parameters_bytes:,} | {wire_bytes:,.0f} | {ratio:.4f} | 1.02",
         ),
         Table(
-            "learners on {speed[environment]}, {speed[simulators]} simulators each",
+            "learners on {speed[environment]}, {speed[simulators]} simulators each; energy by "
+            "{speed[energy]} (model: {speed[cpu_watts]:g} W a busy vCPU), of the whole machine",
             _gossip_speed,
             "learners | env frames/s | updates/s | mixes/s | of the learner's time: % | "
-            "of its training steps: %",
+            "of its training steps: % | frames a kilojoule",
             "{name} | {env_frames:,.0f} | {updates:.1f} | {gossip_mixes:.1f} | "
-            "{time:.2f/percent} | {steps:.1f/percent}",
+            "{time:.2f/percent} | {steps:.1f/percent} | {frames_per_kilojoule:,.0f}",
         ),
         Table(
             "frames a second, as ratios",

@@ -11,6 +11,7 @@ from bench.child import ROOT
 from bench.command import START_S, TrainingRun
 from seedbed.runs.layout import learner_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.telemetry.energy import EnergyStats, frames_per_kilojoule
 from seedbed.telemetry.status import read_status
 
 MEASURED = (
@@ -73,12 +74,15 @@ class LearnerProcesses:
             for rank, directory in enumerate(self._directories)
         ]
 
-    def measure(self, warm_up_s: float, window_s: float) -> dict[str, float]:
-        """Return how much the counters of all learners grew a second.
+    def measure(
+        self, warm_up_s: float, window_s: float, cpu_watts: float = 0.0
+    ) -> dict[str, float]:
+        """Return how much the counters of all learners grew a second, and frames a kilojoule.
 
         Args:
             warm_up_s: Time between the first updates of all learners and the window.
             window_s: Length of the window.
+            cpu_watts: Power of a busy vCPU, on a machine without energy counters.
         """
         deadline = time.monotonic() + START_S
         while any(status.get("updates", 0) < 5 for status in self._statuses()):
@@ -88,10 +92,14 @@ class LearnerProcesses:
                 )
             time.sleep(0.2)
         time.sleep(warm_up_s)
-        first = self._statuses()
+        first, energy = self._statuses(), EnergyStats(cpu_watts)
         time.sleep(window_s)
         pairs = list(zip(first, self._statuses(), strict=True))
+        frames = sum(b["env_frames"] - a["env_frames"] for a, b in pairs)
+        joules = energy.totals().get("joules")
         return {
+            "frames_per_kilojoule": frames_per_kilojoule(frames, joules) or 0.0,
+        } | {
             name: sum((b[name] - a[name]) / (b["time"] - a["time"]) for a, b in pairs)
             for name in (*MEASURED, "training_s")
         }

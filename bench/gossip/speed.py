@@ -8,6 +8,7 @@ from typing import Any
 from bench.gossip.exchange import exchange
 from bench.gossip.learner_processes import LearnerProcesses, shipped
 from bench.plan import PONG, Plan
+from seedbed.telemetry.energy import EnergyStats
 
 log = logging.getLogger(__name__)
 
@@ -33,6 +34,8 @@ def speed(plan: Plan) -> dict[str, Any]:
     return {
         "environment": PONG,
         "simulators": SIMULATORS,
+        "energy": EnergyStats(plan.cpu_watts).sources,
+        "cpu_watts": plan.cpu_watts,
         "cases": medians,
         # Part of the learner's time, and of its training steps, that the training thread spends
         # on the exchange.
@@ -101,7 +104,9 @@ def _medians(
             log.info("gossip: %s, run %d: %s", part, run + 1, name)
             folder = plan.folder / f"{part}-{run}-{number}"
             with LearnerProcesses(folder, tree, count, *first, topology=topology) as learners:
-                grown = learners.measure(plan.system_warm_up_s, plan.gossip_window_s)
+                grown = learners.measure(
+                    plan.system_warm_up_s, plan.gossip_window_s, plan.cpu_watts
+                )
             rates[name].append({**grown, "learners": count})
     return {
         name: {key: statistics.median(rate[key] for rate in found) for key in found[0]}

@@ -17,6 +17,7 @@ def check_gossip(results: dict[str, Any]) -> None:
     cases = result["speed"]["cases"]
     assert set(cases) == {"1 learner", "2 gossip", "2 allreduce", "2 hogwild"}
     assert all(case["env_frames"] > 0 for case in cases.values())
+    assert all(case["frames_per_kilojoule"] > 0 for case in cases.values())
     assert cases["2 gossip"]["gossip_mixes"] > 0
     assert result["speed"]["gossip_share_of_time"]["2 gossip"] > 0
     assert set(result["straggler"]["kept"]) == {"gossip", "allreduce", "hogwild"}
