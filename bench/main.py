@@ -50,7 +50,8 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
 BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers")
 # Of the plan.
 SETTINGS = (
-    "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths", "cpu_watts",
+    "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths",
+    "cpu_watts",
 )  # fmt: skip
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 

@@ -14,7 +14,7 @@ class Table(NamedTuple):
     """A Markdown table of a part's results.
 
     Titles and cells are format strings. A series is shown as its median with (least to greatest),
-    and what is None not at all.
+    and what is None, or not in an older file, not at all.
 
     Attributes:
         title: Of the part's results; a sentence of its own in a table without `rows`.
@@ -43,6 +43,12 @@ class Table(NamedTuple):
 
 
 class _Text(string.Formatter):
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        try:
+            return super().get_field(field_name, args, kwargs)
+        except KeyError:
+            return None, field_name  # a file of before this figure
+
     def format_field(self, value: Any, format_spec: str) -> str:
         if value is None:
             return ""
@@ -64,11 +70,6 @@ def _named(cases: Mapping[str, Case]) -> list[dict[str, Any]]:
 def _cases(part: Case) -> Iterable[Case]:
     cases: Iterable[Case] = part["cases"]
     return cases
-
-
-def _system(part: Case) -> Iterable[Case]:
-    """Yield the cases. A file of before 2026-11-24 has no end-to-end latency."""
-    return ({"round_trip_ms_p50": None, "round_trip_ms_p99": None, **case} for case in _cases(part))
 
 
 def _memory(part: Case) -> Iterable[Case]:
@@ -132,7 +133,7 @@ TABLES: dict[str, Sequence[Table]] = {
     "system_efficiency": [
         Table(
             "system_efficiency",
-            _system,
+            _cases,
             "network | efficiency | goal | env_fps | goal | round trip p50, ms | p99, ms | "
             "steps/s | limit | one after the other | arithmetic | "
             "CPU a step: environment + inference + training",

@@ -13,8 +13,11 @@ import pytest
 from bench import main
 from bench.arithmetic import mflop_a_step
 from bench.figures import series, series_of, slope
+from bench.report import markdown
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from tests.bench.quick import bench, check_series, quick
+
+ROOT = Path(__file__).parents[2]
 
 
 def check_actor(results: dict[str, Any]) -> None:
@@ -191,3 +194,9 @@ def test_an_interrupt_loses_nothing_that_was_measured(
     results = measure(parts, KeyboardInterrupt)
     assert results["memory"] == {"measured": 7}
     assert results["failed"] == {"wire": "interrupted", "actor": "interrupted"}
+
+
+@pytest.mark.parametrize("file", sorted((ROOT / "docs/results").glob("*.json")), ids=str)
+def test_results_of_older_versions_are_still_tables(file: Path) -> None:
+    """What they lack is left out."""
+    assert "|" in markdown(json.loads(file.read_text()))
