@@ -6,6 +6,7 @@ loss; only `learner.inference.location` differs.
 
 import contextlib
 import json
+import logging
 import socket
 import time
 from typing import Any
@@ -19,9 +20,12 @@ from bench.plan import Plan, write_pong
 from seedbed.papers.printed import value_of
 from seedbed.papers.seed_tables import LAB, LAB_BILLS, LATENCIES
 from seedbed.rpc import channels
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.limits import usable_cpus
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
+
+log = logging.getLogger(__name__)
 
 # The first update of the largest network compiles, on cores that may be few.
 START_S, STATUS_S = 900.0, 120.0
@@ -64,17 +68,28 @@ def baseline(plan: Plan) -> dict[str, Any]:
     }
     cases = []
     for width in plan.baseline_widths:
-        turns: dict[str, list[dict[str, float]]] = {name: [] for name in systems}
+        # By turn; a busy machine may fail one.
+        turns: dict[str, dict[int, dict[str, float]]] = {name: {} for name in systems}
         lags: dict[str, list[list[float]]] = {name: [] for name in systems}
         for turn in range(plan.runs):
             for name, (location, processes, groups, environments) in systems.items():
-                with _System(plan, f"{name}-{width}-{turn}", width, location, environments) as one:
-                    one.start_actors(processes, groups)
-                    figures, lag = one.measure()
-                turns[name].append(figures)
+                folder = f"{name}-{width}-{turn}"
+                try:
+                    with _System(plan, folder, width, location, environments) as one:
+                        one.start_actors(processes, groups)
+                        figures, lag = one.measure()
+                except SeedbedError as error:
+                    log.error("%s is left out: %s", folder, error)
+                    continue
+                log.info("%s: %.0f frames/s", folder, figures["env_fps"])
+                turns[name][turn] = figures
                 lags[name].append(lag)
         seed = turns["seed"]
         for name, (_, processes, groups, environments) in systems.items():
+            pairs = [(seed[turn], turns[name][turn]) for turn in turns[name] if turn in seed]
+            if not pairs:
+                log.error("no turn of %s with width %d has figures, with SEED beside", name, width)
+                continue
             paper = _paper("SEED" if name == "seed" else "IMPALA", width)
             paper_seed = _paper("SEED", width)
             of_seed = [
@@ -82,7 +97,7 @@ def baseline(plan: Plan) -> dict[str, Any]:
                     "seed_faster": ours["env_fps"] / theirs["env_fps"],
                     "seed_cheaper": theirs["dollars"] / ours["dollars"],
                 }
-                for ours, theirs in zip(seed, turns[name], strict=True)
+                for ours, theirs in pairs
             ]
             cases.append(
                 {
@@ -90,7 +105,7 @@ def baseline(plan: Plan) -> dict[str, Any]:
                     "system": name,
                     "environments": processes * groups * environments,
                     "actors": processes,
-                    **series_of(turns[name]),
+                    **series_of(list(turns[name].values())),
                     **series_of(of_seed),
                     "policy_lag_by_step": np.mean(lags[name], axis=0).tolist(),
                     "first_lag": float(np.mean(lags[name], axis=0)[0]),
@@ -100,6 +115,8 @@ def baseline(plan: Plan) -> dict[str, Any]:
                     "paper_wait_ms": paper[2],
                 }
             )
+    if not cases:
+        raise SeedbedError(ExitCode.INTERNAL, "no system was measured: see the log above")
     return {"cases": cases, "cores": usable_cpus(), "unroll_length": plan.unroll_length}
 
 
@@ -135,12 +152,17 @@ class _System(Command):
 
     def status(self) -> dict[str, Any]:
         """Return the learner's status of now, with `read_at` in seconds."""
-        try:
-            reply = self._stub.GetStatus(
-                wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise self.failed(f"does not say its status ({error})") from error
+        deadline = time.monotonic() + STATUS_S
+        while True:
+            try:
+                reply = self._stub.GetStatus(
+                    wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
+                )
+                break
+            except grpc.RpcError as error:
+                # A learner on a busy machine may read a request too late, and refuses it then.
+                if time.monotonic() > deadline:
+                    raise self.failed(f"does not say its status ({error})") from error
         return {**json.loads(reply.json), "read_at": time.perf_counter()}
 
     def measure(self) -> tuple[dict[str, float], list[float]]:
