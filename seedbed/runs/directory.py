@@ -21,7 +21,12 @@ from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
-from seedbed.runs.layout import checkpoint_directory, learner_directories, socket_path
+from seedbed.runs.layout import (
+    checkpoint_directory,
+    has_shared_copy,
+    learner_directories,
+    socket_path,
+)
 from seedbed.runs.resume import check_resume, read_stored
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import atomic_write
@@ -287,7 +292,7 @@ def _combine_checkpoints(path: str | Path, name: str, learners: list[Path]) -> C
     if name == "best":
         chosen = ready[newest.index(best(newest))]
         return read_checkpoint(chosen, "best" if stores[chosen].has_best() else "newest")
-    if read_stored(str(newest[0].meta["experiment"]), newest[0].path).gossip.topology == "hogwild":
+    if has_shared_copy(Path(path)):
         return consensus(newest, f"{path} (the shared copy of {ready[0].name})", shared=True)
     return consensus(newest, f"{path} (the average of {len(ready)} learners)")
 

@@ -4,6 +4,7 @@ import hashlib
 import os
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -52,14 +53,27 @@ def learner_directories(path: str | Path) -> list[Path]:
     return [found[rank] for rank in sorted(found) if count is None or rank < count]
 
 
+def has_shared_copy(path: Path) -> bool:
+    """Return whether learner 0 of the run at `path` holds the parameters of all (hogwild)."""
+    return bool(_gossip(path).get("topology") == "hogwild")
+
+
 def _count(path: Path) -> int | None:
     """Read `gossip.replicas` of the run at `path`; None where it is not stored."""
     try:
+        return int(_gossip(path)["replicas"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _gossip(path: Path) -> dict[str, Any]:
+    """Read the section `gossip` of the run at `path`; empty where it is not stored."""
+    try:
         stored = yaml.safe_load((path / "experiment.yaml").read_text())
         translate(stored)
-        return int(stored["gossip"]["replicas"])
+        return dict(stored["gossip"])
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
-        return None
+        return {}
 
 
 def socket_path(path: Path) -> Path:

@@ -190,6 +190,8 @@ def test_they_are_read_by_the_runs_name(tmp_path: Path) -> None:
     assert learner_directories(tmp_path / "learner-0") == []
     (tmp_path / "experiment.yaml").write_text("gossip: {replicas: 1}")
     assert [d.name for d in learner_directories(tmp_path)] == ["learner-0"], "one was left behind"
+    (tmp_path / "experiment.yaml").write_text("gossip: {replicas: 2, topology: hogwild}")
+    assert read_checkpoint(tmp_path).arrays["model/a"][0, 0] == 1.0, "the copy of all, no average"
     (tmp_path / "experiment.yaml").unlink()
     assert read_checkpoint(tmp_path).arrays["model/a"][0, 0] == 2.0
     assert read_checkpoint(tmp_path, "best").arrays["model/a"][0, 0] == 1.0
