@@ -170,6 +170,11 @@ class ReplaySource(PrefetchedSource):
         return batch
 
     @override
+    def pending_steps(self) -> int:
+        # Frames of replay are accounted for when they are inserted, and not again by each sample.
+        return 0
+
+    @override
     def close(self) -> None:
         while self._priorities:
             self.buffer.update_priorities(*self._priorities.popleft())

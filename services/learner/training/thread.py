@@ -284,7 +284,10 @@ class TrainingThread:
             )
 
     def _discard(self, components: LearnerComponents, batch: TrainingBatch, reason: str) -> None:
-        self._telemetry.sessions.on_discarded(batch.steps * components.spec.action_repeat, reason)
+        # Replay keeps the sequences of a batch, whose frames are accounted for by inserting them.
+        if not components.agent.trains_from_replay:
+            frames = batch.steps * components.spec.action_repeat
+            self._telemetry.sessions.on_discarded(frames, reason)
         self._on_batch_done()
 
     def _warn_of_another_run(self, batch: TrainingBatch, updates: int) -> None:

@@ -14,6 +14,7 @@ from keras import ops
 from seedbed.backends.protocol import Backend
 from seedbed.config.learner import Replay
 from seedbed.services.learner.training.replay_source import ReplaySource
+from seedbed.services.learner.unrolls.batches import TrainingBatch
 from tests.services.learner.test_fused_replay import BATCH, built_on
 
 pytestmark = pytest.mark.backends
@@ -67,3 +68,10 @@ def test_a_resumed_replay_on_the_device_goes_on_with_the_next_draw(backend: Back
     home.skip_draws(9)
     assert home.tables.read()["draws"].tolist() == [9]
     assert not np.array_equal(np.asarray(uniform()), fresh)
+
+
+def test_samples_that_wait_at_the_end_are_no_frames_that_were_lost() -> None:
+    made, _ = source()
+    made._ready.put(TrainingBatch(arrays={}, version=np.zeros(4), steps=20))
+    made._dropped_steps = 20  # of one that was built as the learner stopped
+    assert made.pending_steps() == 0
