@@ -31,7 +31,7 @@ def build_agent(experiment: Experiment, spec: EnvironmentSpec) -> Agent:
         learner.network,
         learner.network_options,
         spec.observation,
-        spec.actions,
+        spec.action,
         learner.frame_stack,
         learner.lstm_units,
         learner.precision,

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import prod
 from types import MappingProxyType
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,103 @@ class ArraySpec:
         """Bytes of one environment's part."""
         return prod(self.shape) * np.dtype(self.dtype).itemsize
 
+    def floats(self, array: NDArray[Any]) -> list[NDArray[Any]]:
+        """Return the parts of arrays [..., *shape] that are floating-point numbers."""
+        return [array] if self.dtype.startswith("float") else []
+
+    def to_json(self) -> list[dict[str, Any]] | None:
+        """Return the entries of a packed observation; None of a single array."""
+        return None
+
     def __str__(self) -> str:
         return f"{self.dtype}{list(self.shape)}"
+
+
+# One action of a discrete space.
+ONE_ACTION = ArraySpec((), "int32")
+
+
+@dataclass(frozen=True)
+class ActionSpec:
+    """Action space of one environment.
+
+    Attributes:
+        kind: `discrete`, one of A; `multi_discrete`, one of each of several; `continuous`, numbers
+            in [-1, 1], which the environment's side scales to its bounds.
+        sizes: (A,); the number of choices of each part; or (D,), the number of dimensions.
+    """
+
+    kind: Literal["discrete", "multi_discrete", "continuous"]
+    sizes: tuple[int, ...]
+
+    @classmethod
+    def discrete(cls, actions: int) -> "ActionSpec":
+        """Return the space of A actions."""
+        return cls("discrete", (actions,))
+
+    @property
+    def width(self) -> int:
+        """Width of an encoded action: its one-hot vectors side by side, or its numbers."""
+        return sum(self.sizes)
+
+    @property
+    def array(self) -> ArraySpec:
+        """Shape and dtype of one environment's action."""
+        if self.kind == "discrete":
+            return ONE_ACTION
+        if self.kind == "multi_discrete":
+            return ArraySpec((len(self.sizes),), "int32")
+        return ArraySpec(self.sizes, "float32")
+
+    def none(self, num_envs: int) -> NDArray[Any]:
+        """Return the previous actions of E environments before their first one: -1, or 0."""
+        fill = 0 if self.kind == "continuous" else -1
+        return np.full((num_envs, *self.array.shape), fill, self.array.dtype)
+
+    def read(self, data: bytes, num_envs: int) -> NDArray[Any]:
+        """Return the actions [E, *action] of a message.
+
+        Raises:
+            ValueError: their size is another one.
+        """
+        return np.frombuffer(data, self.array.dtype).reshape(num_envs, *self.array.shape)
+
+    def wrong(self, action: NDArray[Any]) -> str | None:
+        """Return which of E actions is out of the space, in words; None if none is.
+
+        Args:
+            action: [E, *action] of the right dtype.
+        """
+        if self.kind == "continuous":
+            low: Any = -1
+            high: Any = 1
+        else:
+            low, high = 0, np.array(self.sizes if self.kind == "multi_discrete" else self.sizes[0])
+            high = high - 1
+        # Written so that NaN does not pass. Two reductions of few numbers take microseconds.
+        fits = (action >= low) & (action <= high)
+        if fits.all():
+            return None
+        place = tuple(int(i) for i in np.argwhere(~fits)[0])
+        part = f" (number {place[1]})" if len(place) > 1 else ""
+        most = np.broadcast_to(high, action.shape)[place]
+        return (
+            f"action {action[place]} for environment {place[0]}{part} is out of range: "
+            f"it takes {low} .. {most}"
+        )
+
+    def random(self, random: np.random.Generator, num_envs: int) -> NDArray[Any]:
+        """Return actions of E environments, drawn uniformly."""
+        shape = (num_envs, *self.array.shape)
+        if self.kind == "continuous":
+            return random.uniform(-1, 1, shape).astype(np.float32)
+        high = self.sizes if self.kind == "multi_discrete" else self.sizes[0]
+        return random.integers(0, high, shape, np.int32)
+
+    def __str__(self) -> str:
+        if self.kind == "continuous":
+            return f"{self.sizes[0]} continuous actions"
+        return f"{' x '.join(map(str, self.sizes))} actions"
 
 
 @dataclass(frozen=True)
@@ -40,30 +135,36 @@ class EnvironmentSpec:
     Attributes:
         name: the `environment.id` of the experiment.
         observation: a single image, never a stack.
-        actions: size A of the discrete action space.
+        actions: A, width of an encoded action: the size of a discrete space.
         action_repeat: emulator frames in a step.
+        space: the action space, unless it is discrete.
     """
 
     name: str
     observation: ArraySpec
     actions: int
     action_repeat: int
+    space: ActionSpec | None = None
+
+    @property
+    def action(self) -> ActionSpec:
+        """The action space."""
+        return self.space or ActionSpec.discrete(self.actions)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields as a checkpoint keeps them."""
-        return {
+        """Return the fields as a checkpoint keeps them; `read_environment_spec` reads them."""
+        tree: dict[str, Any] = {
             "name": self.name,
             "observation_shape": list(self.observation.shape),
             "observation_dtype": self.observation.dtype,
             "actions": self.actions,
             "action_repeat": self.action_repeat,
         }
-
-    @classmethod
-    def from_json(cls, tree: dict[str, Any]) -> "EnvironmentSpec":
-        """Build a spec from what `to_json` returned."""
-        observation = ArraySpec(tuple(tree["observation_shape"]), tree["observation_dtype"])
-        return cls(tree["name"], observation, tree["actions"], tree["action_repeat"])
+        if self.space is not None:
+            tree["space"] = {"kind": self.space.kind, "sizes": list(self.space.sizes)}
+        if (entries := self.observation.to_json()) is not None:
+            tree["entries"] = entries
+        return tree
 
 
 @dataclass(eq=False)

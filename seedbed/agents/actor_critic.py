@@ -6,6 +6,7 @@ import keras
 from keras import ops
 from typing_extensions import override
 
+from seedbed.agents.distributions import Categorical, Distribution, make_distribution
 from seedbed.agents.options import ActorCriticOptions
 from seedbed.agents.protocol import ActInputs, ActOutputs, OnPolicyAgent, Unroll
 from seedbed.agents.rewards import clip_reward
@@ -15,18 +16,26 @@ from seedbed.ops.masked import explained_variance, masked_mean
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
 
+# Logit of an action that is not valid: its probability is 0, and no gradient passes.
+INVALID = -1e5
+
 
 class ActorCriticModel(keras.Model):
-    """A body with a softmax policy and a value."""
+    """A body with a policy and a value.
 
-    def __init__(self, body: Body, actions: int) -> None:
+    Args:
+        body: the body.
+        parameters: P, numbers of the policy's head.
+    """
+
+    def __init__(self, body: Body, parameters: int) -> None:
         super().__init__(name="model")
         self.body = body
         # Nearly uniform at first, and while the value's gradient makes the features grow: through
         # a head of usual size that alone ends exploration within a hundred updates of Pong.
         usual = body.initial_weights == "glorot"
         self.policy = keras.layers.Dense(
-            actions,
+            parameters,
             kernel_initializer=GlorotUniform() if usual else Orthogonal(0.01),
             dtype="float32",
             name="policy",
@@ -43,71 +52,62 @@ class ActorCriticModel(keras.Model):
         first: Tensor,
         state: Tensor,
     ) -> tuple[Tensor, Tensor, Tensor]:
-        """Return logits [R, B, A], values [R, B] and the state [B, S].
+        """Return logits [R, B, P], values [R, B] and the state [B, S].
 
         Args:
             observation: [R, B, *stacked shape].
-            previous_action: [R, B] int32, -1 on first steps.
+            previous_action: [R, B, *action], as of `Body`.
             previous_reward: [R, B] float32, 0 on first steps.
             first: [R, B] bool, steps before which the state is zeroed.
             state: [B, S] float32.
         """
         features, state = self.body(observation, previous_action, previous_reward, first, state)
-        return self.policy(features), ops.squeeze(self.value(features), -1), state
+        logits = self.policy(features)
+        valid = self.body.valid_actions(observation)
+        if valid is not None:
+            logits = ops.where(valid, logits, INVALID)
+        return logits, ops.squeeze(self.value(features), -1), state
 
 
 class ActorCriticAgent(OnPolicyAgent):
     """An agent with an `ActorCriticModel`. Subclasses add `Options` and `loss`."""
 
-    noise_columns = 1
-
     def __init__(self, options: Any, body: Body, actions: int) -> None:
         self.options = options
         self.body = body
-        self.behaviour = {"logits": ArraySpec((actions,), "float32")}
-        self.model = ActorCriticModel(body, actions)
+        # The options of a user's agent may be other ones.
+        squash = isinstance(options, ActorCriticOptions) and options.squash
+        self.policy = policy = make_distribution(body.action, squash)
+        self.noise_columns = policy.noise_columns
+        self.behaviour = {
+            "logits": ArraySpec((policy.parameters,), "float32"),
+            **policy.behaviour,
+        }
+        self.model = ActorCriticModel(body, policy.parameters)
         self.model(*body.zeros())
 
     @override
     def act(self, params: Params, inputs: ActInputs, state: Tensor, greedy: bool) -> ActOutputs:
         (logits, _, state), _ = self.model.stateless_call(params, [], *inputs.one_step(), state)
-        logits = logits[0]  # [N, A]
+        logits = logits[0]  # [N, P]
         if greedy:
-            action = ops.cast(ops.argmax(logits, axis=-1), "int32")
+            action, behaviour = self.policy.mode(logits)
         else:
-            action = sample_action(logits, inputs.noise[:, 0])
-        return ActOutputs(action, {"logits": logits}, state)
+            action, behaviour = self.policy.sample(logits, inputs.noise)
+        return ActOutputs(action, {"logits": logits, **behaviour}, state)
 
     def forward(self, params: Params, unroll: Unroll) -> tuple[Tensor, Tensor]:
-        """Return logits [R, B, A] and values [R, B] of the training forward pass."""
+        """Return logits [R, B, P] and values [R, B] of the training forward pass."""
         (logits, values, _), _ = self.model.stateless_call(
             params, [], *unroll.steps(), unroll.state
         )
         return logits, values
 
 
-def sample_action(logits: Tensor, uniform: Tensor) -> Tensor:
-    """Sample actions by the inverse of the cumulative distribution.
-
-    Args:
-        logits: [N, A] float32.
-        uniform: [N] float32 in [0, 1).
-
-    Returns:
-        [N] int32.
-    """
-    cumulative = ops.cumsum(ops.softmax(logits, axis=-1), axis=-1)  # [N, A]
-    # The last sum is 1 up to rounding. Scaled by it, no number below 1 lies beyond the last action.
-    point = ops.expand_dims(uniform, -1) * cumulative[:, -1:]
-    action = ops.sum(ops.cast(point >= cumulative, "int32"), axis=-1)
-    # A number that float32 rounds up to 1 lies beyond it.
-    return ops.minimum(action, logits.shape[-1] - 1)
-
-
 class LossInputs(NamedTuple):
     """T transitions of B unrolls, each from x_{t-1} to x_t, as a loss needs them."""
 
-    log_policy_tm1: Tensor  # [T, B, A], log π(.|x_{t-1})
+    entropy_tm1: Tensor  # [T, B], of π(.|x_{t-1})
     log_prob_tm1: Tensor  # [T, B], log π of the action taken
     log_rho_tm1: Tensor  # [T, B], log π - log μ of the action taken
     v_tm1: Tensor  # [T, B]
@@ -118,21 +118,27 @@ class LossInputs(NamedTuple):
 
 
 def loss_inputs(
-    logits: Tensor, values: Tensor, unroll: Unroll, options: ActorCriticOptions
+    logits: Tensor,
+    values: Tensor,
+    unroll: Unroll,
+    options: ActorCriticOptions,
+    policy: Distribution | None = None,
 ) -> LossInputs:
     """Return the transitions of an unroll, all float32.
 
     Args:
-        logits: [R, B, A]; the last step's are not used.
+        logits: [R, B, P]; the last step's are not used.
         values: [R, B].
-        unroll: the batch; `behaviour["logits"]` is [T, B, A].
+        unroll: the batch; `behaviour["logits"]` is [T, B, P].
         options: the hyperparameters.
+        policy: the distribution of the logits; None for a softmax.
     """
-    log_policy = ops.log_softmax(ops.cast(logits, "float32")[:-1], axis=-1)  # [T, B, A]
+    policy = policy or Categorical(logits.shape[-1])
+    logits = ops.cast(logits, "float32")[:-1]  # [T, B, P]
     values = ops.cast(values, "float32")
-    log_prob = log_prob_of(unroll.action, log_policy)  # [T, B]
+    log_prob = policy.log_prob(logits, unroll.action, unroll.behaviour)  # [T, B]
     behaviour_logits = ops.cast(unroll.behaviour["logits"], "float32")
-    behaviour_log_prob = log_prob_of(unroll.action, ops.log_softmax(behaviour_logits, axis=-1))
+    behaviour_log_prob = policy.log_prob(behaviour_logits, unroll.action, unroll.behaviour)
 
     r_t = clip_reward(unroll.reward[1:] * options.reward_scale, options, ops)
 
@@ -140,7 +146,7 @@ def loss_inputs(
     if options.life_loss_ends:
         terminal = terminal | unroll.life_lost[1:]
     return LossInputs(
-        log_policy_tm1=log_policy,
+        entropy_tm1=policy.entropy(logits),
         log_prob_tm1=log_prob,
         log_rho_tm1=log_prob - behaviour_log_prob,
         v_tm1=values[:-1],
@@ -149,17 +155,6 @@ def loss_inputs(
         discount_t=options.discount * (1.0 - ops.cast(terminal, "float32")),
         mask_t=ops.cast(~unroll.first[1:], "float32"),
     )
-
-
-def log_prob_of(action: Tensor, log_policy: Tensor) -> Tensor:
-    """Return the log probabilities [T, B] of actions.
-
-    Args:
-        action: [T, B] int32.
-        log_policy: [T, B, A] float32, log π.
-    """
-    one_hot = ops.one_hot(action, log_policy.shape[-1], dtype="float32")
-    return ops.sum(log_policy * one_hot, axis=-1)
 
 
 def actor_critic_loss(
@@ -177,10 +172,10 @@ def actor_critic_loss(
         advantage_tm1: [T, B] float32, factors of log π(a_{t-1}), without gradient.
         options: the hyperparameters.
     """
-    log_policy, mask = inputs.log_policy_tm1, inputs.mask_t
+    mask = inputs.mask_t
     policy_loss = -masked_mean(advantage_tm1 * inputs.log_prob_tm1, mask)
     baseline_loss = 0.5 * masked_mean(ops.square(target_tm1 - inputs.v_tm1), mask)
-    entropy = masked_mean(-ops.sum(ops.exp(log_policy) * log_policy, axis=-1), mask)
+    entropy = masked_mean(inputs.entropy_tm1, mask)
     loss = policy_loss + options.baseline_cost * baseline_loss - options.entropy_cost * entropy
     return loss, {
         "policy_loss": policy_loss,

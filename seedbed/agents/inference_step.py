@@ -11,6 +11,7 @@ from typing_extensions import override
 from seedbed.agents.protocol import ActInputs, Agent
 from seedbed.backends.protocol import Backend
 from seedbed.backends.tables import Tables
+from seedbed.networks.body import without_first
 from seedbed.networks.registry import prepared_frame
 from seedbed.ops.frame_stack import stack_step
 from seedbed.spec import FIRST, ArraySpec, EnvironmentSpec, StepInputs
@@ -21,7 +22,7 @@ from seedbed.types import Params, Tensor
 class InferenceOutputs:
     """Outputs of a batch on the host, environments in the order of the inputs."""
 
-    action: NDArray[np.int32]  # [N]
+    action: NDArray[Any]  # [N, *action]
     behaviour: dict[str, NDArray[Any]]  # [N, ...] each
     padded_rows: int
     _state_before: Any  # [padded, S] on the device
@@ -165,7 +166,9 @@ class InferenceStep:
             params,
             ActInputs(
                 observation=observation,
-                previous_action=ops.where(first, -1, inputs["previous_action"]),
+                previous_action=without_first(
+                    inputs["previous_action"], first, self._agent.body.action
+                ),
                 previous_reward=ops.where(first, 0.0, inputs["reward"]),
                 first=first,
                 slot=slot,

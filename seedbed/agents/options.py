@@ -60,6 +60,8 @@ class ActorCriticOptions(AgentOptions):
     """Entropy coefficient."""
     baseline_cost: NonNegative = 0.5
     """Value function coefficient, of half the squared error."""
+    squash: bool = fixed(False, "the policy was trained with it")
+    """Map of continuous actions to the bounds: tanh (true), or clipping (false)."""
 
 
 class QLearningOptions(AgentOptions):

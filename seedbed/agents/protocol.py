@@ -26,7 +26,7 @@ class ActInputs(NamedTuple):
     """Inputs of acting: one inference batch."""
 
     observation: Tensor  # [N, *stacked shape], the environment's dtype
-    previous_action: Tensor  # [N] int32, -1 on an episode's first step
+    previous_action: Tensor  # [N, *action], `ActionSpec.none` on an episode's first step
     previous_reward: Tensor  # [N] float32, 0 on an episode's first step
     first: Tensor  # [N] bool
     slot: Tensor  # [N] int32, for agents that act differently by slot
@@ -41,7 +41,7 @@ class ActInputs(NamedTuple):
 class ActOutputs(NamedTuple):
     """Outputs of acting."""
 
-    action: Tensor  # [N] int32
+    action: Tensor  # [N, *action], int32 or float32 as of `ActionSpec.array`
     behaviour: dict[str, Tensor]  # [N, ...] each, as in `Agent.behaviour`
     state: Tensor  # [N, S] float32
 
@@ -54,9 +54,9 @@ class Unroll(NamedTuple):
     """
 
     observation: Tensor  # [R, B, *stacked shape]
-    previous_action: Tensor  # [R, B] int32, -1 on first steps
+    previous_action: Tensor  # [R, B, *action], `ActionSpec.none` on first steps
     previous_reward: Tensor  # [R, B] float32, 0 on first steps
-    action: Tensor  # [T, B] int32
+    action: Tensor  # [T, B, *action]
     reward: Tensor  # [R, B] float32, raw
     terminated: Tensor  # [R, B] bool
     truncated: Tensor  # [R, B] bool

@@ -14,6 +14,7 @@ from seedbed.agents.protocol import ActInputs, ActOutputs, ReplayAgent, Sequence
 from seedbed.agents.q_loss import sequence_priority, td_errors
 from seedbed.networks.body import Body
 from seedbed.networks.dueling import Dueling
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
 
@@ -55,6 +56,16 @@ class QLearningAgent(ReplayAgent):
     evaluates: Literal["sample", "greedy"] = "greedy"
 
     def __init__(self, options: QLearningOptions, body: Body, actions: int) -> None:
+        if body.action.kind != "discrete":
+            raise ConfigError(
+                f"agents with action values (dqn, r2d2) need one discrete action, and the "
+                f"environment has {body.action}: use agent vtrace or a2c"
+            )
+        if body.has_mask:
+            raise ConfigError(
+                "agents with action values (dqn, r2d2) do not read action_mask, and would take "
+                "actions that are not valid: use agent vtrace or a2c"
+            )
         self.options = options
         self.body = body
         self.actions = actions

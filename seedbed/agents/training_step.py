@@ -17,6 +17,7 @@ import numpy as np
 from keras import ops
 
 from seedbed.agents.protocol import Agent, OnPolicyAgent, ReplayAgent, Unroll
+from seedbed.networks.body import without_first
 from seedbed.ops.frame_stack import stack_unroll
 from seedbed.spec import FIRST, LIFE_LOST, TERMINATED, TRUNCATED
 from seedbed.types import Params, Tensor
@@ -107,7 +108,7 @@ def unroll_of(agent: Agent, frame_stack: int, arrays: dict[str, Any]) -> Unroll:
     previous = ops.concatenate([arrays["previous_action"][None], arrays["action"]], axis=0)
     return Unroll(
         observation=observation,
-        previous_action=ops.where(first, -1, previous),
+        previous_action=without_first(previous, first, body.action),
         previous_reward=ops.where(first, 0.0, arrays["reward"]),
         action=arrays["action"],
         reward=arrays["reward"],

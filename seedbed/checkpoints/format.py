@@ -16,6 +16,7 @@ import numpy as np
 import safetensors.numpy
 from numpy.typing import NDArray
 
+from seedbed.packed import read_environment_spec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import EnvironmentSpec
 
@@ -66,7 +67,7 @@ class Checkpoint:
     @property
     def spec(self) -> EnvironmentSpec:
         """Spec of the environment that the network was built for."""
-        return EnvironmentSpec.from_json(self.meta["spec"])
+        return read_environment_spec(self.meta["spec"])
 
 
 def encode(arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any]) -> bytes:
@@ -135,7 +136,7 @@ def _checked(meta: dict[str, Any]) -> dict[str, Any]:
     Raises:
         ValueError: A part has a wrong type or an absurd size. A missing part may raise anything.
     """
-    spec = EnvironmentSpec.from_json(meta["spec"])
+    spec = read_environment_spec(meta["spec"])
     shape, dtype = spec.observation.shape, np.dtype(spec.observation.dtype)
     for size in (*shape, spec.observation.row_bytes, spec.actions, spec.action_repeat):
         if not isinstance(size, int) or not 0 < size <= _LARGEST:

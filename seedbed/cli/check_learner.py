@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-import numpy as np
 
 from seedbed.cli.arguments import add_credentials, add_experiment, credentials_of
 from seedbed.config import load_experiment
@@ -23,7 +22,7 @@ from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import printable
 from seedbed.runtime.tokens import Role
-from seedbed.spec import VectorEnv
+from seedbed.spec import ActionSpec, VectorEnv
 from seedbed.v1 import inference_pb2 as wire
 
 SEED = 1
@@ -92,7 +91,7 @@ def run(args: argparse.Namespace) -> None:
         over = printable(answers[0].finished.reason)
         text = f"the experiment is over: {over}"
     else:
-        action = _action(answers, env.spec.actions, args.learner)
+        action = _action(answers, env.spec.action, args.learner)
         text = f"action {action} after {seconds:g} s, the connection included"
     print(f"check: {text}", file=sys.stderr)
     print(json.dumps({"action": action, "over": over, "seconds": seconds}))
@@ -128,13 +127,17 @@ def _conversation(env: VectorEnv) -> Iterator[Step | wire.ActorMessage]:
     yield make_step(env.reset(), 0)
 
 
-def _action(answers: list[Actions | wire.LearnerMessage], actions: int, learner: str) -> int:
+def _action(answers: list[Actions | wire.LearnerMessage], space: ActionSpec, learner: str) -> Any:
     kinds = [kind_of(message) for message in answers]
     if kinds == ["welcome", "actions"] and isinstance(answers[1], Actions):
-        chosen = np.frombuffer(answers[1].action, np.int32)
-        if chosen.shape == (1,) and 0 <= chosen[0] < actions:
-            return int(chosen[0])
-        received = f"action {chosen.tolist()} of {actions}"
+        size = len(answers[1].action)
+        if size == space.array.row_bytes:
+            chosen = space.read(answers[1].action, 1)
+            if (wrong := space.wrong(chosen)) is None:
+                return chosen[0].tolist()
+            received = wrong
+        else:
+            received = f"{size} bytes for {space}"
     else:
         received = ", ".join(str(kind) for kind in kinds) or "nothing"
     raise SeedbedError(

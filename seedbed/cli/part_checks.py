@@ -58,10 +58,10 @@ _ENVIRONMENT = (
     "except SeedbedError as error:\n"
     "    sys.exit(str(error))\n"
     "group.reset()\n"
-    "group.step(np.zeros(1, np.int32))\n"
+    "group.step(group.spec.action.random(np.random.default_rng(0), 1))\n"
     "spec = group.spec\n"
     "group.close()\n"
-    "print(json.dumps([str(spec.observation), spec.actions]))"
+    "print(json.dumps([str(spec.observation), str(spec.action)]))"
 )
 
 
@@ -123,7 +123,7 @@ def environments(experiment: Experiment | None) -> Iterator[Finding]:
     for environment, (result, error) in zip(settings, results, strict=True):
         if result is not None:
             observation, actions = result
-            message = f"{environment.id} steps: observations {observation}, {actions} actions"
+            message = f"{environment.id} steps: observations {observation}, {actions}"
             yield Finding("ok", message)
         else:
             message = f"{environment.id} does not step: {error}"

@@ -52,6 +52,10 @@ class Environment(Section):
     """
     kwargs: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments for `gymnasium.make`, or for the factory."""
+    action_mask: bool = fixed(False, "the network reads it")
+    """Masks of valid actions in `info["action_mask"]` of reset and step, which the actor-critic
+    agents obey. An observation's entry of the name `action_mask` is obeyed without this.
+    """
     atari: Atari = Field(default_factory=Atari)
     """Settings of `atari:` ids only."""
     max_abs_reward: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = DEFAULT_BOUNDS.reward

@@ -2,30 +2,27 @@
 
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.spec import ActionSpec
 
-def check_actions(action: NDArray[Any], num_envs: int, actions: int) -> None:
+
+def check_actions(action: NDArray[Any], num_envs: int, space: ActionSpec) -> None:
     """Check actions, because a single bad one makes `AtariVectorEnv` hang for ever.
 
     Args:
-        action: should be [E] integers in 0 .. actions-1.
+        action: should be [E, *action] of the space.
         num_envs: E.
-        actions: number of actions.
+        space: the action space.
 
     Raises:
         ValueError: with the environment, the action and the limit.
     """
-    if action.shape != (num_envs,) or action.dtype.kind not in "iu":
+    shape, kinds = (num_envs, *space.array.shape), "f" if space.kind == "continuous" else "iu"
+    if action.shape != shape or action.dtype.kind not in kinds:
         raise ValueError(
             f"actions are {action.dtype}{list(action.shape)}, but a group of {num_envs} "
-            f"environments takes int32[{num_envs}]"
+            f"environments takes {space.array.dtype}{list(shape)}"
         )
-    # Two reductions of E numbers take a few microseconds. The search follows only after a failure.
-    if action.min() < 0 or action.max() >= actions:
-        i = int(np.flatnonzero((action < 0) | (action >= actions))[0])
-        raise ValueError(
-            f"action {int(action[i])} for environment {i} is out of range: "
-            f"it takes 0 .. {actions - 1}"
-        )
+    if (wrong := space.wrong(action)) is not None:
+        raise ValueError(wrong)

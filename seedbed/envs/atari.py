@@ -96,7 +96,7 @@ class FastAtariVectorEnv(VectorEnv):
 
     @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:
-        check_actions(action, self.num_envs, self.spec.actions)
+        check_actions(action, self.num_envs, self.spec.action)
         with self._watchdog:
             observation, reward, terminated, truncated, info = self._games.step(
                 action.astype(np.int32, copy=False)

@@ -108,7 +108,7 @@ def _check(
         return report
     try:
         report.spec = spec = group.spec
-        sizes = f"{spec.actions} actions, {spec.action_repeat} frames a step"
+        sizes = f"{spec.action}, {spec.action_repeat} frames a step"
         report.add("spaces", f"observation {spec.observation}, {sizes}")
         report_progress("comparing runs of the same and of other seeds")
         _check_seeds(report, environment, min(num_envs, 4), deadline)
@@ -192,7 +192,7 @@ def _play(
         random = np.random.default_rng(0)
         time_steps = [group.reset()]
         for _ in range(REPRODUCED_STEPS):
-            action = random.integers(0, group.spec.actions, num_envs, np.int32)
+            action = group.spec.action.random(random, num_envs)
             time_steps.append(group.step(action))
         return time_steps
 

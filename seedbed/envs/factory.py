@@ -8,11 +8,12 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Dict, Discrete, Tuple
 
 from seedbed.config.environment import Environment
+from seedbed.envs.spaces import ActionWriter, ObservationReader, UnsupportedSpace
+from seedbed.packed import ACTION_MASK, PackedSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import ArraySpec, EnvironmentSpec
+from seedbed.spec import EnvironmentSpec
 
 Env = gymnasium.Env[Any, Any]
 
@@ -65,11 +66,12 @@ def _hint(env_id: str, error: Exception) -> str:
     return ""
 
 
-def read_spec(environment: Environment, made: Env) -> EnvironmentSpec:
-    """Read the spec of an environment.
+def read_spaces(
+    environment: Environment, made: Env
+) -> tuple[EnvironmentSpec, ObservationReader, ActionWriter]:
+    """Read the spec of an environment, with the conversion of observations and actions.
 
-    The observation space must be a Box. Observations of uint8 and bool are sent as uint8, all
-    others as float32. The action space must be Discrete, with any start.
+    Observations of uint8 and bool are sent as uint8, those of other numbers as float32.
 
     Args:
         environment: the experiment's section.
@@ -78,54 +80,34 @@ def read_spec(environment: Environment, made: Env) -> EnvironmentSpec:
     Raises:
         SeedbedError: a space is not supported; with the space and what to do.
     """
-    observation, action = made.observation_space, made.action_space
 
-    def refused(text: str, wrapper: str = "", example: str = "") -> SeedbedError:
-        if wrapper:
-            text += (
-                f": wrap the environment (gymnasium.{wrapper}Wrapper) in a `module:factory` and "
-            )
-            text += f"name that{example}"
+    def refused(text: str) -> SeedbedError:
         return SeedbedError(ExitCode.ENVIRONMENT, f"{environment.id}: {text}")
 
-    if not isinstance(observation, Box):
-        text = f"the observation space is {observation}, but only one Box is supported"
-        discrete = isinstance(observation, Discrete)
-        example = ", for example one that returns a one-hot vector" if discrete else ""
-        if isinstance(observation, Dict | Tuple):
-            raise refused(
-                f"{text}: name a `module:factory` that wraps the environment in "
-                "gymnasium.wrappers.FlattenObservation, or picks one entry"
-            )
-        raise refused(text, "Observation", example)
-    if not isinstance(action, Discrete):
-        raise refused(
-            f"the action space is {action}, but only Discrete is supported: the agents choose one "
-            "of several actions, and continuous or combined actions are not there yet"
-        )
-    shape = observation.shape
-    if observation.dtype.kind not in "biuf":
-        raise refused(
-            f"the observation space is {observation} of dtype {observation.dtype}, but only bool, "
-            "integers and floats are supported",
-            "Observation",
-        )
-    if not 1 <= len(shape) <= 3:
-        text = (
-            f"the observation's shape {list(shape)} has {len(shape)} axes, but 1 to 3 are supported"
-        )
-        raise refused(text, "Observation")
-    if 0 in shape:
-        raise refused(f"the observation's shape {list(shape)} holds no number")
+    try:
+        action = ActionWriter(made.action_space)
+        masks = action.spec.width if environment.action_mask else 0
+        observation = ObservationReader(made.observation_space, masks)
+    except UnsupportedSpace as error:
+        raise refused(str(error)) from error
+    space, spec = action.spec, observation.spec
+    if isinstance(spec, PackedSpec):
+        for entry in spec.entries:
+            fits = space.kind != "continuous" and entry.array.shape == (space.width,)
+            if entry.name == ACTION_MASK and not fits:
+                raise refused(
+                    f"{ACTION_MASK} is {entry.array}, and the environment has {space}: a mask has "
+                    "one number for each discrete action"
+                )
     try:
         repeat = made.get_wrapper_attr("action_repeat")
     except AttributeError:
         repeat = 1
     if not isinstance(repeat, int | np.integer) or repeat < 1:
         raise refused(f"its action_repeat is {repeat!r}, but must be an integer from 1 on")
-    wire = "uint8" if observation.dtype in (np.uint8, np.bool_) else "float32"
-    frame = ArraySpec(tuple(shape), wire)
-    return EnvironmentSpec(environment.id, frame, int(action.n), int(repeat))
+    other = None if space.kind == "discrete" else space
+    read = EnvironmentSpec(environment.id, spec, space.width, int(repeat), other)
+    return read, observation, action
 
 
 def _find(identifier: str, module: str, name: str) -> Any:

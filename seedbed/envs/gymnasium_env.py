@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config.environment import Environment
-from seedbed.envs.factory import Env, make_environment, read_spec
+from seedbed.envs.factory import Env, make_environment, read_spaces
 from seedbed.envs.failures import (
     MAKE_RAISED,
     NOT_FINITE,
@@ -68,15 +68,10 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         try:
             with self._watchdog:
                 self._envs.extend(make_environment(environment) for _ in seeds)
-                self.spec = read_spec(environment, self._envs[0])
+                self.spec, self._observation, self._action = read_spaces(environment, self._envs[0])
         except BaseException:
             self.close()
             raise
-        self._shape = self.spec.observation.shape
-        self._float = self.spec.observation.dtype == "float32"
-        made: Any = self._envs[0]
-        self._space_dtype = made.observation_space.dtype
-        self._first_action = int(made.action_space.start)
         self._lives: list[int | None] = [None] * self.num_envs
 
     def rgb(self, i: int) -> NDArray[np.uint8]:
@@ -120,9 +115,9 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         self._envs = []
 
     @override
-    def _advance(self, time_step: TimeStep, i: int, action: int) -> None:
+    def _advance(self, time_step: TimeStep, i: int, action: Any) -> None:
         try:
-            values: Any = self._envs[i].step(action + self._first_action)
+            values: Any = self._envs[i].step(self._action.write(action))
             if len(values) != 5:
                 raise EnvironmentFault(
                     WRONG_SHAPE,
@@ -136,7 +131,7 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
                 raise EnvironmentFault(
                     NOT_FINITE, f"the reward is {reward}, which is no finite float32"
                 )
-            self._put(time_step, i, observation)
+            time_step.observation[i] = self._observation.read(observation, info)
             time_step.reward[i] = reward
             time_step.terminated[i] = bool(terminated)
             time_step.truncated[i] = bool(truncated) and not terminated
@@ -154,7 +149,7 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         while True:
             try:
                 observation, info = self._envs[i].reset(seed=seed)
-                self._put(time_step, i, observation)
+                time_step.observation[i] = self._observation.read(observation, info)
                 self._lives[i] = info.get("lives")
                 # A step that failed may have written some of the rest.
                 return mark_first(time_step, i)
@@ -177,20 +172,6 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         # A new seed, because the old one would lead to the same failure.
         entropy = np.random.SeedSequence((self._seeds[i], self._failures.counts.total()))
         return int(entropy.generate_state(1)[0] >> 1)
-
-    def _put(self, time_step: TimeStep, i: int, observation: Any) -> None:
-        """Copy an observation. Allows casts within a kind, such as float64 to float32."""
-        array = np.asarray(observation)
-        same_kind = np.can_cast(array.dtype, self._space_dtype, "same_kind")
-        if array.shape != self._shape or not same_kind:
-            raise EnvironmentFault(
-                WRONG_SHAPE,
-                f"an observation is {array.dtype}{list(array.shape)}, but its "
-                f"space says {self._space_dtype}{list(self._shape)}: correct one of them",
-            )
-        if self._float and not np.isfinite(array).all():
-            raise EnvironmentFault(NOT_FINITE, "an observation holds NaN or infinite numbers")
-        time_step.observation[i] = array
 
     def _count_failure(self, i: int, cause: str, error: Exception) -> None:
         if isinstance(error, EnvironmentFault):

@@ -63,7 +63,7 @@ def measure(env: VectorEnv, time_step: TimeStep, seconds: float, threads: int = 
     """
     measured = Measured(threads)
     random = np.random.default_rng(0)
-    actions = random.integers(0, env.spec.actions, (256, env.num_envs), np.int32)
+    actions = [env.spec.action.random(random, env.num_envs) for _ in range(256)]
     k, queued = 0, _queued_s()
     while measured.wall_s < seconds:
         wall, cpu = time.perf_counter(), time.process_time()
@@ -100,8 +100,8 @@ def _check(measured: Measured, spec: EnvironmentSpec, before: TimeStep, after: T
     measured.lives += int(after.life_lost.sum())
     measured.lowest = min(measured.lowest, float(after.reward.min()))
     measured.highest = max(measured.highest, float(after.reward.max()))
-    if spec.observation.dtype.startswith("float"):
-        measured.largest = max(measured.largest, float(np.abs(after.observation).max()))
+    for numbers in spec.observation.floats(after.observation):
+        measured.largest = max(measured.largest, float(np.abs(numbers).max()))
     measured.changed = measured.changed or bool((before.observation != after.observation).any())
 
 

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from seedbed.config.environment import Environment
+from seedbed.packed import read_environment_spec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import exit_with_starting_thread
 from seedbed.spec import EnvironmentSpec
@@ -80,7 +81,7 @@ class EnvironmentProbe:
 
     def _take(self, code: int, out: str, errors: str) -> None:
         try:
-            self._spec = EnvironmentSpec.from_json(json.loads(out.splitlines()[-1]))
+            self._spec = read_environment_spec(json.loads(out.splitlines()[-1]))
         except (IndexError, ValueError, KeyError, TypeError):
             lines = errors.strip().splitlines() or [f"exit code {code}"]
             self.failure, self.refused = lines[-1][:1000], code == ExitCode.ENVIRONMENT
@@ -101,7 +102,7 @@ def main(parent: int, environment: Environment) -> None:
     try:
         env = make_vector_env(environment, 1, 1, [0], max_failures=1)
         env.reset()
-        env.step(np.zeros(1, np.int32))
+        env.step(np.zeros_like(env.spec.action.none(1)))
     except SeedbedError as error:
         print(error, file=sys.stderr, flush=True)
         os._exit(ExitCode.ENVIRONMENT)

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,8 +52,8 @@ class SequentialVectorEnv(VectorEnv):
         return time_step
 
     @override
-    def step(self, action: NDArray[np.int32]) -> TimeStep:
-        check_actions(action, self.num_envs, self.spec.actions)
+    def step(self, action: NDArray[Any]) -> TimeStep:
+        check_actions(action, self.num_envs, self.spec.action)
         time_step = TimeStep.zeros(self.spec, self.num_envs)
         with self._watchdog:
             for i, chosen in enumerate(action.tolist()):
@@ -76,5 +77,5 @@ class SequentialVectorEnv(VectorEnv):
     def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
         """Start an episode of environment `i`, seeded unless None; write its first step."""
 
-    def _advance(self, time_step: TimeStep, i: int, action: int) -> None:
+    def _advance(self, time_step: TimeStep, i: int, action: Any) -> None:
         """Step environment `i`, and write the result into its part of `time_step`."""

@@ -2,6 +2,7 @@
 
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ from numpy.typing import ArrayLike, NDArray
 from seedbed import backends
 from seedbed.config import Experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol
+from seedbed.packed import PackedSpec
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import ConfigError
-from seedbed.spec import EnvironmentSpec, TimeStep
+from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep
 
 if TYPE_CHECKING:
     from seedbed.evaluation.episodes import EvaluationResult
@@ -98,10 +100,10 @@ class Policy:
 
     def act(
         self,
-        observation: ArrayLike,
+        observation: ArrayLike | Mapping[str, ArrayLike],
         reward: ArrayLike | None = None,
         first: ArrayLike | None = None,
-    ) -> NDArray[np.int32]:
+    ) -> NDArray[Any]:
         """Choose an action for each environment.
 
         The policy keeps what it needs of the past itself: the frame stack, the recurrent state
@@ -109,18 +111,22 @@ class Policy:
 
         Args:
             observation: [E, *shape], the newest single observations, raw as the environment
-                returns them.
+                returns them; of several arrays a mapping, by the names of
+                `spec.observation.entries`, or packed rows.
             reward: [E] float32, the raw reward that came with the observation; None for zeros.
                 Only networks with an LSTM use it.
             first: [E] bool, the observation is the first of an episode. None is True in the first
                 call after `reset` and False later.
 
         Returns:
-            [E] int32, each in 0 .. `spec.actions` - 1.
+            [E, *action] of `spec.action`: [E] int32, each in 0 .. `spec.actions` - 1; [E, parts]
+            int32; or [E, D] float32 in [-1, 1], to be scaled to the bounds of the space.
 
         Raises:
             ValueError: an array does not have the shape [E, ...] of `reset` and the spec.
         """
+        if isinstance(observation, Mapping):
+            observation = _packed(self.spec.observation, observation)
         if self._runner is None:
             self.reset(len(np.asarray(observation)))
         assert self._runner is not None
@@ -180,6 +186,19 @@ class Policy:
 
     def _greedy(self, greedy: bool | None) -> bool:
         return self._trained.is_greedy(self.experiment) if greedy is None else greedy
+
+
+def _packed(spec: ArraySpec, arrays: Mapping[str, ArrayLike]) -> NDArray[np.uint8]:
+    """Return rows [E, bytes] of the entries [E, ...].
+
+    Raises:
+        ValueError: the observation has other entries.
+    """
+    names = [entry.name for entry in spec.entries] if isinstance(spec, PackedSpec) else []
+    if not isinstance(spec, PackedSpec) or set(arrays) != set(names):
+        raise ValueError(f"observation has the entries {sorted(arrays)}, not {sorted(names)}")
+    rows = zip(*(np.asarray(arrays[name]) for name in names), strict=True)
+    return np.stack([spec.pack(dict(zip(names, row, strict=True))) for row in rows])
 
 
 def _checked(name: str, values: ArrayLike, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:

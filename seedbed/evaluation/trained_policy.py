@@ -1,6 +1,7 @@
 """A trained policy on this process's backend. Import it after `backends.use`."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -72,10 +73,10 @@ class PolicyRunner:
         )
         self._params = [ops.convert_to_tensor(v) for v in policy.agent.model.trainable_variables]
         self._slots = np.arange(num_envs, dtype=np.int32)
-        self._action = np.full(num_envs, -1, np.int32)
+        self._action = policy.spec.action.none(num_envs)
 
-    def act(self, step: TimeStep) -> NDArray[np.int32]:
-        """Return actions [E] for the newest time step. A `first` step resets the state."""
+    def act(self, step: TimeStep) -> NDArray[Any]:
+        """Return actions [E, *action] for the newest time step. A `first` step resets the state."""
         flags = step.first.astype(np.uint8) * np.uint8(FIRST)
         inputs = StepInputs(self._slots, step.observation, flags, step.reward, self._action)
         self._action = self._inference.run(self._params, [inputs]).action

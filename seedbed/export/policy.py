@@ -15,12 +15,14 @@ from typing import Any
 import keras
 from keras import ops
 
+from seedbed.agents.actor_critic import INVALID
 from seedbed.agents.protocol import Agent
 from seedbed.backends.state import checked, named_variables
 from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import Experiment
 from seedbed.export.readme import readme
 from seedbed.factory import build_agent
+from seedbed.networks.body import encoded
 from seedbed.networks.image import FirstConvolution, scaled
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.optimizers import build_optimizer
@@ -144,14 +146,16 @@ def functional_policy(agent: Agent, spec: EnvironmentSpec, frame_stack: int) -> 
         x = body.torso(_prepared(body, observation, spec, frame_stack))
     outputs: dict[str, Tensor] = {}
     if body.lstm_units:
-        inputs["previous_action"] = keras.Input((), dtype="int32", name="previous_action")
+        row = spec.action.array
+        inputs["previous_action"] = keras.Input(row.shape, dtype=row.dtype, name="previous_action")
         inputs["previous_reward"] = keras.Input((), dtype="float32", name="previous_reward")
         inputs["state"] = keras.Input((body.state_size,), dtype="float32", name="state")
         x, outputs["state"] = _lstm(body, x, inputs)
     if dueling is not None:
         outputs["q"] = dueling.call(x)  # its layers are Keras's own
     else:
-        outputs["logits"] = policy(x)
+        logits, valid = policy(x), body.valid_actions(observation)
+        outputs["logits"] = logits if valid is None else ops.where(valid, logits, INVALID)
         outputs["value"] = ops.squeeze(value(x), -1)
     return keras.Model(inputs, outputs, name="policy")
 
@@ -171,7 +175,7 @@ def _prepared(body: Any, observation: Tensor, spec: EnvironmentSpec, frame_stack
 
 def _lstm(body: Any, features: Tensor, inputs: dict[str, Tensor]) -> tuple[Tensor, Tensor]:
     """Apply our LSTM's weights in Keras's layer; return hidden [N, units], state [N, 2 units]."""
-    action = ops.one_hot(inputs["previous_action"], body.actions, dtype="float32")  # -1: zeros
+    action = encoded(inputs["previous_action"], body.action)
     reward = ops.expand_dims(inputs["previous_reward"], -1)
     row = ops.expand_dims(ops.concatenate([features, action, reward], axis=-1), 1)  # [N, 1, F]
     layer = keras.layers.LSTM(body.lstm_units, return_state=True, name="lstm")
@@ -212,7 +216,11 @@ def _convolve(first: FirstConvolution, image: Tensor) -> Tensor:
     layer = keras.layers.Conv2D(
         first.filters, first.size, first.stride, activation="relu", name=first.name
     )
-    output = layer(scaled(image))
+    image = scaled(image)
+    if first.standardize:
+        mean, variance = ops.moments(image, (1, 2, 3), keepdims=True)
+        image = (image - mean) / ops.maximum(ops.sqrt(variance), 1.0 / 255.0)
+    output = layer(image)
     layer.set_weights([ops.convert_to_numpy(first.kernel), ops.convert_to_numpy(first.bias)])
     return output
 
@@ -227,23 +235,28 @@ def _inlined(torso: keras.layers.Layer) -> Iterator[None]:
     def run_through(self: keras.layers.Layer, *args: Any, **kwargs: Any) -> Any:
         return self.call(*args, **kwargs)
 
-    calls: dict[Any, Callable[..., Any]] = {
-        type(layer): run_through
-        for layer in torso._flatten_layers()
-        if not _is_keras(layer) and not layer._trainable_variables
-    }
-    calls |= {type(layer): _convolve for layer in _plain_convolutions(torso)}
-    before = {kind: kind.__dict__.get("__call__") for kind in calls}
+    patches: list[tuple[Any, str, Callable[..., Any]]] = [
+        (kind, "__call__", run_through)
+        for kind in {
+            type(layer)
+            for layer in torso._flatten_layers()
+            if not _is_keras(layer) and not layer._trainable_variables
+        }
+    ]
+    if _plain_convolutions(torso):
+        patches.append((FirstConvolution, "__call__", _convolve))
+        patches.append((FirstConvolution, "prepare", lambda _, frame: frame))
+    before = [kind.__dict__.get(name) for kind, name, _ in patches]
     try:
-        for kind, call in calls.items():
-            kind.__call__ = call
+        for kind, name, function in patches:
+            setattr(kind, name, function)
         yield
     finally:
-        for kind, method in before.items():
+        for (kind, name, _), method in zip(patches, before, strict=True):
             if method is None:
-                del kind.__call__
+                delattr(kind, name)
             else:
-                kind.__call__ = method
+                setattr(kind, name, method)
 
 
 def _is_keras(layer: object) -> bool:

@@ -2,18 +2,28 @@
 
 from collections.abc import Mapping, Sequence
 
+import numpy as np
+
 from seedbed.config import Experiment
-from seedbed.spec import EnvironmentSpec
+from seedbed.packed import PackedSpec
+from seedbed.spec import ActionSpec, EnvironmentSpec
 
 _INPUTS = {
     "observation": "the newest {frame_stack} frames of {frame}, joined along the last axis, oldest "
     "first; frames from before the episode are zeros; raw values, nothing scaled",
-    "previous_action": "the action before; -1 on an episode's first row",
+    "previous_action": "the action before; {none} on an episode's first row",
     "previous_reward": "the reward before, raw; 0 on an episode's first row",
     "state": "what the call before gave as `state`; zeros on an episode's first row",
 }
+_BYTES = "the bytes of {0}, one array after the other, C order and little endian"
+_LOGITS = {
+    "discrete": "of the {action}: sample from their softmax, or take the largest",
+    "multi_discrete": "of the {action}, side by side: of each part, take the largest",
+    "continuous": "of the {action}: means, then logarithms of standard deviations; act with the "
+    "means, clipped to [-1, 1] (or their tanh, with `squash`), scaled to the bounds of the space",
+}
 _OUTPUTS = {
-    "logits": "of the {actions} actions: sample from their softmax, or take the largest",
+    "logits": "{logits}",
     "value": "the expected discounted return",
     "state": "goes into the next call",
     "q": "the value of each action",
@@ -36,10 +46,12 @@ def readme(
         experiment: the experiment of the training.
         spec: the environment of the training.
     """
+    packed = isinstance(spec.observation, PackedSpec)
     words = {
         "frame_stack": experiment.learner.frame_stack,
-        "frame": spec.observation,
-        "actions": spec.actions,
+        "frame": _BYTES.format(spec.observation) if packed else spec.observation,
+        "none": 0 if spec.action.kind == "continuous" else -1,
+        "logits": _LOGITS[spec.action.kind].format(action=spec.action),
     }
     lines = [f"# A policy for {spec.name}", "", f"From the experiment `{experiment.name}`.", ""]
     for title, rows, about in (("Inputs", inputs, _INPUTS), ("Outputs", outputs, _OUTPUTS)):
@@ -47,10 +59,11 @@ def readme(
         lines += [f"| `{n}` | {row} | {about[n].format(**words)} |" for n, row in rows.items()]
         lines.append("")
     needed = [f"from {m} import {c}" for m, c in (i.split(":") for i in imports)]
+    filled = "" if spec.action.kind == "continuous" else "previous_action"
     zeros = [
-        f'    "{name}": np.{"full" if name == "previous_action" else "zeros"}'
+        f'    "{name}": np.{"full" if name == filled else "zeros"}'
         f"((1, {', '.join(row[row.index('[') + 1 : -1].split(', '))}), "
-        f'{"-1, " if name == "previous_action" else ""}"{row[: row.index("[")]}"),'
+        f'{"-1, " if name == filled else ""}"{row[: row.index("[")]}"),'
         for name, row in inputs.items()
     ]
     lines += [
@@ -66,8 +79,21 @@ def readme(
         "outputs = policy({",
         *zeros,
         "})",
-        f'action = np.argmax(outputs["{"q" if "q" in outputs else "logits"}"], axis=-1)',
+        *_choice("q" if "q" in outputs else "logits", spec.action),
         "```",
         "",
     ]
     return "\n".join(line.replace("(1, ), ", "(1,), ") for line in lines)
+
+
+def _choice(output: str, action: ActionSpec) -> list[str]:
+    """Return the lines that take the best action."""
+    if action.kind == "continuous":
+        return [f'action = np.clip(outputs["{output}"][:, : {action.sizes[0]}], -1, 1)']
+    if action.kind == "discrete":
+        return [f'action = np.argmax(outputs["{output}"], axis=-1)']
+    ends = np.cumsum(action.sizes).tolist()[:-1]
+    return [
+        f'parts = np.split(outputs["{output}"], {ends}, axis=-1)',
+        "action = np.stack([np.argmax(part, axis=-1) for part in parts], axis=-1)",
+    ]

@@ -4,8 +4,10 @@ import keras
 import numpy as np
 from keras import ops
 
+from seedbed.networks.entries import valid_actions
 from seedbed.networks.initializers import GlorotUniform, Orthogonal
-from seedbed.spec import ArraySpec
+from seedbed.packed import ACTION_MASK, PackedSpec
+from seedbed.spec import ActionSpec, ArraySpec
 from seedbed.types import Tensor
 
 
@@ -18,11 +20,13 @@ class Body(keras.layers.Layer):
     Args:
         torso: layer from [N, *stacked shape] of the raw dtype to [N, features].
         stacked: spec of one stack of prepared frames.
-        actions: A.
+        actions: the action space, or A of a discrete one.
         lstm_units: 0 for a feed-forward body.
         initial_weights: as of `learner.initial_weights`.
+        frame: a single frame, where it may be packed.
 
     Attributes:
+        action: the action space.
         state_size: S, 2 * lstm_units: the hidden state h, then the cell c.
         features: F, size of the output.
         policy: name of the Keras dtype policy in which torso and core compute.
@@ -34,19 +38,21 @@ class Body(keras.layers.Layer):
         self,
         torso: keras.layers.Layer,
         stacked: ArraySpec,
-        actions: int,
+        actions: int | ActionSpec,
         lstm_units: int = 0,
         initial_weights: str = "default",
+        frame: ArraySpec | None = None,
     ) -> None:
         # The policy in force is that of the parts; what enters and leaves a body is float32.
         super().__init__(name="body", dtype="float32")
         self.policy = keras.config.dtype_policy().name
         self.torso = torso
         self.stacked = stacked
-        self.actions = actions
+        self.action = ActionSpec.discrete(actions) if isinstance(actions, int) else actions
         self.lstm_units = lstm_units
         self.initial_weights = initial_weights
         self.state_size = 2 * lstm_units
+        self.frame = frame
         self.batch_major = False
         torso_features = int(torso(np.zeros((1, *stacked.shape), stacked.dtype)).shape[-1])
         self.features = lstm_units or torso_features
@@ -54,7 +60,7 @@ class Body(keras.layers.Layer):
         if lstm_units:
             recurrent = GlorotUniform() if initial_weights == "glorot" else Orthogonal()
             self.core = LstmCore(lstm_units, recurrent)
-            self.core.build((None, None, torso_features + actions + 1))
+            self.core.build((None, None, torso_features + self.action.width + 1))
         self.built = True
 
     def prepare(self, frame: Tensor) -> Tensor:
@@ -83,11 +89,25 @@ class Body(keras.layers.Layer):
             return ops.swapaxes(ops.reshape(x, (-1, steps, *x.shape[1:])), 0, 1)
         return ops.reshape(x, (steps, -1, *x.shape[1:]))
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether observations hold a mask of valid actions."""
+        entries = self.frame.entries if isinstance(self.frame, PackedSpec) else ()
+        return any(entry.name == ACTION_MASK for entry in entries)
+
+    def valid_actions(self, observation: Tensor) -> Tensor | None:
+        """Return the mask of valid actions [..., A] bool; None in an environment without masks.
+
+        Args:
+            observation: [..., *stacked shape].
+        """
+        return None if self.frame is None else valid_actions(observation, self.frame)
+
     def zeros(self) -> tuple[Tensor, ...]:
         """Return the arguments of a call, all zeros, with which an agent builds its model."""
         return (
             ops.zeros((1, 1, *self.stacked.shape), self.stacked.dtype),
-            ops.zeros((1, 1), "int32"),
+            ops.zeros((1, 1, *self.action.array.shape), self.action.array.dtype),
             ops.zeros((1, 1), "float32"),
             ops.zeros((1, 1), "bool"),
             ops.zeros((1, self.state_size), "float32"),
@@ -105,7 +125,7 @@ class Body(keras.layers.Layer):
 
         Args:
             observation: [R, B, *stacked shape].
-            previous_action: [R, B] int32, -1 on first steps.
+            previous_action: [R, B, *action], without one on first steps (`ActionSpec.none`).
             previous_reward: [R, B] float32, 0 on first steps.
             first: [R, B] bool, steps before which the state is zeroed.
             state: [B, S] float32.
@@ -118,14 +138,41 @@ class Body(keras.layers.Layer):
         inputs = ops.concatenate(
             [
                 features,
-                # Zeros where it is -1.
-                ops.one_hot(previous_action, self.actions, dtype="float32"),
+                encoded(previous_action, self.action),
                 ops.expand_dims(previous_reward, -1),
             ],
             axis=-1,
         )
         hidden, state = self.core(inputs, first, state)
         return hidden, state
+
+
+def without_first(action: Tensor, first: Tensor, space: ActionSpec) -> Tensor:
+    """Return previous actions, without one on an episode's first step (`ActionSpec.none`).
+
+    Args:
+        action: [..., *action].
+        first: [...] bool.
+        space: the action space.
+    """
+    for _ in space.array.shape:
+        first = ops.expand_dims(first, -1)
+    return ops.where(first, 0.0 if space.kind == "continuous" else -1, action)
+
+
+def encoded(action: Tensor, space: ActionSpec) -> Tensor:
+    """Return actions as features [..., width]: one-hot vectors, zeros where it is -1; or numbers.
+
+    Args:
+        action: [..., *action].
+        space: the action space.
+    """
+    if space.kind == "continuous":
+        return action
+    if space.kind == "discrete":
+        return ops.one_hot(action, space.width, dtype="float32")
+    parts = [ops.one_hot(action[..., i], n, dtype="float32") for i, n in enumerate(space.sizes)]
+    return ops.concatenate(parts, axis=-1)
 
 
 class LstmCore(keras.layers.Layer):

@@ -10,16 +10,19 @@ import keras
 
 from seedbed.networks import NETWORKS
 from seedbed.networks.body import Body
+from seedbed.networks.entries import EntriesTorso
+from seedbed.networks.mlp import Mlp
 from seedbed.ops.frame_stack import stacked_shape
+from seedbed.packed import PackedSpec
 from seedbed.runtime.exit_codes import ConfigError, SeedbedError
-from seedbed.spec import ArraySpec
+from seedbed.spec import ActionSpec, ArraySpec
 
 
 def make_body(
     network: str,
     options: dict[str, Any],
     frame: ArraySpec,
-    actions: int,
+    actions: int | ActionSpec,
     frame_stack: int,
     lstm_units: int,
     precision: str = "float32",
@@ -36,7 +39,7 @@ def make_body(
         network: a name of `NETWORKS`, or `module:Class`.
         options: `learner.network_options`.
         frame: a single frame of the environment.
-        actions: A.
+        actions: the action space, or A of a discrete one.
         frame_stack: K.
         lstm_units: units of the LSTM core; 0 is a feed-forward body.
         precision: `learner.precision`.
@@ -47,6 +50,15 @@ def make_body(
     """
     with _policy(precision):
         return _body(network, options, frame, actions, frame_stack, lstm_units, initial_weights)
+
+
+def _torso(network: str, options: dict[str, Any], frame: ArraySpec, frame_stack: int) -> Any:
+    """Make the torso; of a packed observation, an encoder for each picture and one for the rest."""
+    if not isinstance(frame, PackedSpec):
+        return _make(network, options)
+    if network == "mlp":
+        return EntriesTorso(frame, frame_stack, None, lambda: _make(network, options))
+    return EntriesTorso(frame, frame_stack, lambda: _make(network, options), Mlp)
 
 
 @contextmanager
@@ -67,19 +79,19 @@ def _body(
     network: str,
     options: dict[str, Any],
     frame: ArraySpec,
-    actions: int,
+    actions: int | ActionSpec,
     frame_stack: int,
     lstm_units: int,
     initial_weights: str,
 ) -> Body:
-    torso = _make(network, options)
+    torso = _torso(network, options, frame, frame_stack)
     observe = getattr(torso, "observe", None)
     if observe is not None:
         observe(frame, frame_stack)
     prepared = prepared_frame(torso, frame)
     stacked = ArraySpec(stacked_shape(prepared.shape, frame_stack), prepared.dtype)
     try:
-        body = Body(torso, stacked, actions, lstm_units, initial_weights)
+        body = Body(torso, stacked, actions, lstm_units, initial_weights, frame)
     except SeedbedError:
         raise
     except Exception as error:

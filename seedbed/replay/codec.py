@@ -6,7 +6,7 @@ copy it at all.
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from google.protobuf.message import DecodeError, Message
 from numpy.typing import NDArray
 
 from seedbed.replay.sequence import TIMED, UNTIMED, SequenceChunk, SequenceSpec, chunk_arrays
+from seedbed.rpc.spaces import entries_to_wire, with_entries
 from seedbed.rpc.step_codec import read_varint, write_varint
 from seedbed.runtime.text import LONGEST
 from seedbed.spec import ArraySpec
@@ -82,14 +83,16 @@ def _after_field(view: memoryview, wire_type: int, place: int) -> int:
 
 def spec_message(spec: SequenceSpec) -> wire.SequenceSpec:
     """Convert a spec to its message."""
-    return wire.SequenceSpec(**asdict(spec))
+    row = ArraySpec(spec.observation.shape, spec.observation.dtype)
+    entries = entries_to_wire(spec.observation)
+    return wire.SequenceSpec(**asdict(replace(spec, observation=row)), entries=entries)
 
 
 def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
     """Convert a message to its spec.
 
     Raises:
-        ValueError: A dtype, a shape or a size is impossible.
+        ValueError: A dtype, a shape, a size or an entry is impossible.
     """
     shape, dtype = tuple(message.observation.shape), message.observation.dtype
     try:
@@ -108,7 +111,8 @@ def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
             f"{message.steps} steps with frame stack {message.frame_stack}: both must be at least 1"
         )
     _, *sizes = (field.name for field in fields(SequenceSpec))
-    return SequenceSpec(ArraySpec(shape, dtype), **{name: getattr(message, name) for name in sizes})
+    observation = with_entries(ArraySpec(shape, dtype), message.entries)
+    return SequenceSpec(observation, **{name: getattr(message, name) for name in sizes})
 
 
 def chunk_bytes(spec: SequenceSpec) -> int:

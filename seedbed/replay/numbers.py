@@ -22,7 +22,8 @@ def check_numbers(
 
     Args:
         spec: Sizes of a sequence.
-        arrays: Arrays of `SequenceSpec.arrays`, with any leading axes, not empty.
+        arrays: Arrays of `SequenceSpec.arrays`, with any leading axes, not empty. Without `frames`,
+            frames are not checked.
         bounds: Largest magnitudes of rewards and float frames.
         lowest_action: 0, or -1 where time steps may be from before the stream began.
 
@@ -37,8 +38,9 @@ def check_numbers(
     check_range("version", arrays["version"], 0, sys.float_info.max)
     if spec.state_size:
         check_magnitudes("state", arrays["state"], MAX_STATE)
-    if spec.observation.dtype.startswith("float"):
-        check_magnitudes("frames", arrays["frames"], bounds.observation)
+    if "frames" in arrays:
+        for numbers in spec.observation.floats(arrays["frames"]):
+            check_magnitudes("frames", numbers, bounds.observation)
 
 
 def wrong_items(
@@ -55,7 +57,7 @@ def wrong_items(
     if not len(items):
         return []
     names = ["reward", "flags", "action", "previous_action", "version", "state", "frames"]
-    if not spec.observation.dtype.startswith("float"):
+    if not spec.observation.floats(arrays["frames"][items[:1]]):
         names.pop()  # most of the bytes, and not looked at
     try:
         check_numbers(spec, {name: arrays[name][items] for name in names}, bounds)

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.packed import Entry, PackedSpec
 from seedbed.spec import FIRST, ArraySpec
 
 # Arrays of a chunk that are time-major, [T or R, E, ...], and those that are [E, ...].
@@ -81,9 +82,16 @@ class SequenceSpec:
             tree: The fields, as `dataclasses.asdict` returns them.
         """
         frame = tree["observation"]
-        return SequenceSpec(
-            **{**tree, "observation": ArraySpec(tuple(frame["shape"]), frame["dtype"])}
-        )
+        observation = _array_of(frame)
+        if "entries" in frame:
+            observation = PackedSpec.of(
+                [Entry(e["name"], _array_of(e["array"]), e["categories"]) for e in frame["entries"]]
+            )
+        return SequenceSpec(**{**tree, "observation": observation})
+
+
+def _array_of(tree: dict[str, Any]) -> ArraySpec:
+    return ArraySpec(tuple(tree["shape"]), tree["dtype"])
 
 
 def chunk_arrays(spec: SequenceSpec, environments: int) -> dict[str, ArraySpec]:

@@ -1,9 +1,11 @@
 """Versions of the protocols. Neighbouring versions work together, so that releases roll out."""
 
-# Between an actor and a learner. 4: unrolls of actors that choose their actions. 3: Hello as
-# metadata. 2: Notice announces late answers. 1: without Notice.
-PROTOCOL_VERSION = 4
+# Between an actor and a learner. 5: several actions, and continuous ones. 4: unrolls of actors that
+# choose their actions. 3: Hello as metadata. 2: Notice announces late answers. 1: without Notice.
+PROTOCOL_VERSION = 5
 OLDEST_PROTOCOL_VERSION = 1
+# Oldest version that carries spaces other than one image or vector and one discrete action.
+SPACES_PROTOCOL_VERSION = 5
 
 # Metadata of an actor's call: its serialized Hello, since version 3.
 HELLO_KEY = "seedbed-hello-bin"

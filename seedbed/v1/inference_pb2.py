@@ -24,17 +24,19 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aseedbed/v1/inference.proto\x12\nseedbed.v1\"\xad\x01\n\x0c\x41\x63torMessage\x12\"\n\x05hello\x18\x01 \x01(\x0b\x32\x11.seedbed.v1.HelloH\x00\x12 \n\x04step\x18\x02 \x01(\x0b\x32\x10.seedbed.v1.StepH\x00\x12&\n\x07goodbye\x18\x03 \x01(\x0b\x32\x13.seedbed.v1.GoodbyeH\x00\x12$\n\x06unroll\x18\x04 \x01(\x0b\x32\x12.seedbed.v1.UnrollH\x00\x42\t\n\x07message\"\xe9\x01\n\x0eLearnerMessage\x12&\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.seedbed.v1.WelcomeH\x00\x12&\n\x07\x61\x63tions\x18\x02 \x01(\x0b\x32\x13.seedbed.v1.ActionsH\x00\x12$\n\x06notice\x18\x03 \x01(\x0b\x32\x12.seedbed.v1.NoticeH\x00\x12(\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x14.seedbed.v1.FinishedH\x00\x12,\n\nparameters\x18\x05 \x01(\x0b\x32\x16.seedbed.v1.ParametersH\x00\x42\t\n\x07message\")\n\tArraySpec\x12\r\n\x05shape\x18\x01 \x03(\x03\x12\r\n\x05\x64type\x18\x02 \x01(\t\"\xae\x02\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x1f\n\x17oldest_protocol_version\x18\x02 \x01(\r\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\x13\n\x0b\x65nvironment\x18\x05 \x01(\t\x12\x14\n\x0c\x65nvironments\x18\x06 \x01(\r\x12*\n\x0bobservation\x18\x07 \x01(\x0b\x32\x15.seedbed.v1.ArraySpec\x12\x0f\n\x07\x61\x63tions\x18\x08 \x01(\r\x12\x15\n\raction_repeat\x18\t \x01(\r\x12\x30\n\tinference\x18\r \x01(\x0e\x32\x1d.seedbed.v1.InferenceLocation\x12\x15\n\runroll_length\x18\x0f \x01(\r\"\xb9\x01\n\x07Welcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\x12\x0f\n\x07session\x18\x03 \x01(\x04\x12\x1c\n\x14idle_timeout_seconds\x18\x04 \x01(\x01\x12\x1f\n\x17notice_interval_seconds\x18\x05 \x01(\x01\x12\x1b\n\x13learner_incarnation\x18\x06 \x01(\x04\x12\x12\n\nenv_frames\x18\x07 \x01(\x04\"\x7f\n\x04Step\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x13\n\x0bobservation\x18\x02 \x01(\x0c\x12\x0e\n\x06reward\x18\x03 \x01(\x0c\x12\r\n\x05\x66lags\x18\x04 \x01(\x0c\x12\x1b\n\x13\x65nvironment_seconds\x18\x05 \x01(\x02\x12\x14\n\x0cwait_seconds\x18\x06 \x01(\x02\"+\n\x07\x41\x63tions\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\x0c\"B\n\x06Notice\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x16\n\x0ewaited_seconds\x18\x03 \x01(\x02\"\xc4\x01\n\x06Unroll\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x13\n\x0bobservation\x18\x02 \x01(\x0c\x12\x0e\n\x06reward\x18\x03 \x01(\x0c\x12\r\n\x05\x66lags\x18\x04 \x01(\x0c\x12\x1b\n\x13\x65nvironment_seconds\x18\x05 \x01(\x0c\x12\x14\n\x0cwait_seconds\x18\x06 \x01(\x0c\x12\x0e\n\x06\x61\x63tion\x18\x07 \x01(\x0c\x12\x11\n\tbehaviour\x18\x08 \x03(\x0c\x12\r\n\x05state\x18\t \x01(\x0c\x12\x0f\n\x07version\x18\n \x01(\x04\";\n\nParameters\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06values\x18\x02 \x01(\x0c\x12\x0c\n\x04more\x18\x03 \x01(\x08\"\x19\n\x07Goodbye\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x1a\n\x08\x46inished\x12\x0e\n\x06reason\x18\x01 \x01(\t\"P\n\x0bStreamError\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x10\n\x08\x65xpected\x18\x02 \x01(\t\x12\x10\n\x08received\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x64vice\x18\x04 \x01(\t\"\x12\n\x10GetStatusRequest\"\x1e\n\x0eGetStatusReply\x12\x0c\n\x04json\x18\x01 \x01(\t*Q\n\x11InferenceLocation\x12\x1e\n\x1aINFERENCE_LOCATION_LEARNER\x10\x00\x12\x1c\n\x18INFERENCE_LOCATION_ACTOR\x10\x01*\x86\x01\n\x08StepFlag\x12\x19\n\x15STEP_FLAG_UNSPECIFIED\x10\x00\x12\x18\n\x14STEP_FLAG_TERMINATED\x10\x01\x12\x17\n\x13STEP_FLAG_TRUNCATED\x10\x02\x12\x17\n\x13STEP_FLAG_LIFE_LOST\x10\x04\x12\x13\n\x0fSTEP_FLAG_FIRST\x10\x08\x32\x93\x01\n\tInference\x12?\n\x03\x41\x63t\x12\x18.seedbed.v1.ActorMessage\x1a\x1a.seedbed.v1.LearnerMessage(\x01\x30\x01\x12\x45\n\tGetStatus\x12\x1c.seedbed.v1.GetStatusRequest\x1a\x1a.seedbed.v1.GetStatusReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aseedbed/v1/inference.proto\x12\nseedbed.v1\"\xad\x01\n\x0c\x41\x63torMessage\x12\"\n\x05hello\x18\x01 \x01(\x0b\x32\x11.seedbed.v1.HelloH\x00\x12 \n\x04step\x18\x02 \x01(\x0b\x32\x10.seedbed.v1.StepH\x00\x12&\n\x07goodbye\x18\x03 \x01(\x0b\x32\x13.seedbed.v1.GoodbyeH\x00\x12$\n\x06unroll\x18\x04 \x01(\x0b\x32\x12.seedbed.v1.UnrollH\x00\x42\t\n\x07message\"\xe9\x01\n\x0eLearnerMessage\x12&\n\x07welcome\x18\x01 \x01(\x0b\x32\x13.seedbed.v1.WelcomeH\x00\x12&\n\x07\x61\x63tions\x18\x02 \x01(\x0b\x32\x13.seedbed.v1.ActionsH\x00\x12$\n\x06notice\x18\x03 \x01(\x0b\x32\x12.seedbed.v1.NoticeH\x00\x12(\n\x08\x66inished\x18\x04 \x01(\x0b\x32\x14.seedbed.v1.FinishedH\x00\x12,\n\nparameters\x18\x05 \x01(\x0b\x32\x16.seedbed.v1.ParametersH\x00\x42\t\n\x07message\")\n\tArraySpec\x12\r\n\x05shape\x18\x01 \x03(\x03\x12\r\n\x05\x64type\x18\x02 \x01(\t\"\xa0\x03\n\x05Hello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x1f\n\x17oldest_protocol_version\x18\x02 \x01(\r\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\r\n\x05\x61\x63tor\x18\x04 \x01(\t\x12\x13\n\x0b\x65nvironment\x18\x05 \x01(\t\x12\x14\n\x0c\x65nvironments\x18\x06 \x01(\r\x12*\n\x0bobservation\x18\x07 \x01(\x0b\x32\x15.seedbed.v1.ArraySpec\x12\x0f\n\x07\x61\x63tions\x18\x08 \x01(\r\x12\x15\n\raction_repeat\x18\t \x01(\r\x12\x30\n\tinference\x18\r \x01(\x0e\x32\x1d.seedbed.v1.InferenceLocation\x12\x15\n\runroll_length\x18\x0f \x01(\r\x12+\n\x0b\x61\x63tion_kind\x18\x10 \x01(\x0e\x32\x16.seedbed.v1.ActionKind\x12\x14\n\x0c\x61\x63tion_sizes\x18\x11 \x03(\r\x12-\n\x07\x65ntries\x18\x12 \x03(\x0b\x32\x1c.seedbed.v1.ObservationEntry\"Z\n\x10ObservationEntry\x12\x0c\n\x04name\x18\x01 \x01(\t\x12$\n\x05\x61rray\x18\x02 \x01(\x0b\x32\x15.seedbed.v1.ArraySpec\x12\x12\n\ncategories\x18\x03 \x01(\r\"\xb9\x01\n\x07Welcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x13\n\x0bincarnation\x18\x02 \x01(\x06\x12\x0f\n\x07session\x18\x03 \x01(\x04\x12\x1c\n\x14idle_timeout_seconds\x18\x04 \x01(\x01\x12\x1f\n\x17notice_interval_seconds\x18\x05 \x01(\x01\x12\x1b\n\x13learner_incarnation\x18\x06 \x01(\x04\x12\x12\n\nenv_frames\x18\x07 \x01(\x04\"\x7f\n\x04Step\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x13\n\x0bobservation\x18\x02 \x01(\x0c\x12\x0e\n\x06reward\x18\x03 \x01(\x0c\x12\r\n\x05\x66lags\x18\x04 \x01(\x0c\x12\x1b\n\x13\x65nvironment_seconds\x18\x05 \x01(\x02\x12\x14\n\x0cwait_seconds\x18\x06 \x01(\x02\"+\n\x07\x41\x63tions\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06\x61\x63tion\x18\x02 \x01(\x0c\"B\n\x06Notice\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x16\n\x0ewaited_seconds\x18\x03 \x01(\x02\"\xc4\x01\n\x06Unroll\x12\x10\n\x08sequence\x18\x01 \x01(\x04\x12\x13\n\x0bobservation\x18\x02 \x01(\x0c\x12\x0e\n\x06reward\x18\x03 \x01(\x0c\x12\r\n\x05\x66lags\x18\x04 \x01(\x0c\x12\x1b\n\x13\x65nvironment_seconds\x18\x05 \x01(\x0c\x12\x14\n\x0cwait_seconds\x18\x06 \x01(\x0c\x12\x0e\n\x06\x61\x63tion\x18\x07 \x01(\x0c\x12\x11\n\tbehaviour\x18\x08 \x03(\x0c\x12\r\n\x05state\x18\t \x01(\x0c\x12\x0f\n\x07version\x18\n \x01(\x04\";\n\nParameters\x12\x0f\n\x07version\x18\x01 \x01(\x04\x12\x0e\n\x06values\x18\x02 \x01(\x0c\x12\x0c\n\x04more\x18\x03 \x01(\x08\"\x19\n\x07Goodbye\x12\x0e\n\x06reason\x18\x01 \x01(\t\"\x1a\n\x08\x46inished\x12\x0e\n\x06reason\x18\x01 \x01(\t\"P\n\x0bStreamError\x12\r\n\x05\x66ield\x18\x01 \x01(\t\x12\x10\n\x08\x65xpected\x18\x02 \x01(\t\x12\x10\n\x08received\x18\x03 \x01(\t\x12\x0e\n\x06\x61\x64vice\x18\x04 \x01(\t\"\x12\n\x10GetStatusRequest\"\x1e\n\x0eGetStatusReply\x12\x0c\n\x04json\x18\x01 \x01(\t*b\n\nActionKind\x12\x18\n\x14\x41\x43TION_KIND_DISCRETE\x10\x00\x12\x1e\n\x1a\x41\x43TION_KIND_MULTI_DISCRETE\x10\x01\x12\x1a\n\x16\x41\x43TION_KIND_CONTINUOUS\x10\x02*Q\n\x11InferenceLocation\x12\x1e\n\x1aINFERENCE_LOCATION_LEARNER\x10\x00\x12\x1c\n\x18INFERENCE_LOCATION_ACTOR\x10\x01*\x86\x01\n\x08StepFlag\x12\x19\n\x15STEP_FLAG_UNSPECIFIED\x10\x00\x12\x18\n\x14STEP_FLAG_TERMINATED\x10\x01\x12\x17\n\x13STEP_FLAG_TRUNCATED\x10\x02\x12\x17\n\x13STEP_FLAG_LIFE_LOST\x10\x04\x12\x13\n\x0fSTEP_FLAG_FIRST\x10\x08\x32\x93\x01\n\tInference\x12?\n\x03\x41\x63t\x12\x18.seedbed.v1.ActorMessage\x1a\x1a.seedbed.v1.LearnerMessage(\x01\x30\x01\x12\x45\n\tGetStatus\x12\x1c.seedbed.v1.GetStatusRequest\x1a\x1a.seedbed.v1.GetStatusReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'seedbed.v1.inference_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_INFERENCELOCATION']._serialized_start=1681
-  _globals['_INFERENCELOCATION']._serialized_end=1762
-  _globals['_STEPFLAG']._serialized_start=1765
-  _globals['_STEPFLAG']._serialized_end=1899
+  _globals['_ACTIONKIND']._serialized_start=1887
+  _globals['_ACTIONKIND']._serialized_end=1985
+  _globals['_INFERENCELOCATION']._serialized_start=1987
+  _globals['_INFERENCELOCATION']._serialized_end=2068
+  _globals['_STEPFLAG']._serialized_start=2071
+  _globals['_STEPFLAG']._serialized_end=2205
   _globals['_ACTORMESSAGE']._serialized_start=43
   _globals['_ACTORMESSAGE']._serialized_end=216
   _globals['_LEARNERMESSAGE']._serialized_start=219
@@ -42,29 +44,31 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_ARRAYSPEC']._serialized_start=454
   _globals['_ARRAYSPEC']._serialized_end=495
   _globals['_HELLO']._serialized_start=498
-  _globals['_HELLO']._serialized_end=800
-  _globals['_WELCOME']._serialized_start=803
-  _globals['_WELCOME']._serialized_end=988
-  _globals['_STEP']._serialized_start=990
-  _globals['_STEP']._serialized_end=1117
-  _globals['_ACTIONS']._serialized_start=1119
-  _globals['_ACTIONS']._serialized_end=1162
-  _globals['_NOTICE']._serialized_start=1164
-  _globals['_NOTICE']._serialized_end=1230
-  _globals['_UNROLL']._serialized_start=1233
-  _globals['_UNROLL']._serialized_end=1429
-  _globals['_PARAMETERS']._serialized_start=1431
-  _globals['_PARAMETERS']._serialized_end=1490
-  _globals['_GOODBYE']._serialized_start=1492
-  _globals['_GOODBYE']._serialized_end=1517
-  _globals['_FINISHED']._serialized_start=1519
-  _globals['_FINISHED']._serialized_end=1545
-  _globals['_STREAMERROR']._serialized_start=1547
-  _globals['_STREAMERROR']._serialized_end=1627
-  _globals['_GETSTATUSREQUEST']._serialized_start=1629
-  _globals['_GETSTATUSREQUEST']._serialized_end=1647
-  _globals['_GETSTATUSREPLY']._serialized_start=1649
-  _globals['_GETSTATUSREPLY']._serialized_end=1679
-  _globals['_INFERENCE']._serialized_start=1902
-  _globals['_INFERENCE']._serialized_end=2049
+  _globals['_HELLO']._serialized_end=914
+  _globals['_OBSERVATIONENTRY']._serialized_start=916
+  _globals['_OBSERVATIONENTRY']._serialized_end=1006
+  _globals['_WELCOME']._serialized_start=1009
+  _globals['_WELCOME']._serialized_end=1194
+  _globals['_STEP']._serialized_start=1196
+  _globals['_STEP']._serialized_end=1323
+  _globals['_ACTIONS']._serialized_start=1325
+  _globals['_ACTIONS']._serialized_end=1368
+  _globals['_NOTICE']._serialized_start=1370
+  _globals['_NOTICE']._serialized_end=1436
+  _globals['_UNROLL']._serialized_start=1439
+  _globals['_UNROLL']._serialized_end=1635
+  _globals['_PARAMETERS']._serialized_start=1637
+  _globals['_PARAMETERS']._serialized_end=1696
+  _globals['_GOODBYE']._serialized_start=1698
+  _globals['_GOODBYE']._serialized_end=1723
+  _globals['_FINISHED']._serialized_start=1725
+  _globals['_FINISHED']._serialized_end=1751
+  _globals['_STREAMERROR']._serialized_start=1753
+  _globals['_STREAMERROR']._serialized_end=1833
+  _globals['_GETSTATUSREQUEST']._serialized_start=1835
+  _globals['_GETSTATUSREQUEST']._serialized_end=1853
+  _globals['_GETSTATUSREPLY']._serialized_start=1855
+  _globals['_GETSTATUSREPLY']._serialized_end=1885
+  _globals['_INFERENCE']._serialized_start=2208
+  _globals['_INFERENCE']._serialized_end=2355
 # @@protoc_insertion_point(module_scope)

@@ -7,6 +7,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class ActionKind(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    ACTION_KIND_DISCRETE: _ClassVar[ActionKind]
+    ACTION_KIND_MULTI_DISCRETE: _ClassVar[ActionKind]
+    ACTION_KIND_CONTINUOUS: _ClassVar[ActionKind]
+
 class InferenceLocation(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     INFERENCE_LOCATION_LEARNER: _ClassVar[InferenceLocation]
@@ -19,6 +25,9 @@ class StepFlag(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     STEP_FLAG_TRUNCATED: _ClassVar[StepFlag]
     STEP_FLAG_LIFE_LOST: _ClassVar[StepFlag]
     STEP_FLAG_FIRST: _ClassVar[StepFlag]
+ACTION_KIND_DISCRETE: ActionKind
+ACTION_KIND_MULTI_DISCRETE: ActionKind
+ACTION_KIND_CONTINUOUS: ActionKind
 INFERENCE_LOCATION_LEARNER: InferenceLocation
 INFERENCE_LOCATION_ACTOR: InferenceLocation
 STEP_FLAG_UNSPECIFIED: StepFlag
@@ -62,7 +71,7 @@ class ArraySpec(_message.Message):
     def __init__(self, shape: _Optional[_Iterable[int]] = ..., dtype: _Optional[str] = ...) -> None: ...
 
 class Hello(_message.Message):
-    __slots__ = ("protocol_version", "oldest_protocol_version", "incarnation", "actor", "environment", "environments", "observation", "actions", "action_repeat", "inference", "unroll_length")
+    __slots__ = ("protocol_version", "oldest_protocol_version", "incarnation", "actor", "environment", "environments", "observation", "actions", "action_repeat", "inference", "unroll_length", "action_kind", "action_sizes", "entries")
     PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     OLDEST_PROTOCOL_VERSION_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
@@ -74,6 +83,9 @@ class Hello(_message.Message):
     ACTION_REPEAT_FIELD_NUMBER: _ClassVar[int]
     INFERENCE_FIELD_NUMBER: _ClassVar[int]
     UNROLL_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    ACTION_KIND_FIELD_NUMBER: _ClassVar[int]
+    ACTION_SIZES_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
     protocol_version: int
     oldest_protocol_version: int
     incarnation: int
@@ -85,7 +97,20 @@ class Hello(_message.Message):
     action_repeat: int
     inference: InferenceLocation
     unroll_length: int
-    def __init__(self, protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., actor: _Optional[str] = ..., environment: _Optional[str] = ..., environments: _Optional[int] = ..., observation: _Optional[_Union[ArraySpec, _Mapping]] = ..., actions: _Optional[int] = ..., action_repeat: _Optional[int] = ..., inference: _Optional[_Union[InferenceLocation, str]] = ..., unroll_length: _Optional[int] = ...) -> None: ...
+    action_kind: ActionKind
+    action_sizes: _containers.RepeatedScalarFieldContainer[int]
+    entries: _containers.RepeatedCompositeFieldContainer[ObservationEntry]
+    def __init__(self, protocol_version: _Optional[int] = ..., oldest_protocol_version: _Optional[int] = ..., incarnation: _Optional[int] = ..., actor: _Optional[str] = ..., environment: _Optional[str] = ..., environments: _Optional[int] = ..., observation: _Optional[_Union[ArraySpec, _Mapping]] = ..., actions: _Optional[int] = ..., action_repeat: _Optional[int] = ..., inference: _Optional[_Union[InferenceLocation, str]] = ..., unroll_length: _Optional[int] = ..., action_kind: _Optional[_Union[ActionKind, str]] = ..., action_sizes: _Optional[_Iterable[int]] = ..., entries: _Optional[_Iterable[_Union[ObservationEntry, _Mapping]]] = ...) -> None: ...
+
+class ObservationEntry(_message.Message):
+    __slots__ = ("name", "array", "categories")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    ARRAY_FIELD_NUMBER: _ClassVar[int]
+    CATEGORIES_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    array: ArraySpec
+    categories: int
+    def __init__(self, name: _Optional[str] = ..., array: _Optional[_Union[ArraySpec, _Mapping]] = ..., categories: _Optional[int] = ...) -> None: ...
 
 class Welcome(_message.Message):
     __slots__ = ("protocol_version", "incarnation", "session", "idle_timeout_seconds", "notice_interval_seconds", "learner_incarnation", "env_frames")

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from seedbed.v1 import inference_pb2 as seedbed_dot_v1_dot_inference__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seedbed/v1/replay.proto\x12\nseedbed.v1\x1a\x1aseedbed/v1/inference.proto\"\xbc\x01\n\x0cSequenceSpec\x12*\n\x0bobservation\x18\x01 \x01(\x0b\x32\x15.seedbed.v1.ArraySpec\x12\r\n\x05steps\x18\x02 \x01(\r\x12\x0f\n\x07\x62urn_in\x18\x03 \x01(\r\x12\x11\n\tlookahead\x18\x04 \x01(\r\x12\x13\n\x0b\x66rame_stack\x18\x05 \x01(\r\x12\x12\n\nstate_size\x18\x06 \x01(\r\x12\x13\n\x0b\x65nvironment\x18\x07 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x08 \x01(\r\"\xd1\x01\n\x0bReplayHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x1f\n\x17oldest_protocol_version\x18\x02 \x01(\r\x12\x0f\n\x07learner\x18\x03 \x01(\t\x12&\n\x04spec\x18\x04 \x01(\x0b\x32\x18.seedbed.v1.SequenceSpec\x12\x19\n\x11priority_exponent\x18\x05 \x01(\x01\x12\x16\n\x0emax_abs_reward\x18\x06 \x01(\x01\x12\x1b\n\x13max_abs_observation\x18\x07 \x01(\x01\"P\n\rReplayWelcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12%\n\x05state\x18\x02 \x01(\x0b\x32\x16.seedbed.v1.ShardState\"\xd8\x01\n\nShardState\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\x12\x10\n\x08\x63\x61pacity\x18\x02 \x01(\x04\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x12\n\nsampleable\x18\x04 \x01(\x04\x12\x16\n\x0etotal_priority\x18\x05 \x01(\x01\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\x12\x10\n\x08inserted\x18\x07 \x01(\x04\x12\x0f\n\x07sampled\x18\x08 \x01(\x04\x12\x15\n\rstale_updates\x18\t \x01(\x04\x12\x0f\n\x07\x63orrupt\x18\n \x01(\x04\x12\x0f\n\x07serving\x18\x0b \x01(\x08\"\xa9\x01\n\rInsertRequest\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.ReplayHello\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x11\n\tstream_id\x18\x03 \x01(\x04\x12\x13\n\x0b\x63hunk_index\x18\x04 \x01(\x04\x12\x14\n\x0c\x65nvironments\x18\x05 \x01(\r\x12\x0f\n\x07version\x18\x06 \x01(\x01\x12\x0f\n\x07payload\x18\x0f \x01(\x0c\"w\n\x0bInsertReply\x12*\n\x07welcome\x18\x01 \x01(\x0b\x32\x19.seedbed.v1.ReplayWelcome\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x12\n\nsampleable\x18\x03 \x01(\x04\x12\x16\n\x0etotal_priority\x18\x04 \x01(\x01\"Y\n\rSampleRequest\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.ReplayHello\x12\x0f\n\x07request\x18\x02 \x01(\x04\x12\x0f\n\x07uniform\x18\x03 \x01(\x0c\"\xa9\x01\n\x0bSampleReply\x12*\n\x07welcome\x18\x01 \x01(\x0b\x32\x19.seedbed.v1.ReplayWelcome\x12\x0f\n\x07request\x18\x02 \x01(\x04\x12\r\n\x05\x66irst\x18\x03 \x01(\r\x12\x11\n\tsequences\x18\x04 \x01(\r\x12\x16\n\x0etotal_priority\x18\x05 \x01(\x01\x12\x12\n\nsampleable\x18\x06 \x01(\x04\x12\x0f\n\x07payload\x18\x0f \x01(\x0c\"\x81\x01\n\x11PrioritizeRequest\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.ReplayHello\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\x0b\n\x03key\x18\x04 \x01(\x0c\x12\x10\n\x08priority\x18\x05 \x01(\x0c\"v\n\x0fPrioritizeReply\x12*\n\x07welcome\x18\x01 \x01(\x0b\x32\x19.seedbed.v1.ReplayWelcome\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\r\n\x05stale\x18\x03 \x01(\r\x12\x16\n\x0etotal_priority\x18\x04 \x01(\x01\"\x11\n\x0fGetStateRequest2\x9b\x02\n\x06Replay\x12@\n\x06Insert\x12\x19.seedbed.v1.InsertRequest\x1a\x17.seedbed.v1.InsertReply(\x01\x30\x01\x12@\n\x06Sample\x12\x19.seedbed.v1.SampleRequest\x1a\x17.seedbed.v1.SampleReply(\x01\x30\x01\x12L\n\nPrioritize\x12\x1d.seedbed.v1.PrioritizeRequest\x1a\x1b.seedbed.v1.PrioritizeReply(\x01\x30\x01\x12?\n\x08GetState\x12\x1b.seedbed.v1.GetStateRequest\x1a\x16.seedbed.v1.ShardStateb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x17seedbed/v1/replay.proto\x12\nseedbed.v1\x1a\x1aseedbed/v1/inference.proto\"\xeb\x01\n\x0cSequenceSpec\x12*\n\x0bobservation\x18\x01 \x01(\x0b\x32\x15.seedbed.v1.ArraySpec\x12\r\n\x05steps\x18\x02 \x01(\r\x12\x0f\n\x07\x62urn_in\x18\x03 \x01(\r\x12\x11\n\tlookahead\x18\x04 \x01(\r\x12\x13\n\x0b\x66rame_stack\x18\x05 \x01(\r\x12\x12\n\nstate_size\x18\x06 \x01(\r\x12\x13\n\x0b\x65nvironment\x18\x07 \x01(\t\x12\x0f\n\x07\x61\x63tions\x18\x08 \x01(\r\x12-\n\x07\x65ntries\x18\t \x03(\x0b\x32\x1c.seedbed.v1.ObservationEntry\"\xd1\x01\n\x0bReplayHello\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12\x1f\n\x17oldest_protocol_version\x18\x02 \x01(\r\x12\x0f\n\x07learner\x18\x03 \x01(\t\x12&\n\x04spec\x18\x04 \x01(\x0b\x32\x18.seedbed.v1.SequenceSpec\x12\x19\n\x11priority_exponent\x18\x05 \x01(\x01\x12\x16\n\x0emax_abs_reward\x18\x06 \x01(\x01\x12\x1b\n\x13max_abs_observation\x18\x07 \x01(\x01\"P\n\rReplayWelcome\x12\x18\n\x10protocol_version\x18\x01 \x01(\r\x12%\n\x05state\x18\x02 \x01(\x0b\x32\x16.seedbed.v1.ShardState\"\xd8\x01\n\nShardState\x12\x13\n\x0bincarnation\x18\x01 \x01(\x06\x12\x10\n\x08\x63\x61pacity\x18\x02 \x01(\x04\x12\x0c\n\x04size\x18\x03 \x01(\x04\x12\x12\n\nsampleable\x18\x04 \x01(\x04\x12\x16\n\x0etotal_priority\x18\x05 \x01(\x01\x12\r\n\x05\x62ytes\x18\x06 \x01(\x04\x12\x10\n\x08inserted\x18\x07 \x01(\x04\x12\x0f\n\x07sampled\x18\x08 \x01(\x04\x12\x15\n\rstale_updates\x18\t \x01(\x04\x12\x0f\n\x07\x63orrupt\x18\n \x01(\x04\x12\x0f\n\x07serving\x18\x0b \x01(\x08\"\xa9\x01\n\rInsertRequest\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.ReplayHello\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x11\n\tstream_id\x18\x03 \x01(\x04\x12\x13\n\x0b\x63hunk_index\x18\x04 \x01(\x04\x12\x14\n\x0c\x65nvironments\x18\x05 \x01(\r\x12\x0f\n\x07version\x18\x06 \x01(\x01\x12\x0f\n\x07payload\x18\x0f \x01(\x0c\"w\n\x0bInsertReply\x12*\n\x07welcome\x18\x01 \x01(\x0b\x32\x19.seedbed.v1.ReplayWelcome\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x12\n\nsampleable\x18\x03 \x01(\x04\x12\x16\n\x0etotal_priority\x18\x04 \x01(\x01\"Y\n\rSampleRequest\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.ReplayHello\x12\x0f\n\x07request\x18\x02 \x01(\x04\x12\x0f\n\x07uniform\x18\x03 \x01(\x0c\"\xa9\x01\n\x0bSampleReply\x12*\n\x07welcome\x18\x01 \x01(\x0b\x32\x19.seedbed.v1.ReplayWelcome\x12\x0f\n\x07request\x18\x02 \x01(\x04\x12\r\n\x05\x66irst\x18\x03 \x01(\r\x12\x11\n\tsequences\x18\x04 \x01(\r\x12\x16\n\x0etotal_priority\x18\x05 \x01(\x01\x12\x12\n\nsampleable\x18\x06 \x01(\x04\x12\x0f\n\x07payload\x18\x0f \x01(\x0c\"\x81\x01\n\x11PrioritizeRequest\x12&\n\x05hello\x18\x01 \x01(\x0b\x32\x17.seedbed.v1.ReplayHello\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\x13\n\x0bincarnation\x18\x03 \x01(\x06\x12\x0b\n\x03key\x18\x04 \x01(\x0c\x12\x10\n\x08priority\x18\x05 \x01(\x0c\"v\n\x0fPrioritizeReply\x12*\n\x07welcome\x18\x01 \x01(\x0b\x32\x19.seedbed.v1.ReplayWelcome\x12\x10\n\x08sequence\x18\x02 \x01(\x04\x12\r\n\x05stale\x18\x03 \x01(\r\x12\x16\n\x0etotal_priority\x18\x04 \x01(\x01\"\x11\n\x0fGetStateRequest2\x9b\x02\n\x06Replay\x12@\n\x06Insert\x12\x19.seedbed.v1.InsertRequest\x1a\x17.seedbed.v1.InsertReply(\x01\x30\x01\x12@\n\x06Sample\x12\x19.seedbed.v1.SampleRequest\x1a\x17.seedbed.v1.SampleReply(\x01\x30\x01\x12L\n\nPrioritize\x12\x1d.seedbed.v1.PrioritizeRequest\x1a\x1b.seedbed.v1.PrioritizeReply(\x01\x30\x01\x12?\n\x08GetState\x12\x1b.seedbed.v1.GetStateRequest\x1a\x16.seedbed.v1.ShardStateb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,27 +33,27 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'seedbed.v1.replay_pb2', _gl
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_SEQUENCESPEC']._serialized_start=68
-  _globals['_SEQUENCESPEC']._serialized_end=256
-  _globals['_REPLAYHELLO']._serialized_start=259
-  _globals['_REPLAYHELLO']._serialized_end=468
-  _globals['_REPLAYWELCOME']._serialized_start=470
-  _globals['_REPLAYWELCOME']._serialized_end=550
-  _globals['_SHARDSTATE']._serialized_start=553
-  _globals['_SHARDSTATE']._serialized_end=769
-  _globals['_INSERTREQUEST']._serialized_start=772
-  _globals['_INSERTREQUEST']._serialized_end=941
-  _globals['_INSERTREPLY']._serialized_start=943
-  _globals['_INSERTREPLY']._serialized_end=1062
-  _globals['_SAMPLEREQUEST']._serialized_start=1064
-  _globals['_SAMPLEREQUEST']._serialized_end=1153
-  _globals['_SAMPLEREPLY']._serialized_start=1156
-  _globals['_SAMPLEREPLY']._serialized_end=1325
-  _globals['_PRIORITIZEREQUEST']._serialized_start=1328
-  _globals['_PRIORITIZEREQUEST']._serialized_end=1457
-  _globals['_PRIORITIZEREPLY']._serialized_start=1459
-  _globals['_PRIORITIZEREPLY']._serialized_end=1577
-  _globals['_GETSTATEREQUEST']._serialized_start=1579
-  _globals['_GETSTATEREQUEST']._serialized_end=1596
-  _globals['_REPLAY']._serialized_start=1599
-  _globals['_REPLAY']._serialized_end=1882
+  _globals['_SEQUENCESPEC']._serialized_end=303
+  _globals['_REPLAYHELLO']._serialized_start=306
+  _globals['_REPLAYHELLO']._serialized_end=515
+  _globals['_REPLAYWELCOME']._serialized_start=517
+  _globals['_REPLAYWELCOME']._serialized_end=597
+  _globals['_SHARDSTATE']._serialized_start=600
+  _globals['_SHARDSTATE']._serialized_end=816
+  _globals['_INSERTREQUEST']._serialized_start=819
+  _globals['_INSERTREQUEST']._serialized_end=988
+  _globals['_INSERTREPLY']._serialized_start=990
+  _globals['_INSERTREPLY']._serialized_end=1109
+  _globals['_SAMPLEREQUEST']._serialized_start=1111
+  _globals['_SAMPLEREQUEST']._serialized_end=1200
+  _globals['_SAMPLEREPLY']._serialized_start=1203
+  _globals['_SAMPLEREPLY']._serialized_end=1372
+  _globals['_PRIORITIZEREQUEST']._serialized_start=1375
+  _globals['_PRIORITIZEREQUEST']._serialized_end=1504
+  _globals['_PRIORITIZEREPLY']._serialized_start=1506
+  _globals['_PRIORITIZEREPLY']._serialized_end=1624
+  _globals['_GETSTATEREQUEST']._serialized_start=1626
+  _globals['_GETSTATEREQUEST']._serialized_end=1643
+  _globals['_REPLAY']._serialized_start=1646
+  _globals['_REPLAY']._serialized_end=1929
 # @@protoc_insertion_point(module_scope)

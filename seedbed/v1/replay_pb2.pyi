@@ -1,13 +1,14 @@
 from seedbed.v1 import inference_pb2 as _inference_pb2
+from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
-from collections.abc import Mapping as _Mapping
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class SequenceSpec(_message.Message):
-    __slots__ = ("observation", "steps", "burn_in", "lookahead", "frame_stack", "state_size", "environment", "actions")
+    __slots__ = ("observation", "steps", "burn_in", "lookahead", "frame_stack", "state_size", "environment", "actions", "entries")
     OBSERVATION_FIELD_NUMBER: _ClassVar[int]
     STEPS_FIELD_NUMBER: _ClassVar[int]
     BURN_IN_FIELD_NUMBER: _ClassVar[int]
@@ -16,6 +17,7 @@ class SequenceSpec(_message.Message):
     STATE_SIZE_FIELD_NUMBER: _ClassVar[int]
     ENVIRONMENT_FIELD_NUMBER: _ClassVar[int]
     ACTIONS_FIELD_NUMBER: _ClassVar[int]
+    ENTRIES_FIELD_NUMBER: _ClassVar[int]
     observation: _inference_pb2.ArraySpec
     steps: int
     burn_in: int
@@ -24,7 +26,8 @@ class SequenceSpec(_message.Message):
     state_size: int
     environment: str
     actions: int
-    def __init__(self, observation: _Optional[_Union[_inference_pb2.ArraySpec, _Mapping]] = ..., steps: _Optional[int] = ..., burn_in: _Optional[int] = ..., lookahead: _Optional[int] = ..., frame_stack: _Optional[int] = ..., state_size: _Optional[int] = ..., environment: _Optional[str] = ..., actions: _Optional[int] = ...) -> None: ...
+    entries: _containers.RepeatedCompositeFieldContainer[_inference_pb2.ObservationEntry]
+    def __init__(self, observation: _Optional[_Union[_inference_pb2.ArraySpec, _Mapping]] = ..., steps: _Optional[int] = ..., burn_in: _Optional[int] = ..., lookahead: _Optional[int] = ..., frame_stack: _Optional[int] = ..., state_size: _Optional[int] = ..., environment: _Optional[str] = ..., actions: _Optional[int] = ..., entries: _Optional[_Iterable[_Union[_inference_pb2.ObservationEntry, _Mapping]]] = ...) -> None: ...
 
 class ReplayHello(_message.Message):
     __slots__ = ("protocol_version", "oldest_protocol_version", "learner", "spec", "priority_exponent", "max_abs_reward", "max_abs_observation")

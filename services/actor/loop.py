@@ -22,9 +22,16 @@ from seedbed.envs.failures import FAILURE_WINDOW_S, REFUSED
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.reconnect import FATAL, Attempts, describe, details_of
+from seedbed.rpc.spaces import spaces_to_wire
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.rpc.streams import write
-from seedbed.rpc.versions import ERROR_KEY, HELLO_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.rpc.versions import (
+    ERROR_KEY,
+    HELLO_KEY,
+    OLDEST_PROTOCOL_VERSION,
+    PROTOCOL_VERSION,
+    SPACES_PROTOCOL_VERSION,
+)
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import printable
 from seedbed.services.actor.learner_selection import LearnerSelection, NoCapacity
@@ -46,9 +53,11 @@ class LearnerUnresponsive(Exception):
 def make_hello(env: VectorEnv, name: str) -> wire.Hello:
     """Return the first message of a stream of `env`, with a new incarnation."""
     spec = env.spec
+    spaces = spaces_to_wire(spec)
+    oldest = SPACES_PROTOCOL_VERSION if spaces else OLDEST_PROTOCOL_VERSION
     return wire.Hello(
         protocol_version=PROTOCOL_VERSION,
-        oldest_protocol_version=OLDEST_PROTOCOL_VERSION,
+        oldest_protocol_version=oldest,
         incarnation=secrets.randbits(63),
         actor=name,
         environment=spec.name,
@@ -56,6 +65,7 @@ def make_hello(env: VectorEnv, name: str) -> wire.Hello:
         observation=wire.ArraySpec(shape=spec.observation.shape, dtype=spec.observation.dtype),
         actions=spec.actions,
         action_repeat=spec.action_repeat,
+        **spaces,
     )
 
 
@@ -282,7 +292,7 @@ class ActorLoop:
             await write(call, make_step(time_step, sequence, environment_s, wait_s))
             actions = await self._read_reply(call, "actions", sequence, reply_timeout_s)
             got = time.perf_counter()
-            action = np.frombuffer(actions.action, np.int32)
+            action = env.spec.action.read(actions.action, env.num_envs)
             if self._stopping.is_set() or less_loaded.done():
                 return
             time_step = await self._in_thread(env.step, action)

@@ -5,6 +5,7 @@ Import it after `seedbed.backends.use`.
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from keras import ops
@@ -90,13 +91,13 @@ class UnrollPlayer:
         self._names = list(network.agent.behaviour)
         self._sequence = 0
         self._newest: TimeStep | None = None
-        self._action = np.full(env.num_envs, -1, np.int32)
+        self._action = env.spec.action.none(env.num_envs)
 
     def begin(self) -> None:
         """Start new episodes, by `env.incarnation`, at the beginning of a stream."""
         self._inference.random = np.random.default_rng((*self._seed, self._env.incarnation))
         self._sequence, self._newest = 0, None
-        self._action = np.full(self._env.num_envs, -1, np.int32)
+        self._action = self._env.spec.action.none(self._env.num_envs)
 
     def play(self, flat: bytes | None, version: int, waited_s: float) -> wire.Unroll:
         """Play T steps with one version of the parameters.
@@ -125,7 +126,7 @@ class UnrollPlayer:
         self._sequence += len(unroll.flags)
         return message
 
-    def _act(self, step: TimeStep, unroll: "_Writer", with_state: bool) -> NDArray[np.int32]:
+    def _act(self, step: TimeStep, unroll: "_Writer", with_state: bool) -> NDArray[Any]:
         flags = np.frombuffer(pack_flags(step), np.uint8)
         inputs = StepInputs(self._slots, step.observation, flags, step.reward, self._action)
         outputs = self._inference.run(self._params, [inputs])

@@ -15,6 +15,7 @@ from seedbed.config import Experiment
 from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.membership import Membership
 from seedbed.launch.run_header import describe_model
+from seedbed.packed import read_environment_spec
 from seedbed.rpc.certificate_stats import CertificateStats
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runs.directory import COMPILED_FOLDER, RunDirectory
@@ -92,7 +93,7 @@ class LearnerBase:
         if learner.hosts > 1:
             self.hosts = LearnerHost(experiment, host, self.telemetry, self._stop_note)
         checkpoint = run.resume_from or run.start_from
-        spec = EnvironmentSpec.from_json(checkpoint.meta["spec"]) if checkpoint else None
+        spec = read_environment_spec(checkpoint.meta["spec"]) if checkpoint else None
         if self.members is not None:
             self._share_counters(self.members)
         self.evaluation = BackgroundEvaluation(experiment, run, self.telemetry)

@@ -134,6 +134,7 @@ def build_trainer(experiment: Experiment, spec: EnvironmentSpec, backend: Backen
             frame_stack=learner.frame_stack,
             state_size=agent.body.state_size,
             behaviour=agent.behaviour,
+            action=spec.action.array,
         )
         loss = on_policy_loss(agent, learner.frame_stack)
         updates_per_batch = learner.epochs_per_batch

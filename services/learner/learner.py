@@ -128,7 +128,7 @@ class Learner(LearnerBase):
             )
             if spec is not None:
                 self.components.fix_spec(spec)
-                sizes = f"observation {spec.observation}, {spec.actions} actions"
+                sizes = f"observation {spec.observation}, {spec.action}"
                 log.info("the environment %s has %s", spec.name, sizes)
             else:
                 text = "the environment cannot be made here, so the first actor says its sizes: %s"

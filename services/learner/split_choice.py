@@ -17,7 +17,7 @@ from seedbed.backends.roles import Split
 from seedbed.config import Experiment
 from seedbed.runtime.files import atomic_write
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
-from seedbed.spec import FIRST, EnvironmentSpec, StepInputs
+from seedbed.spec import FIRST, ONE_ACTION, EnvironmentSpec, StepInputs
 
 if TYPE_CHECKING:  # it imports Keras, whose backend must be chosen first
     from seedbed.services.learner.unrolls.sequences import SequencePlan
@@ -185,16 +185,17 @@ def _zeros(unroll: "UnrollSpec | SequencePlan", size: int) -> dict[str, NDArray[
     if isinstance(unroll, UnrollSpec):
         spec: Any = unroll
         timesteps, behaviour = unroll.unroll_length + 1, unroll.behaviour
+        action = unroll.action
         frames = unroll.frame_stack - 1 + timesteps
     else:
-        spec, behaviour = unroll.spec, {}
+        spec, behaviour, action = unroll.spec, {}, ONE_ACTION
         frames, timesteps = spec.frames, spec.timesteps
     arrays: dict[str, NDArray[Any]] = {
         "observation": np.zeros((frames, size, *spec.observation.shape), spec.observation.dtype),
         "flags": np.zeros((frames, size), np.uint8),
         "reward": np.zeros((timesteps, size), np.float32),
-        "action": np.zeros((timesteps - 1, size), np.int32),
-        "previous_action": np.zeros(size, np.int32),
+        "action": np.zeros((timesteps - 1, size, *action.shape), action.dtype),
+        "previous_action": np.zeros((size, *action.shape), action.dtype),
         "state": np.zeros((size, spec.state_size), np.float32),
     }
     for name, each in behaviour.items():

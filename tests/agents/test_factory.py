@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from seedbed.config.schema import Experiment
 from seedbed.factory import build_agent
 from seedbed.networks import NETWORKS
 from seedbed.networks.registry import load_class
+from seedbed.packed import ACTION_MASK, Entry, PackedSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import ArraySpec, EnvironmentSpec
+from seedbed.spec import ActionSpec, ArraySpec, EnvironmentSpec
 
 pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
 
@@ -54,6 +56,35 @@ class OwnAgent(VtraceAgent):
     """A user's agent."""
 
     Options = OwnOptions
+
+
+MASKED = PackedSpec.of(
+    [Entry("x", ArraySpec((4,), "float32")), Entry(ACTION_MASK, ArraySpec((3,), "uint8"))]
+)
+
+
+LEARNERS = {
+    "dqn": "{network: mlp, frame_stack: 1, unroll_length: 1}",
+    "r2d2": "{network: mlp, frame_stack: 1, lstm_units: 8}",
+}
+
+
+@pytest.mark.parametrize("agent", LEARNERS)
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"observation": MASKED}, "do not read action_mask.*vtrace or a2c"),
+        ({"space": ActionSpec("continuous", (3,))}, "3 continuous actions.*vtrace or a2c"),
+        ({"space": ActionSpec("multi_discrete", (2, 1))}, "2 x 1 actions.*vtrace or a2c"),
+    ],
+)
+def test_action_values_are_of_one_discrete_action_without_masks(
+    agent: str, change: dict[str, Any], words: str
+) -> None:
+    asked = experiment(f"agent: {agent}\nlearner: {LEARNERS[agent]}\n")
+    with pytest.raises(SeedbedError, match=words) as error:
+        build_agent(asked, replace(SPEC, **change))
+    assert error.value.code is ExitCode.CONFIG
 
 
 def experiment(text: str = "") -> Experiment:

@@ -9,7 +9,7 @@ import pytest
 from keras import ops
 from numpy.typing import NDArray
 
-from seedbed.agents.actor_critic import sample_action
+from seedbed.agents.distributions import sample_action
 from seedbed.agents.protocol import ActInputs, ActOutputs, Unroll
 from seedbed.agents.vtrace.agent import VtraceAgent, vtrace_loss
 from seedbed.agents.vtrace.options import VtraceOptions

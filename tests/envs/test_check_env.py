@@ -126,7 +126,6 @@ def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "code", "text"),
     [
-        (["Pendulum-v1"], ExitCode.ENVIRONMENT, "only Discrete is supported"),
         (["atari:Pongg"], ExitCode.ENVIRONMENT, "did you mean pong"),
         (["CartPole-v1", "--num-envs", "0"], ExitCode.USAGE, "--num-envs 0"),
         (["CartPole-v1", "--set", "environment.kwargs=3"], ExitCode.CONFIG, "environment.kwargs"),

@@ -12,7 +12,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 import pytest
-from gymnasium.spaces import Box, Dict, Discrete, MultiDiscrete
+from gymnasium.spaces import Box, Dict, Discrete, Graph, Text
 
 from seedbed.config.environment import Environment
 from seedbed.envs import make_vector_env
@@ -117,10 +117,21 @@ def test_dtypes_on_the_wire(monkeypatch: pytest.MonkeyPatch, dtype: str, wire: s
 @pytest.mark.parametrize(
     ("observation", "action", "repeat", "text"),
     [
-        (Discrete(7), Discrete(2), None, r"Discrete\(7\).*only one Box.*one-hot"),
-        (Dict({"a": Discrete(3)}), Discrete(2), None, r"Dict.*only one Box"),
-        (Box(0, 1, (3,)), Box(-1, 1, (2,)), None, r"Box\(-1.0, 1.0, \(2,\), float32\).*Discrete"),
-        (Box(0, 1, (3,)), MultiDiscrete([2, 2]), None, r"MultiDiscrete.*continuous or combined"),
+        (
+            Dict({"a": Graph(Discrete(3), None)}),
+            Discrete(2),
+            None,
+            r"entry a is Graph.*drop or fla",
+        ),
+        (Dict({"m": Text(9)}), Discrete(2), None, r"Dict.*which has nothing to send"),
+        (Box(0, 1, (3,)), Box(-np.inf, 1, (2,)), None, r"no bounds to scale to.*RescaleAction"),
+        (Box(0, 1, (3,)), Dict({"a": Discrete(2)}), None, r"Dict.*only Discrete, MultiDiscrete"),
+        (
+            Dict({"x": Discrete(2), "action_mask": Box(0, 1, (3,), np.int8)}),
+            Discrete(2),
+            None,
+            r"action_mask is .*\[3\].*2 actions: a mask has one number",
+        ),
         (Box(0, 1, (0, 3)), Discrete(2), None, r"\[0, 3\] holds no number"),
         (Box(0, 1, (2, 2, 2, 2)), Discrete(2), None, r"\[2, 2, 2, 2\] has 4 axes"),
         (Box(0, 1, ()), Discrete(2), None, r"\[\] has 0 axes"),

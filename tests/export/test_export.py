@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import numpy as np
 import pytest
 from keras import ops
 
+from seedbed.agents.actor_critic import INVALID
 from seedbed.agents.protocol import ActInputs
 from seedbed.backends.protocol import Backend
 from seedbed.backends.state import named_variables
@@ -26,19 +28,39 @@ from seedbed.factory import build_agent
 from seedbed.networks import NETWORKS
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.optimizers import build_optimizer
+from seedbed.packed import ACTION_MASK, Entry, PackedSpec
 from seedbed.runs.directory import open_run_directory, read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import SeedbedError
-from seedbed.spec import ArraySpec, EnvironmentSpec
+from seedbed.spec import ActionSpec, ArraySpec, EnvironmentSpec
 
 pytestmark = pytest.mark.backends
 
-FRAMES = {
+ACTIONS = 6
+VECTORS = [
+    Entry("numbers", ArraySpec((3,), "float32")),
+    Entry(ACTION_MASK, ArraySpec((ACTIONS,), "uint8")),
+    Entry("key", ArraySpec((), "int32"), 7),
+]
+FRAMES: dict[str, ArraySpec] = {
     "image": ArraySpec((84, 84, 1), "uint8"),
     "gray": ArraySpec((42, 42), "uint8"),
     "blocks": ArraySpec((84, 88, 3), "uint8"),
     "colour": ArraySpec((42, 40, 3), "uint8"),
     "vector": ArraySpec((5,), "float32"),
+    "packed": PackedSpec.of(
+        [
+            Entry("picture", ArraySpec((36, 40, 3), "uint8")),
+            Entry("map", ArraySpec((25, 24), "uint8")),
+            *VECTORS,
+        ]
+    ),
+    "packed vectors": PackedSpec.of(VECTORS),
+}
+FRAMES |= dict.fromkeys(("several", "continuous"), FRAMES["vector"])
+SPACES = {
+    "several": ActionSpec("multi_discrete", (2, 4)),
+    "continuous": ActionSpec("continuous", (ACTIONS,)),
 }
 CASES = [
     ("impala_shallow", "image", 0, 4),
@@ -49,6 +71,10 @@ CASES = [
     ("nature_shallow", "image", 0, 4),
     ("mlp", "vector", 8, 2),
     (f"{__name__}:Scaled", "vector", 0, 2),
+    ("impala_shallow", "packed", 16, 2),
+    ("mlp", "packed vectors", 8, 2),
+    ("mlp", "several", 8, 1),
+    ("mlp", "continuous", 8, 1),
 ]
 # Action values instead of a policy: network, frame, lstm, stack, and the agent's settings.
 Q_CASES = [
@@ -61,8 +87,11 @@ if os.environ["KERAS_BACKEND"] == "jax":
     # does not depend on the backend, so the smallest case with an LSTM is enough there.
     CASES = [case for case in CASES if case[0] == "mlp"]
     Q_CASES = [case for case in Q_CASES if case[0] == "mlp"]
+STANDARDIZED = ["learner.network_options={standardize: true}"]
 ALL = [*((*case, []) for case in CASES), *Q_CASES]
-STEPS, ROWS, ACTIONS = 3, 2, 6
+if os.environ["KERAS_BACKEND"] == "tensorflow":
+    ALL.append(("impala_shallow", "blocks", 0, 2, STANDARDIZED))
+STEPS, ROWS = 3, 2
 
 READER = """
 import sys
@@ -88,7 +117,7 @@ for directory in sys.argv[1:]:
 
 
 def make_run(
-    path: Path, network: str, frame: ArraySpec, lstm: int, stack: int, settings: list[str]
+    path: Path, network: str, kind: str, lstm: int, stack: int, settings: list[str]
 ) -> None:
     """A run with one checkpoint, of weights that are anything but what a new network has."""
     experiment = parse_experiment(
@@ -101,7 +130,7 @@ def make_run(
             *settings,
         ],
     )
-    spec = EnvironmentSpec("CartPole-v1", frame, ACTIONS, 4)
+    spec = EnvironmentSpec("CartPole-v1", FRAMES[kind], ACTIONS, 4, SPACES.get(kind))
     model = build_agent(experiment, spec).model
     names, _ = named_variables(model, build_optimizer(experiment, 1))
     generator = np.random.default_rng(0)
@@ -129,7 +158,7 @@ def exported(tmp_path_factory: pytest.TempPathFactory, backend: Backend) -> Path
         assert {case[0] for case in CASES} >= NETWORKS.keys(), "a network without a case"
     for i, (network, kind, lstm, stack, settings) in enumerate(ALL):
         case = root / str(i)
-        make_run(case / "run", network, FRAMES[kind], lstm, stack, settings)
+        make_run(case / "run", network, kind, lstm, stack, settings)
         run(namespace(run_dir=str(case / "run"), directory=str(case / "out"), checkpoint="newest"))
         np.savez(case / "given.npz", **given_rows(kind, lstm, stack))
         made.append(str(case))
@@ -149,14 +178,25 @@ def given_rows(kind: str, lstm: int, stack: int) -> dict[str, np.ndarray]:
     generator = np.random.default_rng(1)
     frame = FRAMES[kind]
     shape = (STEPS, ROWS, stack, *frame.shape)
-    frames = generator.integers(0, 256, shape) if kind != "vector" else generator.normal(size=shape)
-    frames = frames.astype(frame.dtype)
+    if frame.dtype == "uint8":
+        frames = generator.integers(0, 256, shape).astype(frame.dtype)
+    else:
+        frames = generator.normal(size=shape).astype(frame.dtype)
+    if isinstance(frame, PackedSpec):
+        for entry, place in frame.places():
+            high = 2 if entry.name == ACTION_MASK else entry.categories or 256
+            size = (*shape[:-1], prod(entry.array.shape))
+            numbers = generator.integers(0, high, size).astype(entry.array.dtype)
+            frames[..., place] = numbers.view(np.uint8)
+    space = SPACES.get(kind, ActionSpec.discrete(ACTIONS))
+    previous = [space.random(generator, ROWS) for _ in range(STEPS)]
+    previous[0] = space.none(ROWS)
     # Oldest first, joined along the last axis; [H, W] counts as [H, W, 1].
     columns = frames[..., None] if len(frame.shape) == 2 else frames
     return {
         "frames": frames,
         "observation": np.concatenate([columns[:, :, k] for k in range(stack)], axis=-1),
-        "previous_action": generator.integers(-1, ACTIONS, (STEPS, ROWS)).astype(np.int32),
+        "previous_action": np.stack(previous),
         "previous_reward": generator.normal(size=(STEPS, ROWS)).astype(np.float32),
         "state": generator.normal(size=(ROWS, 2 * lstm)).astype(np.float32),
     }
@@ -166,6 +206,7 @@ def given_rows(kind: str, lstm: int, stack: int) -> dict[str, np.ndarray]:
 def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> None:
     case = exported / str(i)
     _, kind, lstm, stack, settings = ALL[i]
+    q_learned = any(setting.startswith("agent=") for setting in settings)
     given = given_rows(kind, lstm, stack)
     assert given["observation"].shape[2:] == stacked_shape(FRAMES[kind].shape, stack)
     got = np.load(case / "got.npz")
@@ -192,7 +233,7 @@ def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> Non
         )
         outputs = agent.act(params, inputs, state, greedy=False)
         state = outputs.state
-        if settings:
+        if q_learned:
             q = got[f"q{t}"]
             assert q.std(-1).min() > 1e-3, "the numbers say nothing"
             np.testing.assert_allclose(q.max(-1), outputs.behaviour["best"], atol=1e-5)
@@ -200,7 +241,10 @@ def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> Non
             assert f"logits{t}" not in got
         else:
             logits = ops.convert_to_numpy(outputs.behaviour["logits"])
-            assert np.ptp(logits) > 1e-3, "the numbers say nothing"
+            assert np.ptp(logits, axis=-1).min() > 1e-3, "the numbers say nothing"
+            if isinstance(spec := FRAMES[kind], PackedSpec):
+                valid = spec.unpack(given["frames"][t, :, -1])[ACTION_MASK]
+                assert (logits[valid == 0] == INVALID).all()
             np.testing.assert_allclose(got[f"logits{t}"], logits, atol=1e-5)
             assert got[f"value{t}"].shape == (ROWS,)
         if lstm:
@@ -208,16 +252,17 @@ def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> Non
     about = json.loads((case / "out" / "policy.json").read_text())
     assert about["imports"] == []
     assert about["counters"] == {"updates": 9}
-    the_readme_works(case / "out")
+    space = SPACES.get(kind, ActionSpec.discrete(ACTIONS))
+    the_readme_works(case / "out", (1, *space.array.shape))
 
 
 def test_a_checkpoint_that_is_not_there_is_named(tmp_path: Path, backend: Backend) -> None:
-    make_run(tmp_path / "run", "mlp", FRAMES["vector"], 0, 1, [])
+    make_run(tmp_path / "run", "mlp", "vector", 0, 1, [])
     with pytest.raises(SeedbedError, match="there are: 9"):
         run(namespace(run_dir=str(tmp_path / "run"), directory="x", checkpoint="8"))
 
 
-def the_readme_works(directory: Path) -> None:
+def the_readme_works(directory: Path, shape: tuple[int, ...]) -> None:
     """Its example runs as it stands (its import of Keras is the one of this process)."""
     code = (directory / "README.md").read_text().split("```")[1].removeprefix("python\n")
     scope: dict[str, object] = {}
@@ -227,7 +272,7 @@ def the_readme_works(directory: Path) -> None:
         exec(code, scope)
     finally:
         os.chdir(here)
-    assert np.shape(scope["action"]) == (1,)
+    assert np.shape(scope["action"]) == shape
 
 
 def namespace(**values: Any) -> argparse.Namespace:

@@ -32,7 +32,7 @@ def train(tmp_path: Path, *settings: str) -> subprocess.CompletedProcess[str]:
     ("setting", "words"),
     [
         ("environment.id=CartPoel-v1", "Did you mean: `CartPole`?"),
-        ("environment.id=Pendulum-v1", "continuous or combined actions are not there yet"),
+        ("environment.id=tests.support.early:Unbounded", "no bounds to scale to"),
         ("environment.id=MiniGrid-Empty-5x5-v0", "`minigrid:MiniGrid-Empty-5x5-v0`"),
         ("environment.id=tests.support.early:Raises", "RuntimeError: boom"),
     ],

@@ -34,6 +34,21 @@ vtrace: {entropy_cost: 0.004}
 evaluation: {at_end: false}
 stop: {mean_return: 0.8, env_frames: 500000}
 """
+SIGNS = """
+name: signs
+environment: {id: "tests.support.signs:Signs", action_mask: true}
+actor: {envs_per_group: 32}
+learner:
+  network: impala_shallow
+  network_options: {standardize: true}
+  frame_stack: 1
+  unroll_length: 10
+  batch_size: 32
+  optimizer: {learning_rate: 2.0e-3, max_gradient_norm: 1.0}
+vtrace: {discount: 0.5}
+evaluation: {at_end: false}
+stop: {mean_return: 9.5, env_frames: 400000}
+"""
 CARTPOLE_A2C = ROOT / "experiments/cartpole-a2c.yaml"
 CARTPOLE_DQN = ROOT / "experiments/cartpole-dqn.yaml"
 # The sign is seen once, ten steps before it is needed: longer ago than a sequence's burn-in.
@@ -114,6 +129,16 @@ def test_catch_is_learned_from_pixels(tmp_path: Path) -> None:
     experiment = tmp_path / "catch.yaml"
     experiment.write_text(CATCH)
     summary = train(experiment, tmp_path / "run")
+    assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
+
+
+@pytest.mark.learning
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX learns it")
+def test_signs_of_several_arrays_with_masks_are_learned(tmp_path: Path) -> None:
+    """A picture, a category and numbers; an action that is not valid would raise."""
+    file = tmp_path / "signs.yaml"
+    file.write_text(SIGNS)
+    summary = train(file, tmp_path / "run")
     assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
 
 

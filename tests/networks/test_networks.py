@@ -10,12 +10,13 @@ import pytest
 from keras import ops
 from numpy.typing import NDArray
 
-from seedbed.networks.body import Body
+from seedbed.networks.body import Body, encoded, without_first
 from seedbed.networks.image import FirstConvolution
 from seedbed.networks.registry import make_body, prepared_frame
 from seedbed.ops.frame_stack import stack_unroll
+from seedbed.packed import ACTION_MASK, Entry, PackedSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import ArraySpec
+from seedbed.spec import ActionSpec, ArraySpec
 
 pytestmark = [pytest.mark.backends, pytest.mark.usefixtures("backend")]
 
@@ -114,6 +115,66 @@ def test_image_networks(
         parameters += 5 * (9 * c2 + 1) * c2
         parameters += (11 * 11 * c2 + 1) * 256
     assert body.count_params() == parameters
+
+
+PACKED = PackedSpec.of(
+    [
+        Entry("numbers", ArraySpec((2,), "float32")),
+        Entry("picture", ArraySpec((24, 28, 3), "uint8")),
+        Entry(ACTION_MASK, ArraySpec((ACTIONS,), "uint8")),
+        Entry("keys", ArraySpec((2,), "int32"), 5),
+        Entry("map", ArraySpec((25, 24), "uint8")),
+    ]
+)
+
+
+@pytest.mark.parametrize("stack", [1, 3])
+def test_entries_go_through_the_networks_of_their_kind(stack: int) -> None:
+    """Each picture through an image network, the rest through an `Mlp`, a mask through none."""
+    np.random.seed(4)
+    body = make_body("impala_shallow", {}, PACKED, ACTIONS, stack, 0)
+    rng = np.random.default_rng(5)
+    n = 4
+    seen = [  # [K, N, ...]
+        rng.normal(size=(stack, n, 2)).astype(np.float32),
+        rng.integers(0, 256, (stack, n, 24, 28, 3)).astype(np.uint8),
+        rng.integers(0, 2, (stack, n, ACTIONS)).astype(np.uint8),
+        rng.integers(0, 5, (stack, n, 2)).astype(np.int32),
+        rng.integers(0, 256, (stack, n, 25, 24)).astype(np.uint8),
+    ]
+    names = [entry.name for entry in PACKED.entries]
+    torso: Any = body.torso
+
+    def features(arrays: list[Array]) -> Array:
+        """The torso's, of packed rows."""
+        rows = [[PACKED.pack({m: a[k, i] for m, a in zip(names, arrays, strict=True)})
+                 for k in range(stack)] for i in range(n)]  # fmt: skip
+        observation = np.array(rows).reshape(n, -1)
+        return ops.convert_to_numpy(torso(ops.convert_to_tensor(observation)))
+
+    numbers, picture, _, keys, grid = seen
+    parts = []
+    for image, frames in zip(torso.encoders, (picture, grid[..., None]), strict=True):
+        prepared = [image.prepare(ops.convert_to_tensor(frame)) for frame in frames]
+        parts.append(image(ops.concatenate(prepared, axis=-1)))
+    flat = [x.swapaxes(0, 1).reshape(n, -1) for x in (numbers, np.eye(5)[keys])]
+    parts.append(torso.mlp(ops.convert_to_tensor(np.concatenate(flat, -1).astype(np.float32))))
+    got = features(seen)
+    wanted = ops.convert_to_numpy(torso.join(ops.concatenate(parts, axis=-1)))
+    np.testing.assert_allclose(got, wanted, atol=1e-5)
+    seen[2] = 1 - seen[2]
+    np.testing.assert_array_equal(features(seen), got)
+
+
+def test_what_an_actions_features_are() -> None:
+    several, continuous = ActionSpec("multi_discrete", (3, 2)), ActionSpec("continuous", (2,))
+    first = ops.convert_to_tensor(np.array([False, True]))
+    action = ops.convert_to_tensor(np.array([[2, 1], [1, 0]], np.int32))
+    found = encoded(without_first(action, first, several), several)
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), [[0, 0, 1, 0, 1], [0, 0, 0, 0, 0]])
+    numbers = ops.convert_to_tensor(np.array([[0.5, -1], [0.25, 1]], np.float32))
+    found = encoded(without_first(numbers, first, continuous), continuous)
+    np.testing.assert_array_equal(ops.convert_to_numpy(found), [[0.5, -1], [0, 0]])
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,9 @@ from google.protobuf.message import DecodeError
 
 from seedbed.replay.client.sample_request import split_by_priority
 from seedbed.replay.codec import chunk_of, insert_request, pack, spec_message, spec_of, unpack
+from seedbed.replay.sequence import SequenceSpec
 from seedbed.v1 import replay_pb2 as wire
-from tests.support.replay_content import SPEC, chunk
+from tests.support.replay_content import PACKED, SPEC, chunk
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 300, 70_000])
@@ -52,8 +53,17 @@ def test_columns_of_a_block(which: slice) -> None:
         np.testing.assert_array_equal(getattr(found, name), getattr(whole, name)[which])
 
 
-def test_a_spec_over_the_wire() -> None:
-    assert spec_of(spec_message(SPEC)) == SPEC
+@pytest.mark.parametrize("spec", [SPEC, PACKED], ids=["single", "packed"])
+def test_a_spec_over_the_wire(spec: SequenceSpec) -> None:
+    data = spec_message(spec).SerializeToString()
+    assert spec_of(wire.SequenceSpec.FromString(data)) == spec
+
+
+def test_entries_that_do_not_fill_the_row() -> None:
+    message = spec_message(PACKED)
+    del message.entries[-1]
+    with pytest.raises(ValueError, match="entries of 38 bytes in a row of uint8"):
+        spec_of(message)
 
 
 @pytest.mark.parametrize("dtype", [",loat32", "(", "object", "float32,i4", "V8", "", "é"])

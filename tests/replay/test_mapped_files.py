@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seedbed.numbers import Bounds
 from seedbed.replay import mapped_files
 from seedbed.replay.mapped_files import FileBuffer, file_arrays, files_bytes, open_buffer
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from tests.support import replay_writer
 from tests.support.processes import ROOT
-from tests.support.replay_content import SPEC, check_whole, chunk
+from tests.support.replay_content import PACKED, SPEC, check_whole, chunk
 
 ALL = (np.arange(400) + 0.5) / 400
 
@@ -125,6 +126,26 @@ def test_damaged_bytes_are_found_and_counted(
     third = open_buffer(tmp_path, SPEC, 32, 0.7)
     assert third.corrupt == 0, "what was dropped is gone"
     third.close()
+
+
+def test_numbers_of_packed_observations_are_checked(tmp_path: Path) -> None:
+    """Those that are floats: any byte may be in the rest."""
+    buffer = open_buffer(tmp_path, PACKED, 32, 0.7)
+    for number in range(6):
+        added = chunk(PACKED, 0, number, 2)
+        added.reward[:] = added.action[:] = added.previous_action[:] = 0
+        added.flags[:] = 0
+        added.frames[..., 30:38] = np.array([1e6, -1e6], np.float32).view(np.uint8)
+        if number == 5:
+            added.frames[1, 1, 34:38] = np.array([np.nan], np.float32).view(np.uint8)
+        buffer.add(added)
+    buffer.close()
+    again = open_buffer(tmp_path, PACKED, 32, 0.7)
+    assert again.spec == PACKED
+    size = again.ring.size
+    again.drop_wrong(Bounds())
+    assert (again.corrupt, again.ring.size) == (1, size - 1)
+    again.close()
 
 
 def test_a_torn_priority_costs_no_sequence(tmp_path: Path) -> None:

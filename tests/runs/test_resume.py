@@ -58,6 +58,9 @@ def test_refusals_come_all_at_once_with_both_values_and_the_way_out() -> None:
 
 
 OTHER = {
+    "a2c.squash": "true",
+    "environment.action_mask": "true",
+    "vtrace.squash": "true",
     "environment.id": "atari:Breakout",
     "environment.atari.full_action_space": "false",
     "learner.network": "nature",

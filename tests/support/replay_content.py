@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.packed import Entry, PackedSpec
 from seedbed.replay.sequence import Sample, SequenceChunk, SequenceSpec
 from seedbed.spec import ArraySpec
 
 SPEC = SequenceSpec(
     ArraySpec((6, 5), "uint8"), steps=4, burn_in=3, lookahead=1, frame_stack=2, state_size=3
+)
+PACKED = replace(
+    SPEC,
+    observation=PackedSpec.of(
+        [
+            Entry("picture", ArraySpec((6, 5), "uint8")),
+            Entry("numbers", ArraySpec((2,), "float32")),
+            Entry("key", ArraySpec((), "int32"), 7),
+        ]
+    ),
 )
 _FIELDS = {"reward": 1, "action": 2, "previous_action": 3, "state": 4}
 

@@ -10,6 +10,7 @@ from typing_extensions import override
 
 from seedbed.agents.a2c.options import A2cOptions
 from seedbed.agents.actor_critic import ActorCriticAgent, actor_critic_loss, loss_inputs
+from seedbed.agents.distributions import Distribution
 from seedbed.agents.protocol import Unroll
 from seedbed.ops.masked import masked_mean
 from seedbed.ops.n_step import bootstrapped_returns
@@ -24,11 +25,15 @@ class A2cAgent(ActorCriticAgent):
 
     @override
     def loss(self, params: Params, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
-        return a2c_loss(*self.forward(params, unroll), unroll, self.options)
+        return a2c_loss(*self.forward(params, unroll), unroll, self.options, self.policy)
 
 
 def a2c_loss(
-    logits: Tensor, values: Tensor, unroll: Unroll, options: A2cOptions
+    logits: Tensor,
+    values: Tensor,
+    unroll: Unroll,
+    options: A2cOptions,
+    policy: Distribution | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return `actor_critic_loss` on bootstrapped returns, and scalars to log.
 
@@ -37,12 +42,13 @@ def a2c_loss(
     the same.
 
     Args:
-        logits: [R, B, A] float32; the last step's are not used.
+        logits: [R, B, P] float32; the last step's are not used.
         values: [R, B] float32.
-        unroll: the batch; `behaviour["logits"]` is [T, B, A].
+        unroll: the batch; `behaviour["logits"]` is [T, B, P].
         options: the hyperparameters.
+        policy: the distribution of the logits; None for a softmax.
     """
-    inputs = loss_inputs(logits, values, unroll, options)
+    inputs = loss_inputs(logits, values, unroll, options, policy)
     mask = inputs.mask_t
 
     # Targets and advantages without gradient, [T, B].

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from typing_extensions import override
 
 from seedbed.agents.actor_critic import ActorCriticAgent, actor_critic_loss, loss_inputs
+from seedbed.agents.distributions import Distribution
 from seedbed.agents.protocol import Unroll
 from seedbed.agents.vtrace.options import VtraceOptions
 from seedbed.ops.masked import masked_mean
@@ -22,21 +23,26 @@ class VtraceAgent(ActorCriticAgent):
 
     @override
     def loss(self, params: Params, unroll: Unroll) -> tuple[Tensor, dict[str, Tensor]]:
-        return vtrace_loss(*self.forward(params, unroll), unroll, self.options)
+        return vtrace_loss(*self.forward(params, unroll), unroll, self.options, self.policy)
 
 
 def vtrace_loss(
-    logits: Tensor, values: Tensor, unroll: Unroll, options: VtraceOptions
+    logits: Tensor,
+    values: Tensor,
+    unroll: Unroll,
+    options: VtraceOptions,
+    policy: Distribution | None = None,
 ) -> tuple[Tensor, dict[str, Tensor]]:
     """Return `actor_critic_loss` on V-trace targets, and scalars to log.
 
     Args:
-        logits: [R, B, A] float32; the last step's are not used.
+        logits: [R, B, P] float32; the last step's are not used.
         values: [R, B] float32.
-        unroll: the batch; `behaviour["logits"]` is [T, B, A].
+        unroll: the batch; `behaviour["logits"]` is [T, B, P].
         options: the hyperparameters.
+        policy: the distribution of the logits; None for a softmax.
     """
-    inputs = loss_inputs(logits, values, unroll, options)
+    inputs = loss_inputs(logits, values, unroll, options, policy)
     returns = vtrace_returns(
         inputs.v_tm1,
         inputs.v_t,

@@ -3,6 +3,7 @@
 import mmap
 import os
 from math import prod
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,7 +27,7 @@ class Block:
         workers: W.
 
     Attributes:
-        action: [E] int32.
+        action: [E, *action] of the action space.
         chosen: [E] bool, the environments that `restart` restarts.
         current: [W] int32, the environment of each worker that a call is in, from 0 in each; -1
             between calls.
@@ -38,7 +39,7 @@ class Block:
             ((e, *spec.observation.shape), spec.observation.dtype),
             ((e,), "float32"),
             *[((e,), "bool")] * 5,
-            ((e,), "int32"),
+            ((e, *spec.action.array.shape), spec.action.array.dtype),
             ((workers,), "int32"),
         ]
         offsets, end = [], 0
@@ -55,7 +56,7 @@ class Block:
         ]
         self._step = TimeStep(*arrays[:6])
         self.chosen: NDArray[np.bool_] = arrays[6]
-        self.action: NDArray[np.int32] = arrays[7]
+        self.action: NDArray[Any] = arrays[7]
         self.current: NDArray[np.int32] = arrays[8]
 
     def write(self, rows: slice, time_step: TimeStep) -> None:

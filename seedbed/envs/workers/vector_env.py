@@ -22,6 +22,7 @@ from seedbed.envs.failures import HUNG, WORKER_DIED, Failures
 from seedbed.envs.workers.block import Block
 from seedbed.envs.workers.process import Share, WorkerProcess
 from seedbed.envs.workers.worker import RESET, RESTART, STEP
+from seedbed.packed import read_environment_spec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
@@ -92,8 +93,8 @@ class WorkerVectorEnv(VectorEnv):
         return self._block.read()
 
     @override
-    def step(self, action: NDArray[np.int32]) -> TimeStep:
-        check_actions(action, self.num_envs, self.spec.actions)
+    def step(self, action: NDArray[Any]) -> TimeStep:
+        check_actions(action, self.num_envs, self.spec.action)
         self._block.action[:] = action
         for worker in self._workers:
             worker.send(STEP)
@@ -182,7 +183,7 @@ class WorkerVectorEnv(VectorEnv):
         if "missing" in message:
             raise ImportError(message["missing"])
         if "spec" in message:
-            spec = EnvironmentSpec.from_json(message["spec"])
+            spec = read_environment_spec(message["spec"])
             self._specs.append(spec)
             if spec != self._specs[0]:
                 raise SeedbedError(

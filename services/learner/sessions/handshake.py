@@ -2,15 +2,14 @@
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from seedbed.config.learner import Learner
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
+from seedbed.rpc.spaces import observation_from_wire, space_from_wire
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.limits import usable_memory_bytes
 from seedbed.runtime.text import printable
 from seedbed.services.learner.sessions.rejections import SpecMismatch
-from seedbed.spec import ArraySpec, EnvironmentSpec
+from seedbed.spec import EnvironmentSpec
 from seedbed.v1 import inference_pb2 as wire
 
 _DTYPES = ("uint8", "int8", "int16", "uint16", "int32", "float16", "float32")
@@ -66,7 +65,7 @@ def validate_hello(
     most = settings.inference.max_batch_envs
     for field, high, advice in (
         ("environments", most, "learner.inference.max_batch_envs bounds actor.envs_per_group"),
-        ("actions", 2**15, "only discrete action spaces are supported"),
+        ("actions", 2**15, "the sizes of its parts together"),
         ("action_repeat", 1024, "emulator frames a step"),
     ):
         value = getattr(hello, field)
@@ -76,11 +75,17 @@ def validate_hello(
     check("observation.dtype", dtype in _DTYPES, dtypes, repr(dtype), advice)
     fits, advice = 1 <= len(shape) <= 3 and min(shape) >= 1, "flatten it in the environment"
     check("observation.shape", fits, "one to three positive sizes", shape, advice)
+    try:
+        space, observation = space_from_wire(hello), observation_from_wire(hello)
+    except ValueError as error:
+        known = "sizes that sum to `actions`, and entries that fill the observation"
+        raise SpecMismatch("spaces", known, str(error), "see Hello") from error
     theirs = EnvironmentSpec(
         name=hello.environment,
-        observation=ArraySpec(tuple(shape), str(np.dtype(dtype))),
+        observation=observation,
         actions=hello.actions,
         action_repeat=hello.action_repeat,
+        space=space,
     )
     advice = "start actor and learner with the same experiment"
     here = settings.inference.location
@@ -100,7 +105,7 @@ def validate_hello(
         "lower actor.envs_per_group or make the observation smaller",
     )
     advice = "all actors and the checkpoint must have one environment"
-    for field in ("observation", "actions", "action_repeat") if spec is not None else ():
+    for field in ("observation", "actions", "action", "action_repeat") if spec is not None else ():
         ours, other = getattr(spec, field), getattr(theirs, field)
         check(field, ours == other, ours, other, advice)
     name = printable(hello.actor)
@@ -117,7 +122,8 @@ def largest_message(spec: EnvironmentSpec, settings: Learner) -> int:
     most = settings.inference.max_batch_envs
     size = most * spec.observation.row_bytes + _STEP_OVERHEAD_BYTES
     if settings.inference.location == "actor":
-        logits, state = 4 * spec.actions, 8 * settings.lstm_units
+        # Means, deviations and normal numbers are three of a continuous action; then the action.
+        logits, state = 4 * 3 * spec.actions + spec.action.array.row_bytes, 8 * settings.lstm_units
         size = (settings.unroll_length + 1) * (size + most * logits) + most * state
     return min(size, MAX_MESSAGE_BYTES)
 

@@ -66,7 +66,7 @@ class Session:
         self.set_outputs = self._writer.set_outputs
         self._shape = (e, *spec.observation.shape)
         self._dtype = np.dtype(spec.observation.dtype)
-        self._is_float = self._dtype.kind == "f"
+        self._floats = spec.observation.floats
         self._observation_bytes = e * spec.observation.row_bytes
         self._repeat = spec.action_repeat
         self._returns = np.zeros(e)
@@ -109,8 +109,8 @@ class Session:
         try:
             if rewarded:
                 check_magnitudes("reward", reward, self._max_reward)
-            if self._is_float:
-                check_magnitudes("observation", observation, self._max_observation)
+            for numbers in self._floats(observation):
+                check_magnitudes("observation", numbers, self._max_observation)
         except InvalidNumbers as wrong:
             advice = f"mend the environment, or raise environment.max_abs_{wrong.field}"
             raise InvalidStep(wrong.field, wrong.expected, wrong.received, advice) from None

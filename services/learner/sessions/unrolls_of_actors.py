@@ -1,5 +1,7 @@
 """Unrolls whose actions the actor chose: one message is judged, and written through a session."""
 
+from typing import Any
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -29,7 +31,7 @@ class UnrollReader:
     """
 
     def __init__(self, session: Session, spec: EnvironmentSpec, unroll: UnrollSpec) -> None:
-        self._session, self._actions, self._unroll = session, spec.actions, unroll
+        self._session, self._action_space, self._unroll = session, spec.action, unroll
         self._observation_bytes = session.num_envs * spec.observation.row_bytes
 
     def read(self, message: wire.Unroll, newest: int) -> CompletedUnroll:
@@ -88,13 +90,13 @@ class UnrollReader:
         assert completed is not None, "T steps after another T complete an unroll"
         return completed
 
-    def _action(self, message: wire.Unroll, length: int) -> NDArray[np.int32]:
-        _check_size(message, "action", 4 * length * self._session.num_envs)
-        action = np.frombuffer(message.action, np.int32).reshape(length, -1)
-        if action.min() < 0 or action.max() >= self._actions:
-            wrong = action[(action < 0) | (action >= self._actions)][0]
-            raise InvalidStep("action", f"0 to {self._actions - 1}", wrong, "see Unroll")
-        return action
+    def _action(self, message: wire.Unroll, length: int) -> NDArray[Any]:
+        space, e = self._action_space, self._session.num_envs
+        _check_size(message, "action", length * e * space.array.row_bytes)
+        action = space.read(message.action, length * e)
+        if (wrong := space.wrong(action)) is not None:
+            raise InvalidStep("action", str(space), wrong, "see Unroll")
+        return action.reshape(length, e, *space.array.shape)
 
     def _behaviour(self, message: wire.Unroll, length: int) -> dict[str, NDArray[np.float32]]:
         specs = self._unroll.behaviour

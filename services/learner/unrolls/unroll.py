@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.spec import FIRST, ArraySpec, StepInputs
+from seedbed.spec import FIRST, ONE_ACTION, ArraySpec, StepInputs
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,14 @@ class UnrollSpec:
     frame_stack: int  # K
     state_size: int  # S
     behaviour: Mapping[str, ArraySpec]
+    action: ArraySpec = ONE_ACTION
 
     def bytes_per_environment(self) -> int:
         """Return the host memory of one environment's unroll, in bytes."""
         timesteps = self.frame_stack + self.unroll_length
         # Flags, rewards, and actions with the one before timestep 0.
-        scalars = timesteps + 4 * (self.unroll_length + 1) + 4 * (self.unroll_length + 1)
+        actions = self.action.row_bytes * (self.unroll_length + 1)
+        scalars = timesteps + 4 * (self.unroll_length + 1) + actions
         behaviour = sum(spec.row_bytes for spec in self.behaviour.values()) * self.unroll_length
         return timesteps * self.observation.row_bytes + scalars + behaviour + 4 * self.state_size
 
@@ -50,8 +52,8 @@ class SessionUnroll:
     observation: NDArray[Any]  # [K-1+R, E, *shape]
     flags: NDArray[np.uint8]  # [K-1+R, E], bits of StepFlag
     reward: NDArray[np.float32]  # [R, E]
-    action: NDArray[np.int32]  # [T, E]
-    previous_action: NDArray[np.int32]  # [E], the one before timestep 0
+    action: NDArray[Any]  # [T, E, *action]
+    previous_action: NDArray[Any]  # [E, *action], the one before timestep 0
     behaviour: dict[str, NDArray[Any]]  # [T, E, ...] each
     version: NDArray[np.int64]  # [T], version of the parameters that chose the actions
     state: NDArray[np.float32]  # [E, S], before timestep 0
@@ -80,7 +82,7 @@ class UnrollWriter:
         self._context = spec.frame_stack - 1
         self._unroll = self._new_unroll()
         self._t = -1
-        self._last_action = np.full(environments, -1, np.int32)
+        self._last_action = np.full((environments, *spec.action.shape), -1, spec.action.dtype)
 
     def _new_unroll(self) -> SessionUnroll:
         spec, e = self._spec, self._environments
@@ -91,8 +93,8 @@ class UnrollWriter:
             observation=np.empty((timesteps, e, *spec.observation.shape), spec.observation.dtype),
             flags=np.zeros((timesteps, e), np.uint8),
             reward=np.empty((steps + 1, e), np.float32),
-            action=np.empty((steps, e), np.int32),
-            previous_action=np.full(e, -1, np.int32),
+            action=np.empty((steps, e, *spec.action.shape), spec.action.dtype),
+            previous_action=np.full((e, *spec.action.shape), -1, spec.action.dtype),
             behaviour={
                 name: np.empty((steps, e, *array.shape), array.dtype)
                 for name, array in spec.behaviour.items()
@@ -148,7 +150,7 @@ class UnrollWriter:
 
     def set_outputs(
         self,
-        action: NDArray[np.int32],
+        action: NDArray[Any],
         behaviour: Mapping[str, NDArray[Any]],
         version: int,
         state: NDArray[np.float32] | None,
@@ -156,7 +158,7 @@ class UnrollWriter:
         """Write what inference computed for the newest step.
 
         Args:
-            action: `[E]`.
+            action: `[E, *action]`.
             behaviour: arrays `[E, ...]` by name.
             version: version of the parameters that chose the actions.
             state: recurrent state `[E, S]` before this step; None unless `needs_state`.

@@ -21,6 +21,7 @@ import numpy as np
 import pytest
 
 from seedbed.config import Experiment, parse_experiment
+from seedbed.packed import ACTION_MASK, Entry, PackedSpec
 from seedbed.runs.directory import open_run_directory
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
@@ -29,8 +30,8 @@ from seedbed.services.impala_actor.loop import UnrollLoop
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
-from seedbed.spec import FIRST
-from tests.support.pattern_env import NAME, PatternVectorEnv
+from seedbed.spec import FIRST, ActionSpec, ArraySpec
+from tests.support.pattern_env import ACTIONS, NAME, PatternVectorEnv, digest
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 # Devices by role, such as `1+3`; empty where one device does both (tools/splits.py).
@@ -51,6 +52,22 @@ CASES = {
 BFLOAT16_CASES = {name: CASES[name] for name in ("mlp-lstm-stack", "nature-lstm-stack")}
 # Stacks and recurrent states that begin in the actor.
 ACTORS_CASES = ("mlp-lstm-stack", "shallow-odd-lstm-stack")
+# Observations of several arrays, with a mask; several actions; continuous ones.
+DICT = PackedSpec.of(
+    [
+        Entry("pattern", ArraySpec((6,), "uint8")),
+        Entry("picture", ArraySpec((24, 28, 3), "uint8")),
+        Entry("map", ArraySpec((25, 24), "uint8")),
+        Entry("vector", ArraySpec((3,), "float32")),
+        Entry("key", ArraySpec((), "int32"), 7),
+        Entry(ACTION_MASK, ArraySpec((ACTIONS,), "uint8")),
+    ]
+)
+SPACES_CASES: dict[str, tuple[str, int, int, dict[str, Any]]] = {
+    "dict-mask-lstm-stack": ("impala_shallow", 16, 2, {"observation": DICT}),
+    "several-lstm-stack": ("mlp", 16, 2, {"space": ActionSpec("multi_discrete", (3, 4))}),
+    "continuous-lstm-stack": ("mlp", 16, 2, {"space": ActionSpec("continuous", (2,))}),
+}
 # A synchronous agent's batch has every environment; one session comes and goes, and is masked.
 A2C_CASES = {name: CASES[name] for name in ("mlp-lstm-stack", "shallow-stack")}
 
@@ -100,9 +117,7 @@ def unroll_loop(config: Experiment, *arguments: Any) -> ActorLoop:
     return loop
 
 
-async def play(
-    config: Experiment, address: str, shape: tuple[int, ...], dtype: str, done: threading.Event
-) -> None:
+async def play(config: Experiment, address: str, done: threading.Event, **spaces: Any) -> None:
     """Sessions of 4, 1, 3 and 5 environments; the last one keeps leaving in mid-unroll."""
     kind: Any = ActorLoop
     if config.learner.inference.location == "actor":
@@ -110,7 +125,7 @@ async def play(
 
     def runner(environments: int, number: int, visit: int = 0) -> ActorLoop:
         loop: ActorLoop = kind(
-            lambda: PatternVectorEnv(environments, number, shape, dtype, visit),
+            lambda: PatternVectorEnv(environments, number, visit=visit, **spaces),
             address, f"test/{number}", 60.0, 60.0, ActorMetrics(),
         )  # fmt: skip
         return loop
@@ -130,7 +145,7 @@ async def play(
 
 
 def collect(
-    config: Experiment, shape: tuple[int, ...], dtype: str, path: Path
+    config: Experiment, path: Path, **spaces: Any
 ) -> tuple[LearnerComponents, list[TrainingBatch], Any]:
     """Batches of the real learner with frozen parameters, and its built parts."""
     done = threading.Event()
@@ -146,9 +161,7 @@ def collect(
         learner = Learner(config, run, f"unix:{run.socket}", frozen=True)
         learner.training.observers.append(observe)
         address = learner.start()
-        actors = threading.Thread(
-            target=lambda: asyncio.run(play(config, address, shape, dtype, done))
-        )
+        actors = threading.Thread(target=lambda: asyncio.run(play(config, address, done, **spaces)))
         actors.start()
         try:
             deadline = time.monotonic() + DEADLINE_S
@@ -168,8 +181,7 @@ def collect(
 
 
 def recompute(built: LearnerComponents, params: Any, batch: TrainingBatch) -> np.ndarray:
-    """The training forward pass's log-probabilities [R, B, A]."""
-    from keras import ops
+    """The training forward pass's logits [R, B, P]."""
 
     from seedbed.agents.training_step import unroll_of
 
@@ -181,7 +193,7 @@ def recompute(built: LearnerComponents, params: Any, batch: TrainingBatch) -> np
         (logits, _, _), _ = built.agent.model.stateless_call(
             params, [], *unroll.steps(), unroll.state
         )
-        return ops.log_softmax(logits, axis=-1)
+        return logits
 
     # Compiled, as training is: a compiler may leave out a rounding between two operations.
     compiled = built.backend.tables({}).compile(forward)
@@ -191,6 +203,23 @@ def recompute(built: LearnerComponents, params: Any, batch: TrainingBatch) -> np
 def log_softmax(logits: np.ndarray) -> np.ndarray:
     shifted = logits - logits.max(-1, keepdims=True)
     return shifted - np.log(np.exp(shifted).sum(-1, keepdims=True))
+
+
+def log_prob(logits: np.ndarray, arrays: dict[str, np.ndarray], space: ActionSpec) -> np.ndarray:
+    """Log probabilities [T, B] of the actions, in NumPy."""
+    action = arrays["action"]
+    if space.kind == "continuous":
+        mean, log_std = np.split(logits, 2, axis=-1)
+        log_std = np.clip(log_std, -5, 2)
+        standard = (arrays["behaviour/normal"] - mean) / np.exp(log_std)
+        return (-0.5 * standard**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(-1)
+    parts = np.split(logits, np.cumsum(space.sizes)[:-1], axis=-1)
+    chosen = action[..., None] if space.kind == "discrete" else action
+    each = [
+        np.take_along_axis(log_softmax(part), chosen[..., i, None], -1)[..., 0]
+        for i, part in enumerate(parts)
+    ]
+    return np.sum(each, axis=0)
 
 
 @pytest.mark.backends
@@ -222,6 +251,16 @@ def test_so_do_unrolls_whose_actions_the_actors_chose(case: str, tmp_path: Path)
 
 
 @pytest.mark.backends
+@pytest.mark.parametrize("location", ["learner", "actor"])
+@pytest.mark.parametrize("case", SPACES_CASES)
+def test_so_it_does_with_other_spaces(case: str, location: str, tmp_path: Path) -> None:
+    network, lstm, stack, spaces = SPACES_CASES[case]
+    spaces = {"shape": (6,), "dtype": "float32", **spaces}
+    config = experiment(network, lstm, stack, location=location)
+    check_spaces(config, tmp_path, **spaces)
+
+
+@pytest.mark.backends
 @pytest.mark.parametrize("case", BFLOAT16_CASES)
 def test_so_it_does_in_bfloat16(case: str, tmp_path: Path) -> None:
     """Acting and training round alike where shapes hardly matter, as on a CPU."""
@@ -230,22 +269,31 @@ def test_so_it_does_in_bfloat16(case: str, tmp_path: Path) -> None:
 
 
 def check(config: Experiment, shape: tuple[int, ...], dtype: str, path: Path) -> None:
-    built, batches, params = collect(config, shape, dtype, path)
+    check_spaces(config, path, shape=shape, dtype=dtype)
+
+
+def check_spaces(config: Experiment, path: Path, **spaces: Any) -> None:
+    built, batches, params = collect(config, path, **spaces)
+    space = spaces.get("space") or ActionSpec.discrete(ACTIONS)
     cut = 0
     log_rho = []
     for batch in batches:
         context = config.learner.frame_stack - 1
         there = ~((batch.arrays["flags"] & FIRST) != 0)[context:].all(axis=0)  # [B], not padding
         assert there.any()
-        acted = log_softmax(batch.arrays["behaviour/logits"])[:, there]  # [T, B, A]
-        trained = recompute(built, params, batch)[:-1][:, there]
+        behaviour = batch.arrays["behaviour/logits"]  # [T, B, P]
+        recomputed = recompute(built, params, batch)[:-1]
+        acted, trained = behaviour[:, there], recomputed[:, there]
+        if space.kind == "discrete":
+            acted, trained = log_softmax(acted), log_softmax(trained)
         if config.learner.precision == "float32":
             # Every row, finished ones too: stricter than |log rho| at unmasked rows.
             np.testing.assert_allclose(trained, acted, atol=1e-4, rtol=0)
-        action = batch.arrays["action"][:, there, None]
-        log_rho.append(np.take_along_axis(trained - acted, action, -1).ravel())
+        difference = log_prob(recomputed, batch.arrays, space)
+        difference = difference - log_prob(behaviour, batch.arrays, space)
+        log_rho.append(difference[:, there].ravel())
         assert acted.std() > 1e-3, "a policy that ignores its input proves nothing"
-        cut += check_story(batch.arrays, there, context)
+        cut += check_story(batch.arrays, there, context, space)
     assert cut > 0, "no episode ended: the patterns prove too little"
     check_log_rho(np.concatenate(log_rho), built.backend.devices()[0].startswith("cpu"))
 
@@ -261,12 +309,15 @@ def check_log_rho(log_rho: np.ndarray, cpu: bool) -> None:
     assert abs(log_rho.mean()) <= 1e-3
 
 
-def check_story(arrays: dict[str, np.ndarray], there: np.ndarray, context: int) -> int:
+def check_story(
+    arrays: dict[str, np.ndarray], there: np.ndarray, context: int, space: ActionSpec
+) -> int:
     """Rows follow from each other: actions, rewards and counters are those of their own step."""
     seen = arrays["observation"].reshape(*arrays["observation"].shape[:2], -1)[context:, :, :4]
     first = (arrays["flags"][context:] & FIRST) != 0
     rows = len(first)
     cut = 0
+    action, previous = (digest(arrays[name], space) for name in ("action", "previous_action"))
     for b in np.flatnonzero(there):
         for t in range(rows - 1):
             now, then = seen[t, b].astype(float), seen[t + 1, b].astype(float)
@@ -277,9 +328,9 @@ def check_story(arrays: dict[str, np.ndarray], there: np.ndarray, context: int) 
                 assert arrays["reward"][t + 1, b] == 0
                 continue
             assert then[3] == now[3], "one episode"
-            assert then[2] == arrays["action"][t, b], "the action of its own row"
-            expected = arrays["action"][t, b] + 0.01 * then[1]
+            assert then[2] == action[t, b], "the action of its own row"
+            expected = action[t, b] + 0.01 * then[1]
             assert arrays["reward"][t + 1, b] == pytest.approx(expected, abs=1e-5)
         if not first[0, b]:
-            assert seen[0, b, 2] == arrays["previous_action"][b]
+            assert seen[0, b, 2] == previous[b]
     return cut

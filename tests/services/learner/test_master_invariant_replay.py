@@ -15,13 +15,15 @@ import numpy as np
 import pytest
 
 from seedbed.config import Experiment, parse_experiment
+from seedbed.packed import ACTION_MASK, PackedSpec
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.training import replay_factory
 from seedbed.services.learner.training.replay_source import training_batch
 from seedbed.services.learner.unrolls.batches import TrainingBatch
-from tests.services.learner.test_master_invariant import check_story, collect
+from seedbed.spec import ActionSpec
+from tests.services.learner.test_master_invariant import DICT, check_story, collect
 from tests.support.device_replay import device_sample
-from tests.support.pattern_env import NAME
+from tests.support.pattern_env import ACTIONS, NAME
 from tests.support.recording_agent import name_of
 from tests.support.shard_process import shards
 
@@ -33,6 +35,10 @@ CASES = {
     "mlp-lstm-stack": ("mlp", 16, 3, (6,), "float32"),
     "nature-lstm-stack": ("nature", 16, 4, (36, 40), "uint8"),
 }
+
+
+# Agents with action values have no masks.
+UNMASKED = PackedSpec.of([entry for entry in DICT.entries if entry.name != ACTION_MASK])
 
 
 def experiment(
@@ -78,9 +84,17 @@ def values(built: LearnerComponents, params: Any, batch: TrainingBatch) -> np.nd
 @pytest.mark.parametrize("case", CASES)
 def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> None:
     network, lstm, stack, shape, dtype = CASES[case]
-    built, batches, params = collect(experiment(network, lstm, stack), shape, dtype, tmp_path)
+    config = experiment(network, lstm, stack)
+    built, batches, params = collect(config, tmp_path, shape=shape, dtype=dtype)
     check(built, batches, params, stack)
     assert built.source.buffer.stats().inserted > 120, "hardly anything was evicted"
+
+
+@pytest.mark.backends
+def test_so_it_does_with_several_arrays(tmp_path: Path) -> None:
+    config = experiment("impala_shallow", 16, 2)
+    built, batches, params = collect(config, tmp_path, observation=UNMASKED)
+    check(built, batches, params, 2)
 
 
 @pytest.mark.backends
@@ -88,7 +102,7 @@ def test_so_it_does_in_bfloat16(tmp_path: Path) -> None:
     """Values are float32 sums of what both sides round alike where shapes hardly matter."""
     network, lstm, stack, shape, dtype = CASES["nature-lstm-stack"]
     config = experiment(network, lstm, stack, precision="bfloat16")
-    built, batches, params = collect(config, shape, dtype, tmp_path)
+    built, batches, params = collect(config, tmp_path, shape=shape, dtype=dtype)
     check(built, batches, params, stack, atol=1e-3)
 
 
@@ -118,7 +132,7 @@ def test_on_the_device_too(kept: bool, tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.setattr(inference_step, "batches_in_flight", lambda _: 2 if kept else 1)
     network, lstm, stack, shape, dtype = CASES["nature-lstm-stack"]
     config = experiment(network, lstm, stack, storage="device", transfer_steps=70)
-    built, batches, params = collect(config, shape, dtype, tmp_path)
+    built, batches, params = collect(config, tmp_path, shape=shape, dtype=dtype)
     assert type(built.source).__name__ == "FusedReplay"
     assert built.unroll.keeps_frames == kept
     check(built, batches, params, stack)
@@ -129,7 +143,6 @@ def test_on_the_device_too(kept: bool, tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.slow
 def test_from_shards_that_are_killed(tmp_path: Path) -> None:
     """Two shards; each is killed in mid-run, with -9, and comes back with what it held."""
-    network, lstm, stack, shape, dtype = CASES["mlp-lstm-stack"]
     stopping = threading.Event()
     with shards(tmp_path, 2, capacity=40, alpha=0.9) as both:
 
@@ -140,16 +153,16 @@ def test_from_shards_that_are_killed(tmp_path: Path) -> None:
                     shard.start().listening()
 
         addresses = [shard.address for shard in both]
-        config = experiment(network, lstm, stack, storage="remote", shards=addresses)
+        config = experiment("impala_shallow", 16, 2, storage="remote", shards=addresses)
         killer = threading.Thread(target=kill)
         killer.start()
         try:
-            built, batches, params = collect(config, shape, dtype, tmp_path)
+            built, batches, params = collect(config, tmp_path, observation=UNMASKED)
         finally:
             stopping.set()
             killer.join()
         assert max(shard._starts for shard in both) > 1
-    check(built, batches, params, stack)
+    check(built, batches, params, 2)
 
 
 def check(
@@ -171,7 +184,8 @@ def check(
             np.testing.assert_allclose(drawn, chosen[:-1], atol=atol, rtol=0)
             np.testing.assert_allclose(q[:, b].max(-1), best, atol=atol, rtol=0)
         assert q.std() > 1e-3, "values that ignore the input prove nothing"
-        cut += check_story(arrays, np.ones(q.shape[1], bool), stack - 1)
+        space = ActionSpec.discrete(ACTIONS)
+        cut += check_story(arrays, np.ones(q.shape[1], bool), stack - 1, space)
         burnt += float(np.abs(arrays["state"]).sum())
     assert cut > 0, "no episode ended: the patterns prove too little"
     assert burnt > 0, "no sequence began with a recurrent state"

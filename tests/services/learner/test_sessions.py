@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pytest
 
 from seedbed.config import parse_experiment
 from seedbed.numbers import Bounds
+from seedbed.packed import Entry, PackedSpec
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.step_codec import Step, read_actor_message, write_actor_message
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
@@ -147,6 +149,21 @@ def test_a_refused_step_names_both_sides_and_leaves_nothing(case: str) -> None:
     assert session.receive(step(2, [0, 0])) is None
 
 
+def test_floats_of_packed_observations_are_judged_and_bytes_are_not() -> None:
+    packed = PackedSpec.of(
+        [Entry("map", ArraySpec((4,), "uint8")), Entry("x", ArraySpec((1,), "float32"))]
+    )
+    unroll, slots = UnrollSpec(packed, 5, 1, 0, {}), np.arange(E, dtype=np.int32)
+    spec = replace(SPEC, observation=packed)
+    session = Session(spec, slots, unroll, make_telemetry().sessions, Bounds())
+    rows = np.full((E, 8), 255, np.uint8)  # a float of these bytes is NaN
+    sent = step(0, [FIRST, FIRST])
+    with pytest.raises(InvalidStep, match="finite numbers of at most 1e"):
+        session.receive(sent._replace(observation=rows.tobytes()))
+    rows[:, 4:] = 0
+    assert session.receive(sent._replace(observation=rows.tobytes())) is None
+
+
 def test_first_rows_come_first_and_after_finished_ones() -> None:
     session = make_session()
     with pytest.raises(InvalidStep, match="row 1 marked FIRST"):
@@ -217,6 +234,18 @@ REFUSED_HELLOS = {
     "another shape": ({"observation": array("float32", 4)}, "observation", "[3]", "[4]"),
     "another dtype": ({"observation": array("uint8", 3)}, "observation", "float32", "uint8"),
     "more actions": ({"actions": 6}, "actions", "4", "6"),
+    "several actions of as many": (
+        {"action_kind": wire.ACTION_KIND_MULTI_DISCRETE, "action_sizes": [2, 2]},
+        "action",
+        "4 actions",
+        "2 x 2 actions",
+    ),
+    "parts that are not all": (
+        {"action_kind": wire.ACTION_KIND_MULTI_DISCRETE, "action_sizes": [2, 1]},
+        "spaces",
+        "sum to `actions`",
+        "[2, 1] do not sum to the 4",
+    ),
     "another repeat": ({"action_repeat": 4}, "action_repeat", "2", "4"),
     "a network of its own": ({"inference": 1}, "inference", "location learner", "actor"),
 }

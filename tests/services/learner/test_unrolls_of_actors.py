@@ -114,10 +114,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str, str, str]] = {
     ),
     "an action too few": ({"action": bytes(4 * E * T - 4)}, "action", "60 bytes", "56 bytes"),
     "an action that is none": (
-        {"action": np.full((T, E), 4, np.int32).tobytes()}, "action", "0 to 3", "4",
+        {"action": np.full((T, E), 4, np.int32).tobytes()}, "action", "4 actions", "action 4 for",
     ),
     "a negative action": (
-        {"action": np.full((T, E), -1, np.int32).tobytes()}, "action", "0 to 3", "-1",
+        {"action": np.full((T, E), -1, np.int32).tobytes()}, "action", "4 actions", "action -1 for",
     ),
     "no logits": ({"behaviour": []}, "behaviour", "logits", "0 arrays"),
     "logits of fewer actions": ({"behaviour": [bytes(180)]}, "logits", "240 bytes", "180 bytes"),

@@ -1,0 +1,263 @@
+"""Spaces of Gymnasium: as specs, and the conversion of observations and actions."""
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+from gymnasium.spaces import (
+    Box,
+    Dict,
+    Discrete,
+    MultiBinary,
+    MultiDiscrete,
+    Space,
+    Text,
+    Tuple,
+)
+from numpy.typing import NDArray
+
+from seedbed.envs.failures import NOT_FINITE, WRONG_SHAPE, EnvironmentFault
+from seedbed.packed import ACTION_MASK, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
+from seedbed.spec import ActionSpec, ArraySpec
+
+log = logging.getLogger(__name__)
+
+_AXES = 3
+_WHOLE = "the observation"
+
+
+class UnsupportedSpace(Exception):
+    """Space that cannot be sent, in words that begin with the space."""
+
+
+class ActionWriter:
+    """Converts actions of the policy to those of an environment.
+
+    Args:
+        space: the environment's action space: Discrete, MultiDiscrete, MultiBinary or a bounded
+            Box of floats.
+
+    Attributes:
+        spec: the action space as the learner knows it.
+
+    Raises:
+        UnsupportedSpace: the space is another one.
+    """
+
+    def __init__(self, space: Space[Any]) -> None:
+        self.write: Callable[[Any], Any]
+        if isinstance(space, Discrete):
+            first = int(space.start)
+            self.spec = ActionSpec.discrete(int(space.n))
+            self.write = lambda chosen: chosen + first
+        elif isinstance(space, MultiDiscrete | MultiBinary):
+            parts: Any = space
+            binary = isinstance(space, MultiBinary)
+            sizes = np.full(parts.shape, 2) if binary else np.asarray(parts.nvec)
+            start = 0 if binary else np.asarray(parts.start)
+            self.spec = ActionSpec("multi_discrete", tuple(int(n) for n in sizes.ravel()))
+            self.write = lambda chosen: (np.reshape(chosen, sizes.shape) + start).astype(
+                space.dtype
+            )
+        elif isinstance(space, Box) and space.dtype is not None and space.dtype.kind == "f":
+            low, high = space.low.astype(np.float64), space.high.astype(np.float64)
+            if not (np.isfinite(low).all() and np.isfinite(high).all()):
+                raise UnsupportedSpace(
+                    f"the action space is {space}, which has no bounds to scale to: wrap the "
+                    "environment in gymnasium.wrappers.RescaleAction, or bound the space"
+                )
+            self.spec = ActionSpec("continuous", (int(np.prod(space.shape, dtype=int)),))
+            self.write = lambda chosen: np.clip(
+                low + (np.reshape(chosen, low.shape).astype(np.float64) + 1) / 2 * (high - low),
+                *(low, high),
+            ).astype(space.dtype)
+        else:
+            raise UnsupportedSpace(
+                f"the action space is {space}, but only Discrete, MultiDiscrete, MultiBinary and a "
+                "Box of floats are supported: name a `module:factory` that flattens it"
+            )
+
+
+class ObservationReader:
+    """Converts observations of an environment to arrays, or to packed rows.
+
+    A Box of one to three axes is sent as it is. Any other space is packed: boxes, Discrete,
+    MultiDiscrete and MultiBinary in dictionaries and tuples, however nested. A Text is left out.
+
+    Args:
+        space: the environment's observation space.
+        masks: A of the mask that `info["action_mask"]` holds; 0: none is there.
+
+    Attributes:
+        spec: the observation as the learner knows it.
+
+    Raises:
+        UnsupportedSpace: an entry cannot be sent.
+    """
+
+    def __init__(self, space: Space[Any], masks: int = 0) -> None:
+        self._leaves: list[_Leaf] = []
+        if isinstance(space, Box) and not masks:
+            leaf = _Leaf(_WHOLE, space, ())
+            if not space.shape:
+                raise UnsupportedSpace(
+                    "the observation's shape [] has 0 axes, but 1 to 3 are supported"
+                )
+            self._leaves.append(leaf)
+            self.spec = leaf.entry.array
+            return
+        for path, leaf_space in _leaves_of(space):
+            name = ".".join(map(str, path)) or "observation"
+            if isinstance(leaf_space, Text):
+                log.warning("the observation's entry %s is a Text, and is left out", name)
+                continue
+            self._leaves.append(_Leaf(name, leaf_space, path))
+        self._mask = masks
+        entries = [leaf.entry for leaf in self._leaves]
+        if masks:
+            entries.append(Entry(ACTION_MASK, ArraySpec((masks,), "uint8")))
+        names = [entry.name for entry in entries]
+        if len(set(names)) < len(names):
+            raise UnsupportedSpace(
+                f"the observation space is {space}, with an entry twice: {names}"
+            )
+        longest = max(map(len, names), default=0)
+        if len(names) > MAX_ENTRIES or longest > MAX_NAME:
+            raise UnsupportedSpace(
+                f"the observation space has {len(names)} entries with names of up to {longest} "
+                f"characters, and at most {MAX_ENTRIES} of {MAX_NAME} are sent: join or drop some"
+            )
+        if not self._leaves:
+            raise UnsupportedSpace(f"the observation space is {space}, which has nothing to send")
+        self.spec = PackedSpec.of(entries)
+
+    def read(self, observation: Any, info: dict[str, Any]) -> NDArray[Any]:
+        """Return an observation [*shape]. Allows casts within a kind, such as float64 to float32.
+
+        Args:
+            observation: as the environment returned it.
+            info: returned with it.
+
+        Raises:
+            EnvironmentFault: it is of another shape or kind than its space, or not finite.
+        """
+        if not isinstance(self.spec, PackedSpec):
+            return self._leaves[0].read(observation)
+        arrays = {leaf.entry.name: leaf.read(leaf.find(observation)) for leaf in self._leaves}
+        if self._mask:
+            arrays[ACTION_MASK] = self._read_mask(info)
+        return self.spec.pack(arrays)
+
+    def _read_mask(self, info: dict[str, Any]) -> NDArray[np.uint8]:
+        if ACTION_MASK not in info:
+            raise EnvironmentFault(
+                WRONG_SHAPE,
+                f"info has no {ACTION_MASK!r}, and environment.action_mask is true: it has "
+                f"{sorted(info) or 'nothing'}",
+            )
+        mask = np.asarray(info[ACTION_MASK])
+        if mask.shape != (self._mask,) or mask.dtype.kind not in "bui":
+            raise EnvironmentFault(
+                WRONG_SHAPE,
+                f"info[{ACTION_MASK!r}] is {mask.dtype}{list(mask.shape)}, and there are "
+                f"{self._mask} actions",
+            )
+        valid: NDArray[np.uint8] = (mask != 0).astype(np.uint8)
+        return valid
+
+
+class _Leaf:
+    """One array of an observation space."""
+
+    def __init__(self, name: str, space: Space[Any], path: tuple[Any, ...]) -> None:
+        self._name, self._path, self._start = name, path, 0
+        categories = 0
+        if isinstance(space, Discrete):
+            shape: tuple[int, ...] = ()
+            dtype, categories, self._start = "int32", int(space.n), int(space.start)
+        elif isinstance(space, MultiDiscrete):
+            if np.any(space.start):
+                _refuse(name, space, "but only a MultiDiscrete from 0 on is supported")
+            shape, dtype, categories = space.shape, "int32", int(space.nvec.max())
+        elif isinstance(space, MultiBinary):
+            shape, dtype = space.shape, "uint8"
+        elif isinstance(space, Box) and space.dtype is not None:
+            shape = space.shape
+            if space.dtype.kind not in "biuf":
+                _refuse(
+                    name,
+                    space,
+                    f"of dtype {space.dtype}, but only bool, integers and floats are supported",
+                )
+            dtype = "uint8" if space.dtype in (np.uint8, np.bool_) else "float32"
+        else:
+            _refuse(name, space, "which cannot be sent: drop or flatten it")
+        if len(shape) > _AXES:
+            raise UnsupportedSpace(
+                f"{name}'s shape {list(shape)} has {len(shape)} axes, but 1 to 3 are supported"
+            )
+        if 0 in shape:
+            raise UnsupportedSpace(f"{name}'s shape {list(shape)} holds no number")
+        # Of whatever dtype the environment has it, a mask is sent as zeros and ones.
+        self._is_mask = name == ACTION_MASK
+        if self._is_mask:
+            dtype, categories = "uint8", 0
+        self._space_dtype: Any = space.dtype
+        self.entry = Entry(name, ArraySpec(tuple(map(int, shape)), dtype), categories)
+
+    def find(self, observation: Any) -> Any:
+        """Return the leaf's part of an observation."""
+        for key in self._path:
+            try:
+                observation = observation[key]
+            except (KeyError, IndexError, TypeError) as error:
+                raise EnvironmentFault(
+                    WRONG_SHAPE,
+                    f"an observation has no entry {self._name}, but its space says so",
+                ) from error
+        return observation
+
+    def read(self, value: Any) -> NDArray[Any]:
+        """Return the array of the spec."""
+        array, spec = np.asarray(value), self.entry.array
+        what = "an observation" if self._name == _WHOLE else f"the entry {self._name}"
+        fits = np.can_cast(array.dtype, self._space_dtype, "same_kind")
+        if self.entry.categories:
+            fits = array.dtype.kind in "iu"
+        if array.shape != spec.shape or not fits:
+            raise EnvironmentFault(
+                WRONG_SHAPE,
+                f"{what} is {array.dtype}{list(array.shape)}, but its "
+                f"space says {self._space_dtype}{list(spec.shape)}: correct one of them",
+            )
+        if spec.dtype == "float32" and not np.isfinite(array).all():
+            raise EnvironmentFault(NOT_FINITE, f"{what} holds NaN or infinite numbers")
+        if self._is_mask:
+            array = array != 0
+        if self.entry.categories:
+            array = array - self._start
+            if array.min() < 0 or array.max() >= self.entry.categories:
+                raise EnvironmentFault(
+                    WRONG_SHAPE,
+                    f"{what} is {np.asarray(value).tolist()}, which is none of the "
+                    f"{self.entry.categories} values of its space",
+                )
+        return array.astype(spec.dtype)
+
+
+def _refuse(name: str, space: Space[Any], why: str) -> NoReturn:
+    where = "the observation space" if name in (_WHOLE, "observation") else f"the entry {name}"
+    raise UnsupportedSpace(f"{where} is {space}, {why}")
+
+
+def _leaves_of(space: Space[Any], path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, Space[Any]]]:
+    """Yield the spaces that are not nested, each with the keys that lead there."""
+    if isinstance(space, Dict):
+        for key, inner in space.spaces.items():
+            yield from _leaves_of(inner, (*path, key))
+    elif isinstance(space, Tuple):
+        for i, inner in enumerate(space.spaces):
+            yield from _leaves_of(inner, (*path, i))
+    else:
+        yield path, space

@@ -1,0 +1,125 @@
+"""Packed observations: several named arrays as one row of bytes.
+
+So the wire, frame stacks, unrolls, replay and device tables carry one array, whatever an
+environment's observation space is. The network takes the row apart again.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from typing_extensions import override
+
+from seedbed.spec import ActionSpec, ArraySpec, EnvironmentSpec
+
+# A Hello names every entry, and is metadata of a call, of which gRPC takes 8 KiB.
+MAX_ENTRIES, MAX_NAME = 64, 48
+# Entry that says which actions are valid: 1 for each valid action, 0 for the others.
+ACTION_MASK = "action_mask"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One array of a packed observation.
+
+    Attributes:
+        name: keys of a nested dictionary, joined by dots.
+        array: shape and dtype.
+        categories: of integers 0 .. categories-1, which networks take as one-hot vectors; 0 for
+            numbers.
+    """
+
+    name: str
+    array: ArraySpec
+    categories: int = 0
+
+    @property
+    def is_image(self) -> bool:
+        """Whether an image network takes the entry."""
+        shape = self.array.shape
+        return self.array.dtype == "uint8" and len(shape) in (2, 3) and not self.categories
+
+    def __str__(self) -> str:
+        return f"{self.name} {self.array}" + f" below {self.categories}" * bool(self.categories)
+
+
+@dataclass(frozen=True)
+class PackedSpec(ArraySpec):
+    """Spec of a packed observation: uint8 [bytes], the entries one after the other."""
+
+    entries: tuple[Entry, ...] = ()
+
+    @classmethod
+    def of(cls, entries: Sequence[Entry]) -> "PackedSpec":
+        """Return the spec of some entries, in their order."""
+        size = sum(entry.array.row_bytes for entry in entries)
+        return cls((size,), "uint8", tuple(entries))
+
+    def places(self) -> list[tuple[Entry, slice]]:
+        """Return the entries, each with its bytes in a row."""
+        stops = np.cumsum([entry.array.row_bytes for entry in self.entries]).tolist()
+        starts = [0, *stops[:-1]]
+        return [(e, slice(i, j)) for e, i, j in zip(self.entries, starts, stops, strict=True)]
+
+    def pack(self, arrays: Mapping[str, NDArray[Any]]) -> NDArray[np.uint8]:
+        """Return the row of one environment.
+
+        Args:
+            arrays: of the shape and dtype of each entry, by name.
+        """
+        parts = [np.ascontiguousarray(arrays[e.name], e.array.dtype) for e in self.entries]
+        return np.concatenate([part.reshape(-1).view(np.uint8) for part in parts])
+
+    def unpack(self, rows: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
+        """Return the entries of rows [..., bytes], by name, each [..., *shape]."""
+        lead = rows.shape[:-1]
+        return {
+            entry.name: np.ascontiguousarray(rows[..., place])
+            .view(entry.array.dtype)
+            .reshape((*lead, *entry.array.shape))
+            for entry, place in self.places()
+        }
+
+    @override
+    def floats(self, array: NDArray[Any]) -> list[NDArray[Any]]:
+        arrays = self.unpack(array)
+        return [arrays[e.name] for e in self.entries if e.array.dtype.startswith("float")]
+
+    @override
+    def to_json(self) -> list[dict[str, Any]]:
+        return [
+            {
+                "name": entry.name,
+                "shape": list(entry.array.shape),
+                "dtype": entry.array.dtype,
+                "categories": entry.categories,
+            }
+            for entry in self.entries
+        ]
+
+    @classmethod
+    def from_json(cls, tree: Sequence[Mapping[str, Any]]) -> "PackedSpec":
+        """Build a spec from what `to_json` returned."""
+        return cls.of(
+            [
+                Entry(e["name"], ArraySpec(tuple(e["shape"]), e["dtype"]), e["categories"])
+                for e in tree
+            ]
+        )
+
+    @override
+    def __str__(self) -> str:
+        return "{" + ", ".join(map(str, self.entries)) + "}"
+
+
+def read_environment_spec(tree: Mapping[str, Any]) -> EnvironmentSpec:
+    """Build a spec from what `EnvironmentSpec.to_json` returned."""
+    observation = ArraySpec(tuple(tree["observation_shape"]), tree["observation_dtype"])
+    if "entries" in tree:
+        observation = PackedSpec.from_json(tree["entries"])
+    space = None
+    if "space" in tree:
+        space = ActionSpec(tree["space"]["kind"], tuple(tree["space"]["sizes"]))
+    return EnvironmentSpec(tree["name"], observation, tree["actions"], tree["action_repeat"], space)
