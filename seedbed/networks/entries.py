@@ -21,7 +21,7 @@ class EntriesTorso(keras.layers.Layer):
     """Encoders of the entries of a packed observation, whose features go through one more layer.
 
     Each picture has an image network of its own. Vectors, numbers and one-hot categories go
-    through one `Mlp`. Where frames are stacked, pictures and numbers before an episode
+    through one `Mlp`, and pictures too where `learner.network` is `mlp`: it suits small grids. Where frames are stacked, pictures and numbers before an episode
     are zeros, and categories are 0. The entry `action_mask` is no feature.
 
     Args:
@@ -31,7 +31,7 @@ class EntriesTorso(keras.layers.Layer):
         make_mlp: makes the torso of the rest.
 
     Raises:
-        SeedbedError: CONFIG: there is a picture and no image network, or nothing but a mask.
+        SeedbedError: CONFIG: there is nothing but a mask.
     """
 
     def __init__(
@@ -48,14 +48,9 @@ class EntriesTorso(keras.layers.Layer):
         for entry in packed.entries:
             if entry.name == ACTION_MASK:
                 continue
-            if not entry.is_image:
+            if not entry.is_image or make_image is None:
                 self.vectors.append(entry.name)
                 continue
-            if make_image is None:
-                raise ConfigError(
-                    f"learner.network mlp cannot take the picture {entry} of the observation "
-                    f"{packed}: name an image network, such as nature or impala_shallow"
-                )
             image = make_image()
             image.name = f"image{len(self.images)}"
             if hasattr(image, "observe"):

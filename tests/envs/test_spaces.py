@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import gymnasium
 import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
@@ -48,6 +49,16 @@ def test_every_entry_comes_back_as_it_was() -> None:
         assert found["body.gear"] == seen["body"]["gear"] + 1, "categories begin at 0"
         np.testing.assert_array_equal(found["pair.0"], seen["pair"][0])
         np.testing.assert_array_equal(found["pair.1"], seen["pair"][1])
+
+
+def test_the_dictionary_of_minigrid_is_sent_without_its_text() -> None:
+    env = gymnasium.make("minigrid:MiniGrid-Empty-5x5-v0")
+    reader = ObservationReader(env.observation_space)
+    assert str(reader.spec) == "{direction int32[] below 4, image uint8[7, 7, 3]}"
+    seen, info = env.reset(seed=0)
+    np.testing.assert_array_equal(
+        reader.spec.unpack(reader.read(seen, info))["image"], seen["image"]
+    )
 
 
 def test_a_discrete_observation_is_an_entry() -> None:

@@ -49,6 +49,7 @@ vtrace: {discount: 0.5}
 evaluation: {at_end: false}
 stop: {mean_return: 9.5, env_frames: 400000}
 """
+MINIGRID = ROOT / "experiments/minigrid-vtrace.yaml"
 CARTPOLE_A2C = ROOT / "experiments/cartpole-a2c.yaml"
 CARTPOLE_DQN = ROOT / "experiments/cartpole-dqn.yaml"
 # The sign is seen once, ten steps before it is needed: longer ago than a sequence's burn-in.
@@ -139,6 +140,13 @@ def test_signs_of_several_arrays_with_masks_are_learned(tmp_path: Path) -> None:
     file = tmp_path / "signs.yaml"
     file.write_text(SIGNS)
     summary = train(file, tmp_path / "run")
+    assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
+
+
+@pytest.mark.learning
+@pytest.mark.skipif(BACKEND != "tensorflow", reason="TensorFlow learns it")
+def test_the_dictionary_of_minigrid_is_learned(tmp_path: Path) -> None:
+    summary = train(MINIGRID, tmp_path / "run", "evaluation.at_end=false")
     assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
 
 

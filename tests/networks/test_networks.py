@@ -166,6 +166,22 @@ def test_entries_go_through_the_networks_of_their_kind(stack: int) -> None:
     np.testing.assert_array_equal(features(seen), got)
 
 
+def test_an_mlp_takes_small_pictures_as_numbers() -> None:
+    grid = PackedSpec.of(
+        [
+            Entry("direction", ArraySpec((), "int32"), 4),
+            Entry("image", ArraySpec((7, 7, 3), "uint8")),
+        ]
+    )
+    torso: Any = make_body("mlp", {"units": [8]}, grid, ACTIONS, 1, 0).torso
+    image = np.random.default_rng(3).integers(0, 11, (7, 7, 3)).astype(np.uint8)
+    row = grid.pack({"direction": np.int32(2), "image": image})
+    found = torso(ops.convert_to_tensor(row[None]))
+    flat = np.concatenate([[0, 0, 1, 0], image.ravel()]).astype(np.float32)
+    wanted = torso.mlp(ops.convert_to_tensor(flat[None]))
+    np.testing.assert_allclose(ops.convert_to_numpy(found), ops.convert_to_numpy(wanted), atol=1e-6)
+
+
 def test_what_an_actions_features_are() -> None:
     several, continuous = ActionSpec("multi_discrete", (3, 2)), ActionSpec("continuous", (2,))
     first = ops.convert_to_tensor(np.array([False, True]))
