@@ -7,13 +7,13 @@ loss; only `learner.inference.location` differs.
 import contextlib
 import json
 import logging
-import socket
 import time
 from typing import Any
 
 import grpc
 import numpy as np
 
+from bench.actor import free_port
 from bench.command import Command
 from bench.figures import series_of
 from bench.plan import Plan, write_pong
@@ -130,7 +130,7 @@ class _System(Command):
             plan, name, environments=environments,
             network="impala_deep", network_options=f"{{width: {width}}}", inference=inference,
         )  # fmt: skip
-        self._address = f"127.0.0.1:{_free_port()}"
+        self._address = f"127.0.0.1:{free_port()}"
         super().__init__(
             plan.folder / f"{name}.log", "learner", self._experiment,
             "--run-dir", str(plan.folder / name), "--listen", self._address,
@@ -201,9 +201,3 @@ class _System(Command):
         self._actors.close()
         self._channel.close()
         super().__exit__(*error)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

@@ -114,8 +114,8 @@ TABLES: dict[str, Sequence[Table]] = {
         Table(
             "actor_efficiency",
             _cases,
-            "environments a group | efficiency | goal | steps/s | bare steps/s | learner CPU",
-            "{environments} | {efficiency:,.2f} | {goal:,.2f} | {steps_per_s:,.0f} | "
+            "environments a group | by | efficiency | goal | steps/s | bare steps/s | learner CPU",
+            "{environments} | {transport} | {efficiency:,.2f} | {goal:,.2f} | {steps_per_s:,.0f} | "
             "{bare_steps_per_s:,.0f} | {learner_cpu_us_a_step[median]:.0f} µs a step",
         )
     ],

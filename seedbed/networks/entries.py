@@ -21,8 +21,9 @@ class EntriesTorso(keras.layers.Layer):
     """Encoders of the entries of a packed observation, whose features go through one more layer.
 
     Each picture has an image network of its own. Vectors, numbers and one-hot categories go
-    through one `Mlp`, and pictures too where `learner.network` is `mlp`: it suits small grids. Where frames are stacked, pictures and numbers before an episode
-    are zeros, and categories are 0. The entry `action_mask` is no feature.
+    through one `Mlp`, and pictures too where `learner.network` is `mlp`, which suits small grids.
+    Where frames are stacked, pictures and numbers before an episode are zeros, and categories
+    are 0. The entry `action_mask` is no feature.
 
     Args:
         packed: the observation.

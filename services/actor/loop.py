@@ -21,6 +21,7 @@ import numpy as np
 from seedbed.envs.failures import FAILURE_WINDOW_S, REFUSED
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN, Credentials
+from seedbed.rpc.local_streams import LocalCall, Metadata, socket_of
 from seedbed.rpc.reconnect import FATAL, Attempts, describe, details_of
 from seedbed.rpc.spaces import spaces_to_wire
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
@@ -110,7 +111,12 @@ class ActorLoop:
         credentials: credentials of this process.
         max_failures: refusals of the environments' numbers within ten minutes after which `run`
             raises; an earlier one makes the environments anew.
+
+    Attributes:
+        shares_memory: whether steps go through shared memory to a learner of this machine.
     """
+
+    shares_memory = True
 
     def __init__(
         self,
@@ -180,8 +186,7 @@ class ActorLoop:
             wrong = ""
             try:
                 self._address = await learners.choose(env.num_envs)
-                async with channels.aio_channel(self._address, self._credentials) as channel:
-                    await self._play(env, channel)
+                await self._play(env)
                 if self._stopping.is_set():
                     return
                 cause = f"it leaves {self._address} for an emptier learner"
@@ -238,12 +243,39 @@ class ActorLoop:
         await self._close_env()
         return await self._make_env()
 
-    async def _play(self, env: VectorEnv, channel: grpc.aio.Channel) -> None:
+    async def _play(self, env: VectorEnv) -> None:
         """Serve one stream of `act`."""
         hello = self._hello(env)
         # Also as metadata, which the learner judges before it reads a message (docs/wire.md).
         carried = (HELLO_KEY, hello.SerializeToString())
-        call = act(channel)(metadata=(*self._credentials.metadata(), carried))
+        metadata: Metadata = (*self._credentials.metadata(), carried)
+        if (local := self._open_local(env, metadata)) is not None:
+            await self._serve(env, hello, local)
+            return
+        async with channels.aio_channel(self._address, self._credentials) as channel:
+            await self._serve(env, hello, act(channel)(metadata=metadata))
+
+    def _open_local(self, env: VectorEnv, metadata: Metadata) -> LocalCall | None:
+        """Open a stream through shared memory to a learner of this machine, if that is possible."""
+        path = socket_of(self._address)
+        if path is None or not self.shares_memory:
+            return None
+        spec = env.spec
+        step_bytes = env.num_envs * (spec.observation.row_bytes + 4 + 1)  # a reward, flags
+        try:
+            return LocalCall(path, metadata, step_bytes)
+        except OSError as error:
+            log.debug("%s: no shared memory with %s: %s", self._name, self._address, error)
+            return None
+
+    async def _serve(self, env: VectorEnv, hello: wire.Hello, call: Any) -> None:
+        """Say Hello on a stream, and step until its end.
+
+        Args:
+            env: the environments.
+            hello: their Hello.
+            call: the stream, which is ended.
+        """
         less_loaded = asyncio.create_task(
             self._learners.wait_for_less_loaded(self._address, env.num_envs)
         )

@@ -27,6 +27,9 @@ class UnrollLoop(ActorLoop):
         make_player: makes the player of the environments, in the group's own thread.
     """
 
+    # Unrolls and parameters are too large for a packet.
+    shares_memory = False
+
     unroll_length: int
     make_player: Callable[[VectorEnv], "UnrollPlayer"]
 

@@ -23,9 +23,11 @@ ROOT = Path(__file__).parents[2]
 def check_actor(results: dict[str, Any]) -> None:
     result = results["actor_efficiency"]
     assert result["value"] > 0
-    assert [case["environments"] for case in result["cases"]] == [2]
-    for name in ("efficiency", "steps_per_s", "bare_steps_per_s", "learner_cpu_us_a_step"):
-        check_series(result["cases"][0][name])
+    cases = [(case["environments"], case["transport"]) for case in result["cases"]]
+    assert cases == [(2, "shared memory"), (2, "tcp")]
+    for case in result["cases"]:
+        for name in ("efficiency", "steps_per_s", "bare_steps_per_s", "learner_cpu_us_a_step"):
+            check_series(case[name])
 
 
 def check_wire(results: dict[str, Any]) -> None:

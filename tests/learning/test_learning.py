@@ -49,6 +49,7 @@ vtrace: {discount: 0.5}
 evaluation: {at_end: false}
 stop: {mean_return: 9.5, env_frames: 400000}
 """
+PENDULUM = ROOT / "experiments/pendulum-vtrace.yaml"
 MINIGRID = ROOT / "experiments/minigrid-vtrace.yaml"
 CARTPOLE_A2C = ROOT / "experiments/cartpole-a2c.yaml"
 CARTPOLE_DQN = ROOT / "experiments/cartpole-dqn.yaml"
@@ -148,6 +149,15 @@ def test_signs_of_several_arrays_with_masks_are_learned(tmp_path: Path) -> None:
 def test_the_dictionary_of_minigrid_is_learned(tmp_path: Path) -> None:
     summary = train(MINIGRID, tmp_path / "run", "evaluation.at_end=false")
     assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
+
+
+@pytest.mark.learning
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX learns it")
+def test_pendulum_is_learned_by_continuous_actions(tmp_path: Path) -> None:
+    summary = train(PENDULUM, tmp_path / "run")
+    assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
+    # Random actions have -1,200. The evaluation scales actions to the bounds by itself.
+    assert summary["evaluation"]["mean"] > -400, summary
 
 
 # The agents are written once, and the numerical tests compare the backends: one learns each.

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import queue
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Coroutine, Iterator
 from functools import partial
 from typing import Any
 
 import grpc
+import grpc.aio
 import numpy as np
 
 from seedbed.rpc import channels
+from seedbed.rpc.local_streams import LocalCall, socket_of
+from seedbed.rpc.step_codec import Actions, Step
 from seedbed.rpc.versions import ERROR_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.spec import FIRST
 from seedbed.v1 import inference_pb2 as wire
@@ -62,15 +66,11 @@ class Refused(Exception):
         self.error = None if details is None else wire.StreamError.FromString(details)
 
 
-class Stream:
-    """One Act stream, driven by hand. Every read has the call's deadline.
-
-    Args:
-        options: for the channel, in place of production's.
-    """
+class GrpcCall:
+    """A call of Act over gRPC, whose messages may be any bytes."""
 
     def __init__(
-        self, address: str, options: list[tuple[str, Any]] | None = None, timeout_s: float = 60.0
+        self, address: str, options: list[tuple[str, Any]] | None, timeout_s: float
     ) -> None:
         if options is None:
             self.channel = channels.channel(address)
@@ -85,8 +85,6 @@ class Stream:
         )
         self._begin = partial(act, iter(self._out.get, None), timeout=timeout_s)
         self._begun: Any = None
-        self.sequence = 0
-        self.environments = 2
 
     @property
     def _call(self) -> Any:
@@ -100,17 +98,108 @@ class Stream:
         self._out.put(message if isinstance(message, bytes) else message.SerializeToString())
 
     def read(self) -> wire.LearnerMessage | None:
-        """The next message; None when the stream has ended well.
-
-        Raises:
-            Refused: it has ended otherwise.
-        """
         try:
             return next(self._call)
         except StopIteration:
             return None
         except grpc.RpcError as error:
             raise Refused(error) from None
+
+    def close(self) -> None:
+        self._out.put(None)
+        self._call.cancel()
+        self.channel.close()
+
+
+class LocalTransport:
+    """The same through shared memory, in an event loop of its own."""
+
+    def __init__(
+        self, address: str, options: list[tuple[str, Any]] | None, timeout_s: float
+    ) -> None:
+        assert options is None, "options are gRPC's"
+        self._timeout_s = timeout_s
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._path = socket_of(address)
+        self._opened: LocalCall | None = None
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(self._timeout_s)
+
+    @property
+    def _call(self) -> LocalCall:
+        if self._opened is None:
+            assert self._path is not None
+
+            async def begin(path: str) -> LocalCall:
+                return LocalCall(path, (), 1 << 20)
+
+            self._opened = self._run(begin(self._path))
+        return self._opened
+
+    def send(self, message: wire.ActorMessage | bytes) -> None:
+        if isinstance(message, bytes):
+            self._run(self._call._send(b"\x01" + message))  # a message, of bytes that may be none
+        elif message.WhichOneof("message") == "step":
+            fields = (getattr(message.step, name) for name in Step._fields)
+            self._run(self._call.write(Step(*fields)))
+        else:
+            self._run(self._call.write(message))
+
+    def read(self) -> wire.LearnerMessage | None:
+        try:
+            message = self._run(self._call.read())
+        except grpc.RpcError as error:
+            raise Refused(error) from None
+        if message is grpc.aio.EOF:
+            return None
+        if isinstance(message, Actions):
+            actions = wire.Actions(sequence=message.sequence, action=message.action)
+            return wire.LearnerMessage(actions=actions)
+        found: wire.LearnerMessage = message
+        return found
+
+    def close(self) -> None:
+        if self._loop.is_closed():
+            return
+        if self._opened is not None:
+            self._loop.call_soon_threadsafe(self._opened.cancel)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(self._timeout_s)
+        self._loop.close()
+
+
+class Stream:
+    """One Act stream, driven by hand. Every read has the call's deadline.
+
+    Args:
+        options: for the channel, in place of production's.
+
+    Attributes:
+        transport: over gRPC, or through shared memory.
+    """
+
+    transport: type[GrpcCall] | type[LocalTransport] = GrpcCall
+
+    def __init__(
+        self, address: str, options: list[tuple[str, Any]] | None = None, timeout_s: float = 60.0
+    ) -> None:
+        self._of = self.transport(address, options, timeout_s)
+        self.sequence = 0
+        self.environments = 2
+
+    def send(self, message: wire.ActorMessage | bytes) -> None:
+        self._of.send(message)
+
+    def read(self) -> wire.LearnerMessage | None:
+        """The next message; None when the stream has ended well.
+
+        Raises:
+            Refused: it has ended otherwise.
+        """
+        return self._of.read()
 
     def handshake(self, environments: int = 2, **changes: Any) -> wire.Welcome:
         self.environments = environments
@@ -141,9 +230,7 @@ class Stream:
 
     def close(self) -> None:
         """Disconnect without Goodbye."""
-        self._out.put(None)
-        self._call.cancel()
-        self.channel.close()
+        self._of.close()
 
     def __enter__(self) -> Stream:
         return self

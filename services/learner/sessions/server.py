@@ -1,12 +1,17 @@
-"""gRPC server of the learner, which actors connect to."""
+"""gRPC server of the learner, which actors connect to, and its server of local streams."""
+
+import logging
 
 import grpc.aio
 
 from seedbed.rpc.credentials import PLAIN, Credentials, Denial
+from seedbed.rpc.local_streams import LocalServer, socket_of
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.step_codec import inference_handlers
 from seedbed.runtime.threads import Threads
 from seedbed.services.learner.sessions.servicer import InferenceServicer
+
+log = logging.getLogger(__name__)
 
 
 class InferenceServer(ServerThread):
@@ -40,5 +45,31 @@ class InferenceServer(ServerThread):
         server.add_generic_rpc_handlers((inference_handlers(self._servicer),))
 
     async def _begin(self) -> None:
+        self._listen_locally()
         # It runs until the loop ends, because late answers are announced during the end, too.
         self._spawn(self._servicer.housekeeping())
+
+    def _listen_locally(self) -> None:
+        """Listen for streams of this machine, beside each unix socket of gRPC."""
+        if not self._servicer.takes_local_streams:
+            return
+        addresses = (self._listen, *self.also_listen)
+        path = next(filter(None, map(socket_of, addresses)), None)
+        if path is None:
+            return
+        local = LocalServer(
+            lambda context: self._servicer.Act(None, context),
+            self._credentials,
+            self._servicer.on_denied,
+            self.max_message_bytes,
+        )
+        try:
+            local.listen(path)
+        except OSError as error:
+            log.warning(
+                "actors of this machine use gRPC, not shared memory: cannot listen on %s: %s",
+                path,
+                error,
+            )
+            return
+        self.local = local

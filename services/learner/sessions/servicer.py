@@ -99,7 +99,10 @@ class InferenceServicer(wire_grpc.InferenceServicer):
 
     Attributes:
         batchers: take the requests, one for each device that acts.
+        takes_local_streams: whether its streams may be local ones, which carry steps.
     """
+
+    takes_local_streams = True
 
     def __init__(
         self,

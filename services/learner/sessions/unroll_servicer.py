@@ -34,6 +34,8 @@ class UnrollServicer(InferenceServicer):
         store: the source of the parameters.
     """
 
+    takes_local_streams = False
+
     def __init__(
         self,
         experiment: Experiment,

@@ -1,0 +1,284 @@
+"""Local streams: what a process of the same machine may send, and what its end costs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from seedbed.rpc import local_streams, shared_steps
+from seedbed.rpc.local_streams import LocalCall, socket_of
+from seedbed.rpc.shared_steps import InvalidBlock, StepReader, StepWriter
+from seedbed.rpc.step_codec import Step
+from seedbed.services.actor.loop import ActorLoop
+from seedbed.services.actor.metrics import ActorMetrics
+from seedbed.services.impala_actor.loop import UnrollLoop
+from tests.support.null_model import NullLearner, null_learner
+from tests.support.pattern_env import PatternVectorEnv
+from tests.support.raw_wire import LocalTransport, Refused, Stream, hello, step, stream
+from tests.support.waiting import wait_for
+
+ENV = PatternVectorEnv(2, 0, shape=(1,), dtype="float32")
+
+
+@pytest.fixture
+def learner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[NullLearner]:
+    monkeypatch.setattr(Stream, "transport", LocalTransport)
+    with null_learner(tmp_path, monkeypatch) as made:
+        yield made
+
+
+def path_of(learner: NullLearner) -> str:
+    path = socket_of(learner.address)
+    assert path is not None
+    return path
+
+
+def raw(learner: NullLearner) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    made.settimeout(30)
+    made.connect(path_of(learner))
+    return made
+
+
+def memory(size: int, seals: bool = True) -> int:
+    if seals:
+        with StepWriter(size) as writer:
+            return os.dup(writer.descriptor)
+    descriptor = os.memfd_create("loose", os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, size)
+    return descriptor
+
+
+def descriptors_here() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+# --- the block ---------------------------------------------------------------------------------
+
+
+def test_a_step_comes_back_as_it_was_and_is_a_copy() -> None:
+    with StepWriter(11) as writer:
+        reader = StepReader(os.dup(writer.descriptor), 11)
+        sizes = writer.write(Step(3, b"abcdef", b"gh", b"ijk"))
+        assert sizes == (6, 2, 3)
+        arrays = reader.read(sizes)
+        writer.write(Step(4, b"------", b"--", b"---"))
+        assert arrays == (b"abcdef", b"gh", b"ijk"), "what was judged is what is kept"
+        with pytest.raises(InvalidBlock, match="a step of 12 bytes in a block of 11"):
+            reader.read((6, 3, 3))
+        reader.close()
+
+
+@pytest.mark.parametrize(
+    ("size", "seals", "words"),
+    [(100, True, "expected 1 to 99 bytes"), (50, False, "the seal against shrinking")],
+)
+def test_a_block_that_cannot_be_trusted_is_refused(size: int, seals: bool, words: str) -> None:
+    """A file that its writer shortens would end the learner by SIGBUS."""
+    with pytest.raises(InvalidBlock, match=words):
+        StepReader(memory(size, seals), 99)
+
+
+def test_no_file_of_a_disk_is_a_block(tmp_path: Path) -> None:
+    with (tmp_path / "file").open("w+b") as file:
+        file.truncate(10)
+        with pytest.raises(InvalidBlock, match="no block of shared memory"):
+            StepReader(os.dup(file.fileno()), 99)
+
+
+# --- the stream --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("packet", "descriptors"),
+    [
+        (b"\x00", 0),
+        (b"\x00", 2),
+        (b"\x02", 1),
+        (b"\x00\xff\xff", 1),
+        (b"\x00\xff\xff\x01\x00\x01abc", 1),
+        (b"\x00\x01\x00\x01\x00\x01\xffa", 1),
+    ],
+)
+def test_a_stream_that_cannot_be_opened_ends_alone(
+    learner: NullLearner, packet: bytes, descriptors: int
+) -> None:
+    with stream(learner.address) as good, raw(learner) as wrong:
+        before = descriptors_here()
+        blocks = [memory(64) for _ in range(descriptors)]
+        socket.send_fds(wrong, [packet], blocks)
+        for block in blocks:
+            os.close(block)
+        assert wrong.recv(100) == b""
+        good.play(5)
+        wait_for(lambda: descriptors_here() <= before, "its descriptors are closed")
+
+
+def test_nothing_is_waited_for_without_end(
+    learner: NullLearner, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_streams, "HELLO_TIMEOUT_S", 0.1)
+    with raw(learner) as mute:
+        assert mute.recv(100) == b""
+
+
+@pytest.mark.parametrize(
+    "packet",
+    [
+        b"\x01\xff\xff",
+        b"\x02abc",
+        b"\x07",
+        local_streams._STEP_HEAD.pack(2, 0, 0, 0, 1 << 20, 9, 9),
+    ],
+)
+def test_packets_that_are_no_message_are_refused(learner: NullLearner, packet: bytes) -> None:
+    with Stream(learner.address) as wrong, stream(learner.address) as good:
+        wrong.handshake(2)
+        of: Any = wrong._of
+        of._run(of._call._send(packet))
+        with pytest.raises(Refused) as refusal:
+            wrong.read()
+        assert refusal.value.code is grpc.StatusCode.INVALID_ARGUMENT
+        assert refusal.value.error is not None
+        assert refusal.value.error.field == "message"
+        good.play(5)
+
+
+def test_a_client_that_does_not_wait_is_held_up(learner: NullLearner) -> None:
+    """Its packets stay in the socket, whose buffer is bounded."""
+    with raw(learner) as flood, stream(learner.address) as good:
+        block = memory(64)
+        socket.send_fds(flood, [b"\x00"], [block])
+        os.close(block)
+        flood.setblocking(False)
+        sent = 0
+        with contextlib.suppress(BlockingIOError):
+            flood.send(b"\x01" + hello(2).SerializeToString())
+            while sent < 100_000:
+                flood.send(b"\x03" * 100)  # what no client sends
+                sent += 1
+        assert sent < 100_000
+        good.play(5)
+    wait_for(lambda: learner.telemetry.sessions.connected == 0, "both are gone")
+
+
+def test_a_killed_actor_gives_its_slots_back_while_the_learner_waits_for_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No write is due that would fail: the end of the process itself is seen."""
+    monkeypatch.setattr(Stream, "transport", LocalTransport)
+    program = (
+        "import sys, time\n"
+        "from tests.support.raw_wire import LocalTransport, Stream, step\n"
+        "Stream.transport = LocalTransport\n"
+        "actor = Stream(sys.argv[1])\n"
+        "actor.handshake(4)\n"
+        "actor.play(8)\n"
+        "actor.send(step(8, 4))\n"
+        "print('held up', flush=True)\n"
+        "time.sleep(1000)\n"
+    )
+    with null_learner(tmp_path, monkeypatch, train=False) as learner:
+        command = [sys.executable, "-c", program, learner.address]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as actor:
+            assert actor.stdout is not None
+            assert actor.stdout.readline() == b"held up\n"
+            wait_for(lambda: learner.telemetry.sessions.connected == 1, "it is there")
+            actor.send_signal(signal.SIGKILL)
+            wait_for(lambda: learner.telemetry.sessions.connected == 0, "it is gone")
+        slots = learner.servicer._slots
+        wait_for(lambda: slots.available == slots.slots, "its slots are free")
+        learner.stop("enough")
+        assert learner.ended.wait(30)
+        counters = learner.counters
+        assert counters.env_frames == counters.trained_frames + counters.discarded_frames
+
+
+def test_the_end_of_the_learner_is_seen_at_once(learner: NullLearner) -> None:
+    with stream(learner.address) as actor:
+        actor.play(2)
+        learner.stop("enough")
+        assert learner.ended.wait(30)
+        actor.send(step(2))
+        with pytest.raises(Refused) as refusal:
+            actor.read()
+        assert refusal.value.code is grpc.StatusCode.UNAVAILABLE
+    assert not Path(path_of(learner)).exists()
+
+
+# --- which way an actor takes ------------------------------------------------------------------
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths on which actors have opened local streams."""
+    paths: list[str] = []
+    real = LocalCall.__init__
+
+    def note(self: LocalCall, path: str, *arguments: Any) -> None:
+        real(self, path, *arguments)
+        paths.append(path)
+
+    monkeypatch.setattr(LocalCall, "__init__", note)
+    return paths
+
+
+def loop_of(address: str, kind: type[ActorLoop] = ActorLoop) -> Any:
+    return kind(lambda: ENV, address, "test", 60.0, 60.0, ActorMetrics())
+
+
+def opens(loop: Any) -> bool:
+    async def tried() -> bool:
+        call = loop._open_local(ENV, ())
+        if call is not None:
+            call.cancel()
+        return call is not None
+
+    return asyncio.run(tried())
+
+
+def test_which_learners_an_actor_shares_memory_with(
+    learner: NullLearner, opened: list[str]
+) -> None:
+    assert opens(loop_of(learner.address))
+    assert opened == [path_of(learner)]
+    assert not opens(loop_of("127.0.0.1:1"))
+    assert not opens(loop_of(f"{learner.address}-other"))
+    assert not opens(loop_of(learner.address, UnrollLoop)), "unrolls are too large for a packet"
+
+
+def test_without_such_memory_it_speaks_grpc(
+    learner: NullLearner, monkeypatch: pytest.MonkeyPatch, opened: list[str]
+) -> None:
+    def none(*_: Any) -> int:
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr(shared_steps.os, "memfd_create", none)
+    assert not opens(loop_of(learner.address))
+    assert opened == []
+
+
+def test_the_path_of_a_killed_learner_is_taken_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Stream, "transport", LocalTransport)
+    with null_learner(tmp_path, monkeypatch) as learner:
+        path = path_of(learner)
+        learner.stop("enough")
+        assert learner.ended.wait(30)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as dead:
+        dead.bind(path)
+    with null_learner(tmp_path, monkeypatch) as learner, stream(learner.address) as actor:
+        assert path_of(learner) == path
+        actor.play(3)
