@@ -6,6 +6,9 @@ peers at the port of gossip.addresses[R].
 """
 
 import argparse
+import contextlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from seedbed.cli.arguments import (
     add_credentials,
@@ -17,15 +20,23 @@ from seedbed.cli.arguments import (
 from seedbed.cli.hosts import add_host, host_of
 from seedbed.cli.output import add_json, print_result
 from seedbed.cli.train import add_run_directory, open_run, start_probe, warn_of_settings
-from seedbed.config import load_experiment
+from seedbed.config import Experiment, load_experiment
 from seedbed.launch.early_checks import check_address, check_disk
+from seedbed.launch.frontends import LocalFrontends
 from seedbed.launch.run_end import check_frames, ending
 from seedbed.launch.run_header import header
 from seedbed.rpc.credentials import check_exposure
+from seedbed.runs.directory import RunDirectory
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.log_files import keep_stdout
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
 from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.tokens import Role
+
+if TYPE_CHECKING:
+    from seedbed.services.learner.learner import Learner
+
+DEFAULT_LISTEN = "127.0.0.1:8470"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -47,6 +58,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_json(parser)
 
 
+@contextlib.contextmanager
+def frontends(
+    args: argparse.Namespace, experiment: Experiment, learner: "Learner", directory: RunDirectory
+) -> Iterator[None]:
+    """Return the context in which the learner's front ends run.
+
+    Raises:
+        ConfigError: the learner has no port beside which front ends could listen.
+    """
+    count = experiment.learner.inference.frontends
+    if not count:
+        yield
+        return
+    networks = [a for a in args.listen or [DEFAULT_LISTEN] if not a.startswith("unix:")]
+    host, _, port = networks[0].rpartition(":") if networks else ("", "", "0")
+    if port == "0" or experiment.learner.inference.location == "actor":
+        raise ConfigError(
+            f"learner.inference.frontends is {count}, which takes --listen HOST:PORT and inference "
+            "in the learner: front ends listen at the port plus 100, 101 and so on"
+        )
+    ports = [int(port) + 100 + i for i in range(count)]
+    given = {"--token-file": args.token_file, "--tls": args.tls, "--tls-release": args.tls_release}
+    credentials = [f"{option}={value}" for option, value in given.items() if value]
+    credentials += ["--insecure"] if args.insecure else []
+    addresses = [f"{host}:{each}" for each in ports]
+    socket = learner.serve_frontends(ports)
+    running = LocalFrontends(addresses, socket, credentials, directory.logs, learner.threads)
+    running.start()
+    try:
+        yield
+    finally:
+        running.stop()
+
+
 def run(args: argparse.Namespace) -> int | None:
     """Serve until a stop condition or SIGTERM."""
     exit_at_once_on_signals()
@@ -66,7 +111,7 @@ def run(args: argparse.Namespace) -> int | None:
         from seedbed.services.learner.learner import Learner
 
         credentials = credentials_of(args, Role.LEARNER)
-        listen, *also_listen = args.listen or ["127.0.0.1:8470"]
+        listen, *also_listen = args.listen or [DEFAULT_LISTEN]
         check_disk(directory)
         for address in (listen, *also_listen):
             check_address(address)
@@ -86,8 +131,9 @@ def run(args: argparse.Namespace) -> int | None:
         learner.profiler.profile_on_signal()
         summary = learner.summary_if_finished()
         if summary is None:
-            print_lines(f"seedbed: listening on {learner.start(probe)}")
-            summary = learner.run()
+            with frontends(args, experiment, learner, directory):
+                print_lines(f"seedbed: listening on {learner.start(probe)}")
+                summary = learner.run()
         print_lines(ending(summary, directory))
         print_result(args, summary)
         if args.linger:

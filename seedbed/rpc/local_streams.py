@@ -27,7 +27,7 @@ from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.rpc.shared_steps import InvalidBlock, StepReader, StepWriter
 from seedbed.rpc.step_codec import Actions, Step
 from seedbed.rpc.streams import HELLO_TIMEOUT_S, STATUS_LENGTH
-from seedbed.rpc.versions import ERROR_KEY
+from seedbed.rpc.versions import ERROR_KEY, FRONTEND_KEY
 from seedbed.runtime.peer_log import PeerLog
 from seedbed.runtime.text import printable
 from seedbed.v1 import inference_pb2 as wire
@@ -125,6 +125,10 @@ class LocalCall:
         with contextlib.suppress(ConnectionError):
             await self._loop.sock_sendall(self._socket, packet)
 
+    async def write_invalid(self) -> None:
+        """Send a message that is none, in the place of one that could not be read."""
+        await self._send(bytes((_MESSAGE, 0xFF)))
+
     async def done_writing(self) -> None:
         """End this side of the stream."""
         await self._send(bytes((_DONE,)))
@@ -170,11 +174,28 @@ class _Ended(Exception):
 
 
 class LocalContext:
-    """A server's stream, with the methods of gRPC's servicer context that servicers use."""
+    """A server's stream, with the methods of gRPC's servicer context that servicers use.
+
+    Args:
+        connection: socket of the stream.
+        block: memory of its steps.
+        metadata: metadata of the call.
+        path: path of the server's socket.
+        frontend: number of the front end that relays the stream; None: an actor of this machine.
+
+    Attributes:
+        frontend: as the argument.
+    """
 
     def __init__(
-        self, connection: socket.socket, block: StepReader, metadata: Metadata, path: str
+        self,
+        connection: socket.socket,
+        block: StepReader,
+        metadata: Metadata,
+        path: str,
+        frontend: int | None = None,
     ) -> None:
+        self.frontend = frontend
         self._socket, self._block, self._metadata, self._path = connection, block, metadata, path
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
@@ -186,6 +207,8 @@ class LocalContext:
 
     def peer(self) -> str:
         """Return the address of the peer, for logs."""
+        if self.frontend is not None:
+            return f"front end {self.frontend}"
         return f"unix:{self._path}"
 
     def invocation_metadata(self) -> Metadata:
@@ -283,11 +306,10 @@ class LocalContext:
         await self._send(_END_HEAD.pack(_END, grpc.StatusCode.OK.value[0], 0))
 
     def close(self) -> None:
-        """Release socket and memory."""
+        """Release the socket."""
         self._is_over = True
         self._pause()
         self._socket.close()
-        self._block.close()
 
 
 class LocalServer:
@@ -298,6 +320,7 @@ class LocalServer:
         credentials: judge the streams, as they judge gRPC's.
         on_denied: called with each denial.
         max_message_bytes: largest step.
+        of_frontends: its clients are front ends, which say their numbers.
     """
 
     def __init__(
@@ -306,7 +329,9 @@ class LocalServer:
         credentials: Credentials,
         on_denied: Callable[[Denial], None],
         max_message_bytes: int = channels.MAX_MESSAGE_BYTES,
+        of_frontends: bool = False,
     ) -> None:
+        self._of_frontends = of_frontends
         self._handle, self._credentials = handle, credentials
         self._on_denied, self._most = on_denied, max_message_bytes
         self._loop = asyncio.get_running_loop()
@@ -357,11 +382,14 @@ class LocalServer:
             opened.enter_context(connection)
             try:
                 metadata, block = await self._open(connection)
+                opened.callback(block.close)
+                number = dict(metadata).get(FRONTEND_KEY, "") if self._of_frontends else None
+                frontend = None if number is None else int(number)
             except (TimeoutError, ValueError, OSError, struct.error) as error:
                 text = printable(str(error) or "nothing came")
                 self._log.warning("open", "a local stream cannot be opened: %s", text)
                 return
-            context = LocalContext(connection, block, metadata, self._path)
+            context = LocalContext(connection, block, metadata, self._path, frontend)
             opened.callback(context.close)
             try:
                 denial = self._credentials.denial(_METHOD, metadata, {})

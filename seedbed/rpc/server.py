@@ -37,7 +37,7 @@ class ServerThread:
         address: address that peers connect to; None until the server listens.
         max_message_bytes: largest message that the server receives; set it before `start`.
         also_listen: further addresses to listen on; set them before `start`.
-        local: serves streams of this machine; None without any.
+        local: servers of local streams.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class ServerThread:
         self.address: str | None = None
         self.max_message_bytes = channels.MAX_MESSAGE_BYTES
         self.also_listen: Sequence[str] = ()
-        self.local: LocalServer | None = None
+        self.local: list[LocalServer] = []
 
     def _add(self, server: grpc.aio.Server) -> None:
         """Add servicers. Called in the event loop, before the server listens."""
@@ -154,7 +154,7 @@ class ServerThread:
             await self._health.set("", NOT_SERVING)
             await self._finish()
         finally:
-            if self.local is not None:
-                await self.local.stop(GOODBYE_S)
+            for local in self.local:
+                await local.stop(GOODBYE_S)
             # Without it, gRPC's own thread keeps the process from ending.
             await server.stop(GOODBYE_S)

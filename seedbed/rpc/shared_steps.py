@@ -41,10 +41,16 @@ class StepWriter:
             raise
 
     def write(self, step: Step) -> tuple[int, int, int]:
-        """Write the arrays of a step one after the other, and return the bytes of each."""
+        """Write the arrays of a step one after the other, and return the bytes of each.
+
+        Raises:
+            InvalidBlock: the block is smaller.
+        """
         sizes, at = [], 0
         for part in (step.observation, step.reward, step.flags):
             size = len(part)
+            if at + size > len(self._memory):
+                raise InvalidBlock(f"a step above {at + size} bytes, and {len(self._memory)} fit")
             self._memory[at : at + size] = part
             sizes.append(size)
             at += size

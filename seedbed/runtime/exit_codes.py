@@ -31,6 +31,7 @@ class ExitCode(IntEnum):
     THREAD_STUCK = 40
     THREAD_FAILED = 41
     DIVERGED = 42
+    FRONTENDS_FAILED = 43
     DEPLOY = 50
     INTERRUPTED = 130
     TERMINATED = 143
@@ -73,6 +74,8 @@ HELP: dict[ExitCode, str] = {
     "without the others: start all of them again; they resume from the newest checkpoint.",
     ExitCode.NO_FRAMES: "A stop condition ended the run before an environment was stepped: raise "
     "the condition, and see logs/ in the run directory for why no actor played.",
+    ExitCode.FRONTENDS_FAILED: "Front end processes keep failing: see logs/frontend-*.log in the "
+    "run directory, or set learner.inference.frontends to 0.",
     ExitCode.SUITE_FAILED: "Runs of a suite failed, and the others went on: mend what their lines "
     "name; the same command goes on with what is not finished.",
     ExitCode.THREAD_STUCK: "A part of the learner had work and took none for too long: the line "

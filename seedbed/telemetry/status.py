@@ -78,6 +78,13 @@ class SlotsStatus(TypedDict):
     free: int
 
 
+class FrontendStatus(TypedDict):
+    """Front end of the learner; added by its gRPC service."""
+
+    port: int
+    environments: int
+
+
 class ChargedStatus(TypedDict):
     """What a run charges, in the sizes of the section `cost`."""
 
@@ -123,6 +130,7 @@ class RunStatus(TypedDict):
     stream_errors: dict[str, int]
     failing_outputs: list[str]
     slots: NotRequired[SlotsStatus]
+    frontends: NotRequired[list[FrontendStatus]]
     source: NotRequired[SourceStatus]
 
 

@@ -35,11 +35,21 @@ class NoCapacity(Exception):
 
 @dataclass(frozen=True)
 class SlotStatus:
-    """Slots of one learner."""
+    """Slots of one learner, as a group may reach it.
+
+    Attributes:
+        address: of the learner, or of one of its front ends.
+        taken: slots of the learner that are taken.
+        free: slots of the learner that are free.
+        relayed: environments of the front end; 0 without one.
+        learner: address of the learner.
+    """
 
     address: str
     taken: int
     free: int
+    relayed: int
+    learner: str
 
 
 class LearnerSelection:
@@ -47,7 +57,7 @@ class LearnerSelection:
 
     Args:
         addresses: `host:port` or `unix:PATH`, or several of them separated by commas. A single
-            learner is never asked for its status.
+            learner at a unix socket is never asked for its status.
         name: name of the group. Breaks ties between equally loaded learners, so that groups that
             start together spread out.
         credentials: credentials of this process.
@@ -81,12 +91,18 @@ class LearnerSelection:
         Raises:
             NoCapacity: with the answer of each learner. The next call allows every learner again.
         """
-        if not self.several:
-            return self._addresses[0]
+        first = self._addresses[0]
+        if not self.several and first.startswith("unix:"):
+            return first
         answered, silent = await self._ask()
+        if not self.several and all(status.address == first for status in answered):
+            return first  # without front ends; where it is silent, the stream says why
         fit = [s for s in answered if s.free >= num_envs and s.address not in self._failed]
         if fit:
             return min(fit, key=self._order).address
+        if not self.several and answered[0].free >= num_envs:
+            self._failed.clear()
+            return first  # until its front ends are back
         causes = [f"{s.address} has {s.free} of {s.taken + s.free} slots free" for s in answered]
         failed, self._failed = self._failed, set()
         also = f"; tried just now: {', '.join(sorted(failed))}" if failed else ""
@@ -97,30 +113,36 @@ class LearnerSelection:
     async def wait_for_less_loaded(self, address: str, num_envs: int) -> None:
         """Wait until a group of the learner at `address` should move to another learner.
 
-        That is so when another learner has free slots and at least two such groups less. One group
-        less would be a reason to move back.
+        That is so when another learner has free slots and at least two such groups less, or another
+        front end of this one has. One group less would be a reason to move back.
         """
         while True:
             await asyncio.sleep(POLL_INTERVAL_S * random.uniform(0.5, 1.5))
-            if not self.several:
+            if not self.several and address == self._addresses[0]:
                 continue
             answered, _ = await self._ask()
-            own = [s.taken for s in answered if s.address == address]
+            own = next((s for s in answered if s.address == address), None)
+            if own is None:
+                continue
             fit = [s.taken for s in answered if s.free >= num_envs]
-            if own and fit and min(fit) + 2 * num_envs <= own[0]:
+            others = [s.relayed for s in answered if s.learner == own.learner]
+            if fit and min(fit) + 2 * num_envs <= own.taken:
+                return
+            if min(others) + 2 * num_envs <= own.relayed:
                 return
 
-    def _order(self, status: SlotStatus) -> tuple[int, bytes]:
+    def _order(self, status: SlotStatus) -> tuple[int, int, bytes]:
         tie_break = hashlib.sha256(f"{self._name} {status.address}".encode()).digest()
-        return status.taken, tie_break
+        return status.taken, status.relayed, tie_break
 
     async def _ask(self) -> tuple[list[SlotStatus], list[str]]:
         """Return the slots of each learner that answers, and why the others do not."""
         answers = await asyncio.gather(*(self._ask_one(address) for address in self._addresses))
-        answered = [answer for answer in answers if isinstance(answer, SlotStatus)]
+        answered = [status for answer in answers if isinstance(answer, list) for status in answer]
         return answered, [answer for answer in answers if isinstance(answer, str)]
 
-    async def _ask_one(self, address: str) -> SlotStatus | str:
+    async def _ask_one(self, address: str) -> list[SlotStatus] | str:
+        """Return the ways to a learner, its front ends where it has some, or why it is silent."""
         try:
             async with channels.aio_channel(address, self._credentials) as channel:
                 stub = wire_grpc.InferenceStub(channel)
@@ -134,4 +156,12 @@ class LearnerSelection:
             return f"{address} does not answer ({error.code().name}: {cause})"
         status: RunStatus = json.loads(reply.json)
         slots = status["slots"]
-        return SlotStatus(address, slots["all"] - slots["free"], slots["free"])
+        taken, free = slots["all"] - slots["free"], slots["free"]
+        frontends = status.get("frontends")
+        if not frontends:
+            return [SlotStatus(address, taken, free, 0, address)]
+        host = address.rpartition(":")[0]
+        return [
+            SlotStatus(f"{host}:{each['port']}", taken, free, each["environments"], address)
+            for each in frontends
+        ]

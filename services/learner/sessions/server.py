@@ -15,13 +15,17 @@ log = logging.getLogger(__name__)
 
 
 class InferenceServer(ServerThread):
-    """Server of actor streams.
+    """Server of actor streams, over gRPC and local.
 
     Args:
         servicer: answers the streams.
         listen: `host:port` or `unix:PATH`.
         threads: threads of the process, which fail with this server.
         credentials: credentials of this process.
+
+    Attributes:
+        frontends: path of the socket for front ends, in a folder that no other user may enter;
+            None without any. Set it before `start`.
     """
 
     def __init__(
@@ -33,6 +37,7 @@ class InferenceServer(ServerThread):
     ) -> None:
         super().__init__(listen, threads, credentials)
         self._servicer = servicer
+        self.frontends: str | None = None
 
     def end_streams(self, reason: str, over: bool) -> None:
         """End every stream, now and later; see `InferenceServicer.finish`. Any thread."""
@@ -46,6 +51,10 @@ class InferenceServer(ServerThread):
 
     async def _begin(self) -> None:
         self._listen_locally()
+        if self.frontends is not None:
+            relayed = self._local_server(PLAIN, of_frontends=True)
+            relayed.listen(self.frontends)
+            self.local.append(relayed)
         # It runs until the loop ends, because late answers are announced during the end, too.
         self._spawn(self._servicer.housekeeping())
 
@@ -57,12 +66,7 @@ class InferenceServer(ServerThread):
         path = next(filter(None, map(socket_of, addresses)), None)
         if path is None:
             return
-        local = LocalServer(
-            lambda context: self._servicer.Act(None, context),
-            self._credentials,
-            self._servicer.on_denied,
-            self.max_message_bytes,
-        )
+        local = self._local_server(self._credentials)
         try:
             local.listen(path)
         except OSError as error:
@@ -72,4 +76,13 @@ class InferenceServer(ServerThread):
                 error,
             )
             return
-        self.local = local
+        self.local.append(local)
+
+    def _local_server(self, credentials: Credentials, of_frontends: bool = False) -> LocalServer:
+        return LocalServer(
+            lambda context: self._servicer.Act(None, context),
+            credentials,
+            self._servicer.on_denied,
+            self.max_message_bytes,
+            of_frontends,
+        )

@@ -5,6 +5,7 @@ import json
 import logging
 import secrets
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -100,6 +101,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
     Attributes:
         batchers: take the requests, one for each device that acts.
         takes_local_streams: whether its streams may be local ones, which carry steps.
+        frontend_ports: ports of the front ends, which the status names to actors.
     """
 
     takes_local_streams = True
@@ -117,6 +119,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._telemetry = telemetry
         self._components = components
         self.batchers = [self._new_batcher()]
+        self.frontend_ports: Sequence[int] = ()
         self._slots = SlotAllocator(self._settings.inference.slots)
         if isinstance(queue, SynchronousUnrollQueue):
             self._slots = SlotAllocator(self._settings.host_batch_size, "learner.batch_size")
@@ -421,4 +424,17 @@ class InferenceServicer(wire_grpc.InferenceServicer):
     async def GetStatus(self, _: Any, __: Any) -> wire.GetStatusReply:
         leaves = self._ending is not None and not self._over
         slots = {"all": self._slots.slots, "free": 0 if leaves else self._slots.available}
-        return wire.GetStatusReply(json=json.dumps({**self._telemetry.status(), "slots": slots}))
+        status = {**self._telemetry.status(), "slots": slots}
+        if self.frontend_ports:
+            status["frontends"] = self._frontends()
+        return wire.GetStatusReply(json=json.dumps(status))
+
+    def _frontends(self) -> list[dict[str, int]]:
+        """Return port and environments of each front end."""
+        taken = [0] * len(self.frontend_ports)
+        for stream in self._streams.values():
+            number = getattr(stream.context, "frontend", None)
+            if number is not None and number < len(taken):
+                taken[number] += stream.handshake.num_envs
+        pairs = zip(self.frontend_ports, taken, strict=True)
+        return [{"port": port, "environments": envs} for port, envs in pairs]

@@ -13,6 +13,8 @@ import math
 import os
 import threading
 import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,9 +24,13 @@ import pytest
 
 from seedbed.config import Experiment, parse_experiment
 from seedbed.packed import ACTION_MASK, Entry, PackedSpec
+from seedbed.rpc import channels
 from seedbed.runs.directory import open_run_directory
+from seedbed.runtime.threads import Threads
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
+from seedbed.services.frontend.frontend import FrontendServer
+from seedbed.services.frontend.relay import Relay
 from seedbed.services.impala_actor.actor import ImpalaActor
 from seedbed.services.impala_actor.loop import UnrollLoop
 from seedbed.services.learner.components import LearnerComponents
@@ -144,8 +150,28 @@ async def play(config: Experiment, address: str, done: threading.Event, **spaces
     await asyncio.gather(*steady, return_exceptions=True)
 
 
+@contextmanager
+def started_by(learner: Learner, way: str) -> Iterator[Callable[[], str]]:
+    """What starts the learner and returns where actors connect: by each way that steps take."""
+    if way != "front ends":
+        yield learner.start
+        return
+    threads = Threads()
+    relay = Relay(learner.serve_frontends([0]), 0, channels.MAX_MESSAGE_BYTES)
+    frontend = FrontendServer(relay, "127.0.0.1:0", threads)
+
+    def start() -> str:
+        learner.start()
+        return frontend.start()
+
+    yield start
+    frontend.close()
+    frontend.join()
+    assert threads.failure is None
+
+
 def collect(
-    config: Experiment, path: Path, **spaces: Any
+    config: Experiment, path: Path, way: str = "shared memory", **spaces: Any
 ) -> tuple[LearnerComponents, list[TrainingBatch], Any]:
     """Batches of the real learner with frozen parameters, and its built parts."""
     done = threading.Event()
@@ -157,10 +183,12 @@ def collect(
             if len(batches) == BATCHES:
                 done.set()
 
-    with open_run_directory(path / "run", config) as run:
-        learner = Learner(config, run, f"unix:{run.socket}", frozen=True)
+    with ExitStack() as opened:
+        run = opened.enter_context(open_run_directory(path / "run", config))
+        listen = f"unix:{run.socket}" if way == "shared memory" else "127.0.0.1:0"
+        learner = Learner(config, run, listen, frozen=True)
         learner.training.observers.append(observe)
-        address = learner.start()
+        address = opened.enter_context(started_by(learner, way))()
         actors = threading.Thread(target=lambda: asyncio.run(play(config, address, done, **spaces)))
         actors.start()
         try:
@@ -258,6 +286,13 @@ def test_so_it_does_with_other_spaces(case: str, location: str, tmp_path: Path) 
     spaces = {"shape": (6,), "dtype": "float32", **spaces}
     config = experiment(network, lstm, stack, location=location)
     check_spaces(config, tmp_path, **spaces)
+
+
+@pytest.mark.parametrize("way", ["gRPC", "front ends"])
+def test_so_it_does_by_every_way_that_steps_take(way: str, tmp_path: Path) -> None:
+    """All other tests here go through shared memory."""
+    network, lstm, stack, shape, dtype = CASES["shallow-odd-lstm-stack"]
+    check_spaces(experiment(network, lstm, stack), tmp_path, way=way, shape=shape, dtype=dtype)
 
 
 @pytest.mark.backends
