@@ -47,6 +47,11 @@ class Command:
             )
 
     @property
+    def pid(self) -> int:
+        """Return the number of the process."""
+        return self._process.pid
+
+    @property
     def exit_code(self) -> int | None:
         """Return the exit code, None while the process runs."""
         return self._process.poll()

@@ -2,8 +2,8 @@
 
 Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
 JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`,
-`baseline` and `stability` take up to an hour more each, and they and `workers` are measured only by
-their names.
+`baseline` and `stability` take up to an hour more each; they, `workers` and `frontends` are
+measured only by their names.
 """
 
 import argparse
@@ -21,6 +21,7 @@ from bench.accelerator import main as accelerator
 from bench.accelerator.report import markdown as accelerator_markdown
 from bench.actor import actor_efficiency
 from bench.baseline import baseline
+from bench.frontends import frontends
 from bench.gossip.speed import gossip
 from bench.gossip.stability import TASKS, stability
 from bench.machine import command, machine_info, revision
@@ -45,9 +46,10 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "baseline": baseline,
     "stability": stability,
     "workers": workers,
+    "frontends": frontends,
 }
-# 20 minutes, half an hour, an hour; the last one two minutes, on a machine that does nothing else.
-BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers")
+# 20 minutes, half an hour, an hour; the last two two minutes, on a machine that does nothing else.
+BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers", "frontends")
 # Of the plan.
 SETTINGS = (
     "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths",

@@ -26,6 +26,9 @@ class Plan:
     worker_environments: int = _of(8, 4)
     wire_environments: Sequence[int] = _of((1, 8, 32), (2,))
     wire_streams: Sequence[int] = _of((2, 128), (2,))
+    frontends: Sequence[int] = _of((0, 1, 2, 4), (0, 1))
+    frontend_streams: int = _of(128, 4)
+    frontend_environments: int = _of(10, 2)
     networks: Sequence[str] = _of(("nature", "impala_shallow"), ("nature",))
     system_warm_up_s: float = _of(8.0, 0.0)  # of a training run, after its first updates
     system_window_s: float = _of(12.0, 1.0)

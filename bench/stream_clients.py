@@ -25,7 +25,14 @@ REPLY_S = 60.0
 
 
 class Clients:
-    """`streams` streams of E environments each, every one with a connection of its own."""
+    """`streams` streams of E environments each, every one with a connection of its own.
+
+    Args:
+        experiment: file of the experiment.
+        address: of the server, or of several, comma-separated, over which the streams are spread.
+        streams: number of streams.
+        num_envs: E.
+    """
 
     def __init__(self, experiment: str, address: str, streams: int, num_envs: int) -> None:
         spec = pong_spec(load_experiment(experiment))
@@ -38,14 +45,17 @@ class Clients:
             Step(0, rows.data, bytes(4 * num_envs), bytes([flag] * num_envs)) for flag in (FIRST, 0)
         )
         self._address = address
+        self._latencies_s: list[float] = []
         self._calls: list[Any] = []
         self._sequences = [0] * streams
         self._loop = asyncio.new_event_loop()
         self._loop.run_until_complete(self._open())
 
     async def _open(self) -> None:
-        for _ in self._sequences:
-            call: Any = channels.aio_channel(self._address).stream_stream(PATH)()
+        addresses = self._address.split(",")
+        for i in range(len(self._sequences)):
+            address = addresses[i % len(addresses)]
+            call: Any = channels.aio_channel(address).stream_stream(PATH)()
             await call.write(self._hello)
             async with asyncio.timeout(REPLY_S):
                 await call.read()
@@ -54,10 +64,12 @@ class Clients:
     async def _step(self, stream: int) -> None:
         sequence = self._sequences[stream]
         step = self._other._replace(sequence=sequence) if sequence else self._first
+        sent = time.perf_counter()
         await self._calls[stream].write(write_actor_message(step))
         if await self._calls[stream].read() is grpc.aio.EOF:
             raise ConnectionError(f"{self._address} ended stream {stream} at step {sequence}")
         self._sequences[stream] += 1
+        self._latencies_s.append(time.perf_counter() - sent)
 
     async def _run(self, until: float, steps: int) -> None:
         async def play(stream: int) -> None:
@@ -70,10 +82,18 @@ class Clients:
 
     def measure(self, seconds: float) -> dict[str, Any]:
         """Messages that were answered, seconds and CPU seconds; all streams wait in between."""
-        before, started, cpu = sum(self._sequences), time.perf_counter(), time.process_time()
+        before, started, cpu = list(self._sequences), time.perf_counter(), time.process_time()
+        self._latencies_s.clear()
         self._loop.run_until_complete(self._run(started + seconds, 0))
+        made = [now - then for now, then in zip(self._sequences, before, strict=True)]
+        p50, p99 = np.percentile(self._latencies_s, (50, 99)) if self._latencies_s else (0, 0)
         return {
-            "messages": sum(self._sequences) - before,
+            "messages": sum(made),
+            "least": min(made),
+            "most": max(made),
+            "mean": sum(made) / len(made),
+            "p50_ms": 1e3 * float(p50),
+            "p99_ms": 1e3 * float(p99),
             "seconds": time.perf_counter() - started,
             "cpu_s": time.process_time() - cpu,
         }

@@ -7,6 +7,7 @@ import argparse
 
 from seedbed.cli.arguments import add_credentials, add_parent, credentials_of, exit_with_parent
 from seedbed.runtime.signals import exit_on_sigterm
+from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.tokens import Role
 
 
@@ -26,5 +27,6 @@ def run(args: argparse.Namespace) -> int | None:
     exit_with_parent(args)
     from seedbed.services.frontend.frontend import run_frontend
 
+    print_lines(f"seedbed: front end {args.number} at {args.listen}")
     run_frontend(args.learner, args.number, args.listen, credentials_of(args, Role.LEARNER))
     return None

@@ -102,6 +102,15 @@ def check_baseline(results: dict[str, Any]) -> None:
         assert 84 * 84 / 4 <= case["received_bytes"]["median"] <= 1.1 * 84 * 84 / 4
 
 
+def check_frontends(results: dict[str, Any]) -> None:
+    cases = results["frontends"]["cases"]
+    assert [case["frontends"] for case in cases] == [0, 1]
+    for case in cases:
+        for name in ("messages_per_s", "learner_cpu_us", "host_cpu_ratio", "p50_ms", "p99_ms"):
+            check_series(case[name])
+    assert cases[0]["frontend_cpu_us"]["median"] == 0 < cases[1]["frontend_cpu_us"]["median"]
+
+
 def check_workers(results: dict[str, Any]) -> None:
     cases = results["workers"]["cases"]
     assert [case["environment"] for case in cases][-1] == "Pong, exact"
@@ -118,6 +127,7 @@ CHECKS = {
     "system": check_system,
     "memory": check_memory,
     "workers": check_workers,
+    "frontends": check_frontends,
 }
 
 
