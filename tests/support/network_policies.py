@@ -86,9 +86,15 @@ def allows(
             not wanted
             or any(
                 each.get("protocol", "TCP") == protocol
-                and port in (each["port"], ports.get(each["port"]))
+                and _has(each, ports, port)
                 for each in wanted
             )
         ):
             return True
     return not mine
+
+
+def _has(rule: dict[str, Any], names: dict[str, int], port: int) -> bool:
+    """Whether a rule's port, by number, by name or up to `endPort`, is this one."""
+    first = names.get(rule["port"], rule["port"])
+    return first == port or ("endPort" in rule and first <= port <= rule["endPort"])
