@@ -8,7 +8,7 @@ peers at the port of gossip.addresses[R].
 import argparse
 import contextlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Any
 
 from seedbed.cli.arguments import (
     add_credentials,
@@ -32,9 +32,6 @@ from seedbed.runtime.log_files import keep_stdout
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
 from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.tokens import Role
-
-if TYPE_CHECKING:
-    from seedbed.services.learner.learner import Learner
 
 DEFAULT_LISTEN = "127.0.0.1:8470"
 
@@ -60,9 +57,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 @contextlib.contextmanager
 def frontends(
-    args: argparse.Namespace, experiment: Experiment, learner: "Learner", directory: RunDirectory
+    args: argparse.Namespace, experiment: Experiment, learner: Any, directory: RunDirectory
 ) -> Iterator[None]:
-    """Return the context in which the learner's front ends run.
+    """Return the context in which the front ends of a `Learner` run.
 
     Raises:
         ConfigError: the learner has no port beside which front ends could listen.

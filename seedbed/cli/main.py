@@ -55,7 +55,7 @@ EXAMPLES = {
     "deploy": "deploy pong-vtrace --profile laptop --dry-run",
     "learner": "learner cartpole-vtrace --listen 0.0.0.0:8470 --token-file tokens/learner",
     "actor": "actor cartpole-vtrace --learner HOST:8470 --token-file tokens/actor",
-    "frontend": "frontend --learner /tmp/learner/frontends --listen 0.0.0.0:8570",
+    "frontend": "frontend --learner FOLDER/socket --listen 0.0.0.0:8570",
     "replay": "replay --sequences 100000 --listen 0.0.0.0:8480 --token-file tokens/shard",
     "suite": "suite prepare atari57 --experiment atari-r2d2 --out runs/atari57 --seeds 3",
     "tokens": "tokens tokens",

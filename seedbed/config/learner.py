@@ -29,10 +29,10 @@ class Inference(Section):
     slots: Positive = 2048
     """Environments that can be connected at once, each with a slot in the device tables."""
     frontends: Annotated[int, Field(ge=0, le=64)] = 0
-    """Front ends: processes that own the sockets of actors over TCP, and relay their streams to the
-    learner through shared memory. Each takes some six thousand messages a second off the learner,
-    whose interpreter then only has the sessions. Front end i listens at the port of the learner
-    plus 100 + i; actors ask the learner, and take the emptiest. 0: the learner has the sockets.
+    """Processes that own the sockets of actors over TCP, and relay the streams to the learner
+    through shared memory. One interpreter takes some six thousand gRPC messages a second. Front end
+    i listens at the port of the learner plus 100 + i; actors ask the learner, and take the
+    emptiest. 0 leaves the sockets to the learner itself.
     """
 
 

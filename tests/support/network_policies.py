@@ -85,8 +85,7 @@ def allows(
         if here and (
             not wanted
             or any(
-                each.get("protocol", "TCP") == protocol
-                and _has(each, ports, port)
+                each.get("protocol", "TCP") == protocol and _has(each, ports, port)
                 for each in wanted
             )
         ):
