@@ -46,8 +46,11 @@ def foreign(experiment: Experiment) -> Iterator[str]:
     """Yield the settings, with their values, that only a trusted file may have."""
     for key in NAMES:
         name = attrgetter(key)(experiment)
-        if ":" in name and not (key == "environment.id" and name.startswith("atari:")):
+        if ":" in name and not (key == "environment.id" and experiment.environment.family):
             yield f"{key} {SHOWN.repr(name)}"
+    # Commands of the engine's console, and folders of levels, which are programs.
+    if experiment.environment.lab.config:
+        yield f"environment.lab.config {SHOWN.repr(experiment.environment.lab.config)}"
     for key in OPTIONS:
         for option, value in attrgetter(key)(experiment).items():
             if not _is_plain(value):
