@@ -39,8 +39,12 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     The scenario's time limit is a truncation, whose last picture is the true one. The engine shows
     no picture after another end, so the last step repeats the picture before it.
 
+    A reset with a seed starts the engine anew, because some of what it draws, such as the smoke of a
+    shot, follows from all that it has drawn before.
+
     Args:
-        game: the engine, an initialized `vizdoom.DoomGame` without a time limit of its own.
+        game: an initialized `vizdoom.DoomGame` without a time limit of its own.
+        engine: path of the engine's program.
         buttons: rows of actions, [A, buttons] of 0 and 1.
         height: of a picture.
         width: of a picture.
@@ -53,6 +57,7 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     def __init__(
         self,
         game: Any,
+        engine: str,
         buttons: list[list[int]],
         height: int,
         width: int,
@@ -65,6 +70,8 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         fps = TICS_PER_SECOND / action_repeat
         self.metadata = {"render_modes": ["rgb_array"], "render_fps": fps}
         self._game = game
+        self._engine = engine
+        self._is_new = True
         self._buttons = buttons
         self._time_limit = time_limit
         self._resize = BilinearResize(RENDERED, (height, width))
@@ -75,6 +82,10 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[NDArray[np.uint8], dict[str, Any]]:
         super().reset(seed=seed)
+        if seed is not None and not self._is_new:
+            self._game.close()
+            start(self._game, self._engine)
+        self._is_new = False
         # The engine takes a seed at the start of an episode.
         self._game.set_seed(int(self.np_random.integers(SEEDS)))
         self._game.new_episode()
@@ -167,6 +178,7 @@ def make(environment: Environment) -> VizdoomEnv:
         ) from error
     return VizdoomEnv(
         game,
+        vizdoom.exe_path,
         button_rows(len(pressed), settings.buttons_at_once),
         settings.height,
         settings.width,

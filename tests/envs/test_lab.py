@@ -108,7 +108,7 @@ def test_settings_reach_lab_as_text(package: Any) -> None:
     [
         ("lab: {config: {fps: 60}}", r"environment\.lab\.config\.fps: must be a text"),
         ("lab: {config: {width: '96'}}", r"width is a setting of its own: environment\.lab\.width"),
-        ("lab: {width: 0}", r"environment\.lab\.width.*greater than or equal to 1"),
+        ("lab: {width: 0}", r"environment\.lab\.width: must be at least 1"),
         ("lab: {renderer: vulkan}", r"environment\.lab\.renderer.*'software' or 'hardware'"),
         ("kwargs: {render_mode: human}", r"kwargs \['render_mode'\] has no effect.*lab"),
     ],

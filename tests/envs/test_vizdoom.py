@@ -76,9 +76,9 @@ def test_pictures_are_those_of_deepmind_lab_in_size() -> None:
     assert len(np.unique(picture.reshape(-1, 3), axis=0)) > 100
     other = make(height=36, width=48)
     small = other.reset().observation[0].astype(float)
-    # The same moment in another size: means of 2 by 2 pixels differ by the filter alone.
+    # The same moment in another size; the filter takes other pixels.
     means = picture.astype(float).reshape(36, 2, 48, 2, 3).mean((1, 3))
-    assert np.abs(small - means).mean() < 6
+    assert np.corrcoef(small.ravel(), means.ravel())[0, 1] > 0.9
     env.close()
     other.close()
 
@@ -157,7 +157,7 @@ def test_a_wrong_scenario_is_refused_with_what_there_is(scenario: str, said: str
 
 def test_settings_and_kwargs_are_refused_before_anything_starts() -> None:
     for tree, said in [
-        ("vizdoom: {height: 0}", r"environment\.vizdoom\.height.*greater than or equal to 1"),
+        ("vizdoom: {height: 0}", r"environment\.vizdoom\.height: must be at least 1"),
         ("vizdoom: {size: 84}", r"environment\.vizdoom\.size"),
         ("kwargs: {frame_skip: 4}", r"kwargs \['frame_skip'\] has no effect.*environment\.vizdoom"),
     ]:
