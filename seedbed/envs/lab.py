@@ -4,6 +4,7 @@ The package `deepmind_lab` is built from source; docs/first-person.md has the co
 """
 
 import difflib
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from typing_extensions import override
 from seedbed.config.environment import Environment
 from seedbed.envs.level_cache import LevelCache
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.install import how_to_install
 
 # The nine actions of IMPALA (Espeholt et al. 2018, appendix D), which SEED takes (section 4.1).
 # Columns: look right, look up, strafe right, move forward, fire, jump, crouch.
@@ -137,9 +139,10 @@ def make(environment: Environment) -> LabEnv:
     except ImportError as error:
         raise SeedbedError(
             ExitCode.ENVIRONMENT,
-            f"{environment.id}: importing deepmind_lab failed: {error}. DeepMind Lab is on no "
-            "package index: build its wheel with Bazel (docs/first-person.md has the commands), and "
-            "`pip install 'seedbed[lab]' deepmind_lab-1.0-py3-none-any.whl`",
+            f"{environment.id}: importing deepmind_lab failed: {error}. No package index has "
+            "DeepMind Lab: build its wheel with Bazel (docs/first-person.md has the commands), "
+            f"install what it needs ({how_to_install('lab')}), and then the wheel: "
+            f"{sys.executable} -m pip install deepmind_lab-1.0-py3-none-any.whl",
         ) from error
     cache = LevelCache(Path(settings.level_cache)) if settings.level_cache else None
     size = {"width": str(settings.width), "height": str(settings.height)}

@@ -5,7 +5,6 @@ stands in for Lab where that cannot be installed.
 """
 
 import difflib
-import sys
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from seedbed.config.environment import Environment
 from seedbed.envs.resize import BilinearResize
 from seedbed.envs.vizdoom_engine import start
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.install import how_to_install
 
 # The bundled scenarios for one player. (Those for several end the process without opponents.)
 SCENARIOS = (
@@ -145,7 +145,7 @@ def make(environment: Environment) -> VizdoomEnv:
         raise SeedbedError(
             ExitCode.ENVIRONMENT,
             f"{environment.id}: importing vizdoom failed: {error}. Install the extra: "
-            f"`{sys.executable} -m pip install 'seedbed[vizdoom]'`",
+            f"{how_to_install('vizdoom')}",
         ) from error
     game = vizdoom.DoomGame()
     game.load_config(str(Path(vizdoom.scenarios_path) / f"{scenario}.cfg"))

@@ -170,7 +170,7 @@ def test_without_the_package_the_command_that_installs_it_is_named(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(sys.modules, "vizdoom", None)
-    with pytest.raises(SeedbedError, match=r"-m pip install 'seedbed\[vizdoom\]'") as told:
+    with pytest.raises(SeedbedError, match=r"-m pip install '\.\[vizdoom\]'") as told:
         make()
     assert told.value.code == ExitCode.ENVIRONMENT
 
