@@ -25,10 +25,10 @@ class Lab(Picture):
     """Settings of `lab:` environments, DeepMind Lab."""
 
     renderer: Literal["software", "hardware"] = "software"
-    """Renderer: `software` is OSMesa, on the CPU; `hardware` is EGL or GLX, as Lab was built."""
+    """`software` is OSMesa, on the CPU; `hardware` is EGL or GLX, as Lab was built."""
     level_cache: str = ""
-    """Folder of compiled maps, which exists, and which any number of actors share; without one, each
-    episode of a level with random maps compiles its own, which takes seconds.
+    """Folder of compiled maps, which exists, and which any number of actors share; without one,
+    each episode of a level with random maps compiles its own, which takes seconds.
     """
     episode_seeds: Annotated[int, Field(ge=0, le=2**31)] = 0
     """Number of different seeds of episodes. A map is found in the cache only when its seed comes

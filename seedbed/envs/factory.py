@@ -24,7 +24,8 @@ def make_environment(environment: Environment) -> Env:
     """Make one environment.
 
     An `environment.id` of `FAMILIES` is made by that module. One of `module:name`, with a Python
-    name after the colon, is called with `environment.kwargs`. Every other id is passed to `gymnasium.make`, even `module:Name-v0`.
+    name after the colon, is called with `environment.kwargs`. Every other id is passed to
+    `gymnasium.make`, even `module:Name-v0`.
 
     Raises:
         SeedbedError: there is no such module or factory, the factory raised, or its result is no

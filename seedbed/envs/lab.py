@@ -105,9 +105,7 @@ class LabEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return self._picture, {}
 
     @override
-    def step(
-        self, action: np.int64
-    ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         reward = self._lab.step(ACTIONS[action], num_steps=self.action_repeat)
         running = self._lab.is_running()
         if running:
@@ -115,7 +113,7 @@ class LabEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return self._picture, reward, not running, False, {}
 
     @override
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8]:
         return self._picture
 
     @override
@@ -157,7 +155,8 @@ def make(environment: Environment) -> LabEnv:
     except (RuntimeError, TypeError, ValueError) as error:
         raise SeedbedError(
             ExitCode.ENVIRONMENT,
-            f"environment.id {environment.id!r}: DeepMind Lab refuses: {error}{_advice(environment)}",
+            f"environment.id {environment.id!r}: DeepMind Lab refuses it: {error}"
+            f"{_advice(environment)}",
         ) from error
     return LabEnv(
         lab,
@@ -181,7 +180,7 @@ def level_path(environment_id: str) -> str:
     if not level or level.startswith("/") or ".." in level.split("/"):
         raise SeedbedError(
             ExitCode.ENVIRONMENT,
-            f"environment.id {environment_id!r} names no level below Lab's own folder: take a level "
+            f"environment.id {environment_id!r} names no level below Lab's own folder: take one "
             f"of DMLab-30, such as lab:{DMLAB_30[1]}, or environment.lab.config.levelDirectory for "
             "levels of your own",
         )

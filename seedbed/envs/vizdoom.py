@@ -39,8 +39,8 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     The scenario's time limit is a truncation, whose last picture is the true one. The engine shows
     no picture after another end, so the last step repeats the picture before it.
 
-    A reset with a seed starts the engine anew, because some of what it draws, such as the smoke of a
-    shot, follows from all that it has drawn before.
+    A reset with a seed starts the engine anew, because some of what it draws, such as the smoke of
+    a shot, follows from all that it has drawn before.
 
     Args:
         game: an initialized `vizdoom.DoomGame` without a time limit of its own.
@@ -93,9 +93,7 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return self._picture, {}
 
     @override
-    def step(
-        self, action: np.int64
-    ) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[NDArray[np.uint8], float, bool, bool, dict[str, Any]]:
         game, tics = self._game, self.action_repeat
         if self._time_limit:
             tics = min(tics, self._time_limit - game.get_episode_time())
@@ -108,7 +106,7 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         return self._picture, reward, terminated, truncated, {}
 
     @override
-    def render(self) -> NDArray[np.uint8]:  # type: ignore[override]
+    def render(self) -> NDArray[np.uint8]:
         return self._picture
 
     @override

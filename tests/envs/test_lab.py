@@ -92,9 +92,7 @@ def test_every_episode_has_a_seed_that_follows_from_the_environments(package: An
 
 
 def test_settings_reach_lab_as_text(package: Any) -> None:
-    env = make(
-        lab(height=48, width=64, action_repeat=2, renderer="hardware", config={"fps": "30"})
-    )
+    env = make(lab(height=48, width=64, action_repeat=2, renderer="hardware", config={"fps": "30"}))
     made = package.Lab.made[-1]
     assert made.config == {"height": "48", "width": "64", "fps": "30"}
     assert made.renderer == "hardware"

@@ -1,4 +1,4 @@
-"""ViZDoom by its real engine: rows, time limits, actions, refusals, and what an engine's end costs."""
+"""ViZDoom by its real engine: rows, time limits, actions, refusals, the end of an engine."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +124,9 @@ def test_a_monster_that_is_hit_ends_the_episode() -> None:
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_scenario_of_the_list_plays(scenario: str) -> None:
     env = make(scenario)
-    rows = [env.reset()]
-    for k in range(12):
-        rows.append(env.step(act(1, k % env.spec.actions)))
+    rows = [env.reset(), *(env.step(act(1, k % env.spec.actions)) for k in range(12))]
     assert not env.failures
-    assert any((a.observation != b.observation).any() for a, b in zip(rows, rows[1:], strict=False))
+    assert any((a.observation != b.observation).any() for a, b in pairwise(rows))
     env.close()
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,7 +30,7 @@ MAPS = 100_000
 class Lab:
     """One level. `made` is every object since the last clear, for tests."""
 
-    made: list[Lab] = []
+    made: ClassVar[list[Lab]] = []
 
     def __init__(
         self,
