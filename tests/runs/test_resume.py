@@ -110,6 +110,15 @@ def test_atari_settings_do_not_bind_other_environments() -> None:
     assert [not change.refusal for change in compare(cartpole(84), cartpole(42))] == [True]
 
 
+@pytest.mark.parametrize(("family", "binds"), [("vizdoom", True), ("lab", False)])
+def test_settings_of_a_family_bind_its_own_environments(family: str, binds: bool) -> None:
+    def doom(height: int) -> Experiment:
+        return experiment("environment.id=vizdoom:basic", f"environment.{family}.height={height}")
+
+    (change,) = compare(doom(72), doom(36))
+    assert bool(change.refusal) == binds
+
+
 def test_an_experiment_of_another_version_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     text = dump_experiment(experiment()) + "removed: {a: 1}\n"
     text = text.replace("  wandb:\n", "  wandb:\n    colour: blue\n").replace("seed: 1\n", "")
