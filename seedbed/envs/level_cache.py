@@ -41,7 +41,7 @@ class LevelCache:
                 "volume there, or leave the setting out"
             )
         self._folder = folder
-        self._said: set[str] = set()
+        self._warned: set[str] = set()
         with contextlib.suppress(OSError):  # of another process, or no longer there
             for path in folder.glob(f"{TEMPORARY}*"):
                 if time.time() - path.stat().st_mtime > _ABANDONED_S:
@@ -93,8 +93,8 @@ class LevelCache:
 
     def _warn(self, done: str, error: OSError) -> None:
         kind = f"{done} {error.errno}"
-        if kind not in self._said:
-            self._said.add(kind)
+        if kind not in self._warned:
+            self._warned.add(kind)
             log.warning(
                 "environment.lab.level_cache %s cannot be %s, so that maps are compiled again: %s",
                 *(self._folder, done, error),

@@ -89,7 +89,7 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         # The engine takes a seed at the start of an episode.
         self._game.set_seed(int(self.np_random.integers(SEEDS)))
         self._game.new_episode()
-        self._look()
+        self._observe()
         return self._picture, {}
 
     @override
@@ -101,7 +101,7 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         terminated = game.is_episode_finished()
         truncated = False
         if not terminated:
-            self._look()
+            self._observe()
             truncated = 0 < self._time_limit <= game.get_episode_time()
         return self._picture, reward, terminated, truncated, {}
 
@@ -113,7 +113,7 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
     def close(self) -> None:
         self._game.close()
 
-    def _look(self) -> None:
+    def _observe(self) -> None:
         self._picture = self._resize(self._game.get_state().screen_buffer)
 
 

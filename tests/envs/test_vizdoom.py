@@ -145,7 +145,7 @@ def test_actions_press_no_button_one_or_several() -> None:
     [
         ("basik", r"no scenario 'basik'; did you mean basic.* There are basic, deadly_corridor"),
         ("cig", r"no scenario 'cig'; .*There are basic"),  # for several players
-        ("/tmp/my.cfg", r"no scenario '/tmp/my\.cfg'; There are basic"),
+        ("folder/my.cfg", r"no scenario 'folder/my\.cfg'; There are basic"),
     ],
 )
 def test_a_wrong_scenario_is_refused_with_what_there_is(scenario: str, said: str) -> None:
