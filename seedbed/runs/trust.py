@@ -18,7 +18,7 @@ from seedbed.runtime.exit_codes import ConfigError
 NAMES = ("agent", "environment.id", "learner.network", "logging.scalars")
 # Arguments of what is named. Numbers and words are harmless to what is registered; a path, a name
 # of a module, or a mapping, which Keras may turn into an object, need not be.
-# DeepMind Lab's own settings may be commands of its console, and folders of levels, which are programs.
+# DeepMind Lab's own may be commands of its console, and folders of levels, which are programs.
 _PROGRAMS = "environment.lab.config"
 OPTIONS = ("agent_options", "environment.kwargs", _PROGRAMS, "learner.network_options")
 _WORDS = re.compile(r"[\w -]*")
