@@ -18,6 +18,7 @@ from seedbed.config import parse_experiment
 from seedbed.config.environment import Environment
 from seedbed.envs import make_vector_env
 from seedbed.envs.vizdoom import SCENARIOS, button_rows
+from seedbed.evaluation.video import _rendered
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import VectorEnv
 from tests.support.processes import START_S, children, python_path
@@ -89,6 +90,7 @@ def test_a_time_limit_is_a_truncation_with_its_true_last_picture() -> None:
     env = make()
     rows = [env.reset()]
     while not (rows[-1].terminated[0] or rows[-1].truncated[0]):
+        assert len(rows) < 100, "no end"
         rows.append(env.step(act(1, LEFT if len(rows) % 2 else RIGHT)))
     assert len(rows) - 1 == 75
     assert rows[-1].truncated[0]
@@ -227,3 +229,15 @@ def test_an_actor_that_is_killed_leaves_no_engine(tmp_path: Path) -> None:
     wait_for(lambda: not shared() - before, "no shared memory with a name")
     assert not list(tmp_path.iterdir())
     process.stdout.close()
+
+
+def test_a_video_shows_what_the_policy_sees() -> None:
+    """The pictures need no setting, and `environment.kwargs` would be refused."""
+    config = parse_experiment("name: x\nenvironment: {id: 'vizdoom:basic'}\nactor: {workers: 1}")
+    rendered = _rendered(config)
+    assert rendered.actor.workers == 0
+    env: Any = make_vector_env(rendered.environment, 1, 1, [0])
+    row = env.reset()
+    np.testing.assert_array_equal(env.rgb(0), row.observation[0])
+    assert env.frames_per_second == 35 / 4
+    env.close()
