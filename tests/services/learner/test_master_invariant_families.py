@@ -47,10 +47,12 @@ def family(request: pytest.FixtureRequest) -> Iterator[tuple[Environment, Distur
     pytest.importorskip("vizdoom", reason="the extra vizdoom is not installed")
 
     def kill_one() -> None:
-        for pid in children(os.getpid()):
-            if b"+viz_instance_id" in Path(f"/proc/{pid}/cmdline").read_bytes():
-                os.kill(pid, signal.SIGKILL)
-                return
+        engines = (
+            pid
+            for pid in children(os.getpid())
+            if b"+viz_instance_id" in Path(f"/proc/{pid}/cmdline").read_bytes()
+        )
+        os.kill(min(engines), signal.SIGKILL)
 
     # Episodes of 19 steps where nothing is hit.
     settings = {"action_repeat": 16}
@@ -63,10 +65,11 @@ class Played(VectorEnv):
     Args:
         env: the vector environment.
         after: steps.
+        then: is called then.
     """
 
-    def __init__(self, env: VectorEnv, after: int) -> None:
-        self._env, self._left = env, after
+    def __init__(self, env: VectorEnv, after: int, then: Disturb = lambda: None) -> None:
+        self._env, self._left, self._then = env, after, then
         self.spec, self.num_envs = env.spec, env.num_envs
         self.enough = threading.Event()
 
@@ -78,7 +81,8 @@ class Played(VectorEnv):
         time_step = self._env.step(action)
         self.failures = self._env.failures
         self._left -= 1
-        if self._left <= 0:
+        if self._left == 0:
+            self._then()
             self.enough.set()
         return time_step
 
@@ -94,7 +98,9 @@ def player(environment: Environment, disturb: Disturb, made: list[Played]) -> An
 
     def loop(address: str, e: int, number: int, after: int) -> tuple[ActorLoop, Played]:
         seeds = [1000 * number + i for i in range(e)]
-        env = Played(make_vector_env(environment, e, 1, seeds, max_failures=100), after)
+        group = make_vector_env(environment, e, 1, seeds, max_failures=100)
+        # The oldest environment of all fails, which is one of the first group's.
+        env = Played(group, after, lambda: None if made[0] is not env else disturb())
         made.append(env)
         name = f"test/{number}"
         return ActorLoop(lambda: env, address, name, 60.0, 60.0, ActorMetrics()), env
@@ -104,17 +110,15 @@ def player(environment: Environment, disturb: Disturb, made: list[Played]) -> An
         steady = [asyncio.create_task(one.run()) for one, _ in loops]
         for _, env in loops:
             await asyncio.to_thread(env.enough.wait, invariant.DEADLINE_S)
-        disturb()
-        visit = 100
-        while not done.is_set():
+        for visit in (100, 101):
             # 17 steps are two unrolls and a half.
-            one, env = await asyncio.to_thread(loop, address, 2, visit, 17)
-            visit += 1
+            one, env = await asyncio.to_thread(loop, address, 1, visit, 17)
             restless = asyncio.create_task(one.run())
             while not (done.is_set() or env.enough.is_set()):
                 await asyncio.sleep(0.05)
             restless.cancel()
             await asyncio.gather(restless, return_exceptions=True)
+        await asyncio.to_thread(done.wait)
         for task in steady:
             task.cancel()
         await asyncio.gather(*steady, return_exceptions=True)
