@@ -15,14 +15,14 @@ from packaging.utils import canonicalize_name
 
 from tests.support.source_imports import ROOT, imports
 
-LOCKS = ("dev", "run", "build", "actor", "cost", "learner-tensorflow", "learner-jax")
+LOCKS = ("dev", "run", "build", "actor", "vizdoom", "cost", "learner-tensorflow", "learner-jax")
 RUN = ("actor", "tensorflow", "plots", "suite", "video", "build")
 EXTRAS = {
     "run": RUN,
     "cost": ("kubernetes",),
     "learner-tensorflow": ("tensorflow", "gcs"),
     "learner-jax": ("jax", "gcs"),
-    "dev": (*RUN, "jax", "kubernetes", "gcs", "dev"),
+    "dev": (*RUN, "vizdoom", "jax", "kubernetes", "gcs", "dev"),
 }
 
 # What each image runs. The rooms of the learner are all but what other images are for.
@@ -75,6 +75,16 @@ def test_the_devices_libraries_come_on_top() -> None:
         assert any(package.startswith(device) for package in lock(f"learner-{name}"))
 
 
+def test_families_of_environments_come_on_top_of_the_actor() -> None:
+    for name, package in (("vizdoom", "vizdoom"), ("lab", "dm-env")):
+        assert lock("actor").items() <= lock(name).items()
+        assert package in lock(name)
+    # Lab's wheel imports pkg_resources.
+    assert int(lock("lab")["setuptools"].partition(".")[0]) < 82
+    # Both lie in the folder pygame.
+    assert not any("pygame" in lock(name) for name in LOCKS)
+
+
 def test_make_run_has_a_lock_for_each_device() -> None:
     gpu, tpu = lock("run-gpu"), lock("run-tpu")
     assert lock("run").items() <= gpu.items()
@@ -97,6 +107,7 @@ def test_lock_holds_what_pyproject_asks_for(name: str) -> None:
 
 def test_images_hold_no_other_backend() -> None:
     assert not {"keras", "tensorflow", "jax", "jaxlib"} & lock("actor").keys()
+    assert not {"vizdoom", "dm-env"} & lock("actor").keys(), "pulled to every node"
     assert not {"tensorflow"} & lock("learner-jax").keys()
     assert not {"jax", "jaxlib"} & lock("learner-tensorflow").keys()
 

@@ -24,10 +24,10 @@ lock() { # NAME EXTRA... [-- OPTION...]
   echo "requirements/$name.lock: $(grep -c '^[a-z]' "requirements/$name.lock") packages"
 }
 
-lock dev actor tensorflow jax kubernetes gcs plots suite video build dev -- \
+lock dev actor vizdoom tensorflow jax kubernetes gcs plots suite video build dev -- \
   ${UPGRADE:+--upgrade}
 for part in "run actor tensorflow plots suite video build" \
-  "run-gpu actor tensorflow-cuda plots suite video build" "run-tpu actor jax-tpu plots suite video build" "build build" "actor actor" "cost kubernetes" \
+  "run-gpu actor tensorflow-cuda plots suite video build" "run-tpu actor jax-tpu plots suite video build" "build build" "actor actor" "vizdoom vizdoom" "cost kubernetes" \
   "learner-tensorflow tensorflow gcs" "learner-jax jax gcs" \
   "learner-tensorflow-gpu tensorflow-cuda gcs" "learner-jax-gpu jax-cuda gcs" \
   "learner-jax-tpu jax-tpu gcs"; do
@@ -35,3 +35,5 @@ for part in "run actor tensorflow plots suite video build" \
   lock $part -- --constraint requirements/dev.lock
 done
 lock docs docs -- --constraint requirements/dev.lock
+# DeepMind Lab wants an older setuptools than what builds this package.
+lock lab lab -- --constraint requirements/actor.lock

@@ -4,11 +4,14 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
+from seedbed.config.first_person import Lab, Vizdoom
 from seedbed.numbers import DEFAULT_BOUNDS, Bounds
 from seedbed.settings import Positive, Section, fixed
 
 # Largest float32: no number on the wire is larger.
 FLOAT32_MAX = 3.4028235e38
+# Prefixes of ids that are ours; each has a section of its name in `environment`, and no kwargs.
+FAMILIES = ("atari", "lab", "vizdoom")
 
 
 class Atari(Section):
@@ -47,8 +50,8 @@ class Environment(Section):
     id: str = Field(
         min_length=1, json_schema_extra={"resume": "the policy was trained for that environment"}
     )
-    """Name of the environment: `atari:Pong`, any Gymnasium id such as `CartPole-v1`, or
-    `module:factory`.
+    """Name of the environment: `atari:Pong`, `lab:explore_goal_locations_small`, `vizdoom:basic`,
+    any Gymnasium id such as `CartPole-v1`, or `module:factory`.
     """
     kwargs: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments for `gymnasium.make`, or for the factory."""
@@ -58,6 +61,10 @@ class Environment(Section):
     """
     atari: Atari = Field(default_factory=Atari)
     """Settings of `atari:` ids only."""
+    lab: Lab = Field(default_factory=Lab)
+    """Settings of `lab:` ids only."""
+    vizdoom: Vizdoom = Field(default_factory=Vizdoom)
+    """Settings of `vizdoom:` ids only."""
     max_abs_reward: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = DEFAULT_BOUNDS.reward
     """Largest magnitude of a reward. A larger reward, NaN or infinity ends the stream of the
     environments that sent it, because one such number makes the loss infinite.
@@ -72,12 +79,18 @@ class Environment(Section):
         """Largest magnitudes of rewards and observations."""
         return Bounds(self.max_abs_reward, self.max_abs_observation)
 
+    @property
+    def family(self) -> str:
+        """Prefix of an id that is ours, such as `atari`; "" of every other id."""
+        prefix, colon, _ = self.id.partition(":")
+        return prefix if colon and prefix in FAMILIES else ""
+
     @model_validator(mode="after")
-    def _atari_has_no_kwargs(self) -> "Environment":
-        if self.id.startswith("atari:") and self.kwargs:
+    def _families_have_no_kwargs(self) -> "Environment":
+        if self.family and self.kwargs:
             raise ValueError(
                 f"environment.kwargs {sorted(self.kwargs)} has no effect with {self.id}: "
-                "use environment.atari"
+                f"use environment.{self.family}"
             )
         return self
 

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pydantic import BaseModel
 
 from seedbed.agents import AGENTS
+from seedbed.config.environment import FAMILIES
 from seedbed.config.keys import is_section
 from seedbed.config.schema import Experiment
 
@@ -47,11 +48,12 @@ def _reasons(experiment: Experiment) -> Iterator[tuple[str, str]]:
             yield other, f"the agent is {agent}"
     if agent in AGENTS:
         yield "agent_options", f"{agent} has its own section, {agent}"
-    is_atari = environment.id.startswith("atari:")
-    if not is_atari:
-        yield "environment.atari", f"the environment is {environment.id}"
-    else:
-        yield "environment.kwargs", "Atari is set by environment.atari"
+    is_atari = environment.family == "atari"
+    for family in FAMILIES:
+        if family != environment.family:
+            yield f"environment.{family}", f"the environment is {environment.id}"
+    if environment.family:
+        yield "environment.kwargs", f"the environment is set by environment.{environment.family}"
     if not is_atari or environment.atari.preprocessing == "exact":
         yield "actor.threads", "only Atari with the fast preprocessing steps in threads"
     if is_atari and environment.atari.preprocessing == "fast":

@@ -16,19 +16,26 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import EnvironmentSpec
 
 Env = gymnasium.Env[Any, Any]
+# Families of ours that are Gymnasium environments: the module whose `make` makes one.
+FAMILIES = {"lab": "seedbed.envs.lab", "vizdoom": "seedbed.envs.vizdoom"}
 
 
 def make_environment(environment: Environment) -> Env:
     """Make one environment.
 
-    An `environment.id` of `module:name`, with a Python name after the colon, is called with
-    `environment.kwargs`. Every other id is passed to `gymnasium.make`, even `module:Name-v0`.
+    An `environment.id` of `FAMILIES` is made by that module. One of `module:name`, with a Python
+    name after the colon, is called with `environment.kwargs`. Every other id is passed to
+    `gymnasium.make`, even `module:Name-v0`.
 
     Raises:
         SeedbedError: there is no such module or factory, the factory raised, or its result is no
             environment.
     """
     module, colon, name = environment.id.partition(":")
+    if module in FAMILIES and colon:
+        # Imported here, because an actor needs only the packages of its own environment.
+        made: Env = importlib.import_module(FAMILIES[module]).make(environment)
+        return made
     if colon and all(part.isidentifier() for part in name.split(".")):
         factory: Callable[..., Any] = _find(environment.id, module, name)
     else:

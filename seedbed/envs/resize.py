@@ -1,11 +1,11 @@
-"""Bilinear resizing of gray images in NumPy, with weights that are computed once."""
+"""Bilinear resizing of images in NumPy, with weights that are computed once."""
 
 import numpy as np
 from numpy.typing import NDArray
 
 
 class BilinearResize:
-    """Resizer of [height, width] uint8 images to another size.
+    """Resizer of [height, width] or [height, width, colours] uint8 images to another size.
 
     Pixel centres are at half integers, each output pixel blends the two nearest inputs along each
     axis, edges repeat, and halves round up. OpenCV calls that INTER_LINEAR, and differs by one
@@ -18,17 +18,19 @@ class BilinearResize:
     """
 
     def __init__(self, source: tuple[int, int], target: tuple[int, int]) -> None:
-        self._top, self._bottom, down = _taps(source[0], target[0])
+        self._top, self._bottom, self._down = _taps(source[0], target[0])
         self._left, self._right, self._across = _taps(source[1], target[1])
-        self._down = down[:, None]  # [target height, 1]
 
     def __call__(self, image: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Resize [height, width] uint8 to [target height, target width] uint8."""
-        top = image[self._top].astype(np.float32)  # [target height, width]
+        """Resize [height, width, ...] uint8 to [target height, target width, ...] uint8."""
+        colours = (1,) * (image.ndim - 2)
+        down = self._down.reshape(-1, 1, *colours)
+        across = self._across.reshape(-1, *colours)
+        top = image[self._top].astype(np.float32)  # [target height, width, ...]
         bottom = image[self._bottom].astype(np.float32)
-        rows = top + self._down * (bottom - top)
-        left = rows[:, self._left]  # [target height, target width]
-        blend = left + self._across * (rows[:, self._right] - left)
+        rows = top + down * (bottom - top)
+        left = rows[:, self._left]  # [target height, target width, ...]
+        blend = left + across * (rows[:, self._right] - left)
         return (blend + np.float32(0.5)).astype(np.uint8)
 
 

@@ -56,6 +56,7 @@ def follows_atari_protocol(environment: Environment) -> bool:
 
 def protocol(environment: Environment) -> dict[str, Any]:
     """Return the settings of the environment that the returns depend on."""
-    if environment.id.startswith("atari:"):
-        return environment.atari.model_dump()
+    if environment.family:
+        section: dict[str, Any] = getattr(environment, environment.family).model_dump()
+        return section
     return {"kwargs": environment.kwargs}

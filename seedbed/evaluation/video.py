@@ -116,10 +116,10 @@ def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 def _rendered(experiment: Experiment) -> Experiment:
     """Return the experiment with environments that have a screen."""
-    if experiment.environment.id.startswith("atari:"):
-        override = "environment.atari.preprocessing=exact"
-    else:
-        override = "environment.kwargs.render_mode=rgb_array"
     # Workers send no pictures.
-    overrides = [override, "actor.workers=0"]
+    overrides = ["actor.workers=0"]
+    if experiment.environment.family == "atari":
+        overrides.append("environment.atari.preprocessing=exact")
+    elif not experiment.environment.family:  # the others always have pictures
+        overrides.append("environment.kwargs.render_mode=rgb_array")
     return parse_experiment(dump_experiment(experiment), overrides, "--video")

@@ -13,6 +13,7 @@ import yaml
 from pydantic import ValidationError
 
 from seedbed.config import Experiment
+from seedbed.config.environment import FAMILIES
 from seedbed.config.keys import keys
 from seedbed.config.renamed import translate
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
@@ -51,8 +52,9 @@ def compare(old: Experiment, new: Experiment) -> list[Change]:
 
 def _matters(key: str, old: Experiment, new: Experiment) -> bool:
     """Tell whether a fixed setting has an effect in these experiments."""
-    if key.startswith("environment.atari."):
-        return old.environment.id.startswith("atari:")
+    section = key.split(".")[1] if key.startswith("environment.") else ""
+    if section in FAMILIES:
+        return section == old.environment.family
     if key.endswith(".dueling_units"):
         return key.startswith(f"{old.agent}.")
     if key == "learner.optimizer.momentum":

@@ -18,7 +18,9 @@ from seedbed.runtime.exit_codes import ConfigError
 NAMES = ("agent", "environment.id", "learner.network", "logging.scalars")
 # Arguments of what is named. Numbers and words are harmless to what is registered; a path, a name
 # of a module, or a mapping, which Keras may turn into an object, need not be.
-OPTIONS = ("agent_options", "environment.kwargs", "learner.network_options")
+# DeepMind Lab's own may be commands of its console, and folders of levels, which are programs.
+_PROGRAMS = "environment.lab.config"
+OPTIONS = ("agent_options", "environment.kwargs", _PROGRAMS, "learner.network_options")
 _WORDS = re.compile(r"[\w -]*")
 
 
@@ -46,11 +48,11 @@ def foreign(experiment: Experiment) -> Iterator[str]:
     """Yield the settings, with their values, that only a trusted file may have."""
     for key in NAMES:
         name = attrgetter(key)(experiment)
-        if ":" in name and not (key == "environment.id" and name.startswith("atari:")):
+        if ":" in name and not (key == "environment.id" and experiment.environment.family):
             yield f"{key} {SHOWN.repr(name)}"
     for key in OPTIONS:
         for option, value in attrgetter(key)(experiment).items():
-            if not _is_plain(value):
+            if key == _PROGRAMS or not _is_plain(value):
                 yield f"{key} {SHOWN.repr(option)}: {SHOWN.repr(value)}"
 
 

@@ -121,6 +121,8 @@ def test_a_file_is_built_as_it_says_when_it_is_trusted(
     "setting",
     [
         "environment.id=atari:Pong",
+        "environment={id: lab:explore_goal_locations_small, lab: {level_cache: /levels}}",
+        "environment={id: vizdoom:basic, vizdoom: {buttons_at_once: 2}}",
         "environment.kwargs={render_mode: rgb_array, size: [3, 0.5, true, null]}",
         "learner.network_options={units: [8, 8], activation: relu}",
         "learner.network=nature",
@@ -137,6 +139,7 @@ def test_what_is_registered_needs_no_trust(setting: str) -> None:
         "environment.kwargs={xml_file: /etc/passwd}",
         "environment.kwargs={factory: subprocess.Popen}",
         "environment.kwargs={nested: [[1]]}",
+        "environment.lab.config={levelDirectory: levels}",
         "learner.network_options={activation: {class_name: Lambda, config: {}}}",
     ],
 )

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import yaml
 
+from seedbed.config import parse_experiment
 from tests.support.chart import CHART, ROOT, merged, render
 
 PROFILES = {path.stem: path for path in (CHART / "profiles").glob("gke-*.yaml")}
@@ -55,6 +56,28 @@ def test_what_the_profiles_ask_for() -> None:
     # A profile goes with an accelerator of another one, and with another experiment.
     both = pods("gke-autopilot", read(PROFILES["gke-standard-gpu"]))["pong-learner"]
     assert both["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 1
+
+
+@pytest.mark.parametrize("family", ["lab", "vizdoom"])
+def test_a_family_of_environments_goes_over_a_cluster(family: str) -> None:
+    """The actors alone have its image; what learners cannot evaluate, they leave out."""
+    text = (
+        ROOT / "experiments" / f"{family}-{'vtrace' if family == 'lab' else 'basic'}.yaml"
+    ).read_text()
+    values = merged(read(PROFILES["gke-autopilot"]), read(CHART / "profiles" / f"{family}.yaml"))
+    rendered = render({**values, "experimentFile": text})
+    actor, learner = (rendered.pods()[f"pong-{role}"]["spec"] for role in ("actor", "learner"))
+    assert actor["containers"][0]["image"].startswith(f"localhost/seedbed-actor-{family}:")
+    assert f"-{family}:" not in learner["containers"][0]["image"]
+    stored = rendered.one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
+    experiment = parse_experiment(stored)
+    assert experiment.environment.family == family
+    assert (experiment.evaluation.every_frames, experiment.evaluation.at_end) == (0, False)
+    if family == "lab":
+        (mount,) = (m for m in actor["containers"][0]["volumeMounts"] if m["name"] == "levels")
+        assert mount["mountPath"] == experiment.environment.lab.level_cache
+        (volume,) = (v for v in actor["volumes"] if v["name"] == "levels")
+        assert volume["persistentVolumeClaim"] == {"claimName": "lab-levels"}
 
 
 def test_compute_classes_fall_back() -> None:

@@ -63,6 +63,14 @@ def test_a_missing_file_names_those_that_are_near(tmp_path: Path) -> None:
             "environment.atari.noop_max has no effect: the environment is CartPole-v1",
         ),
         (
+            ["environment.vizdoom.height=36"],
+            "environment.vizdoom.height has no effect: the environment is CartPole-v1",
+        ),
+        (
+            ["environment.id=vizdoom:basic", "environment.lab.width=48"],
+            "environment.lab.width has no effect: the environment is vizdoom:basic",
+        ),
+        (
             ["learner.replay.capacity=9000"],
             "learner.replay.capacity has no effect: vtrace has no replay",
         ),

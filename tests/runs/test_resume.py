@@ -69,7 +69,11 @@ OTHER = {
     "learner.optimizer.momentum": "0.9",
     "agent": "a.b:C",
 }
-# A section of hyperparameters binds the agent that reads it.
+# A section of hyperparameters binds the agent that reads it, and a family's its environments.
+FAMILIES = {
+    "environment.lab": ["environment.id=lab:rooms_watermaze"],
+    "environment.vizdoom": ["environment.id=vizdoom:basic"],
+}
 AGENTS = {
     "dqn": ["agent=dqn", "learner.unroll_length=1"],
     "r2d2": ["agent=r2d2", "learner.lstm_units=8"],
@@ -79,6 +83,7 @@ AGENTS = {
 @pytest.mark.parametrize("key", sorted(FIXED))
 def test_each_fixed_key_is_refused(key: str) -> None:
     base = ["learner.optimizer.name=rmsprop", *AGENTS.get(key.partition(".")[0], [])]
+    base += FAMILIES.get(key.rpartition(".")[0], [])
     old = experiment(*base)
     new = experiment(*base, f"{key}={OTHER.get(key, '7')}")
     (change,) = compare(old, new)
@@ -108,6 +113,15 @@ def test_atari_settings_do_not_bind_other_environments() -> None:
         return experiment("environment.id=CartPole-v1", f"environment.atari.height={height}")
 
     assert [not change.refusal for change in compare(cartpole(84), cartpole(42))] == [True]
+
+
+@pytest.mark.parametrize(("family", "binds"), [("vizdoom", True), ("lab", False)])
+def test_settings_of_a_family_bind_its_own_environments(family: str, binds: bool) -> None:
+    def doom(height: int) -> Experiment:
+        return experiment("environment.id=vizdoom:basic", f"environment.{family}.height={height}")
+
+    (change,) = compare(doom(72), doom(36))
+    assert bool(change.refusal) == binds
 
 
 def test_an_experiment_of_another_version_is_read(capsys: pytest.CaptureFixture[str]) -> None:
