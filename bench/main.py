@@ -2,8 +2,8 @@
 
 Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
 JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`,
-`baseline` and `stability` take up to an hour more each; they, `workers` and `frontends` are
-measured only by their names.
+`baseline` and `stability` take up to an hour more each; they, `workers`, `frontends` and
+`growth` are measured only by their names.
 """
 
 import argparse
@@ -24,6 +24,7 @@ from bench.baseline import baseline
 from bench.frontends import frontends
 from bench.gossip.speed import gossip
 from bench.gossip.stability import TASKS, stability
+from bench.growth import growth
 from bench.machine import command, machine_info, revision
 from bench.memory import memory
 from bench.plan import Plan, make_plan
@@ -47,9 +48,10 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "stability": stability,
     "workers": workers,
     "frontends": frontends,
+    "growth": growth,
 }
-# 20 minutes, half an hour, an hour; the last two two minutes, on a machine that does nothing else.
-BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers", "frontends")
+# 20 minutes, half an hour, an hour; the last three take two minutes each.
+BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers", "frontends", "growth")
 # Of the plan.
 SETTINGS = (
     "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths",

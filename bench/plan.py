@@ -29,6 +29,10 @@ class Plan:
     frontends: Sequence[int] = _of((0, 1, 2, 4), (0, 1))
     frontend_streams: int = _of(128, 4)
     frontend_environments: int = _of(10, 2)
+    growth_environments: Sequence[int] = _of((2, 32, 256, 2048, 12480), (2, 8))
+    growth_unrolls: Sequence[int] = _of((1, 4, 16, 64), (1, 4))
+    growth_sequences: Sequence[int] = _of((1000, 10_000, 100_000, 1_000_000), (100, 1000))
+    growth_learners: Sequence[int] = _of((2, 4, 8, 16, 32, 64), (2, 4))
     networks: Sequence[str] = _of(("nature", "impala_shallow"), ("nature",))
     system_warm_up_s: float = _of(8.0, 0.0)  # of a training run, after its first updates
     system_window_s: float = _of(12.0, 1.0)

@@ -109,6 +109,16 @@ def _stability(task: Case) -> Iterable[Case]:
         yield {"name": name, "share": share, "runs": len(scores), "scores": text}
 
 
+def _growth(result: Case) -> Iterable[Case]:
+    """Yield the rows, with sizes and costs as texts."""
+    for row in result["cases"]:
+        sizes = ", ".join(f"{size:,}" for size in row["sizes"])
+        costs = ", ".join(
+            f"{cost:,.3g}" if cost < 1000 else f"{cost:,.0f}" for cost in row["costs"]
+        )
+        yield {**row, "sizes": sizes, "costs": costs}
+
+
 TABLES: dict[str, Sequence[Table]] = {
     "actor_efficiency": [
         Table(
@@ -128,6 +138,14 @@ TABLES: dict[str, Sequence[Table]] = {
             "{environments} | {streams} | {efficiency:,.2f} | {goal:,.2f} | "
             "{messages_per_s:,.0f} | {bare_messages_per_s:,.0f} | "
             "{server_cpu_us[median]:.0f} µs | {bare_server_cpu_us[median]:.0f} µs",
+        )
+    ],
+    "growth": [
+        Table(
+            "cost of a unit, at each size",
+            _growth,
+            "what | as these grow | costs | exponent",
+            "{what} | {sizes_are}: {sizes} | {costs} | {exponent:+.2f}",
         )
     ],
     "frontends": [

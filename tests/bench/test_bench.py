@@ -111,6 +111,14 @@ def check_frontends(results: dict[str, Any]) -> None:
     assert cases[0]["frontend_cpu_us"]["median"] == 0 < cases[1]["frontend_cpu_us"]["median"]
 
 
+def check_growth(results: dict[str, Any]) -> None:
+    rows = results["growth"]["cases"]
+    assert len(rows) == 6
+    for row in rows:
+        assert len(row["sizes"]) == len(row["costs"]) == 2
+        assert all(cost > 0 for cost in row["costs"])
+
+
 def check_workers(results: dict[str, Any]) -> None:
     cases = results["workers"]["cases"]
     assert [case["environment"] for case in cases][-1] == "Pong, exact"
@@ -128,6 +136,7 @@ CHECKS = {
     "memory": check_memory,
     "workers": check_workers,
     "frontends": check_frontends,
+    "growth": check_growth,
 }
 
 
