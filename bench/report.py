@@ -113,10 +113,8 @@ def _growth(result: Case) -> Iterable[Case]:
     """Yield the rows, with sizes and costs as texts."""
     for row in result["cases"]:
         sizes = ", ".join(f"{size:,}" for size in row["sizes"])
-        costs = ", ".join(
-            f"{cost:,.3g}" if cost < 1000 else f"{cost:,.0f}" for cost in row["costs"]
-        )
-        yield {**row, "sizes": sizes, "costs": costs}
+        costs = (f"{cost:,.3g}" if cost < 1000 else f"{cost:,.0f}" for cost in row["costs"])
+        yield {**row, "sizes": sizes, "costs": ", ".join(costs)}
 
 
 TABLES: dict[str, Sequence[Table]] = {
