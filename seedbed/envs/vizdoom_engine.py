@@ -7,10 +7,14 @@ outlives a parent that is killed, makes a folder where it is started, and leaves
 
 import shlex
 import tempfile
+import threading
 from pathlib import Path
 from typing import Any
 
 _SHARED = Path("/dev/shm")
+# Two threads that start engines at once abort the process now and then: a child of one inherits the
+# launcher of the other while that is still open for writing, and the kernel refuses to run it then.
+_ONE_AT_A_TIME = threading.Lock()
 # The kernel ends the engine with the thread that started it. setpriv is a part of util-linux.
 _LAUNCHER = """#!/bin/sh
 cd {folder} || exit
@@ -30,7 +34,7 @@ def start(game: Any, engine: str) -> None:
     Raises:
         vizdoom.ViZDoomErrorException: the engine does not start.
     """
-    with tempfile.TemporaryDirectory(prefix="seedbed-vizdoom-") as name:
+    with _ONE_AT_A_TIME, tempfile.TemporaryDirectory(prefix="seedbed-vizdoom-") as name:
         folder = Path(name)
         launcher = folder / "launch"
         launcher.write_text(_LAUNCHER.format(folder=shlex.quote(name), engine=shlex.quote(engine)))

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -241,3 +242,31 @@ def test_a_video_shows_what_the_policy_sees() -> None:
     np.testing.assert_array_equal(env.rgb(0), row.observation[0])
     assert env.frames_per_second == 35 / 4
     env.close()
+
+
+def test_groups_that_start_at_once_start_one_engine_after_the_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two at once abort the process now and then, and each actor has two groups."""
+    inside, most = [0], [0]
+    whole = vizdoom.DoomGame.init
+
+    def init(game: Any) -> Any:
+        inside[0] += 1
+        most[0] = max(most[0], inside[0])
+        try:
+            return whole(game)
+        finally:
+            inside[0] -= 1
+
+    monkeypatch.setattr(vizdoom.DoomGame, "init", init)
+    made: list[Any] = []
+    groups = [threading.Thread(target=lambda: made.append(make(environments=2))) for _ in range(3)]
+    for group in groups:
+        group.start()
+    for group in groups:
+        group.join()
+    assert len(made) == 3
+    assert most == [1]
+    for env in made:
+        env.close()

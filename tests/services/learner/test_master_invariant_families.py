@@ -1,8 +1,7 @@
 """The master invariant over environments of ours: DeepMind Lab by its stand-in, ViZDoom itself.
 
 As `test_master_invariant`, with the vector environments of `make_vector_env`: episodes end by
-themselves, one environment fails and is made anew, and one session leaves in mid-unroll and comes
-back with other seeds.
+themselves, one environment fails and is made anew, and one session leaves in mid-unroll.
 """
 
 from __future__ import annotations
@@ -106,18 +105,17 @@ def player(environment: Environment, disturb: Disturb, made: list[Played]) -> An
         return ActorLoop(lambda: env, address, name, 60.0, 60.0, ActorMetrics()), env
 
     async def play(config: Experiment, address: str, done: threading.Event) -> None:
-        loops = [loop(address, e, e, 10) for e in (3, 1)]
+        loops = [loop(address, e, e, 10) for e in (2, 1)]
         steady = [asyncio.create_task(one.run()) for one, _ in loops]
         for _, env in loops:
             await asyncio.to_thread(env.enough.wait, invariant.DEADLINE_S)
-        for visit in (100, 101):
-            # 17 steps are two unrolls and a half.
-            one, env = await asyncio.to_thread(loop, address, 1, visit, 17)
-            restless = asyncio.create_task(one.run())
-            while not (done.is_set() or env.enough.is_set()):
-                await asyncio.sleep(0.05)
-            restless.cancel()
-            await asyncio.gather(restless, return_exceptions=True)
+        # 17 steps are two unrolls and a half.
+        one, env = await asyncio.to_thread(loop, address, 1, 100, 17)
+        restless = asyncio.create_task(one.run())
+        while not (done.is_set() or env.enough.is_set()):
+            await asyncio.sleep(0.05)
+        restless.cancel()
+        await asyncio.gather(restless, return_exceptions=True)
         await asyncio.to_thread(done.wait)
         for task in steady:
             task.cancel()
