@@ -14,7 +14,7 @@ import os
 import socket
 import struct
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -111,15 +111,16 @@ class LocalCall:
             socket.send_fds(self._socket, [packet], [self._block.descriptor])
             self._opened = opened.pop_all()
 
+    def _packet(self, message: Step | wire.ActorMessage) -> bytes:
+        if not isinstance(message, Step):
+            return bytes((_MESSAGE,)) + message.SerializeToString()
+        sizes = self._block.write(message)
+        seconds = message.environment_seconds, message.wait_seconds
+        return _STEP_HEAD.pack(_STEP, message.sequence, *seconds, *sizes)
+
     async def write(self, message: Step | wire.ActorMessage) -> None:
         """Send a message. Where the stream has ended, the next `read` raises why."""
-        if isinstance(message, Step):
-            sizes = self._block.write(message)
-            seconds = message.environment_seconds, message.wait_seconds
-            packet = _STEP_HEAD.pack(_STEP, message.sequence, *seconds, *sizes)
-        else:
-            packet = bytes((_MESSAGE,)) + message.SerializeToString()
-        await self._send(packet)
+        await self._send(self._packet(message))
 
     async def _send(self, packet: bytes) -> None:
         with contextlib.suppress(ConnectionError):
@@ -143,6 +144,48 @@ class LocalCall:
             data = await self._loop.sock_recv(self._socket, _LARGEST_PACKET)
         except ConnectionError:
             data = b""
+        return self._message(data)
+
+    @contextlib.contextmanager
+    def blocking(self, timeout_s: float) -> Iterator[None]:
+        """Return the context in which one thread calls `send` and `receive`, and no event loop.
+
+        Args:
+            timeout_s: longest wait of a `receive`.
+        """
+        whole, rest = divmod(timeout_s, 1)
+        limit = struct.pack("@ll", int(whole), int(1e6 * rest))
+        self._socket.setblocking(True)
+        # The kernel's limit: Python's own takes a system call more.
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+        try:
+            yield
+        finally:
+            if self._socket.fileno() >= 0:
+                self._socket.setblocking(False)
+
+    def send(self, message: Step) -> None:
+        """Do as `write` does, in a context of `blocking`."""
+        with contextlib.suppress(OSError):
+            self._socket.send(self._packet(message))
+
+    def receive(self) -> Any:
+        """Do as `read` does, in a context of `blocking`.
+
+        Raises:
+            TimeoutError: nothing came in time.
+        """
+        try:
+            data = self._socket.recv(_LARGEST_PACKET)
+        except BlockingIOError:
+            raise TimeoutError from None
+        except OSError:  # closed by `cancel`, too
+            data = b""
+        return self._message(data)
+
+    def _message(self, data: bytes) -> Any:
+        """Return what a packet holds; none is the end of the server."""
         kind = data[0] if data else _END
         if kind == _ACTIONS:
             return Actions(_ACTIONS_HEAD.unpack_from(data)[1], data[_ACTIONS_HEAD.size :])
@@ -162,7 +205,9 @@ class LocalCall:
         raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details=details)
 
     def cancel(self) -> None:
-        """End the stream."""
+        """End the stream. A thread that waits for a packet goes on."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._opened.close()
 
 

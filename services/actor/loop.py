@@ -143,6 +143,7 @@ class ActorLoop:
         # Failures of environments that the metrics have counted.
         self._failures = Counter[str]()
         self._answered = False  # whether the present stream has received actions
+        self._noticed = 0.0, ""  # when the next notice is logged, and the reason of the last
         self._welcomed = False  # whether the learner has accepted its Hello
         # When the learner refused the environments' numbers.
         self._refusals: deque[float] = deque(maxlen=max_failures)
@@ -231,7 +232,7 @@ class ActorLoop:
 
     async def _replace_env(self, cause: str) -> VectorEnv:
         """Make the environments anew, whose numbers the learner refused."""
-        self._metrics.environment_failures[REFUSED] += 1
+        self._metrics.on_failures(Counter({REFUSED: 1}))
         self._refusals.append(time.monotonic())
         most, recent = self._refusals.maxlen, self._refusals[-1] - self._refusals[0]
         if len(self._refusals) == most and recent < FAILURE_WINDOW_S:
@@ -316,6 +317,10 @@ class ActorLoop:
             reply_timeout_s: longest wait for a message of the learner.
             less_loaded: done once the group should move to another learner.
         """
+        if isinstance(call, LocalCall):
+            # Without the event loop, whose turns cost more than a packet.
+            await self._in_thread(self._step_in_thread, env, call, reply_timeout_s, less_loaded)
+            return
         started = time.perf_counter()
         time_step = await self._in_thread(env.reset)
         environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
@@ -333,6 +338,38 @@ class ActorLoop:
             self._on_steps(env)
             sequence += 1
 
+    def _step_in_thread(
+        self,
+        env: VectorEnv,
+        call: LocalCall,
+        reply_timeout_s: float,
+        less_loaded: "asyncio.Task[None]",
+    ) -> None:
+        """Do as `_step` does, in the thread of the environments alone."""
+        started = time.perf_counter()
+        time_step = env.reset()
+        environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
+        with call.blocking(reply_timeout_s):
+            while True:
+                sent = time.perf_counter()
+                call.send(make_step(time_step, sequence, environment_s, wait_s))
+                actions = None
+                while actions is None:
+                    try:
+                        message = call.receive()
+                    except TimeoutError:
+                        raise self._silent(reply_timeout_s) from None
+                    actions = self._reply_in(message, "actions", sequence)
+                got = time.perf_counter()
+                action = env.spec.action.read(actions.action, env.num_envs)
+                if self._stopping.is_set() or less_loaded.done():
+                    return
+                time_step = env.step(action)
+                environment_s, wait_s = time.perf_counter() - got, got - sent
+                self._metrics.on_step(env.num_envs, environment_s, wait_s)
+                self._on_steps(env)
+                sequence += 1
+
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function in the thread of the environments."""
         loop = asyncio.get_running_loop()
@@ -341,7 +378,7 @@ class ActorLoop:
     def _on_steps(self, env: VectorEnv) -> None:
         """Note that the learner has answered, and count the failures of the environments."""
         if env.failures != self._failures:
-            self._metrics.environment_failures += Counter(env.failures) - self._failures
+            self._metrics.on_failures(Counter(env.failures) - self._failures)
             self._failures = Counter(env.failures)
         self._answered = True
 
@@ -363,24 +400,53 @@ class ActorLoop:
             sequence: number of the step that waits.
             timeout_s: longest wait for a message.
         """
-        due_s, logged = 0.0, ""  # the same reason is logged less often the longer it lasts
         while True:
             message = await self._read(call, timeout_s)
-            received = kind_of(message)
-            if received == kind == "actions":
-                if message.sequence == sequence:
-                    return message
-                received = f"those for {message.sequence}"
-            elif received == kind:
-                return message.parameters
-            elif received == "notice":
-                late, reason = message.notice.waited_seconds, printable(message.notice.reason)
-                text = reason.rstrip("0123456789 s")
-                if late >= due_s or text != logged:
-                    due_s, logged = 2 * late, text
-                    log.info("%s: the learner is late by %.0f s: %s", self._name, late, reason)
-                continue
-            raise LearnerUnresponsive(f"expected {kind} for step {sequence}, received {received}")
+            if (reply := self._reply_in(message, kind, sequence)) is not None:
+                return reply
+
+    def _reply_in(self, message: Any, kind: str, sequence: int) -> Any:
+        """Return the reply in a message, or None of a notice, which is logged.
+
+        Args:
+            message: an `Actions` or LearnerMessage, or EOF.
+            kind: as of `_read_reply`.
+            sequence: as of `_read_reply`.
+
+        Raises:
+            LearnerUnresponsive: it is another message, or the stream has ended.
+            ExperimentFinished: the experiment is over.
+        """
+        if isinstance(message, Actions) and kind == "actions" and message.sequence == sequence:
+            return message
+        self._check(message)
+        received = kind_of(message)
+        if received == "actions":
+            received = f"those for {message.sequence}"
+        elif received == kind:
+            return message.parameters
+        elif received == "notice":
+            late, reason = message.notice.waited_seconds, printable(message.notice.reason)
+            text, (due_s, logged) = reason.rstrip("0123456789 s"), self._noticed
+            # The same reason is logged less often the longer it lasts.
+            if late >= due_s or text != logged:
+                self._noticed = 2 * late, text
+                log.info("%s: the learner is late by %.0f s: %s", self._name, late, reason)
+            return None
+        raise LearnerUnresponsive(f"expected {kind} for step {sequence}, received {received}")
+
+    def _silent(self, timeout_s: float) -> LearnerUnresponsive:
+        return LearnerUnresponsive(
+            f"nothing from {self._address} for {timeout_s:g} s (actor.reply_timeout_s)"
+        )
+
+    def _check(self, message: Any) -> None:
+        """Raise where a message is the end of the stream, or of the experiment."""
+        if message is grpc.aio.EOF:
+            # Without an error: the learner stops.
+            raise LearnerUnresponsive(f"{self._address} ended the stream")
+        if not isinstance(message, Actions) and message.HasField("finished"):
+            raise ExperimentFinished(printable(message.finished.reason))
 
     async def _read(self, call: Any, timeout_s: float) -> Any:
         """Return the next `Actions` or LearnerMessage."""
@@ -388,12 +454,6 @@ class ActorLoop:
             async with asyncio.timeout(timeout_s):
                 message: Any = await call.read()
         except TimeoutError:
-            raise LearnerUnresponsive(
-                f"nothing from {self._address} for {timeout_s:g} s (actor.reply_timeout_s)"
-            ) from None
-        if message is grpc.aio.EOF:
-            # Without an error: the learner stops.
-            raise LearnerUnresponsive(f"{self._address} ended the stream")
-        if not isinstance(message, Actions) and message.HasField("finished"):
-            raise ExperimentFinished(printable(message.finished.reason))
+            raise self._silent(timeout_s) from None
+        self._check(message)
         return message

@@ -1,5 +1,6 @@
 """Metrics of an actor, on its own /metrics."""
 
+import threading
 from collections import Counter
 from typing import ClassVar
 
@@ -17,7 +18,7 @@ from seedbed.runtime.metrics import (
 
 
 class ActorMetrics:
-    """All counts of one actor process, from 0. The actor's event loop alone writes them.
+    """All counts of one actor process, from 0. Its event loop and the groups' threads write them.
 
     Attributes:
         steps: Environment steps (steps of a group times its environments) of this actor process.
@@ -54,6 +55,7 @@ class ActorMetrics:
         self.environment_failures = Counter[str]()
         self.connected_groups: set[str] = set()
         self.registry = StatsRegistry(self)
+        self._lock = threading.Lock()
 
     @property
     def groups(self) -> int:
@@ -68,6 +70,16 @@ class ActorMetrics:
             step_s: seconds that the step took.
             wait_s: seconds that the actor waited for the actions.
         """
-        self.step_s.observe(step_s)
-        self.wait_s.observe(wait_s)
-        self.steps += environments
+        with self._lock:  # a group's thread counts its own steps
+            self.step_s.observe(step_s)
+            self.wait_s.observe(wait_s)
+            self.steps += environments
+
+    def on_failures(self, failures: Counter[str]) -> None:
+        """Count failures of environments, by cause.
+
+        Args:
+            failures: those since the last call for the same group.
+        """
+        with self._lock:
+            self.environment_failures += failures

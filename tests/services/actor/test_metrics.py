@@ -7,6 +7,7 @@ import socket
 import threading
 import urllib.error
 import urllib.request
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -196,3 +197,21 @@ def test_the_actor_loop_counts_its_groups_and_failures(
         assert found["seedbed_actor_environment_failures_total step_raised"] == 1
         actor.stop()
         wait_for(lambda: scrape(server)["seedbed_actor_groups"] == 0, "its stream has ended")
+
+
+def test_steps_of_several_groups_are_all_counted() -> None:
+    """Each group that shares memory with the learner counts in a thread of its own."""
+    metrics = ActorMetrics()
+
+    def count() -> None:
+        for _ in range(20_000):
+            metrics.on_step(3, 1e-3, 1e-3)
+            metrics.on_failures(Counter({"exception": 1}))
+
+    threads = [threading.Thread(target=count) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert metrics.steps == 4 * 20_000 * 3
+    assert metrics.environment_failures["exception"] == 4 * 20_000
