@@ -41,14 +41,25 @@ class Atari(Section):
     """Width of a frame, in pixels."""
 
 
+class Football(Section):
+    """Observations and rewards of `football:` environments (section 4.2 of the SEED paper)."""
+
+    smm: Literal["96x72", "120x90", "144x108"] = fixed("96x72", "it sets the network's input shape")
+    """Width and height of the Super Mini Map: the Default, Medium and Large size of the paper."""
+    rewards: Literal["scoring", "scoring,checkpoints"] = "scoring"
+    """`scoring`: 1 for a goal, -1 for one of the opponents. `checkpoints` adds 0.1 for each of ten
+    distances from the opponents' goal that the ball reaches with the agent, once an episode.
+    """
+
+
 class Environment(Section):
     """Environment that the actors step."""
 
     id: str = Field(
         min_length=1, json_schema_extra={"resume": "the policy was trained for that environment"}
     )
-    """Name of the environment: `atari:Pong`, any Gymnasium id such as `CartPole-v1`, or
-    `module:factory`.
+    """Name of the environment: `atari:Pong`, `football:11_vs_11_hard_stochastic`, any Gymnasium id
+    such as `CartPole-v1`, or `module:factory`.
     """
     kwargs: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments for `gymnasium.make`, or for the factory."""
@@ -58,6 +69,8 @@ class Environment(Section):
     """
     atari: Atari = Field(default_factory=Atari)
     """Settings of `atari:` ids only."""
+    football: Football = Field(default_factory=Football)
+    """Settings of `football:` ids only."""
     max_abs_reward: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = DEFAULT_BOUNDS.reward
     """Largest magnitude of a reward. A larger reward, NaN or infinity ends the stream of the
     environments that sent it, because one such number makes the loss infinite.
@@ -78,6 +91,16 @@ class Environment(Section):
             raise ValueError(
                 f"environment.kwargs {sorted(self.kwargs)} has no effect with {self.id}: "
                 "use environment.atari"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _football_has_no_kwargs(self) -> "Environment":
+        unknown = sorted(self.kwargs.keys() - {"render_mode"})
+        if self.id.startswith("football:") and unknown:
+            raise ValueError(
+                f"environment.kwargs {unknown} has no effect with {self.id}: "
+                "use environment.football"
             )
         return self
 

@@ -52,6 +52,8 @@ def _reasons(experiment: Experiment) -> Iterator[tuple[str, str]]:
         yield "environment.atari", f"the environment is {environment.id}"
     else:
         yield "environment.kwargs", "Atari is set by environment.atari"
+    if not environment.id.startswith("football:"):
+        yield "environment.football", f"the environment is {environment.id}"
     if not is_atari or environment.atari.preprocessing == "exact":
         yield "actor.threads", "only Atari with the fast preprocessing steps in threads"
     if is_atari and environment.atari.preprocessing == "fast":

@@ -21,21 +21,26 @@ Env = gymnasium.Env[Any, Any]
 def make_environment(environment: Environment) -> Env:
     """Make one environment.
 
-    An `environment.id` of `module:name`, with a Python name after the colon, is called with
-    `environment.kwargs`. Every other id is passed to `gymnasium.make`, even `module:Name-v0`.
+    An `environment.id` of `football:name` is a scenario of Google Research Football. One of
+    `module:name`, with a Python name after the colon, is called with `environment.kwargs`. Every other id is passed to `gymnasium.make`, even `module:Name-v0`.
 
     Raises:
         SeedbedError: there is no such module or factory, the factory raised, or its result is no
             environment.
     """
     module, colon, name = environment.id.partition(":")
-    if colon and all(part.isidentifier() for part in name.split(".")):
-        factory: Callable[..., Any] = _find(environment.id, module, name)
+    factory: Callable[..., Any]
+    if module == "football":
+        factory = partial(_football(), name, environment.football)
+    elif colon and all(part.isidentifier() for part in name.split(".")):
+        factory = _find(environment.id, module, name)
     else:
         # Without the passive checker, which costs time at every step.
         factory = partial(gymnasium.make, environment.id, disable_env_checker=True)
     try:
         made = factory(**environment.kwargs)
+    except SeedbedError:
+        raise
     except Exception as error:
         # The user's code may raise anything.
         given = f" with environment.kwargs {environment.kwargs}" if environment.kwargs else ""
@@ -52,6 +57,13 @@ def make_environment(environment: Environment) -> Env:
             "(reset -> observation, info; step -> five values)",
         )
     return made
+
+
+def _football() -> Callable[..., Any]:
+    """Import what makes Football, whose package few actors have."""
+    from seedbed.envs.football import make_football
+
+    return make_football
 
 
 def _hint(env_id: str, error: Exception) -> str:

@@ -53,6 +53,8 @@ def _matters(key: str, old: Experiment, new: Experiment) -> bool:
     """Tell whether a fixed setting has an effect in these experiments."""
     if key.startswith("environment.atari."):
         return old.environment.id.startswith("atari:")
+    if key.startswith("environment.football."):
+        return old.environment.id.startswith("football:")
     if key.endswith(".dueling_units"):
         return key.startswith(f"{old.agent}.")
     if key == "learner.optimizer.momentum":

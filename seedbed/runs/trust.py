@@ -19,6 +19,8 @@ NAMES = ("agent", "environment.id", "learner.network", "logging.scalars")
 # Arguments of what is named. Numbers and words are harmless to what is registered; a path, a name
 # of a module, or a mapping, which Keras may turn into an object, need not be.
 OPTIONS = ("agent_options", "environment.kwargs", "learner.network_options")
+# Environments whose names only look like `module:factory`.
+_OURS = ("atari:", "football:")
 _WORDS = re.compile(r"[\w -]*")
 
 
@@ -46,7 +48,7 @@ def foreign(experiment: Experiment) -> Iterator[str]:
     """Yield the settings, with their values, that only a trusted file may have."""
     for key in NAMES:
         name = attrgetter(key)(experiment)
-        if ":" in name and not (key == "environment.id" and name.startswith("atari:")):
+        if ":" in name and not (key == "environment.id" and name.startswith(_OURS)):
             yield f"{key} {SHOWN.repr(name)}"
     for key in OPTIONS:
         for option, value in attrgetter(key)(experiment).items():
