@@ -22,7 +22,8 @@ def make_environment(environment: Environment) -> Env:
     """Make one environment.
 
     An `environment.id` of `football:name` is a scenario of Google Research Football. One of
-    `module:name`, with a Python name after the colon, is called with `environment.kwargs`. Every other id is passed to `gymnasium.make`, even `module:Name-v0`.
+    `module:name`, with a Python name after the colon, is called with `environment.kwargs`. Every
+    other id is passed to `gymnasium.make`, even `module:Name-v0`.
 
     Raises:
         SeedbedError: there is no such module or factory, the factory raised, or its result is no

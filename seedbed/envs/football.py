@@ -8,7 +8,7 @@ The end of a match, by a score or by time, is `terminated`: the package calls bo
 learners of both papers bootstrap from neither.
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import gymnasium
 import numpy as np
@@ -57,7 +57,7 @@ class FootballEnv(gymnasium.Env[NDArray[np.bool_], np.int64]):
         render_mode: as of `make_football`.
     """
 
-    metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
+    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
 
     def __init__(self, scenario: str, settings: Football, render_mode: str | None = None) -> None:
         # Imported here, because the package is an extra of few actors.
@@ -95,9 +95,7 @@ class FootballEnv(gymnasium.Env[NDArray[np.bool_], np.int64]):
         return self._observe(self._match.reset()), {"engine_seed": engine_seed}
 
     @override
-    def step(
-        self, action: np.int64
-    ) -> tuple[NDArray[np.bool_], float, bool, bool, dict[str, Any]]:
+    def step(self, action: np.int64) -> tuple[NDArray[np.bool_], float, bool, bool, dict[str, Any]]:
         raw, reward, done, info = self._match.step([int(action)])
         return self._observe(raw), float(reward[0]), bool(done), False, info
 

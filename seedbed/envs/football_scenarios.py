@@ -6,7 +6,7 @@ import pkgutil
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
-INSTALL = "tools/football.sh"
+INSTALL = "make football"
 
 
 def check_scenario(name: str) -> None:
@@ -23,11 +23,11 @@ def check_scenario(name: str) -> None:
     if name in scenarios:
         return
     near = difflib.get_close_matches(name, scenarios, n=3)
-    shown = ", ".join(near or scenarios)
+    there = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(scenarios)}"
     raise SeedbedError(
         ExitCode.ENVIRONMENT,
         f"environment.id {'football:' + name!r}: there is no scenario {name!r} among the "
-        f"{len(scenarios)} of gfootball; " + (f"did you mean {shown}?" if near else f"it has {shown}"),
+        f"{len(scenarios)} of gfootball; {there}",
     )
 
 
@@ -43,9 +43,9 @@ def all_scenarios() -> list[str]:
     except ImportError as error:
         raise SeedbedError(
             ExitCode.ENVIRONMENT,
-            f"Google Research Football cannot be imported ({error}): `{INSTALL}` of a checkout "
-            "builds and installs it on Debian 12 with Python 3.11, and `docker build --target "
-            "football -f Dockerfile.actor .` makes an image with it (docs/football.md)",
+            f"Google Research Football cannot be imported ({error}): `{INSTALL}` in a checkout of "
+            "Seedbed builds and installs it, on Debian 12 with Python 3.11; docs/football.md has "
+            "the image",
         ) from error
     # Those of the package's own tests are no tasks.
     found = (module.name for module in pkgutil.iter_modules(scenarios.__path__))

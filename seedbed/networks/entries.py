@@ -132,7 +132,8 @@ def unpacked_bits(data: Tensor) -> Tensor:
         data: [..., bytes] uint8.
     """
     shifts = ops.cast(ops.arange(7, -1, -1), "uint8")
-    bits = ops.bitwise_and(ops.right_shift(ops.expand_dims(data, -1), shifts), ops.ones_like(shifts))
+    bits = ops.right_shift(ops.expand_dims(data, -1), shifts)  # [..., bytes, 8]
+    bits = ops.bitwise_and(bits, ops.ones_like(shifts))
     return ops.reshape(bits, (-1, *data.shape[1:-1], 8 * data.shape[-1]))
 
 

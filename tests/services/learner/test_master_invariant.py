@@ -63,8 +63,11 @@ DICT = PackedSpec.of(
         Entry(ACTION_MASK, ArraySpec((ACTIONS,), "uint8")),
     ]
 )
+# Bits, as of Football; the pattern's four numbers are the first 32 of them.
+BITS = PackedSpec.of([Entry("map", ArraySpec((18, 24, 4), "bool"))])
 SPACES_CASES: dict[str, tuple[str, int, int, dict[str, Any]]] = {
     "dict-mask-lstm-stack": ("impala_shallow", 16, 2, {"observation": DICT}),
+    "bits-stack": ("football", 0, 4, {"observation": BITS}),
     "several-lstm-stack": ("mlp", 16, 2, {"space": ActionSpec("multi_discrete", (3, 4))}),
     "continuous-lstm-stack": ("mlp", 16, 2, {"space": ActionSpec("continuous", (2,))}),
 }
