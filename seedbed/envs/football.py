@@ -47,7 +47,8 @@ class FootballEnv(gymnasium.Env[NDArray[np.bool_], np.int64]):
     """A match. Observations are [height, width, 4] bool.
 
     `reset(seed=S)` makes all that follows a function of S and of the actions. Each episode has an
-    engine seed of its own, which `info["engine_seed"]` holds; the sides of successive matches
+    engine seed of its own, which `info["engine_seed"]` holds and `reset(options={"engine_seed": S})`
+    sets; the sides of successive matches
     alternate, as in the package. `info["score_reward"]` of a step is the reward without
     checkpoints.
 
@@ -88,7 +89,8 @@ class FootballEnv(gymnasium.Env[NDArray[np.bool_], np.int64]):
         if seed is not None:
             # The package counts on, and the sides follow from the count.
             self._config["episode_number"] = 0
-        engine_seed = int(self.np_random.integers(_SEEDS))
+        drawn = int(self.np_random.integers(_SEEDS))
+        engine_seed = int((options or {}).get("engine_seed", drawn))
         self._config["game_engine_random_seed"] = engine_seed
         # The package would keep that of the first episode.
         self._config["reverse_team_processing"] = bool(engine_seed % 2)

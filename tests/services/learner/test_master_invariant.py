@@ -13,6 +13,7 @@ import math
 import os
 import threading
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from seedbed.services.impala_actor.loop import UnrollLoop
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
-from seedbed.spec import FIRST, ActionSpec, ArraySpec
+from seedbed.spec import FIRST, ActionSpec, ArraySpec, VectorEnv
 from tests.support.pattern_env import ACTIONS, NAME, PatternVectorEnv, digest
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
@@ -120,7 +121,13 @@ def unroll_loop(config: Experiment, *arguments: Any) -> ActorLoop:
     return loop
 
 
-async def play(config: Experiment, address: str, done: threading.Event, **spaces: Any) -> None:
+async def play(
+    config: Experiment,
+    address: str,
+    done: threading.Event,
+    make: Callable[..., VectorEnv] = PatternVectorEnv,
+    **spaces: Any,
+) -> None:
     """Sessions of 4, 1, 3 and 5 environments; the last one keeps leaving in mid-unroll."""
     kind: Any = ActorLoop
     if config.learner.inference.location == "actor":
@@ -128,7 +135,7 @@ async def play(config: Experiment, address: str, done: threading.Event, **spaces
 
     def runner(environments: int, number: int, visit: int = 0) -> ActorLoop:
         loop: ActorLoop = kind(
-            lambda: PatternVectorEnv(environments, number, visit=visit, **spaces),
+            lambda: make(environments, number, visit=visit, **spaces),
             address, f"test/{number}", 60.0, 60.0, ActorMetrics(),
         )  # fmt: skip
         return loop
