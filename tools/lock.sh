@@ -43,7 +43,8 @@ football() { # NAME OPTION...
     --annotation-style line --no-header --output-file "requirements/$1.lock"
 }
 football football-build
-football football --no-binary gym --constraint requirements/dev.lock
+# gym-notices does nothing but print that gym is unmaintained, in each process.
+football football --no-binary gym --no-emit-package gym-notices --constraint requirements/dev.lock
 # Not compiled with the others, because reading its metadata takes what football-build.lock holds.
 cat >>requirements/football.lock <<'LOCK'
 gfootball==2.10.2 \
