@@ -47,10 +47,9 @@ class FootballEnv(gymnasium.Env[NDArray[np.bool_], np.int64]):
     """A match. Observations are [height, width, 4] bool.
 
     `reset(seed=S)` makes all that follows a function of S and of the actions. Each episode has an
-    engine seed of its own, which `info["engine_seed"]` holds and `reset(options={"engine_seed": S})`
-    sets; the sides of successive matches
-    alternate, as in the package. `info["score_reward"]` of a step is the reward without
-    checkpoints.
+    engine seed of its own, which `info["engine_seed"]` holds and `options={"engine_seed": S}` sets.
+    The sides of successive matches alternate, as in the package. `info["score_reward"]` of a step
+    is the reward without checkpoints.
 
     Args:
         scenario: as of `make_football`.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
 from seedbed.config import load_experiment, parse_experiment
-from tests.support.chart import ROOT, render
+from tests.support.chart import CHART, ROOT, render
 
 TABLE = ROOT / "experiments" / "table1"
 # Environments, CPUs of actors, batch, devices for inference and training, hosts.
@@ -74,3 +75,46 @@ def test_a_row_renders_with_its_accelerator(name: str) -> None:
     name_of = values["learner"]["accelerator"]["name"]
     assert sum(devices or (0, rented)) == rented * (2 if name_of == "tpu7x" else 1)
     assert bool(rendered.of("JobSet")) == (hosts > 1)
+    family = experiment.environment.id.partition(":")[0]
+    image = "football" if family == "football" else "actor"
+    containers = actors["template"]["spec"]["containers"]
+    assert f"/seedbed-{image}:" in containers[0]["image"], "each family has an image of its own"
+    assert "/seedbed-learner" in learner["image"]
+
+
+MAPS = {"default": "96x72", "medium": "120x90", "large": "144x108", "11": "96x72"}
+FOOTBALL = [*TABLE.glob("football-*.yaml"), ROOT / "experiments" / "football-11-vs-11.yaml"]
+
+
+@pytest.mark.parametrize("file", FOOTBALL, ids=lambda file: file.stem)
+def test_footballs_files_are_points_of_table_7(file: Path) -> None:
+    experiment = load_experiment(file)
+    environment, learner, vtrace = experiment.environment, experiment.learner, experiment.vtrace
+    assert environment.id == "football:11_vs_11_hard_stochastic"
+    assert environment.football.smm == MAPS[file.stem.split("-")[1]]
+    assert (learner.network, learner.frame_stack, learner.lstm_units) == ("football", 4, 0)
+    assert (learner.unroll_length, learner.optimizer.name) == (32, "adam")
+    assert 1e-5 <= learner.optimizer.learning_rate <= 1e-3
+    assert vtrace.discount in (0.99, 0.993, 0.997, 0.999)
+    assert 1e-7 <= vtrace.entropy_cost <= 1e-3
+    assert vtrace.trace_lambda in (0.9, 0.95, 0.99, 1.0)
+    assert vtrace.baseline_cost == 0.5
+
+
+def test_footballs_values_change_the_actors_image_alone() -> None:
+    values = yaml.safe_load((CHART / "ci" / "football-values.yaml").read_text())
+    plain, football = render(), render(values)
+    images = [
+        {
+            f"{owner}/{container['name']}": container["image"]
+            for owner, pod in rendered.pods().items()
+            for container in pod["spec"]["containers"]
+        }
+        for rendered in (plain, football)
+    ]
+    changed = {name for name in images[0] if images[0][name] != images[1][name]}
+    assert {images[1][name].rpartition("/")[2].partition(":")[0] for name in changed} == {
+        "seedbed-football"
+    }
+    assert "pong-actor/actor" in changed
+    assert not any(name.startswith(("pong-learner", "pong-cost")) for name in changed)

@@ -153,8 +153,8 @@ def test_groups_in_threads_play_as_one_after_the_other() -> None:
         group = make(HARD, [seed, seed + 1])
         random = np.random.default_rng(seed)
         rows.append(group.reset().observation)
-        for _ in range(25):
-            rows.append(group.step(random.integers(0, 19, 2).astype(np.int32)).observation)
+        actions = random.integers(0, 19, (25, 2)).astype(np.int32)
+        rows.extend(group.step(action).observation for action in actions)
         group.close()
 
     alone: list[list[np.ndarray]] = [[], []]
@@ -211,7 +211,10 @@ def test_a_missing_package_names_the_command(monkeypatch: pytest.MonkeyPatch) ->
     [
         ({"football": {"smm": "72x96"}}, "'96x72', '120x90' or '144x108'"),
         ({"football": {"rewards": "checkpoints"}}, "'scoring' or 'scoring,checkpoints'"),
-        ({"kwargs": {"stacked": True}}, r"kwargs \['stacked'\] has no effect .*environment.football"),
+        (
+            {"kwargs": {"stacked": True}},
+            r"kwargs \['stacked'\] has no effect .*environment.football",
+        ),
     ],
 )
 def test_a_wrong_setting_is_refused_with_those_there_are(settings: Any, words: str) -> None:

@@ -58,7 +58,9 @@ def test_eight_numbers_of_a_multi_binary_share_a_byte(shape: tuple[int, ...]) ->
     bits = np.prod(shape)
     assert reader.spec.shape == (-(-bits // 8) + 2,)
     seen = [space.sample() for _ in range(3)]
-    rows = np.stack([reader.read({"bits": b, "next": np.array([7, 9], np.uint8)}, {}) for b in seen])
+    rows = np.stack(
+        [reader.read({"bits": b, "next": np.array([7, 9], np.uint8)}, {}) for b in seen]
+    )
     np.testing.assert_array_equal(
         rows[:, :-2], np.packbits(np.stack(seen).reshape(3, -1), axis=-1), "the first bit is high"
     )

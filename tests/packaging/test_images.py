@@ -65,7 +65,9 @@ def test_the_gpu_image_finds_the_driver() -> None:
 def test_every_image_says_what_it_is_and_what_it_is_made_of(name: str, stage: str) -> None:
     digest = "sha256:" + "a" * 64
     known = stages(name, BASE=f"python:3.11-slim@{digest}")
-    assert next(reversed(known)) == stage or stage in ("cost", "football"), "what is built without --target"
+    assert next(reversed(known)) == stage or stage in ("cost", "football"), (
+        "what is built without --target"
+    )
     labels = inherited(name, stage, "LABEL", BASE=f"python:3.11-slim@{digest}")
     assert labels.pop("from") == f"python:3.11-slim@{digest}", "no stage names a base of its own"
     wanted = {"title", "description", "source", "licenses", "version", "revision", "base.name"}
