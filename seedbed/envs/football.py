@@ -8,7 +8,7 @@ The end of a match, by a score or by time, is `terminated`: the package calls bo
 learners of both papers bootstrap from neither.
 """
 
-from typing import Any, ClassVar
+from typing import Any
 
 import gymnasium
 import numpy as np
@@ -43,7 +43,7 @@ def make_football(
     return FootballEnv(scenario, settings, render_mode)
 
 
-class FootballEnv(gymnasium.Env[NDArray[np.bool_], np.int64]):
+class FootballEnv(gymnasium.Env[Any, Any]):
     """A match. Observations are [height, width, 4] bool.
 
     `reset(seed=S)` makes all that follows a function of S and of the actions. Each episode has an
@@ -57,8 +57,6 @@ class FootballEnv(gymnasium.Env[NDArray[np.bool_], np.int64]):
         render_mode: as of `make_football`.
     """
 
-    metadata: ClassVar[dict[str, Any]] = {"render_modes": ["rgb_array"], "render_fps": 10}
-
     def __init__(self, scenario: str, settings: Football, render_mode: str | None = None) -> None:
         # Imported here, because the package is an extra of few actors.
         from gfootball.env import config, football_env, wrappers
@@ -68,6 +66,7 @@ class FootballEnv(gymnasium.Env[NDArray[np.bool_], np.int64]):
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode {render_mode!r} is unknown: it takes rgb_array")
         self.render_mode = render_mode
+        self.metadata = {"render_modes": ["rgb_array"], "render_fps": 10}
         width, height = map(int, settings.smm.split("x"))
         self._size = (width, height)
         self.observation_space = MultiBinary([height, width, PLANES])
@@ -96,7 +95,7 @@ class FootballEnv(gymnasium.Env[NDArray[np.bool_], np.int64]):
         return self._observe(self._match.reset()), {"engine_seed": engine_seed}
 
     @override
-    def step(self, action: np.int64) -> tuple[NDArray[np.bool_], float, bool, bool, dict[str, Any]]:
+    def step(self, action: int) -> tuple[NDArray[np.bool_], float, bool, bool, dict[str, Any]]:
         raw, reward, done, info = self._match.step([int(action)])
         return self._observe(raw), float(reward[0]), bool(done), False, info
 
