@@ -146,6 +146,28 @@ def test_a_match_ends_by_time_as_terminated() -> None:
 
 
 @pytest.mark.usefixtures("engine")
+def test_a_seed_begins_the_same_match_again_and_no_seed_the_next_one() -> None:
+    """Side of the kick-off, engine seed and order of the teams."""
+    match = make_football("11_vs_11_hard_stochastic", Football())
+
+    def play(seed: int | None) -> tuple[int, np.ndarray]:
+        begun, info = match.reset(seed=seed)
+        maps = [begun, *(match.step(RIGHT)[0] for _ in range(10))]
+        return info["engine_seed"], np.stack(maps)
+
+    played = [play(4), play(None), play(5), play(4), play(None)]
+    match.close()
+    seeds = [seed for seed, _ in played]
+    assert seeds[0] == seeds[3]
+    assert seeds[1] == seeds[4]
+    assert len(set(seeds)) == 3
+    assert len({seed % 2 for seed in seeds}) == 2, "both orders of the teams"
+    np.testing.assert_array_equal(played[0][1], played[3][1])
+    np.testing.assert_array_equal(played[1][1], played[4][1])
+    assert (played[0][1][0] != played[1][1][0]).any(), "the sides alternate"
+
+
+@pytest.mark.usefixtures("engine")
 def test_groups_in_threads_play_as_one_after_the_other() -> None:
     """The actor steps its groups side by side, and the engine lets go of the interpreter lock."""
 
