@@ -14,10 +14,15 @@ import numpy as np
 import pytest
 from pydantic import ValidationError
 
+from seedbed import make_env
+from seedbed.config import parse_experiment
 from seedbed.config.environment import Environment, Football
+from seedbed.config.without_effect import settings_without_effect
 from seedbed.envs import make_vector_env
 from seedbed.envs.football import make_football
 from seedbed.packed import PackedSpec
+from seedbed.runs.resume import compare
+from seedbed.runs.trust import foreign
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import TimeStep, VectorEnv
 from tests.support.vector_env_compliance import VectorEnvCompliance
@@ -242,6 +247,27 @@ def test_a_missing_package_names_the_command(monkeypatch: pytest.MonkeyPatch) ->
 def test_a_wrong_setting_is_refused_with_those_there_are(settings: Any, words: str) -> None:
     with pytest.raises(ValidationError, match=words):
         Environment(id=CLOSE, **settings)
+
+
+@pytest.mark.usefixtures("engine")
+def test_a_library_user_makes_it_by_its_name() -> None:
+    group = make_env(CLOSE, num_envs=2, football={"smm": "120x90"})
+    assert maps(group, group.reset()).shape == (2, 90, 120, 4)
+    group.close()
+
+
+def test_its_settings_belong_to_its_ids_and_its_name_is_no_code() -> None:
+    text = "name: x\nenvironment: {{id: '{}', football: {{smm: 120x90}}}}"
+    football, other = (parse_experiment(text.format(name)) for name in (CLOSE, "CartPole-v1"))
+    assert not [
+        line for line in settings_without_effect(football) if "environment.football" in line
+    ]
+    (line,) = [line for line in settings_without_effect(other) if "environment.football" in line]
+    assert "CartPole-v1" in line
+    assert not list(foreign(football)), "a checkpoint of it asks for no --trust"
+    smaller = parse_experiment(text.format(CLOSE).replace("120x90", "96x72"))
+    (change,) = compare(football, smaller)
+    assert "network's input shape" in change.refusal
 
 
 ORACLE = """
