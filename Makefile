@@ -33,7 +33,7 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow test-learning test-rehearsal e2e e2e-all storm images release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
+.PHONY: help run test test-slow test-learning test-rehearsal e2e e2e-all storm images image-football football release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
   proto bench bench-accelerator setup hooks lock clean
 
 help: ## Say what there is.
@@ -66,6 +66,9 @@ $(INSTALLED_DEV): requirements/dev.lock requirements/kube-tools.lock pyproject.t
 
 setup: $(INSTALLED_DEV) ## Install what developing needs into .venv.
 
+football: $(INSTALLED_DEV) ## Build Google Research Football into .venv, on Debian 12 (10 minutes).
+	tools/football.sh $(VENV)
+
 hooks: $(INSTALLED_DEV) ## Run `make lint` before each commit.
 	$(BIN)/pre-commit install
 
@@ -91,6 +94,10 @@ images: ## Build the images (:dev) with Docker.
 	docker build -t localhost/seedbed-learner:dev -f Dockerfile.learner .
 	docker build -t localhost/seedbed-actor:dev -f Dockerfile.actor .
 	docker build -t localhost/seedbed-cost:dev -f Dockerfile.actor --target cost .
+
+image-football: ## Build the actor's image with Google Research Football (10 minutes).
+	docker build -t localhost/seedbed-actor-football:dev -f Dockerfile.actor --target football \
+	  --build-arg BASE=python:3.11-slim-bookworm .
 
 release: $(INSTALLED_DEV) ## Write images, charts and SBOMs of a release of SOURCE (an address) to dist/release.
 	$(BIN)/python -m tools.release --out dist/release --source '$(SOURCE)' $(ARGS)

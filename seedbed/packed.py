@@ -26,7 +26,7 @@ class Entry:
 
     Attributes:
         name: keys of a nested dictionary, joined by dots.
-        array: shape and dtype.
+        array: shape and dtype. An array of bool is packed to bits.
         categories: of integers 0 .. categories-1, which networks take as one-hot vectors; 0 for
             numbers.
     """
@@ -36,10 +36,20 @@ class Entry:
     categories: int = 0
 
     @property
+    def is_bits(self) -> bool:
+        """Whether eight numbers share a byte; the first one is its highest bit."""
+        return self.array.dtype == "bool"
+
+    @property
+    def row_bytes(self) -> int:
+        """Bytes in the row of one environment."""
+        return (self.array.row_bytes + 7) // 8 if self.is_bits else self.array.row_bytes
+
+    @property
     def is_image(self) -> bool:
         """Whether an image network takes the entry."""
-        shape = self.array.shape
-        return self.array.dtype == "uint8" and len(shape) in (2, 3) and not self.categories
+        images = self.array.dtype in ("uint8", "bool") and len(self.array.shape) in (2, 3)
+        return images and not self.categories
 
     def __str__(self) -> str:
         return f"{self.name} {self.array}" + f" below {self.categories}" * bool(self.categories)
@@ -54,12 +64,12 @@ class PackedSpec(ArraySpec):
     @classmethod
     def of(cls, entries: Sequence[Entry]) -> "PackedSpec":
         """Return the spec of some entries, in their order."""
-        size = sum(entry.array.row_bytes for entry in entries)
+        size = sum(entry.row_bytes for entry in entries)
         return cls((size,), "uint8", tuple(entries))
 
     def places(self) -> list[tuple[Entry, slice]]:
         """Return the entries, each with its bytes in a row."""
-        stops = np.cumsum([entry.array.row_bytes for entry in self.entries]).tolist()
+        stops = np.cumsum([entry.row_bytes for entry in self.entries]).tolist()
         starts = [0, *stops[:-1]]
         return [(e, slice(i, j)) for e, i, j in zip(self.entries, starts, stops, strict=True)]
 
@@ -69,18 +79,21 @@ class PackedSpec(ArraySpec):
         Args:
             arrays: of the shape and dtype of each entry, by name.
         """
-        parts = [np.ascontiguousarray(arrays[e.name], e.array.dtype) for e in self.entries]
-        return np.concatenate([part.reshape(-1).view(np.uint8) for part in parts])
+        parts = []
+        for entry in self.entries:
+            flat = np.ascontiguousarray(arrays[entry.name], entry.array.dtype).reshape(-1)
+            parts.append(np.packbits(flat) if entry.is_bits else flat.view(np.uint8))
+        return np.concatenate(parts)
 
     def unpack(self, rows: NDArray[np.uint8]) -> dict[str, NDArray[Any]]:
         """Return the entries of rows [..., bytes], by name, each [..., *shape]."""
-        lead = rows.shape[:-1]
-        return {
-            entry.name: np.ascontiguousarray(rows[..., place])
-            .view(entry.array.dtype)
-            .reshape((*lead, *entry.array.shape))
-            for entry, place in self.places()
-        }
+        lead, arrays = rows.shape[:-1], {}
+        for entry, place in self.places():
+            flat: NDArray[Any] = np.ascontiguousarray(rows[..., place])
+            if entry.is_bits:
+                flat = np.unpackbits(flat, axis=-1, count=entry.array.row_bytes)
+            arrays[entry.name] = flat.view(entry.array.dtype).reshape((*lead, *entry.array.shape))
+        return arrays
 
     @override
     def floats(self, array: NDArray[Any]) -> list[NDArray[Any]]:

@@ -79,6 +79,11 @@ def test_families_of_environments_come_on_top_of_the_actor() -> None:
     for name, package in (("vizdoom", "vizdoom"), ("lab", "dm-env")):
         assert lock("actor").items() <= lock(name).items()
         assert package in lock(name)
+    # Football's packages are installed over the actor's: what both have is the same.
+    football = lock("football")
+    assert football.items() & lock("actor").items()
+    assert all(lock("actor").get(name, version) == version for name, version in football.items())
+    assert {"gfootball", "gym"} <= football.keys()
     # Lab's wheel imports pkg_resources.
     assert int(lock("lab")["setuptools"].partition(".")[0]) < 82
     # Both lie in the folder pygame.
@@ -107,7 +112,7 @@ def test_lock_holds_what_pyproject_asks_for(name: str) -> None:
 
 def test_images_hold_no_other_backend() -> None:
     assert not {"keras", "tensorflow", "jax", "jaxlib"} & lock("actor").keys()
-    assert not {"vizdoom", "dm-env"} & lock("actor").keys(), "pulled to every node"
+    assert not {"vizdoom", "dm-env", "gfootball"} & lock("actor").keys(), "pulled to every node"
     assert not {"tensorflow"} & lock("learner-jax").keys()
     assert not {"jax", "jaxlib"} & lock("learner-tensorflow").keys()
 

@@ -37,3 +37,18 @@ done
 lock docs docs -- --constraint requirements/dev.lock
 # DeepMind Lab wants an older setuptools than what builds this package.
 lock lab lab -- --constraint requirements/actor.lock
+
+# Football's packages that come as source are no extras: pip alone cannot build them.
+football() { # NAME OPTION...
+  "$uv" pip compile "requirements/$1.in" --quiet --python-version 3.11 \
+    --python-platform x86_64-manylinux_2_31 --only-binary :all: "${@:2}" --generate-hashes \
+    --annotation-style line --no-header --output-file "requirements/$1.lock"
+}
+football football-build
+# gym-notices does nothing but print that gym is unmaintained, in each process.
+football football --no-binary gym --no-emit-package gym-notices --constraint requirements/dev.lock
+# Not compiled with the others, because reading its metadata takes what football-build.lock holds.
+cat >>requirements/football.lock <<'LOCK'
+gfootball==2.10.2 \
+    --hash=sha256:1b0fdcfa78b7fadc3730585ee7f0f412ba825c27e422b2b85ea0cf7ba57800b6
+LOCK

@@ -11,7 +11,7 @@ from seedbed.settings import Positive, Section, fixed
 # Largest float32: no number on the wire is larger.
 FLOAT32_MAX = 3.4028235e38
 # Prefixes of ids that are ours; each has a section of its name in `environment`, and no kwargs.
-FAMILIES = ("atari", "lab", "vizdoom")
+FAMILIES = ("atari", "football", "lab", "vizdoom")
 
 
 class Atari(Section):
@@ -44,14 +44,26 @@ class Atari(Section):
     """Width of a frame, in pixels."""
 
 
+class Football(Section):
+    """Observations and rewards of `football:` environments (section 4.2 of the SEED paper)."""
+
+    smm: Literal["96x72", "120x90", "144x108"] = fixed("96x72", "it sets the network's input shape")
+    """Width and height of the Super Mini Map: the Default, Medium and Large size of the paper."""
+    rewards: Literal["scoring", "scoring,checkpoints"] = "scoring"
+    """`scoring`: 1 for a goal, -1 for one of the opponents. `checkpoints` adds 0.1 for each of ten
+    distances from the opponents' goal that the ball reaches with the agent, once an episode.
+    """
+
+
 class Environment(Section):
     """Environment that the actors step."""
 
     id: str = Field(
         min_length=1, json_schema_extra={"resume": "the policy was trained for that environment"}
     )
-    """Name of the environment: `atari:Pong`, `lab:explore_goal_locations_small`, `vizdoom:basic`,
-    any Gymnasium id such as `CartPole-v1`, or `module:factory`.
+    """Name of the environment: `atari:Pong`, `football:11_vs_11_hard_stochastic`,
+    `lab:explore_goal_locations_small`, `vizdoom:basic`, any Gymnasium id such as `CartPole-v1`, or
+    `module:factory`.
     """
     kwargs: dict[str, Any] = Field(default_factory=dict)
     """Keyword arguments for `gymnasium.make`, or for the factory."""
@@ -61,6 +73,8 @@ class Environment(Section):
     """
     atari: Atari = Field(default_factory=Atari)
     """Settings of `atari:` ids only."""
+    football: Football = Field(default_factory=Football)
+    """Settings of `football:` ids only."""
     lab: Lab = Field(default_factory=Lab)
     """Settings of `lab:` ids only."""
     vizdoom: Vizdoom = Field(default_factory=Vizdoom)

@@ -219,7 +219,7 @@ class Learner(Section):
     network: Annotated[str, AfterValidator(partial(one_of, NETWORKS))] = fixed(
         "impala_shallow", "the parameters belong to that network", pattern=pattern(NETWORKS)
     )
-    """Network: `impala_shallow`, `impala_deep`, `nature`, `nature_shallow`, `mlp`, or
+    """Network: `impala_shallow`, `impala_deep`, `football`, `nature`, `nature_shallow`, `mlp`, or
     `module:Class`.
     """
     network_options: dict[str, Any] = Field(

@@ -17,7 +17,11 @@ from seedbed.spec import EnvironmentSpec
 
 Env = gymnasium.Env[Any, Any]
 # Families of ours that are Gymnasium environments: the module whose `make` makes one.
-FAMILIES = {"lab": "seedbed.envs.lab", "vizdoom": "seedbed.envs.vizdoom"}
+FAMILIES = {
+    "football": "seedbed.envs.football",
+    "lab": "seedbed.envs.lab",
+    "vizdoom": "seedbed.envs.vizdoom",
+}
 
 
 def make_environment(environment: Environment) -> Env:
@@ -32,17 +36,19 @@ def make_environment(environment: Environment) -> Env:
             environment.
     """
     module, colon, name = environment.id.partition(":")
+    factory: Callable[..., Any]
     if module in FAMILIES and colon:
         # Imported here, because an actor needs only the packages of its own environment.
-        made: Env = importlib.import_module(FAMILIES[module]).make(environment)
-        return made
-    if colon and all(part.isidentifier() for part in name.split(".")):
-        factory: Callable[..., Any] = _find(environment.id, module, name)
+        factory = partial(importlib.import_module(FAMILIES[module]).make, environment)
+    elif colon and all(part.isidentifier() for part in name.split(".")):
+        factory = _find(environment.id, module, name)
     else:
         # Without the passive checker, which costs time at every step.
         factory = partial(gymnasium.make, environment.id, disable_env_checker=True)
     try:
         made = factory(**environment.kwargs)
+    except SeedbedError:
+        raise
     except Exception as error:
         # The user's code may raise anything.
         given = f" with environment.kwargs {environment.kwargs}" if environment.kwargs else ""

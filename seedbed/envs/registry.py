@@ -20,6 +20,9 @@ def make_env(
     seed: int = 0,
     threads: int = 1,
     atari: Mapping[str, Any] | None = None,
+    football: Mapping[str, Any] | None = None,
+    lab: Mapping[str, Any] | None = None,
+    vizdoom: Mapping[str, Any] | None = None,
     **kwargs: Any,
 ) -> VectorEnv:
     """Make a vector environment, whose environments step in lock-step.
@@ -28,12 +31,15 @@ def make_env(
     environment whose episode has ended begins the next one in the step after, with `first` set.
 
     Args:
-        env_id: `"atari:Pong"`, a Gymnasium id such as `"CartPole-v1"`, or your own
-            `"module:factory"`.
+        env_id: `"atari:Pong"`, `"football:11_vs_11_hard_stochastic"`, `"vizdoom:basic"`, a
+            Gymnasium id such as `"CartPole-v1"`, or your own `"module:factory"`.
         num_envs: Number of environments.
         seed: Seed of all environments; each one gets its own from it.
         threads: Threads that step the environments (Atari only).
         atari: Settings of `environment.atari`, such as `{"noop_max": 0}`.
+        football: Settings of `environment.football`, such as `{"smm": "120x90"}`.
+        lab: Settings of `environment.lab`, such as `{"level_cache": "/levels"}`.
+        vizdoom: Settings of `environment.vizdoom`, such as `{"buttons_at_once": 2}`.
         **kwargs: Arguments of the environment (Gymnasium and your own).
 
     Raises:
@@ -42,8 +48,9 @@ def make_env(
     if num_envs < 1:
         raise ConfigError(f"num_envs {num_envs}: it takes at least 1")
     try:
-        settings = {"id": env_id, "kwargs": kwargs, **({"atari": atari} if atari else {})}
-        environment = Environment.model_validate(settings)
+        families = {"atari": atari, "football": football, "lab": lab, "vizdoom": vizdoom}
+        settings = {name: given for name, given in families.items() if given}
+        environment = Environment.model_validate({"id": env_id, "kwargs": kwargs, **settings})
     except ValidationError as error:
         raise ConfigError(f"{env_id}: {error}") from error
     seeds = [environment_seed(seed, 0, 0, i) for i in range(num_envs)]

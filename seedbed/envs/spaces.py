@@ -82,7 +82,8 @@ class ObservationReader:
     """Converts observations of an environment to arrays, or to packed rows.
 
     A Box of one to three axes is sent as it is. Any other space is packed: boxes, Discrete,
-    MultiDiscrete and MultiBinary in dictionaries and tuples, however nested. Text is left out.
+    MultiDiscrete and MultiBinary in dictionaries and tuples, however nested. A MultiBinary takes a
+    bit for each number. Text is left out.
 
     Args:
         space: the environment's observation space.
@@ -181,7 +182,7 @@ class _Leaf:
                 _refuse(name, space, "but only a MultiDiscrete from 0 on is supported")
             shape, dtype, categories = space.shape, "int32", int(space.nvec.max())
         elif isinstance(space, MultiBinary):
-            shape, dtype = space.shape, "uint8"
+            shape, dtype = space.shape, "bool"
         elif isinstance(space, Box) and space.dtype is not None:
             shape = space.shape
             if space.dtype.kind not in "biuf":

@@ -2,6 +2,7 @@
 
 # `learner.network` of an experiment to module:Class.
 NETWORKS = {
+    "football": "seedbed.networks.football:Football",
     "impala_deep": "seedbed.networks.impala:ImpalaDeep",
     "impala_shallow": "seedbed.networks.impala:ImpalaShallow",
     "mlp": "seedbed.networks.mlp:Mlp",

@@ -80,7 +80,7 @@ class EntriesTorso(keras.layers.Layer):
                 continue
             array = unpacked(rows[..., place], entry)  # [N, K, *shape]
             if entry.name in self.images:
-                features.append(self._image(self.images[entry.name], array))
+                features.append(self._image(self.images[entry.name], array, entry.is_bits))
             elif entry.categories:
                 one_hot = ops.one_hot(array, entry.categories, dtype="float32")
                 flat.append(_joined(one_hot))
@@ -91,8 +91,10 @@ class EntriesTorso(keras.layers.Layer):
         joined = ops.concatenate([ops.cast(f, "float32") for f in features], axis=-1)
         return joined if self.join is None else self.join(joined)
 
-    def _image(self, image: Any, array: Tensor) -> Tensor:
+    def _image(self, image: Any, array: Tensor, bits: bool) -> Tensor:
         """Return the features of stacked pictures [N, K, height, width(, channels)]."""
+        if bits:
+            array = array * 255  # white, as in an image
         frames = [array[:, k] for k in range(self.frame_stack)]
         if hasattr(image, "prepare"):
             frames = [image.prepare(frame) for frame in frames]
@@ -104,15 +106,31 @@ _IMAGE_AXES = 4  # with N
 
 
 def unpacked(data: Tensor, entry: Entry) -> Tensor:
-    """Return an entry [..., *shape] in its dtype.
+    """Return an entry [..., *shape] in its dtype; bits as uint8, 0 or 1.
 
     Args:
         data: [..., bytes] uint8.
         entry: the entry.
     """
     lead = data.shape[1:-1]
-    array = data if entry.array.dtype == "uint8" else ops.view(data, dtype=entry.array.dtype)
+    array = data
+    if entry.is_bits:
+        array = unpacked_bits(data)[..., : entry.array.row_bytes]
+    elif entry.array.dtype != "uint8":
+        array = ops.view(data, dtype=entry.array.dtype)
     return ops.reshape(array, (-1, *lead, *entry.array.shape))
+
+
+def unpacked_bits(data: Tensor) -> Tensor:
+    """Return the bits of bytes as [..., 8 * bytes] uint8, the highest bit of each byte first.
+
+    Args:
+        data: [..., bytes] uint8.
+    """
+    shifts = ops.cast(ops.arange(7, -1, -1), "uint8")
+    bits = ops.right_shift(ops.expand_dims(data, -1), shifts)  # [..., bytes, 8]
+    bits = ops.bitwise_and(bits, ops.ones_like(shifts))
+    return ops.reshape(bits, (-1, *data.shape[1:-1], 8 * data.shape[-1]))
 
 
 def valid_actions(observation: Tensor, frame: ArraySpec) -> Tensor | None:

@@ -43,13 +43,15 @@ class ImpalaDeep(ImageTorso):
     """
 
     smallest = 8
+    # Of each section, before the width.
+    filters: tuple[int, ...] = (16, 32, 32)
 
     def __init__(self, width: int = 1) -> None:
         super().__init__(name="torso")
         if width not in (1, 2, 4):
             raise ValueError(f"width is 1, 2 or 4, given {width}")
         self.sections = [
-            Section(filters * width, f"section{i + 1}") for i, filters in enumerate((16, 32, 32))
+            Section(filters * width, f"section{i + 1}") for i, filters in enumerate(self.filters)
         ]
         self.first = self.sections[0]
         self.dense = dense(256, "dense")

@@ -9,7 +9,7 @@ from seedbed.packed import ACTION_MASK, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
 from seedbed.spec import ActionSpec, ArraySpec, EnvironmentSpec
 from seedbed.v1 import inference_pb2 as wire
 
-_DTYPES = ("uint8", "int32", "float32")
+_DTYPES = ("bool", "uint8", "int32", "float32")
 _AXES, _CATEGORIES = 3, 2**15
 _KINDS: dict[str, wire.ActionKind] = {
     "multi_discrete": wire.ACTION_KIND_MULTI_DISCRETE,

@@ -121,6 +121,7 @@ def test_a_file_is_built_as_it_says_when_it_is_trusted(
     "setting",
     [
         "environment.id=atari:Pong",
+        "environment={id: football:academy_empty_goal, football: {smm: 120x90}}",
         "environment={id: lab:explore_goal_locations_small, lab: {level_cache: /levels}}",
         "environment={id: vizdoom:basic, vizdoom: {buttons_at_once: 2}}",
         "environment.kwargs={render_mode: rgb_array, size: [3, 0.5, true, null]}",

@@ -58,12 +58,13 @@ def test_what_the_profiles_ask_for() -> None:
     assert both["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == 1
 
 
-@pytest.mark.parametrize("family", ["lab", "vizdoom"])
+FAMILIES = {"football": "football-11-vs-11", "lab": "lab-vtrace", "vizdoom": "vizdoom-basic"}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_a_family_of_environments_goes_over_a_cluster(family: str) -> None:
     """The actors alone have its image; what learners cannot evaluate, they leave out."""
-    text = (
-        ROOT / "experiments" / f"{family}-{'vtrace' if family == 'lab' else 'basic'}.yaml"
-    ).read_text()
+    text = (ROOT / "experiments" / f"{FAMILIES[family]}.yaml").read_text()
     values = merged(read(PROFILES["gke-autopilot"]), read(CHART / "profiles" / f"{family}.yaml"))
     rendered = render({**values, "experimentFile": text})
     actor, learner = (rendered.pods()[f"pong-{role}"]["spec"] for role in ("actor", "learner"))

@@ -126,7 +126,7 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
             ["topology hogwild with agent r2d2", "target network"],
         ),
         (["gossip.graphs=[star]"], ["gossip.graphs.0", '"star"']),
-        (["learner.network=impala"], ["unknown: one of impala_deep", '"impala"']),
+        (["learner.network=impala"], ["unknown: one of football", '"impala"']),
         (
             ["agent=ppo"],
             ["unknown: one of a2c, dqn, r2d2, vtrace, or", '"ppo"'],

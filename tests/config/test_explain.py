@@ -67,6 +67,10 @@ def test_a_missing_file_names_those_that_are_near(tmp_path: Path) -> None:
             "environment.vizdoom.height has no effect: the environment is CartPole-v1",
         ),
         (
+            ["environment.football.smm=120x90"],
+            "environment.football.smm has no effect: the environment is CartPole-v1",
+        ),
+        (
             ["environment.id=vizdoom:basic", "environment.lab.width=48"],
             "environment.lab.width has no effect: the environment is vizdoom:basic",
         ),

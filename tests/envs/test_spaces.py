@@ -61,6 +61,26 @@ def test_the_dictionary_of_minigrid_is_sent_without_its_text() -> None:
     )
 
 
+@pytest.mark.parametrize("shape", [(3,), (5, 7), (6, 4, 2)])
+def test_eight_numbers_of_a_multi_binary_share_a_byte(shape: tuple[int, ...]) -> None:
+    space = MultiBinary(shape, seed=1)
+    reader = ObservationReader(Dict({"bits": space, "next": Box(0, 255, (2,), np.uint8)}))
+    assert isinstance(reader.spec, PackedSpec)
+    bits = np.prod(shape)
+    assert reader.spec.shape == (-(-bits // 8) + 2,)
+    seen = [space.sample() for _ in range(3)]
+    rows = np.stack(
+        [reader.read({"bits": b, "next": np.array([7, 9], np.uint8)}, {}) for b in seen]
+    )
+    np.testing.assert_array_equal(
+        rows[:, :-2], np.packbits(np.stack(seen).reshape(3, -1), axis=-1), "the first bit is high"
+    )
+    found = reader.spec.unpack(rows)
+    np.testing.assert_array_equal(found["bits"], seen)
+    assert found["bits"].dtype == np.bool_
+    np.testing.assert_array_equal(found["next"], [[7, 9]] * 3)
+
+
 def test_a_discrete_observation_is_an_entry() -> None:
     reader = ObservationReader(Discrete(7))
     assert str(reader.spec) == "{observation int32[] below 7}"

@@ -11,6 +11,7 @@ from keras import ops
 from numpy.typing import NDArray
 
 from seedbed.networks.body import Body, encoded, without_first
+from seedbed.networks.entries import unpacked_bits
 from seedbed.networks.image import FirstConvolution
 from seedbed.networks.registry import make_body, prepared_frame
 from seedbed.ops.frame_stack import stack_unroll
@@ -180,6 +181,45 @@ def test_an_mlp_takes_small_pictures_as_numbers() -> None:
     flat = np.concatenate([[0, 0, 1, 0], image.ravel()]).astype(np.float32)
     wanted = torso.mlp(ops.convert_to_tensor(flat[None]))
     np.testing.assert_allclose(ops.convert_to_numpy(found), ops.convert_to_numpy(wanted), atol=1e-6)
+
+
+def test_bits_are_those_of_numpy() -> None:
+    """On the device, and of any axes before the bytes."""
+    for shape in ((3, 5), (2, 3, 4)):
+        data = np.random.default_rng(2).integers(0, 256, shape).astype(np.uint8)
+        bits = ops.convert_to_numpy(unpacked_bits(ops.convert_to_tensor(data)))
+        assert bits.dtype == np.uint8
+        np.testing.assert_array_equal(bits, np.unpackbits(data, axis=-1))
+
+
+@pytest.mark.parametrize("stack", [1, 4])
+def test_bits_are_an_image_of_black_and_white(stack: int) -> None:
+    """The network gives what it gives for bytes of 0 and 255; 18 x 17 x 4 leaves no byte half."""
+    shape = (17, 18, 4)
+    planes = np.random.default_rng(6).random((2, stack, *shape)) < 0.2
+    found = []
+    for dtype, values in (("bool", planes), ("uint8", planes * np.uint8(255))):
+        np.random.seed(4)
+        spec = PackedSpec.of([Entry("planes", ArraySpec(shape, dtype))])
+        torso: Any = make_body("football", {}, spec, ACTIONS, stack, 0).torso
+        rows = [[spec.pack({"planes": frame}) for frame in frames] for frames in values]
+        found.append(ops.convert_to_numpy(torso(np.array(rows).reshape(2, -1))))
+    np.testing.assert_array_equal(*found)
+    assert found[0].std() > 0
+    assert not np.array_equal(found[0][0], found[0][1])
+
+
+def test_footballs_network_has_the_papers_sections() -> None:
+    """Four of 16, 32, 32 and 32 filters halve 72 x 96 to 5 x 6; then a dense layer of 256."""
+    spec = PackedSpec.of([Entry("observation", ArraySpec((72, 96, 4), "bool"))])
+    assert spec.shape == (3456,), "an eighth of the 27,648 bytes of the map"
+    body = body_of("football", frame=spec, stack=4)
+    counts, inputs = 0, 16
+    for filters in (16, 32, 32, 32):
+        counts += (9 * inputs + 1) * filters + 4 * (9 * filters + 1) * filters
+        inputs = filters
+    assert body.count_params() == counts + (5 * 6 * 32 + 1) * 256
+    assert body.features == 256
 
 
 def test_what_an_actions_features_are() -> None:

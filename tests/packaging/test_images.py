@@ -13,6 +13,7 @@ IMAGES = {
     ("Dockerfile.learner", "learner"): "the learner",
     ("Dockerfile.actor", "actor"): "actors",
     ("Dockerfile.actor", "cost"): "the cost meter",
+    ("Dockerfile.actor", "football"): "actors with Google Research Football",
     ("Dockerfile.actor", "vizdoom"): "actors with ViZDoom",
     ("Dockerfile.actor", "lab"): "actors with DeepMind Lab",
 }
@@ -66,7 +67,7 @@ def test_the_gpu_image_finds_the_driver() -> None:
 def test_every_image_says_what_it_is_and_what_it_is_made_of(name: str, stage: str) -> None:
     digest = "sha256:" + "a" * 64
     known = stages(name, BASE=f"python:3.11-slim@{digest}")
-    named = stage in ("cost", "vizdoom", "lab")
+    named = stage in ("cost", "football", "vizdoom", "lab")
     assert named or next(reversed(known)) == stage, "what is built without --target"
     labels = inherited(name, stage, "LABEL", BASE=f"python:3.11-slim@{digest}")
     assert labels.pop("from") == f"python:3.11-slim@{digest}", "no stage names a base of its own"

@@ -63,6 +63,7 @@ OTHER = {
     "vtrace.squash": "true",
     "environment.id": "atari:Breakout",
     "environment.atari.full_action_space": "false",
+    "environment.football.smm": "120x90",
     "learner.network": "nature",
     "learner.network_options": "{width: 2}",
     "learner.optimizer.name": "adam",
@@ -71,6 +72,7 @@ OTHER = {
 }
 # A section of hyperparameters binds the agent that reads it, and a family's its environments.
 FAMILIES = {
+    "environment.football": ["environment.id=football:11_vs_11_hard_stochastic"],
     "environment.lab": ["environment.id=lab:rooms_watermaze"],
     "environment.vizdoom": ["environment.id=vizdoom:basic"],
 }

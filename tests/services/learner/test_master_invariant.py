@@ -36,7 +36,7 @@ from seedbed.services.impala_actor.loop import UnrollLoop
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
-from seedbed.spec import FIRST, ActionSpec, ArraySpec
+from seedbed.spec import FIRST, ActionSpec, ArraySpec, VectorEnv
 from tests.support.pattern_env import ACTIONS, NAME, PatternVectorEnv, digest
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
@@ -69,8 +69,11 @@ DICT = PackedSpec.of(
         Entry(ACTION_MASK, ArraySpec((ACTIONS,), "uint8")),
     ]
 )
+# Bits, as of Football; the pattern's four numbers are the first 32 of them.
+BITS = PackedSpec.of([Entry("map", ArraySpec((18, 24, 4), "bool"))])
 SPACES_CASES: dict[str, tuple[str, int, int, dict[str, Any]]] = {
     "dict-mask-lstm-stack": ("impala_shallow", 16, 2, {"observation": DICT}),
+    "bits-stack": ("football", 0, 4, {"observation": BITS}),
     "several-lstm-stack": ("mlp", 16, 2, {"space": ActionSpec("multi_discrete", (3, 4))}),
     "continuous-lstm-stack": ("mlp", 16, 2, {"space": ActionSpec("continuous", (2,))}),
 }
@@ -123,7 +126,13 @@ def unroll_loop(config: Experiment, *arguments: Any) -> ActorLoop:
     return loop
 
 
-async def play(config: Experiment, address: str, done: threading.Event, **spaces: Any) -> None:
+async def play(
+    config: Experiment,
+    address: str,
+    done: threading.Event,
+    make: Callable[..., VectorEnv] = PatternVectorEnv,
+    **spaces: Any,
+) -> None:
     """Sessions of 4, 1, 3 and 5 environments; the last one keeps leaving in mid-unroll."""
     kind: Any = ActorLoop
     if config.learner.inference.location == "actor":
@@ -131,7 +140,7 @@ async def play(config: Experiment, address: str, done: threading.Event, **spaces
 
     def runner(environments: int, number: int, visit: int = 0) -> ActorLoop:
         loop: ActorLoop = kind(
-            lambda: PatternVectorEnv(environments, number, visit=visit, **spaces),
+            lambda: make(environments, number, visit=visit, **spaces),
             address, f"test/{number}", 60.0, 60.0, ActorMetrics(),
         )  # fmt: skip
         return loop
