@@ -8,6 +8,7 @@ The end of a match, by a score or by time, is `terminated`: the package calls bo
 learners of both papers bootstrap from neither.
 """
 
+import logging
 from typing import Any
 
 import gymnasium
@@ -63,6 +64,8 @@ class FootballEnv(gymnasium.Env[Any, Any]):
         from gfootball.env.football_action_set import get_action_set
         from gfootball.env.observation_preprocessing import generate_smm
 
+        # A line for each episode.
+        logging.getLogger("absl").setLevel(logging.WARNING)
         if render_mode not in (None, "rgb_array"):
             raise ValueError(f"render_mode {render_mode!r} is unknown: it takes rgb_array")
         self.render_mode = render_mode
