@@ -63,6 +63,7 @@ OTHER = {
     "vtrace.squash": "true",
     "environment.id": "atari:Breakout",
     "environment.atari.full_action_space": "false",
+    "environment.football.smm": "120x90",
     "learner.network": "nature",
     "learner.network_options": "{width: 2}",
     "learner.optimizer.name": "adam",
@@ -79,6 +80,8 @@ AGENTS = {
 @pytest.mark.parametrize("key", sorted(FIXED))
 def test_each_fixed_key_is_refused(key: str) -> None:
     base = ["learner.optimizer.name=rmsprop", *AGENTS.get(key.partition(".")[0], [])]
+    if key.startswith("environment.football."):
+        base.append("environment.id=football:academy_corner")
     old = experiment(*base)
     new = experiment(*base, f"{key}={OTHER.get(key, '7')}")
     (change,) = compare(old, new)
@@ -103,11 +106,13 @@ def test_momentum_binds_only_where_it_adds_or_drops_state() -> None:
     ] == [True]
 
 
-def test_atari_settings_do_not_bind_other_environments() -> None:
+def test_a_familys_settings_do_not_bind_other_environments() -> None:
     def cartpole(height: int) -> Experiment:
         return experiment("environment.id=CartPole-v1", f"environment.atari.height={height}")
 
     assert [not change.refusal for change in compare(cartpole(84), cartpole(42))] == [True]
+    football = experiment("environment.football.smm=120x90")
+    assert [not change.refusal for change in compare(experiment(), football)] == [True]
 
 
 def test_an_experiment_of_another_version_is_read(capsys: pytest.CaptureFixture[str]) -> None:
