@@ -8,6 +8,7 @@ The end of a match, by a score or by time, is `terminated`: the package calls bo
 learners of both papers bootstrap from neither.
 """
 
+import logging
 from typing import Any
 
 import gymnasium
@@ -48,6 +49,8 @@ class FootballEnv(gymnasium.Env[Any, Any]):
         from gfootball.env.football_action_set import get_action_set
         from gfootball.env.observation_preprocessing import generate_smm
 
+        # A line for each episode.
+        logging.getLogger("absl").setLevel(logging.WARNING)
         width, height = map(int, settings.smm.split("x"))
         self._size = (width, height)
         self.observation_space = MultiBinary([height, width, PLANES])

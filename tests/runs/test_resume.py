@@ -110,11 +110,13 @@ def test_momentum_binds_only_where_it_adds_or_drops_state() -> None:
     ] == [True]
 
 
-def test_atari_settings_do_not_bind_other_environments() -> None:
+def test_a_familys_settings_do_not_bind_other_environments() -> None:
     def cartpole(height: int) -> Experiment:
         return experiment("environment.id=CartPole-v1", f"environment.atari.height={height}")
 
     assert [not change.refusal for change in compare(cartpole(84), cartpole(42))] == [True]
+    football = experiment("environment.football.smm=120x90")
+    assert [not change.refusal for change in compare(experiment(), football)] == [True]
 
 
 @pytest.mark.parametrize(("family", "binds"), [("vizdoom", True), ("lab", False)])
