@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seedbed import make_env
 from seedbed.config import parse_experiment
 from seedbed.config.environment import Environment
 from seedbed.envs import make_vector_env
@@ -241,3 +242,10 @@ def test_a_video_shows_what_the_policy_sees() -> None:
     np.testing.assert_array_equal(env.rgb(0), row.observation[0])
     assert env.frames_per_second == 35 / 4
     env.close()
+
+
+def test_a_library_user_makes_it_by_its_name() -> None:
+    group = make_env("vizdoom:basic", num_envs=2, vizdoom={"height": 36, "buttons_at_once": 2})
+    assert group.reset().observation.shape == (2, 36, 96, 3)
+    assert group.spec.actions == 7, "nothing, three buttons, three pairs"
+    group.close()
