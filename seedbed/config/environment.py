@@ -50,8 +50,9 @@ class Football(Section):
     smm: Literal["96x72", "120x90", "144x108"] = fixed("96x72", "it sets the network's input shape")
     """Width and height of the Super Mini Map: the Default, Medium and Large size of the paper."""
     rewards: Literal["scoring", "scoring,checkpoints"] = "scoring"
-    """`scoring`: 1 for a goal, -1 for one of the opponents. `checkpoints` adds 0.1 for each of ten
-    distances from the opponents' goal that the ball reaches with the agent, once an episode.
+    """Rewards: `scoring` gives 1 for a goal, -1 for one of the opponents; `checkpoints` adds 0.1
+    for each of ten distances from the opponents' goal that the ball reaches with the agent, once an
+    episode.
     """
 
 

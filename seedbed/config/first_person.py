@@ -25,17 +25,19 @@ class Lab(Picture):
     """Settings of `lab:` environments, DeepMind Lab."""
 
     renderer: Literal["software", "hardware"] = "software"
-    """`software` is OSMesa, on the CPU; `hardware` is EGL or GLX, as Lab was built."""
+    """Drawing of pictures: `software` is OSMesa, on the CPU; `hardware` is EGL or GLX, as Lab was
+    built.
+    """
     level_cache: str = ""
     """Folder of compiled maps, which exists, and which any number of actors share; without one,
-    each episode of a level with random maps compiles its own, which takes seconds.
+    each episode of a level with random maps compiles a map, which takes seconds.
     """
     episode_seeds: Annotated[int, Field(ge=0, le=2**31)] = 0
-    """Number of different seeds of episodes. A map is found in the cache only when its seed comes
+    """Number of different seeds of episodes. A map is found in the cache only when the seed comes
     again. 0 takes all 2^31.
     """
     config: dict[str, str] = Field(default_factory=dict)
-    """More settings of Lab and of its level, all of them text, such as `{fps: "60"}` or
+    """More settings of Lab and of the level, all of them text, such as `{fps: "60"}` or
     `{allowHoldOutLevels: "true"}`.
     """
 

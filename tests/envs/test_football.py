@@ -39,9 +39,9 @@ def make(name: str, seeds: Sequence[int], **football: Any) -> VectorEnv:
     return make_vector_env(environment(name, **football), len(seeds), 1, seeds)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def engine() -> None:
-    """Google Research Football, or the command that installs it."""
+    """Google Research Football, or the command that installs it; before all other fixtures."""
     pytest.importorskip("gfootball_engine", reason="no gfootball: `make football` builds it")
 
 

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from seedbed import make_env
 from seedbed.config import parse_experiment
 from seedbed.config.environment import Environment
 from seedbed.envs import make_vector_env
@@ -270,3 +271,10 @@ def test_groups_that_start_at_once_start_one_engine_after_the_other(
     assert most == [1]
     for env in made:
         env.close()
+
+
+def test_a_library_user_makes_it_by_its_name() -> None:
+    group = make_env("vizdoom:basic", num_envs=2, vizdoom={"height": 36, "buttons_at_once": 2})
+    assert group.reset().observation.shape == (2, 36, 96, 3)
+    assert group.spec.actions == 7, "nothing, three buttons, three pairs"
+    group.close()

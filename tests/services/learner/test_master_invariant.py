@@ -304,6 +304,13 @@ def test_so_it_does_by_every_way_that_steps_take(way: str, tmp_path: Path) -> No
     check_spaces(experiment(network, lstm, stack), tmp_path, way=way, shape=shape, dtype=dtype)
 
 
+def test_so_do_bits_through_a_front_end(tmp_path: Path) -> None:
+    """It sizes the shared memory of a step by the first message alone."""
+    network, lstm, stack, spaces = SPACES_CASES["bits-stack"]
+    spaces = {"shape": (6,), "dtype": "float32", **spaces}
+    check_spaces(experiment(network, lstm, stack), tmp_path, way="front ends", **spaces)
+
+
 @pytest.mark.backends
 @pytest.mark.parametrize("case", BFLOAT16_CASES)
 def test_so_it_does_in_bfloat16(case: str, tmp_path: Path) -> None:
