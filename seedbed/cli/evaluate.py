@@ -53,7 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "evaluate each newest checkpoint until the run ends; a row of each in evaluations.csv"
     add("--follow", action="store_true", help=text)
     text = "frames between two evaluations of --follow (default: every checkpoint that is there)"
-    add("--every", type=_positive, default=1, metavar="FRAMES", help=text)
+    add("--every", type=_positive, metavar="FRAMES", help=text)
     text = "folder of evaluations.csv of --follow, where RUN_DIR is remote (default: RUN_DIR)"
     add("--rows", type=Path, metavar="FOLDER", help=text)
     text = "with --follow: stay when the run is over, until a signal, as a container of a pod must"
@@ -76,6 +76,12 @@ def run(args: argparse.Namespace) -> None:
     exit_with_parent(args)
     if args.linger and not args.follow:
         raise ConfigError("--linger goes with --follow: one evaluation ends by itself")
+    if (args.every or args.rows) and not args.follow:
+        raise ConfigError("--every and --rows go with --follow: one evaluation prints its result")
+    if args.follow and args.checkpoint != "newest":
+        raise ConfigError(
+            f"--checkpoint {args.checkpoint} does not go with --follow, which takes each newest one"
+        )
     if args.follow:
         _follow(args)
         return
@@ -133,19 +139,27 @@ def _evaluate(args: argparse.Namespace, checkpoint: Checkpoint) -> dict[str, Any
 
 def _follow(args: argparse.Namespace) -> None:
     """Evaluate the newest checkpoint, again and again, until the last one of an ended run."""
-    folder = args.rows or Path(args.run_dir)
-    due, last = 0.0, ""
+    folder, every = args.rows or Path(args.run_dir), args.every or 1
+    if args.rows is not None:
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"--rows {folder}: the folder cannot be made: {error}") from error
+    due, last, waits = 0.0, "", True
     for row in read_evaluations(folder):
-        due, last = float(row["env_frames"]) + args.every, row["checkpoint"]
+        due, last = float(row["env_frames"]) + every, Path(row["checkpoint"]).name
     while True:
         # Read first, so that the newest checkpoint after it is the run's last one.
         is_over = (Path(args.run_dir) / "summary.json").exists()
         newest = _newest(args.run_dir)
-        if newest is not None and newest.path != last:
+        if newest is None and waits:
+            _report(f"{args.run_dir} has no checkpoint yet: waiting for its first one")
+            waits = False
+        if newest is not None and Path(newest.path).name != last:
             frames = newest.meta["counters"]["env_frames"]
             if frames >= due or is_over:
                 append_evaluation(folder, _evaluate(args, newest))
-                due, last = frames + args.every, newest.path
+                due, last = frames + every, Path(newest.path).name
                 continue
         if is_over and not args.linger:
             return

@@ -8,6 +8,7 @@ import argparse
 import csv
 import sys
 from collections.abc import Sequence
+from math import isnan, nan
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,9 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _row(group: Group, curve: Curve) -> dict[str, Any]:
-    evaluation = curve.summary.get("evaluation") or {}
+    evaluation = (curve.summary.get("evaluation") or {}).get("mean")
+    if evaluation is None and len(curve.evaluations):
+        evaluation = float(curve.evaluations[-1, 2])
     return {
         "run": str(curve.path.name),
         "group": group.label,
@@ -65,7 +68,7 @@ def _row(group: Group, curve: Curve) -> dict[str, Any]:
         "minutes": float(curve.minutes[-1]),
         "return_mean": float(curve.returns[-1]),
         "best_return_mean": float(curve.returns.max()),
-        "evaluation_mean": evaluation.get("mean"),
+        "evaluation_mean": evaluation,
         "stop_reason": curve.summary.get("stop_reason"),
     }
 
@@ -90,8 +93,13 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
 def _write_csv(groups: Sequence[Group], file: Path) -> None:
     with file.open("w", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(["run", "env_frames", "minutes", "return_mean"])
+        names = ["return_mean", "evaluation_mean", "evaluation_standard_error"]
+        writer.writerow(["run", "env_frames", "minutes", *names])
         for group in groups:
             for curve in group.curves:
                 points = zip(curve.frames, curve.minutes, curve.returns, strict=True)
-                writer.writerows([curve.path.name, *(f"{x:.8g}" for x in row)] for row in points)
+                rows = [[*row, nan, nan] for row in points]
+                rows += [[*row[:2], nan, *row[2:]] for row in curve.evaluations.tolist()]
+                for row in sorted(rows):
+                    cells = ("" if isnan(x) else f"{x:.8g}" for x in row)
+                    writer.writerow([curve.path.name, *cells])

@@ -6,6 +6,7 @@ Costs are US dollars of 1e9 environment frames, of the actors and of the learner
 
 import argparse
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -93,8 +94,9 @@ def _check(table: int, args: argparse.Namespace, pricing: Pricing, has_ours: boo
             ExitCode.USAGE,
             f"table {table} has no cost of frames, so {words[0]} says nothing: take table {tables}",
         )
-    if args.fps is not None and not args.fps > 0:
-        raise SeedbedError(ExitCode.USAGE, f"--fps {args.fps:g}: frames a second are above 0")
+    if args.fps is not None and not 0 < args.fps < math.inf:
+        text = f"--fps {args.fps:g}: frames a second are a number above 0"
+        raise SeedbedError(ExitCode.USAGE, text)
     cpus = pricing.actors.cpus if pricing.actors else 0
     if args.fps is not None and not (cpus and pricing.learner):
         raise SeedbedError(

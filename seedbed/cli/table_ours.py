@@ -112,10 +112,12 @@ def read_bench(path: Path) -> list[Measured]:
         results: dict[str, Any] = json.loads(path.read_text())
         parts = (_system, _baseline, _accelerator)
         found = [one for part in parts for one in part(path, results)]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SeedbedError(
-            ExitCode.USAGE, f"--bench: {path} is no JSON of seedbed bench: {error!r}"
-        ) from error
+    except OSError as error:
+        text = f"--bench: {path} cannot be read: {error.strerror}"
+        raise SeedbedError(ExitCode.USAGE, text) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        text = f"--bench: {path} is no JSON of `seedbed bench --json FILE.json`"
+        raise SeedbedError(ExitCode.USAGE, text) from error
     if not found:
         raise SeedbedError(
             ExitCode.USAGE,

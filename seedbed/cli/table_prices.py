@@ -158,19 +158,23 @@ class PriceTags:
             SeedbedError: USAGE, a word is none of them.
         """
         cpus, family, tier = 0.0, self.default_family, "on-demand"
+        seen: set[str] = set()
         for word in text.split(","):
             if word in ("spot", "on-demand"):
-                tier = word
+                tier, kind = word, "tiers"
             elif word.replace(".", "", 1).isdigit() and float(word) > 0:
-                cpus = float(word)
+                cpus, kind = float(word), "numbers of CPUs"
             elif word in self.table.families:
-                family = word
+                family, kind = word, "machine families"
             else:
                 raise unknown(
                     "machine family", word, [*self.table.families, "spot", "on-demand"],
                     f"in {self.name}; --actors takes a number of CPUs, a family and a tier, such "
                     "as 64,n2d,spot",
                 )  # fmt: skip
+            if kind in seen:
+                raise SeedbedError(ExitCode.USAGE, f"--actors {text}: two {kind}; name one")
+            seen.add(kind)
         of_tier: Tier = "spot" if tier == "spot" else "on-demand"
         return Actors(cpus, family, of_tier, self.cpu_hour(family, of_tier))
 
@@ -194,6 +198,8 @@ class PriceTags:
         tier: Tier = "spot" if tier_text == "spot" else "on-demand"
         number, _, rest = word.partition("x")
         count, name = (int(number), rest) if number.isdigit() and rest else (1, word)
+        if not count:
+            raise SeedbedError(ExitCode.USAGE, f"--learner {text}: 0 of {name}; name at least 1")
         if name in self.table.machines:
             label, row = f"{count} x {name}", self.table.machines[name]
             on_demand, spot = count * row.on_demand, count * row.spot

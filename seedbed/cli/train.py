@@ -81,6 +81,19 @@ def warn_of_settings(experiment: Experiment) -> None:
         log.warning("%s", line)
 
 
+def warn_of_exploration(experiment: Experiment) -> None:
+    """Warn where this machine's actors hold the first of more levels of exploration."""
+    levels = getattr(experiment.builtin_options, "epsilon_levels", 0)
+    envs = experiment.actor.total_envs
+    if 0 < envs < levels:
+        key = f"{experiment.agent}.epsilon_levels"
+        log.warning(
+            "%s is %d, and the actors of this machine have %d environments: they hold the first "
+            "%d levels of exploration, which are the greatest; %s=0 follows the environments",
+            key, levels, envs, envs, key,
+        )  # fmt: skip
+
+
 def start_probe(experiment: Experiment, run: RunDirectory) -> EnvironmentProbe | None:
     """Start to read the sizes of the environment, where no checkpoint has them."""
     known = run.resume_from is not None or run.start_from is not None
@@ -100,6 +113,7 @@ def run(args: argparse.Namespace) -> None:
         if is_first:
             print_lines(header(experiment, directory))
             warn_of_settings(experiment)
+            warn_of_exploration(experiment)
         if experiment.gossip.replicas > 1 and args.rank is None:
             from seedbed.launch.learners import train_multi_learner
 

@@ -9,6 +9,7 @@ NAME/
   summary.json      once a stop condition was met: the JSON that the run printed at the end
 """
 
+import contextlib
 import json
 import logging
 import os
@@ -105,6 +106,11 @@ class RunDirectory:
             OSError: The file cannot be written.
         """
         atomic_write(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")
+
+    def remove_summary(self) -> None:
+        """Remove the summary of an earlier end, if there is one, as the run goes on."""
+        with contextlib.suppress(OSError):
+            (self.path / "summary.json").unlink()
 
     def read_summary(self) -> dict[str, Any] | None:
         """Return the summary of `write_summary`; None where there is none, or it is damaged."""

@@ -41,7 +41,8 @@ def read_evaluations(path: Path) -> list[dict[str, str]]:
     """
     try:
         with (path / FILE).open(newline="") as file:
-            rows = {row["checkpoint"]: row for row in csv.DictReader(file) if row.get("mean")}
+            # A run has one checkpoint of a name, whatever the folder was called on the way to it.
+            rows = {Path(r["checkpoint"]).name: r for r in csv.DictReader(file) if r.get("mean")}
     except (OSError, KeyError):
         return []
     return sorted(rows.values(), key=lambda row: float(row["env_frames"]))

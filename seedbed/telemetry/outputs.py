@@ -65,6 +65,7 @@ class Outputs:
         """
         self.errors: Counter[str] = Counter()
         self.failing: set[str] = set()
+        self._closed = False
         self._run_dir = run_dir
         self._line = ProgressLine(out, now)
         self._progress = ProgressFile(run_dir / "progress.csv") if run_dir else None
@@ -95,16 +96,17 @@ class Outputs:
             status: Returns the object of status.json.
         """
         self._guarded("progress line", partial(self._line.show, parts))
-        if self._run_dir and self._progress:
+        if self._run_dir and self._progress and not self._closed:
             run_dir = self._run_dir
             self._guarded("progress.csv", partial(self._progress.append, row))
             self._guarded("tensorboard", lambda: self._write_events(run_dir, row, metrics()))
             self._guarded("status.json", lambda: write_status(run_dir, status()))
-        if self._wandb:
+        if self._wandb and not self._closed:
             self._guarded("wandb", partial(self._wandb.log, row))
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the files. A `write` after that writes nothing."""
+        self._closed = True
         self._line.close()
         if self._events:
             self._guarded("tensorboard", self._events.close)

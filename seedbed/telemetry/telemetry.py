@@ -244,7 +244,10 @@ class Telemetry:
             self.cost.account()
             self._measure()
             self._last_tick = self._shown()
-            row: dict[str, Number] = {**self.numbers, **self.training.take_mean_scalars()}
+            scalars = self.training.take_mean_scalars()
+            # A scalar of an agent takes no column of what is measured, such as the returns.
+            named = {f"agent_{n}" if n in self.numbers else n: x for n, x in scalars.items()}
+            row: dict[str, Number] = {**self.numbers, **named}
             row |= {f"user_{name}": x for name, x in self.user.update(row).items()}
             parts = progress_line(
                 self.numbers,

@@ -262,6 +262,8 @@ class LearnerBase:
         """
         met = self.run_stop.check_conditions()
         if met is None:
+            # It goes on: the summary of an earlier end would tell others that it is over.
+            self.run_directory.remove_summary()
             return None
         if self.hosts is not None:
             note = StopNote(0, met.text, met.key)

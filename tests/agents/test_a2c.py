@@ -125,7 +125,7 @@ def test_loss_equals_a_walk_along_the_rows(options: A2cOptions) -> None:
     np.testing.assert_allclose(float(loss), wanted.pop("loss"), rtol=1e-4)
     assert 0 < wanted["unmasked"] < 1
     returns, real = walk(unroll, value, options), ~unroll.first[1:]
-    wanted["return_mean"] = returns[real].mean()
+    wanted["target_mean"] = returns[real].mean()
     wanted["advantage_mean"] = (returns - value[:-1])[real].mean()
     wanted["value_mean"] = value[:-1][real].mean()
     for name, number in wanted.items():

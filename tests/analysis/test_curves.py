@@ -38,12 +38,23 @@ def test_frames_that_were_lost_and_played_again_count_once(tmp_path: Path) -> No
     assert curve.returns.tolist() == [1.0, 1.5, 3.0]
 
 
-def test_evaluations_are_points_of_the_curve(tmp_path: Path) -> None:
+def test_evaluations_are_points_of_the_curve(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = write_run(tmp_path / "run", [(60, 100, 1.0), (120, 200, 2.0)])
     assert read_curve(run).evaluations.shape == (0, 4)
     for frames, mean, error in ((200, 7.0, None), (100, 5.0, 0.5), (100, 6.0, 0.25)):
         result = {"env_frames": frames, "updates": frames, "training_seconds": frames, "mean": mean}
         append_evaluation(run, {**result, "standard_error": error, "checkpoint": f"c-{frames}"})
+    table = tmp_path / "run.csv"
+    assert main(["plot", str(run), "--csv", str(table)]) == 0
+    assert table.read_text().splitlines()[1:] == [
+        "run,100,1,1,,",
+        "run,100,1.6666667,,6,0.25",
+        "run,200,2,2,,",
+        "run,200,3.3333333,,7,",
+    ]
+    assert json.loads(capsys.readouterr().out)["runs"][0]["evaluation_mean"] == 7
     points = read_curve(run).evaluations
     np.testing.assert_allclose(points, [[100, 100 / 60, 6, 0.25], [200, 200 / 60, 7, np.nan]])
     assert main(["plot", str(run)]) == 0
@@ -79,7 +90,7 @@ def test_the_command_draws_and_tells(tmp_path: Path, capsys: pytest.CaptureFixtu
     picture, table = tmp_path / "all.png", tmp_path / "all.csv"
     assert main(["plot", *map(str, runs), "--out", str(picture), "--csv", str(table)]) == 0
     assert picture.read_bytes().startswith(b"\x89PNG")
-    assert table.read_text().splitlines()[1:3] == ["s1,10,0.15,1", "s1,99,1,2"]
+    assert table.read_text().splitlines()[1:3] == ["s1,10,0.15,1,,", "s1,99,1,2,,"]
     shown = capsys.readouterr()
     assert [row["return_mean"] for row in json.loads(shown.out)["runs"]] == [2.0, 2.0]
     assert "s2" in shown.err

@@ -152,9 +152,16 @@ def test_a_worker_follows_a_run_to_its_end(
     assert [int(row["updates"]) for row in rows] == [9, 30, 40]
     assert next(waits, None) is None
     assert len(capsys.readouterr().out.splitlines()) == 3
-    # What it has evaluated it does not evaluate again.
+    # What it has evaluated it does not evaluate again, by whatever way it comes to the folder.
     assert main(words) == 0
     assert len(read_evaluations(run)) == 3
+    monkeypatch.chdir(run.parent)
+    assert main([words[0], run.name, *words[2:]]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 0
+
+    # A folder of rows that is not there is made before an episode is played.
+    assert main([*words, "--rows", str(tmp_path / "a" / "b")]) == 0
+    assert len(read_evaluations(tmp_path / "a" / "b")) == 1
 
     # A container of a pod stays when the run is over, until a signal.
     def signalled(_: float) -> None:
@@ -247,6 +254,10 @@ def test_atari_is_filmed_with_its_screen(
         (["--set", "learner.lstm_units=4"], ExitCode.CONFIG, "lstm_units: 0 -> 4"),
         (["--set", "learner.lstm_unit=4"], ExitCode.CONFIG, "unknown key"),
         (["--video", "walk.avi"], ExitCode.USAGE, "must end in .mp4"),
+        (["--every", "100"], ExitCode.CONFIG, "--every and --rows go with --follow"),
+        (["--rows", "x"], ExitCode.CONFIG, "--every and --rows go with --follow"),
+        (["--follow", "--checkpoint", "best"], ExitCode.CONFIG, "best does not go with --follow"),
+        (["--follow", "--rows", "/dev/null/x"], ExitCode.CONFIG, "the folder cannot be made"),
     ],
 )
 def test_what_cannot_be_done_is_said(

@@ -372,3 +372,13 @@ def test_the_frames_of_a_first_update_that_is_not_awaited_are_discarded(
         assert counters.env_frames == counters.discarded_frames > 0
         learner.threads.join(START_S)
         assert counters.trained_frames == 0, "it counts no more"
+
+
+def test_a_run_that_goes_on_has_no_summary_of_its_earlier_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever follows the run would take it to be over."""
+    with null_learner(tmp_path, monkeypatch) as learner:
+        learner.run_directory.write_summary({"updates": 3})
+        assert learner.summary_if_finished() is None
+        assert learner.run_directory.read_summary() is None

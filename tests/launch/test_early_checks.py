@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from seedbed.cli.train import warn_of_exploration
 from seedbed.config import parse_experiment
 from seedbed.launch import early_checks
 from seedbed.runs.directory import open_run_directory
@@ -69,3 +70,13 @@ def test_a_volume_without_room_for_checkpoints_is_refused_with_both_numbers(
         monkeypatch.setattr(shutil, "disk_usage", lambda _: usage(0, 0, 30 * 2**20))
         with pytest.raises(SeedbedError, match=r"30 MiB free, and logs and .* need 50 MiB"):
             early_checks.check_disk(run)
+
+
+@pytest.mark.parametrize(("levels", "warns"), [(9, True), (8, False), (0, False)])
+def test_levels_of_exploration_that_nothing_holds_are_warned_of(
+    caplog: pytest.LogCaptureFixture, levels: int, warns: bool
+) -> None:
+    text = "name: x\nenvironment: {id: CartPole-v1}\nagent: r2d2\nlearner: {network: mlp}\n"
+    overrides = ["actor.envs_per_group=4", f"r2d2.epsilon_levels={levels}"]
+    warn_of_exploration(parse_experiment(text, overrides))
+    assert ("r2d2.epsilon_levels is 9" in caplog.text) == warns

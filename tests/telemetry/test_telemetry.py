@@ -222,6 +222,25 @@ def test_restart_counts_on(tmp_path: Path) -> None:
     assert "44 frames" in out.getvalue()
 
 
+def test_no_scalar_of_an_agent_takes_the_column_of_what_is_measured(tmp_path: Path) -> None:
+    clock = Clock()
+    telemetry, _ = make(tmp_path, clock)
+    some_events(telemetry)
+    scalars = {"return_mean": 0.25, "loss": 1.0}
+    telemetry.training.on_update(
+        scalars, lag_updates=np.zeros(1), step_lag=None, step_s=0.1, trained_frames=4
+    )
+    clock.now += 5
+    telemetry.tick()
+    (row,) = rows(tmp_path / "progress.csv")
+    assert float(row["return_mean"]) == -6
+    assert float(row["agent_return_mean"]) == pytest.approx(0.25 / 3)  # of three updates
+    telemetry.close()
+    telemetry.tick()  # as a thread may that has not heard of the end
+    assert len(rows(tmp_path / "progress.csv")) == 1
+    assert not telemetry.outputs.failing
+
+
 def test_progress_and_tensorboard_of_one_interval(tmp_path: Path) -> None:
     clock = Clock()
     telemetry, _ = make(tmp_path, clock)

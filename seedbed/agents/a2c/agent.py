@@ -61,5 +61,5 @@ def a2c_loss(
         **scalars,
         # Distance of the batch from on-policy: 0 up to rounding.
         "log_rho_max": ops.max(ops.abs(inputs.log_rho_tm1) * mask),
-        "return_mean": masked_mean(returns, mask),
+        "target_mean": masked_mean(returns, mask),
     }
