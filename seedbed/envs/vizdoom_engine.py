@@ -22,6 +22,8 @@ printf '%s\\n' "$@" > arguments
 command -v setpriv > /dev/null && exec setpriv --pdeathsig KILL {engine} "$@"
 exec {engine} "$@"
 """
+# gRPC ends the process where two threads fork at once, as two groups of an actor would.
+_FORKS = threading.Lock()
 
 
 def start(game: Any, engine: str) -> None:
@@ -42,7 +44,8 @@ def start(game: Any, engine: str) -> None:
         game.set_vizdoom_path(str(launcher))
         # Its own settings, which it would write when it ends.
         game.set_doom_config_path("/dev/null")
-        game.init()
+        with _FORKS:
+            game.init()
         arguments = (folder / "arguments").read_text().split("\n")
     # Both processes have the memory now; without its names, it ends with them.
     instance = arguments[arguments.index("+viz_instance_id") + 1]

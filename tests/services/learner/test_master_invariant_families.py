@@ -45,11 +45,14 @@ def family(request: pytest.FixtureRequest) -> Iterator[tuple[Environment, Distur
         return
     pytest.importorskip("vizdoom", reason="the extra vizdoom is not installed")
 
+    earlier = set(children(os.getpid()))  # engines of another test, which may end late
+
     def kill_one() -> None:
         engines = (
             pid
             for pid in children(os.getpid())
-            if b"+viz_instance_id" in Path(f"/proc/{pid}/cmdline").read_bytes()
+            if pid not in earlier
+            and b"+viz_instance_id" in Path(f"/proc/{pid}/cmdline").read_bytes()
         )
         os.kill(min(engines), signal.SIGKILL)
 
