@@ -127,6 +127,29 @@ class PackedSpec(ArraySpec):
         return "{" + ", ".join(map(str, self.entries)) + "}"
 
 
+def random_actions(
+    spec: EnvironmentSpec, observation: NDArray[Any], random: np.random.Generator
+) -> NDArray[Any]:
+    """Draw actions [E, *action] uniformly, from the valid ones where observations hold a mask.
+
+    Args:
+        spec: sizes of the environments.
+        observation: the newest observations [E, *shape].
+        random: source of the numbers.
+    """
+    num_envs = len(observation)
+    entries = spec.observation.entries if isinstance(spec.observation, PackedSpec) else ()
+    if not isinstance(spec.observation, PackedSpec) or ACTION_MASK not in [e.name for e in entries]:
+        return spec.action.random(random, num_envs)
+    mask = spec.observation.unpack(observation)[ACTION_MASK] != 0  # [E, A]
+    parts = np.split(mask, np.cumsum(spec.action.sizes)[:-1], axis=-1)
+    chosen = []
+    for part in parts:
+        valid = part | ~part.any(axis=-1, keepdims=True)  # all, where none is
+        chosen.append(np.where(valid, random.random(part.shape), -1.0).argmax(axis=-1))
+    return np.stack(chosen, axis=-1).reshape(num_envs, *spec.action.array.shape).astype(np.int32)
+
+
 def read_environment_spec(tree: Mapping[str, Any]) -> EnvironmentSpec:
     """Build a spec from what `EnvironmentSpec.to_json` returned."""
     observation = ArraySpec(tuple(tree["observation_shape"]), tree["observation_dtype"])

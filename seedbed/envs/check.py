@@ -14,6 +14,7 @@ from seedbed.envs.measure import Measured, measure
 from seedbed.envs.registry import make_vector_env
 from seedbed.envs.seeds import environment_seed
 from seedbed.envs.watched import Deadline, WatchedVectorEnv
+from seedbed.packed import random_actions
 from seedbed.rpc.step_codec import Step, write_actor_message
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
@@ -192,7 +193,7 @@ def _play(
         random = np.random.default_rng(0)
         time_steps = [group.reset()]
         for _ in range(REPRODUCED_STEPS):
-            action = group.spec.action.random(random, num_envs)
+            action = random_actions(group.spec, time_steps[-1].observation, random)
             time_steps.append(group.step(action))
         return time_steps
 

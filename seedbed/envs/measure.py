@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.packed import random_actions
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
 
@@ -63,17 +64,16 @@ def measure(env: VectorEnv, time_step: TimeStep, seconds: float, threads: int = 
     """
     measured = Measured(threads)
     random = np.random.default_rng(0)
-    actions = [env.spec.action.random(random, env.num_envs) for _ in range(256)]
-    k, queued = 0, _queued_s()
+    queued = _queued_s()
     while measured.wall_s < seconds:
+        action = random_actions(env.spec, time_step.observation, random)
         wall, cpu = time.perf_counter(), time.process_time()
-        after = env.step(actions[k % len(actions)])
+        after = env.step(action)
         measured.wall_s += time.perf_counter() - wall
         measured.cpu_s += time.process_time() - cpu
         measured.steps += env.num_envs
         _check(measured, env.spec, time_step, after)
         time_step = after
-        k += 1
     # The threads wait at the same time, so the longest wait counts, not the sum.
     waits = [after_s - queued.get(task, 0.0) for task, after_s in _queued_s().items()]
     measured.queued_s = min(max(waits, default=0.0), measured.wall_s)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import numpy as np
 
 from seedbed.config.environment import Environment
-from seedbed.packed import read_environment_spec
+from seedbed.packed import random_actions, read_environment_spec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import exit_with_starting_thread
 from seedbed.spec import EnvironmentSpec
@@ -101,8 +101,8 @@ def main(parent: int, environment: Environment) -> None:
 
     try:
         env = make_vector_env(environment, 1, 1, [0], max_failures=1)
-        env.reset()
-        env.step(np.zeros_like(env.spec.action.none(1)))
+        first = env.reset()
+        env.step(random_actions(env.spec, first.observation, np.random.default_rng(0)))
     except SeedbedError as error:
         print(error, file=sys.stderr, flush=True)
         os._exit(ExitCode.ENVIRONMENT)

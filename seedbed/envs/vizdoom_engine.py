@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 _SHARED = Path("/dev/shm")
-# Two threads that start engines at once abort the process now and then: a child of one inherits the
-# launcher of the other while that is still open for writing, and the kernel refuses to run it then.
+# Two threads that start engines at once, as two groups of an actor would, abort the process now and
+# then: gRPC ends it where two threads fork at once, and a child inherits the other's launcher while
+# that is still open for writing, which the kernel does not run then.
 _ONE_AT_A_TIME = threading.Lock()
 # The kernel ends the engine with the thread that started it. setpriv is a part of util-linux.
 _LAUNCHER = """#!/bin/sh
@@ -22,8 +23,6 @@ printf '%s\\n' "$@" > arguments
 command -v setpriv > /dev/null && exec setpriv --pdeathsig KILL {engine} "$@"
 exec {engine} "$@"
 """
-# gRPC ends the process where two threads fork at once, as two groups of an actor would.
-_FORKS = threading.Lock()
 
 
 def start(game: Any, engine: str) -> None:
@@ -44,8 +43,7 @@ def start(game: Any, engine: str) -> None:
         game.set_vizdoom_path(str(launcher))
         # Its own settings, which it would write when it ends.
         game.set_doom_config_path("/dev/null")
-        with _FORKS:
-            game.init()
+        game.init()
         arguments = (folder / "arguments").read_text().split("\n")
     # Both processes have the memory now; without its names, it ends with them.
     instance = arguments[arguments.index("+viz_instance_id") + 1]

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from typing import Any
 
 import gymnasium
@@ -10,9 +13,12 @@ import numpy as np
 import pytest
 from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Text, Tuple
 
+from seedbed.cli.main import main
+from seedbed.config.environment import Environment
+from seedbed.envs import make_vector_env
 from seedbed.envs.failures import EnvironmentFault
 from seedbed.envs.spaces import ActionWriter, ObservationReader
-from seedbed.packed import PackedSpec, read_environment_spec
+from seedbed.packed import PackedSpec, random_actions, read_environment_spec
 from seedbed.rpc.spaces import observation_from_wire, space_from_wire, spaces_to_wire
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, SPACES_PROTOCOL_VERSION
 from seedbed.services.actor.loop import make_hello
@@ -235,3 +241,25 @@ def test_a_hello_that_does_not_fit_is_refused(change: Any, words: str) -> None:
 def both(hello: wire.Hello) -> None:
     space_from_wire(hello)
     observation_from_wire(hello)
+
+
+@pytest.mark.parametrize("kwargs", [{}, {"parts": True}])
+def test_actions_of_check_and_probe_are_valid_ones(kwargs: dict[str, Any]) -> None:
+    """An environment may refuse the others, and no policy would choose them."""
+    environment = Environment(id="tests.support.toy_environments:OnlyValid", kwargs=kwargs)
+    env = make_vector_env(environment, 4, 1, range(4), max_failures=1)
+    random = np.random.default_rng(0)
+    time_step, chosen = env.reset(), []
+    for _ in range(100):
+        action = random_actions(env.spec, time_step.observation, random)
+        assert (action.shape, action.dtype) == ((4, *env.spec.action.array.shape), np.int32)
+        chosen.append(action)
+        time_step = env.step(action)
+    assert len(np.unique(np.array(chosen))) > 2, "not one of them alone"
+    section = environment.model_dump_json()
+    done = subprocess.run(
+        [sys.executable, "-m", "seedbed.envs.probe", str(os.getpid()), section],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert main(["check", "env", environment.id, "--seconds", "0.2", "--num-envs", "2"]) == 0

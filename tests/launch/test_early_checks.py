@@ -76,7 +76,10 @@ def test_a_volume_without_room_for_checkpoints_is_refused_with_both_numbers(
 def test_levels_of_exploration_that_nothing_holds_are_warned_of(
     caplog: pytest.LogCaptureFixture, levels: int, warns: bool
 ) -> None:
-    text = "name: x\nenvironment: {id: CartPole-v1}\nagent: r2d2\nlearner: {network: mlp, lstm_units: 8}\n"
+    text = (
+        "name: x\nenvironment: {id: CartPole-v1}\nagent: r2d2\n"
+        "learner: {network: mlp, lstm_units: 8}\n"
+    )
     overrides = ["actor.envs_per_group=4", f"r2d2.epsilon_levels={levels}"]
     warn_of_exploration(parse_experiment(text, overrides))
     assert ("r2d2.epsilon_levels is 9" in caplog.text) == warns

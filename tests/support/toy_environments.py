@@ -7,7 +7,7 @@ from typing import Any
 
 import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
+from gymnasium.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 
 
 class Counter(gymnasium.Env[Any, Any]):
@@ -129,3 +129,29 @@ def not_an_environment() -> object:
 
 
 ENVIRONMENT = 7  # a name that cannot be called
+
+
+class OnlyValid(gymnasium.Env[Any, Any]):
+    """Ends the process's patience with any action that its mask does not allow."""
+
+    def __init__(self, parts: bool = False) -> None:
+        sizes = [3, 2] if parts else [5]
+        self.action_space = MultiDiscrete(sizes) if parts else Discrete(5)
+        self.observation_space = Dict({"x": Discrete(3), "action_mask": MultiBinary(5)})
+        self._mask = np.ones(5, np.int8)
+        self._offsets = np.cumsum([0, *sizes[:-1]])
+
+    def _observe(self) -> Any:
+        self._mask = self.np_random.integers(0, 2, 5).astype(np.int8)
+        self._mask[[2, 4]] = 1  # one of each part
+        self._mask[0] = 0
+        return {"x": 0, "action_mask": self._mask}
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        super().reset(seed=seed)
+        return self._observe(), {}
+
+    def step(self, action: Any) -> Any:
+        if not self._mask[self._offsets + np.atleast_1d(action)].all():
+            raise ValueError(f"action {action} is not valid: {self._mask}")
+        return self._observe(), 0.0, bool(self.np_random.random() < 0.1), False, {}
