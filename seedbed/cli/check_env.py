@@ -19,7 +19,11 @@ _MARKS = {"ok": "ok     ", "warning": "WARNING", "failed": "FAILED "}
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `check env ID`."""
     add = parser.add_argument
-    add("id", metavar="ID", help="atari:Pong, a Gymnasium id, or module:factory")
+    add(
+        "id",
+        metavar="ID",
+        help="atari:, football:, lab: or vizdoom:NAME, a Gymnasium id, or module:factory",
+    )
     add("--num-envs", type=int, default=32, help="environments that step together (default 32)")
     add("--seconds", type=float, default=5.0, help="seconds of a measurement (default 5)")
     text = "longest time of a call into the environment, in seconds (default 60)"

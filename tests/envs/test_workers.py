@@ -16,6 +16,7 @@ from seedbed.config.environment import Environment
 from seedbed.envs import make_vector_env
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import TimeStep, VectorEnv
+from tests.support.named_memory import named_memory
 from tests.support.processes import START_S, children, parent, python_path
 from tests.support.waiting import wait_for
 
@@ -185,7 +186,7 @@ def test_ctrl_c_is_the_parents_and_its_death_is_the_workers(tmp_path: Path) -> N
         "env.step(np.zeros(2, np.int32))\n"
     )
     (tmp_path / "1").write_text("hang")
-    shared = set(Path("/dev/shm").iterdir())
+    shared = named_memory()
     process = subprocess.Popen(
         [sys.executable, "-c", program, str(tmp_path)],
         env={**os.environ, "PYTHONPATH": python_path()},
@@ -208,4 +209,4 @@ def test_ctrl_c_is_the_parents_and_its_death_is_the_workers(tmp_path: Path) -> N
     wait_for(lambda: not [worker for worker in workers if parent(worker)], "no orphans", 30)
     _, errors = process.communicate()
     assert errors == ""
-    assert set(Path("/dev/shm").iterdir()) <= shared
+    assert named_memory() <= shared

@@ -15,6 +15,7 @@ import pytest
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.cli.status import request_status
 from seedbed.runtime.exit_codes import HELP, ExitCode
+from tests.support.named_memory import named_memory
 from tests.support.processes import START_S, Process, children, cluster, free_port, parent
 from tests.support.waiting import wait_for
 
@@ -181,7 +182,7 @@ def test_an_environment_that_raises_now_and_then_and_sigterm(tmp_path: Path) -> 
 
 @pytest.mark.slow
 def test_workers_that_are_killed_cost_their_own_episodes(tmp_path: Path) -> None:
-    shared = set(Path("/dev/shm").iterdir())
+    shared = named_memory()
     with cluster(
         tmp_path,
         "environment.id=tests.support.faulty_environments:Line",
@@ -210,7 +211,7 @@ def test_workers_that_are_killed_cost_their_own_episodes(tmp_path: Path) -> None
         assert summary["env_frames"] == summary["trained_frames"] + summary["discarded_frames"]
         assert not [pid for pid in (actor, *workers) if parent(pid)]
         assert "Traceback" not in log.read_text()
-        assert set(Path("/dev/shm").iterdir()) <= shared
+        assert named_memory() <= shared
 
 
 @pytest.mark.slow
