@@ -58,6 +58,7 @@ _OWN_FILES = (
     ".status.json.tmp",
     "wandb-run-id",
     "learner.sock",
+    "learner.sock.shm",
     "evaluation*.json",
     "logs/*.log",
     "logs/*.log.[0-9]",
