@@ -247,7 +247,7 @@ def log_prob(logits: np.ndarray, arrays: dict[str, np.ndarray], space: ActionSpe
     action = arrays["action"]
     if space.kind == "continuous":
         mean, log_std = np.split(logits, 2, axis=-1)
-        log_std = np.clip(log_std, -5, 2)
+        log_std = np.clip(log_std, -5, 0.5)
         standard = (arrays["behaviour/normal"] - mean) / np.exp(log_std)
         return (-0.5 * standard**2 - log_std - 0.5 * np.log(2 * np.pi)).sum(-1)
     parts = np.split(logits, np.cumsum(space.sizes)[:-1], axis=-1)
