@@ -152,8 +152,15 @@ class Actors:
 
     def leave(self, group: GatedGroup) -> None:
         """Its stream is cut, in the middle of a step."""
-        self._running.pop(group).cancel()
-        group.may_go.set()
+        task = self._running.pop(group)
+
+        async def cut() -> None:
+            task.cancel()
+            for _ in range(5):  # turns of the event loop, in which the stream ends
+                await asyncio.sleep(0)
+            group.may_go.set()
+
+        asyncio.run_coroutine_threadsafe(cut(), self._loop).result(60)
 
     def close(self) -> None:
         for group in list(self._running):
