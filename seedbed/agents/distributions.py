@@ -10,8 +10,8 @@ from typing_extensions import override
 from seedbed.spec import ActionSpec, ArraySpec
 from seedbed.types import Tensor
 
-# Of the logarithm of a standard deviation: 0.0067 and 1.65 in an action space of [-1, 1]. With wider
-# ones the mean has no effect, and beyond a bound nothing leads back.
+# Of the logarithm of a standard deviation: 0.0067 and 1.65 in an action space of [-1, 1]. Above,
+# the mean has no effect, and beyond a bound nothing leads back.
 _LOG_STD = -5.0, 0.5
 # Uniform numbers nearer to 0 and 1 than float32 resolves would become infinite.
 _SMALLEST = 1e-6
