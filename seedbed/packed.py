@@ -67,6 +67,11 @@ class PackedSpec(ArraySpec):
         size = sum(entry.row_bytes for entry in entries)
         return cls((size,), "uint8", tuple(entries))
 
+    @property
+    def has_mask(self) -> bool:
+        """Whether an entry says which actions are valid."""
+        return any(entry.name == ACTION_MASK for entry in self.entries)
+
     def places(self) -> list[tuple[Entry, slice]]:
         """Return the entries, each with its bytes in a row."""
         stops = np.cumsum([entry.row_bytes for entry in self.entries]).tolist()
@@ -138,8 +143,7 @@ def random_actions(
         random: source of the numbers.
     """
     num_envs = len(observation)
-    entries = spec.observation.entries if isinstance(spec.observation, PackedSpec) else ()
-    if not isinstance(spec.observation, PackedSpec) or ACTION_MASK not in [e.name for e in entries]:
+    if not isinstance(spec.observation, PackedSpec) or not spec.observation.has_mask:
         return spec.action.random(random, num_envs)
     mask = spec.observation.unpack(observation)[ACTION_MASK] != 0  # [E, A]
     parts = np.split(mask, np.cumsum(spec.action.sizes)[:-1], axis=-1)

@@ -13,6 +13,7 @@ from seedbed.cli.arguments import (
     add_credentials,
     add_experiment,
     add_parent,
+    credential_options,
     credentials_of,
     exit_with_parent,
 )
@@ -72,11 +73,5 @@ def run(args: argparse.Namespace) -> int | None:
 
 def _arguments(args: argparse.Namespace) -> list[str]:
     """Return the arguments of one of several processes, but for its index."""
-    named = {
-        "--learner": args.learner,
-        "--token-file": args.token_file,
-        "--tls": args.tls,
-        "--tls-release": args.tls_release,
-    }
-    given = [f"{option}={value}" for option, value in named.items() if value]
+    given = [f"--learner={args.learner}", *credential_options(args)]
     return [args.experiment, *given, *(f"--set={override}" for override in args.set)]

@@ -50,6 +50,17 @@ def credentials_of(args: argparse.Namespace, role: Role) -> Credentials:
     )
 
 
+def credential_options(args: argparse.Namespace) -> list[str]:
+    """Return the credential options of this command line, for a process that it starts.
+
+    Args:
+        args: Of a parser with `add_credentials`.
+    """
+    named = {"--token-file": args.token_file, "--tls": args.tls, "--tls-release": args.tls_release}
+    given = [f"{option}={value}" for option, value in named.items() if value]
+    return given + ["--insecure"] * getattr(args, "insecure", False)  # servers only
+
+
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """Add `--trust`, for commands that build what a checkpoint or a run directory names."""
     text = "import and call what the file names as module:attribute; it can run any code"

@@ -1,6 +1,6 @@
 """Relay actor streams to the learner of this machine.
 
-The learner starts its own front ends (learner.frontends); no one else needs this command.
+The learner starts its own front ends (learner.inference.frontends) by this command.
 """
 
 import argparse

@@ -14,6 +14,7 @@ from seedbed.cli.arguments import (
     add_credentials,
     add_experiment,
     add_parent,
+    credential_options,
     credentials_of,
     exit_with_parent,
 )
@@ -76,11 +77,9 @@ def frontends(
             "in the learner: front ends listen at the port plus 100, 101 and so on"
         )
     ports = [int(port) + 100 + i for i in range(count)]
-    given = {"--token-file": args.token_file, "--tls": args.tls, "--tls-release": args.tls_release}
-    credentials = [f"{option}={value}" for option, value in given.items() if value]
-    credentials += ["--insecure"] if args.insecure else []
     addresses = [f"{host}:{each}" for each in ports]
     socket = learner.serve_frontends(ports)
+    credentials = credential_options(args)
     running = LocalFrontends(addresses, socket, credentials, directory.logs, learner.threads)
     running.start()
     try:

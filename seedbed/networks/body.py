@@ -6,7 +6,7 @@ from keras import ops
 
 from seedbed.networks.entries import valid_actions
 from seedbed.networks.initializers import GlorotUniform, Orthogonal
-from seedbed.packed import ACTION_MASK, PackedSpec
+from seedbed.packed import PackedSpec
 from seedbed.spec import ActionSpec, ArraySpec
 from seedbed.types import Tensor
 
@@ -92,8 +92,7 @@ class Body(keras.layers.Layer):
     @property
     def has_mask(self) -> bool:
         """Whether observations hold a mask of valid actions."""
-        entries = self.frame.entries if isinstance(self.frame, PackedSpec) else ()
-        return any(entry.name == ACTION_MASK for entry in entries)
+        return isinstance(self.frame, PackedSpec) and self.frame.has_mask
 
     def valid_actions(self, observation: Tensor) -> Tensor | None:
         """Return the mask of valid actions [..., A] bool; None in an environment without masks.

@@ -42,6 +42,9 @@ from seedbed.v1 import inference_pb2 as wire
 
 log = logging.getLogger(__name__)
 
+# How late a reply is when its next notice is logged, and the reason of the notice before.
+_NOT_NOTICED = 0.0, ""
+
 
 class ExperimentFinished(Exception):
     """The learner reports that the experiment is over."""
@@ -143,7 +146,7 @@ class ActorLoop:
         # Failures of environments that the metrics have counted.
         self._failures = Counter[str]()
         self._answered = False  # whether the present stream has received actions
-        self._noticed = 0.0, ""  # when the next notice is logged, and the reason of the last
+        self._noticed = _NOT_NOTICED
         self._welcomed = False  # whether the learner has accepted its Hello
         # When the learner refused the environments' numbers.
         self._refusals: deque[float] = deque(maxlen=max_failures)
@@ -184,6 +187,7 @@ class ActorLoop:
         last_answer, reconnects = time.monotonic(), 0
         async for _ in attempts:
             self._answered = self._welcomed = failed = False
+            self._noticed = _NOT_NOTICED
             wrong = ""
             try:
                 self._address = await learners.choose(env.num_envs)
@@ -418,12 +422,14 @@ class ActorLoop:
             ExperimentFinished: the experiment is over.
         """
         if isinstance(message, Actions) and kind == "actions" and message.sequence == sequence:
+            self._noticed = _NOT_NOTICED
             return message
         self._check(message)
         received = kind_of(message)
         if received == "actions":
             received = f"those for {message.sequence}"
         elif received == kind:
+            self._noticed = _NOT_NOTICED
             return message.parameters
         elif received == "notice":
             late, reason = message.notice.waited_seconds, printable(message.notice.reason)

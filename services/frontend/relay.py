@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from seedbed.rpc.local_streams import LocalCall
 from seedbed.rpc.shared_steps import InvalidBlock
-from seedbed.rpc.step_codec import kind_of
+from seedbed.rpc.step_codec import hello_in
 from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
 from seedbed.rpc.versions import ERROR_KEY, FRONTEND_KEY, HELLO_KEY
 from seedbed.v1 import inference_pb2 as wire
@@ -62,11 +62,7 @@ class Relay(wire_grpc.InferenceServicer):
         first = None
         if carried is None:  # of protocol version 1 or 2
             try:
-                first = await expect_hello(
-                    context,
-                    lambda message: message.hello if kind_of(message) == "hello" else None,
-                    self._open.hello_turn,
-                )
+                first = await expect_hello(context, hello_in, self._open.hello_turn)
             except NoHello as error:
                 raise StreamRejected(str(error)) from None
         hello = first or wire.Hello.FromString(carried or b"")

@@ -19,7 +19,7 @@ from typing_extensions import override
 
 from seedbed.config import Experiment
 from seedbed.rpc.credentials import Denial
-from seedbed.rpc.step_codec import Actions, Step, kind_of
+from seedbed.rpc.step_codec import Actions, Step, hello_in, kind_of
 from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
 from seedbed.rpc.versions import HELLO_KEY
 from seedbed.runtime.peer_log import PeerLog
@@ -84,7 +84,7 @@ def _carried_hello(context: Any) -> wire.Hello | None:
 
 def is_hello(message: wire.ActorMessage, hello: wire.Hello | None) -> bool:
     """Return whether a message is the Hello of the call's metadata."""
-    return kind_of(message) == "hello" and message.hello == hello
+    return hello is not None and hello_in(message) == hello
 
 
 class InferenceServicer(wire_grpc.InferenceServicer):
@@ -194,11 +194,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
     async def _handshake(self, context: Any, hello: wire.Hello | None) -> Handshake:
         if hello is None:
             try:
-                hello = await expect_hello(
-                    context,
-                    lambda message: message.hello if kind_of(message) == "hello" else None,
-                    self._open.hello_turn,
-                )
+                hello = await expect_hello(context, hello_in, self._open.hello_turn)
             except NoHello as error:
                 received = None if error.message is None else kind_of(error.message)
                 raise InvalidStep(
