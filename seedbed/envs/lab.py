@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config.environment import Environment
+from seedbed.envs.first_person import SEEDS, FirstPersonEnv
 from seedbed.envs.level_cache import LevelCache
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.install import how_to_install
@@ -37,7 +36,6 @@ ACTIONS: NDArray[np.intc] = np.array(
 )
 PICTURE = "RGB_INTERLEAVED"
 FRAMES_PER_SECOND = 60
-SEEDS = 2**31
 # Levels below `contributed/dmlab30`, which go by their own name.
 DMLAB_30_FOLDER = "contributed/dmlab30"
 DMLAB_30 = (
@@ -66,7 +64,7 @@ OTHERS = (
 )
 
 
-class LabEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
+class LabEnv(FirstPersonEnv):
     """One level of DeepMind Lab; observations [height, width, 3] uint8, nine actions.
 
     An episode ends by the level's clock or by what happens in it, and Lab does not tell which.
@@ -82,17 +80,10 @@ class LabEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         seeds: number of different seeds of episodes.
     """
 
-    metadata = {"render_modes": ["rgb_array"]}  # noqa: RUF012  # Gymnasium's own attribute
-    render_mode = "rgb_array"
-
     def __init__(self, lab: Any, height: int, width: int, action_repeat: int, seeds: int) -> None:
-        self.action_repeat = action_repeat
-        self.observation_space = Box(0, 255, (height, width, 3), np.uint8)
-        self.action_space = Discrete(len(ACTIONS))
-        self.metadata = {**self.metadata, "render_fps": FRAMES_PER_SECOND / action_repeat}
+        super().__init__(height, width, len(ACTIONS), action_repeat, FRAMES_PER_SECOND)
         self._lab = lab
         self._seeds = seeds
-        self._picture: NDArray[np.uint8]
 
     @override
     def reset(
@@ -111,10 +102,6 @@ class LabEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         if running:
             self._picture = self._lab.observations()[PICTURE]
         return self._picture, reward, not running, False, {}
-
-    @override
-    def render(self) -> NDArray[np.uint8]:
-        return self._picture
 
     @override
     def close(self) -> None:

@@ -9,13 +9,12 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any
 
-import gymnasium
 import numpy as np
-from gymnasium.spaces import Box, Discrete
 from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config.environment import Environment
+from seedbed.envs.first_person import SEEDS, FirstPersonEnv
 from seedbed.envs.resize import BilinearResize
 from seedbed.envs.vizdoom_engine import start
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -28,12 +27,11 @@ SCENARIOS = (
     *("rocket_basic", "simpler_basic", "take_cover"),
 )
 TICS_PER_SECOND = 35
-SEEDS = 2**31
 # The engine's smallest picture; height and width.
 RENDERED = (120, 160)
 
 
-class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
+class VizdoomEnv(FirstPersonEnv):
     """One scenario of ViZDoom; observations [height, width, 3] uint8.
 
     The scenario's time limit is a truncation, whose last picture is the true one. The engine shows
@@ -52,8 +50,6 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         time_limit: tics of the engine's clock at which an episode is truncated; 0: none.
     """
 
-    render_mode = "rgb_array"
-
     def __init__(
         self,
         game: Any,
@@ -64,18 +60,13 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
         action_repeat: int,
         time_limit: int,
     ) -> None:
-        self.action_repeat = action_repeat
-        self.observation_space = Box(0, 255, (height, width, 3), np.uint8)
-        self.action_space = Discrete(len(buttons))
-        fps = TICS_PER_SECOND / action_repeat
-        self.metadata = {"render_modes": ["rgb_array"], "render_fps": fps}
+        super().__init__(height, width, len(buttons), action_repeat, TICS_PER_SECOND)
         self._game = game
         self._engine = engine
         self._is_new = True
         self._buttons = buttons
         self._time_limit = time_limit
         self._resize = BilinearResize(RENDERED, (height, width))
-        self._picture: NDArray[np.uint8]
 
     @override
     def reset(
@@ -104,10 +95,6 @@ class VizdoomEnv(gymnasium.Env[NDArray[np.uint8], np.int64]):
             self._observe()
             truncated = 0 < self._time_limit <= game.get_episode_time()
         return self._picture, reward, terminated, truncated, {}
-
-    @override
-    def render(self) -> NDArray[np.uint8]:
-        return self._picture
 
     @override
     def close(self) -> None:

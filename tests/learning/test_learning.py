@@ -75,6 +75,13 @@ stop: {env_frames: 30000}
 """
 
 
+def written(folder: Path, text: str) -> Path:
+    """The file of an experiment."""
+    file = folder / "experiment.yaml"
+    file.write_text(text)
+    return file
+
+
 def train(experiment: Path, run_dir: Path, *settings: str) -> dict[str, object]:
     command = [
         sys.executable, "-m", "seedbed.cli.main", "train", str(experiment),
@@ -128,9 +135,7 @@ def test_two_hosts_learn_cartpole(tmp_path: Path) -> None:
 @pytest.mark.learning
 @pytest.mark.skipif(BACKEND == "jax", reason="takes JAX several minutes on two cores")
 def test_catch_is_learned_from_pixels(tmp_path: Path) -> None:
-    experiment = tmp_path / "catch.yaml"
-    experiment.write_text(CATCH)
-    summary = train(experiment, tmp_path / "run")
+    summary = train(written(tmp_path, CATCH), tmp_path / "run")
     assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
 
 
@@ -138,9 +143,7 @@ def test_catch_is_learned_from_pixels(tmp_path: Path) -> None:
 @pytest.mark.skipif(BACKEND != "jax", reason="JAX learns it")
 def test_signs_of_several_arrays_with_masks_are_learned(tmp_path: Path) -> None:
     """A picture, a category and numbers; an action that is not valid would raise."""
-    file = tmp_path / "signs.yaml"
-    file.write_text(SIGNS)
-    summary = train(file, tmp_path / "run")
+    summary = train(written(tmp_path, SIGNS), tmp_path / "run")
     assert str(summary["stop_reason"]).startswith("stop.mean_return"), summary
 
 
@@ -184,8 +187,7 @@ def test_dqn_solves_cartpole(tmp_path: Path) -> None:
 
 @pytest.fixture
 def t_maze(tmp_path: Path) -> Path:
-    experiment = tmp_path / "t-maze.yaml"
-    experiment.write_text(T_MAZE)
+    experiment = written(tmp_path, T_MAZE)
     return experiment
 
 
