@@ -187,8 +187,7 @@ def test_dqn_solves_cartpole(tmp_path: Path) -> None:
 
 @pytest.fixture
 def t_maze(tmp_path: Path) -> Path:
-    experiment = written(tmp_path, T_MAZE)
-    return experiment
+    return written(tmp_path, T_MAZE)
 
 
 @pytest.mark.learning
