@@ -2,8 +2,8 @@
 
 Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
 JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`,
-`baseline` and `stability` take up to an hour more each; they, `workers`, `frontends` and
-`growth` are measured only by their names.
+`baseline` and `stability` take up to an hour more each; they, `workers`, `frontends`, `growth`
+and `peers` are measured only by their names.
 """
 
 import argparse
@@ -27,6 +27,7 @@ from bench.gossip.stability import TASKS, stability
 from bench.growth import growth
 from bench.machine import command, machine_info, revision
 from bench.memory import memory
+from bench.peers import peers
 from bench.plan import Plan, make_plan
 from bench.replay.part import replay
 from bench.report import markdown
@@ -49,13 +50,14 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "workers": workers,
     "frontends": frontends,
     "growth": growth,
+    "peers": peers,
 }
 # 20 minutes, half an hour, an hour; the last three take two minutes each.
-BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers", "frontends", "growth")
+BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers", "frontends", "growth", "peers")
 # Of the plan.
 SETTINGS = (
     "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths",
-    "cpu_watts",
+    "cpu_watts", "peers", "frontend_streams",
 )  # fmt: skip
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 
@@ -85,6 +87,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--widths", dest="baseline_widths", nargs="+", type=int, choices=(1, 2, 4), metavar="N",
         help="of the network of `baseline` (default 1 2 4)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--streams", dest="frontend_streams", type=int, metavar="N",
+        help="of `frontends`, each of 10 environments (default 128)",
+    )  # fmt: skip
+    parser.add_argument(
+        "--peers", type=Path, metavar="FOLDER",
+        help="of `peers`: where tools/peers/install.sh has installed them",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the JSON goes instead")
     parser.add_argument("--runs", type=int, metavar="N", help="of each measurement (default 3)")

@@ -49,6 +49,9 @@ class Plan:
     replay_transitions: int = _of(1_000_000, 4000)
     replay_batches: Sequence[int] = _of((16, 32, 64, 128, 256), (16,))
     replay_sizes: Sequence[int] = _of((1, 10, 100, 500, 2000, 10000), (1, 100))
+    peers: Path | None = None  # folder of tools/peers/install.sh
+    peer_rounds: int = _of(40, 2)  # of requests to a shard
+    peer_seconds: float = _of(5.0, 0.5)  # of each way into and out of Reverb
     baseline_widths: Sequence[int] = _of((1, 2, 4), (1,))
     gossip_learners: Sequence[int] = _of((2, 4), (2,))
     gossip_window_s: float = _of(15.0, 2.0)

@@ -138,6 +138,25 @@ TABLES: dict[str, Sequence[Table]] = {
             "{server_cpu_us[median]:.0f} µs | {bare_server_cpu_us[median]:.0f} µs",
         )
     ],
+    "peers": [
+        Table(
+            "training Pong with the Nature network on the same cores, in turn",
+            lambda part: part.get("frames", ()),
+            "system | loss | env frames/s | Seedbed in float32, times | in bfloat16, times",
+            "{name} | {loss} | {env_fps:,.0f} | {float32_times:.2f} | {bfloat16_times:.2f}",
+        ),
+        Table(
+            "replay in another process, in memory, items a second, in turn",
+            lambda part: part.get("replay", ()),
+            "content | Reverb: in | out | Seedbed, shared memory: in | times | out | times | "
+            "TCP: in | times | out | times",
+            "{content} | {reverb_insert_per_s:,.0f} | {reverb_sample_per_s:,.0f} | "
+            "{shared_memory_insert_per_s:,.0f} | {shared_memory_insert_times:.2f} | "
+            "{shared_memory_sample_per_s:,.0f} | {shared_memory_sample_times:.2f} | "
+            "{tcp_insert_per_s:,.0f} | {tcp_insert_times:.2f} | "
+            "{tcp_sample_per_s:,.0f} | {tcp_sample_times:.2f}",
+        ),
+    ],
     "growth": [
         Table(
             "cost of a unit, at each size",
@@ -202,13 +221,14 @@ TABLES: dict[str, Sequence[Table]] = {
             "{sample_sequences_per_s:,.0f} | {sample_of_copy:,.2f} | {priorities_per_s:,.0f}",
         ),
         Table(
-            "replay shard (two processes, unix socket)",
+            "replay shard (two processes; beside gRPC streams of as many bytes, over a unix socket "
+            "or TCP)",
             lambda part: part["service"]["cases"],
-            "kept in | frame stack | inserted/s | of a bare stream | drawn/s | of a bare stream | "
-            "goal | priorities/s",
-            "{kept_in} | {frame_stack} | {insert_sequences_per_s:,.0f} | "
+            "way | content | kept in | inserted/s | of a bare stream | drawn/s | "
+            "of a bare stream | goal | priorities/s",
+            "{way} | {content} | {kept_in} | {insert_sequences_per_s:,.0f} | "
             "{insert_of_bare_stream:,.2f} | {sample_sequences_per_s:,.0f} | "
-            "{sample_of_bare_stream:,.2f} | 0.70 | {priorities_per_s:,.0f}",
+            "{sample_of_bare_stream:,.2f} | 0.80 | {priorities_per_s:,.0f}",
         ),
         Table(
             "training step, {training[transitions]:,} transitions of 57 floats "

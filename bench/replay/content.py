@@ -17,6 +17,11 @@ def atari(frame_stack: int = 4) -> SequenceSpec:
     )
 
 
+def transitions() -> SequenceSpec:
+    """Return transitions of 57 floats ("Deep In-GPU Experience Replay", section 5)."""
+    return SequenceSpec(ArraySpec((27,), "float32"), steps=1)
+
+
 def chunk_of(
     spec: SequenceSpec, environments: int, number: int, random: np.random.Generator
 ) -> SequenceChunk:

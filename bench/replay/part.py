@@ -10,6 +10,12 @@ from bench.plan import Plan
 log = logging.getLogger(__name__)
 
 LONGEST_S = 1800.0
+SHARDS = (
+    ("sequences", "files"),
+    ("sequences", "memory"),
+    ("sequences, stack 1", "files"),
+    ("transitions", "memory"),
+)
 
 
 def replay(plan: Plan) -> dict[str, Any]:
@@ -28,8 +34,9 @@ def replay(plan: Plan) -> dict[str, Any]:
         sequences=sequences, rounds=plan.replay_rounds, runs=plan.runs,
     ) as child:  # fmt: skip
         cases = [
-            child.ask("measure", LONGEST_S, frame_stack=stack, kept_in=kept_in)
-            for stack, kept_in in ((4, "files"), (4, "memory"), (1, "files"))
+            child.ask("measure", LONGEST_S, content=content, kept_in=kept_in, way=way)
+            for content, kept_in in SHARDS
+            for way in ("shared memory", "tcp")
         ]
     log.info("replay: the training step")
     with Child(

@@ -4,10 +4,11 @@ Each stream is between two processes.
 """
 
 import asyncio
+import socket
 import time
 from collections import deque
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -20,14 +21,13 @@ from bench.bare_stream import PATH
 from bench.child import Child
 from bench.command import Command
 from bench.figures import series, series_of
-from bench.replay.content import atari, chunk_of
+from bench.replay.content import atari, chunk_of, transitions
 from seedbed.replay.client.sharded import ShardedReplay
-from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sample_arrays, sequences_a_message
+from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sequence_bytes, sequences_a_message
+from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
 from seedbed.runtime.allocator import keep_large_blocks
 
-BATCH = 64
-ENVIRONMENTS = 32
 EXPONENT = 0.9
 START_S = 60.0
 UNDER_WAY = 16  # messages of the bare stream
@@ -95,63 +95,89 @@ class BareClient:
             return time.perf_counter() - start
 
 
+@dataclass(frozen=True)
+class Content:
+    """What a shard is measured with.
+
+    Attributes:
+        spec: Sizes of a sequence.
+        environments: Sequences of a chunk.
+        batch: Sequences of a sample.
+        sequences: Capacity of the shard.
+        rounds: Chunks and batches of a turn.
+    """
+
+    spec: SequenceSpec
+    environments: int
+    batch: int
+    sequences: int
+    rounds: int
+
+
 class Shards:
-    """Replay of one shard.
+    """Replay of one shard, which is another process.
 
     Args:
-        sequences: Capacity.
-        rounds: Chunks and batches of a measurement.
+        sequences: Capacity, of sequences of Atari.
+        rounds: Their chunks and batches of a turn; of transitions thirty times as many.
         runs: Turns.
     """
 
     def __init__(self, sequences: int, rounds: int, runs: int) -> None:
         keep_large_blocks()
-        self._sequences, self._rounds, self._runs = sequences, rounds, runs
+        self._runs = runs
+        self._contents = {
+            "sequences": Content(atari(), 32, 64, sequences, rounds),
+            "sequences, stack 1": Content(atari(1), 32, 64, sequences, rounds),
+            "transitions": Content(transitions(), 64, 256, 64 * sequences, 30 * rounds),
+        }
 
-    def measure(self, frame_stack: int, kept_in: str) -> dict[str, Any]:
+    def measure(self, content: str, kept_in: str, way: str) -> dict[str, Any]:
         """Measure sequences a second in and out, each in turn with a bare stream of the same bytes.
 
         Args:
-            frame_stack: K.
+            content: `sequences` or `transitions`, of Atari and of "Deep In-GPU Experience Replay".
             kept_in: `files` or `memory`.
+            way: `shared memory` or `tcp`. The bare stream has a unix socket, or a port too.
         """
-        spec, rounds = atari(frame_stack), self._rounds
-        one = sum(array.row_bytes for array in sample_arrays(spec, 1).values())
-        a_message = sequences_a_message(spec)
-        sent = max(1, MESSAGE_BYTES // chunk_bytes(spec))
-        messages_in, messages_out = max(1, rounds * ENVIRONMENTS // sent), -(-BATCH // a_message)
+        of = self._contents[content]
+        spec, rounds = of.spec, of.rounds
+        one, a_message = sequence_bytes(spec), sequences_a_message(spec)
+        sent = min(of.environments, max(1, MESSAGE_BYTES // chunk_bytes(spec)))
+        messages_in, messages_out = rounds * of.environments // sent, -(-of.batch // a_message)
+        reply_bytes = -(-of.batch // messages_out) * one
         random = np.random.default_rng(0)
-        chunks = [chunk_of(spec, ENVIRONMENTS, 0, random) for _ in range(3)]
+        chunks = [chunk_of(spec, of.environments, 0, random) for _ in range(3)]
         numbers = count()
 
         def insert(chunk: int) -> None:
             replay.add(replace(chunks[chunk], chunk_index=next(numbers)))
 
         def draw() -> Any:
-            return replay.request_sample(random.random(BATCH))
+            return replay.request_sample(random.random(of.batch))
 
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="seedbed-bench-")))
-            shard, up, down = (f"unix:{folder}/{name}.sock" for name in ("shard", "up", "down"))
+            shard, up, down = (_address(way, folder, name) for name in ("shard", "up", "down"))
             keep = ["--directory", f"{folder}/files"] if kept_in == "files" else []
             process = stack.enter_context(
                 Command(
                     folder / "shard.log",
                     *("replay", "--listen", shard, "--metrics-port", "0"),
-                    *("--sequences", str(self._sequences), *keep),
+                    *("--sequences", str(of.sequences), *keep),
                 )
             )
             bare_server = partial(Child, "bare_stream:BareServer", folder, fast_loop=True)
             stack.enter_context(bare_server("up", listen=up, reply_bytes=1))
             stack.enter_context(
-                bare_server("down", listen=down, reply_bytes=a_message * one, replies=messages_out)
+                bare_server("down", listen=down, reply_bytes=reply_bytes, replies=messages_out)
             )
             bare = stack.enter_context(Child("replay.service:BareClient", folder, "bare"))
             process.wait_until_log_says("listening", START_S)
             replay = ShardedReplay(spec, [shard], EXPONENT, timeout_s=60)
-            for _ in range(self._sequences // ENVIRONMENTS):  # every page once
+            for _ in range(of.sequences // of.environments):  # every page once
                 insert(0)
-                replay.flush(60)
+            replay.flush(60)
             for _ in range(4):  # and the learner's
                 for waiting in [draw() for _ in range(3)]:
                     waiting.result(60)
@@ -161,7 +187,7 @@ class Shards:
                 for turn in range(rounds):
                     insert(turn % 3)
                 replay.flush(60)
-                inserted = rounds * ENVIRONMENTS / (time.perf_counter() - start)
+                inserted = rounds * of.environments / (time.perf_counter() - start)
                 seconds = bare.ask(
                     "up", 120, address=up, size=sent * chunk_bytes(spec), messages=messages_in
                 )
@@ -172,25 +198,38 @@ class Shards:
                     if turn + 2 < rounds:
                         under_way.append(draw())
                     under_way.popleft().result(60)
-                drawn = rounds * BATCH / (time.perf_counter() - start)
+                drawn = rounds * of.batch / (time.perf_counter() - start)
                 seconds = bare.ask("down", 120, address=down, messages=messages_out, rounds=rounds)
                 turns.append(
                     {
                         "insert_sequences_per_s": inserted,
+                        "insert_mb_per_s": inserted * chunk_bytes(spec) / 1e6,
                         "insert_of_bare_stream": inserted / bare_in,
                         "sample_sequences_per_s": drawn,
-                        "sample_of_bare_stream": drawn * seconds / (rounds * BATCH),
+                        "sample_mb_per_s": drawn * one / 1e6,
+                        "sample_of_bare_stream": drawn * seconds / (rounds * of.batch),
                     }
                 )
             keys = draw().result(60).keys
-            priorities = [_priorities_per_s(replay, keys, 50 * rounds) for _ in range(self._runs)]
+            priorities = [
+                _priorities_per_s(replay, keys, min(600, 50 * rounds)) for _ in range(self._runs)
+            ]
             replay.close()
         return {
-            "frame_stack": frame_stack,
+            "content": content,
             "kept_in": kept_in,
+            "way": way,
             **series_of(turns),
             "priorities_per_s": series(priorities),
         }
+
+
+def _address(way: str, folder: Path, name: str) -> str:
+    """Return an address for a process of this machine."""
+    if way != "tcp":
+        return f"unix:{folder}/{name}.sock"
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return f"127.0.0.1:{free.getsockname()[1]}"
 
 
 def _priorities_per_s(replay: ShardedReplay, keys: Any, batches: int) -> float:

@@ -30,8 +30,8 @@ _LENGTH_DELIMITED = 2
 _M = TypeVar("_M", bound=Message)
 
 
-def pack(message: Message, payload: Iterable[Any]) -> bytes:
-    """Serialize a message with a payload, which is its last field.
+def pack(message: Message, payload: Iterable[Any]) -> list[Any]:
+    """Serialize a message with a payload, which is its last field; return its pieces, not joined.
 
     Args:
         message: All fields but the payload.
@@ -40,15 +40,15 @@ def pack(message: Message, payload: Iterable[Any]) -> bytes:
     pieces = [piece for piece in payload if len(piece)]
     size = sum(memoryview(piece).nbytes for piece in pieces)
     tag = PAYLOAD << 3 | _LENGTH_DELIMITED
-    return b"".join((message.SerializeToString(), write_varint(tag), write_varint(size), *pieces))
+    return [message.SerializeToString(), write_varint(tag), write_varint(size), *pieces]
 
 
-def unpack(kind: type[_M], data: bytes) -> tuple[_M, memoryview]:
+def unpack(kind: type[_M], data: Any) -> tuple[_M, memoryview]:
     """Parse a message; return it without its payload, and a view of the payload.
 
     Args:
         kind: Class of the message.
-        data: Serialized message.
+        data: Serialized message: bytes, or an array of bytes.
 
     Raises:
         DecodeError: The bytes are not a message.
@@ -124,8 +124,8 @@ def chunk_bytes(spec: SequenceSpec) -> int:
     return sum(array.row_bytes for array in chunk_arrays(spec, 1).values())
 
 
-def insert_request(chunk: SequenceChunk, envs: slice, stream_id: int, sequence: int) -> bytes:
-    """Serialize some environments of a chunk, as a stream of their own.
+def insert_request(chunk: SequenceChunk, envs: slice, stream_id: int, sequence: int) -> list[Any]:
+    """Serialize some environments of a chunk, as a stream of their own; return the pieces.
 
     Args:
         chunk: The whole chunk.
@@ -148,7 +148,9 @@ def insert_request(chunk: SequenceChunk, envs: slice, stream_id: int, sequence: 
 
 
 def chunk_of(spec: SequenceSpec, message: wire.InsertRequest, payload: memoryview) -> SequenceChunk:
-    """Return the chunk of an `InsertRequest`. Its arrays are views of the payload.
+    """Return the chunk of an `InsertRequest`. Its frames may be a view of the payload.
+
+    Numbers that are judged are copies, because memory that the learner shares may change.
 
     Args:
         spec: Sizes of a sequence.
@@ -164,6 +166,9 @@ def chunk_of(spec: SequenceSpec, message: wire.InsertRequest, payload: memoryvie
             f"{e} environments, stream {message.stream_id}, chunk {message.chunk_index}"
         )
     arrays = _split(payload, chunk_arrays(spec, e), f"a chunk of {e} environments")
+    for name in arrays:
+        if name != "frames" or spec.observation.floats(arrays[name]):
+            arrays[name] = arrays[name].copy()
     return SequenceChunk(message.stream_id, message.chunk_index, **arrays, version=message.version)
 
 
@@ -190,8 +195,16 @@ def sequences_a_message(spec: SequenceSpec) -> int:
     Args:
         spec: Sizes of a sequence.
     """
-    one = sum(array.row_bytes for array in sample_arrays(spec, 1).values())
-    return max(1, MESSAGE_BYTES // one)
+    return max(1, MESSAGE_BYTES // sequence_bytes(spec))
+
+
+def sequence_bytes(spec: SequenceSpec) -> int:
+    """Return the bytes of one sequence of a `SampleReply`.
+
+    Args:
+        spec: Sizes of a sequence.
+    """
+    return sum(array.row_bytes for array in sample_arrays(spec, 1).values())
 
 
 def sample_reply(
@@ -199,8 +212,8 @@ def sample_reply(
     message: wire.SampleReply,
     fields: dict[str, NDArray[Any]],
     frames: Sequence[NDArray[Any]],
-) -> bytes:
-    """Serialize sequences that were drawn.
+) -> list[Any]:
+    """Serialize sequences that were drawn; return the pieces.
 
     Args:
         spec: Sizes of a sequence.

@@ -2,8 +2,9 @@
 
 import asyncio
 import contextlib
+import logging
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import grpc.aio
@@ -12,9 +13,12 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from seedbed.rpc import channels
 from seedbed.rpc.access import AccessInterceptor
 from seedbed.rpc.credentials import PLAIN, Credentials, Denial
-from seedbed.rpc.local_streams import LocalServer
+from seedbed.rpc.local.packets import socket_of
+from seedbed.rpc.local.server import LocalMethod, LocalServer
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
+
+log = logging.getLogger(__name__)
 
 # Longest wait for the server to listen.
 START_S = 60.0
@@ -64,6 +68,10 @@ class ServerThread:
     def _add(self, server: grpc.aio.Server) -> None:
         """Add servicers. Called in the event loop, before the server listens."""
         raise NotImplementedError
+
+    def _local_methods(self) -> Mapping[str, LocalMethod]:
+        """Return the methods that processes of this machine may call through shared memory."""
+        return {}
 
     def _on_denied(self, denial: Denial) -> None:
         """Count a call that was refused for its credential. Called in the event loop."""
@@ -124,6 +132,21 @@ class ServerThread:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._threads.fail(self._name, error)
 
+    def _listen_locally(self) -> None:
+        """Listen for streams of this machine, beside the first unix socket of gRPC."""
+        methods = self._local_methods()
+        path = next(filter(None, map(socket_of, (self._listen, *self.also_listen))), None)
+        if not methods or path is None:
+            return
+        local = LocalServer(methods, self._credentials, self._on_denied)
+        try:
+            local.listen(path)
+        except OSError as error:
+            text = "processes of this machine use gRPC, not shared memory: cannot listen on %s: %s"
+            log.warning(text, path, error)
+            return
+        self.local.append(local)
+
     def _run(self, serving: bool) -> None:
         try:
             channels.run(self._serve(serving))
@@ -146,6 +169,7 @@ class ServerThread:
         await server.start()
         try:
             await self._health.set("", SERVING if serving else NOT_SERVING)
+            self._listen_locally()
             await self._begin()
             self._listening.set()
             # Read after `_loop` was set, so that a `close` meanwhile has set one of the two.

@@ -38,10 +38,11 @@ class SessionStats:
         environments: Environments connected now.
         returns: Undiscounted, unclipped returns of the episodes that ended in this process.
         lengths: Lengths, in steps, of the episodes that ended in this process.
-        exploration: Lowest and highest ε of the environments connected now; None without an
-            ε-greedy agent or an environment.
-        lowest_epsilon: Lowest exploration ε of the environments connected now.
-        highest_epsilon: Highest exploration ε of the environments connected now.
+        exploration: Lowest and highest ε of the environments connected now, or of the last ones;
+            None without an ε-greedy agent.
+        lowest_epsilon: Lowest exploration ε of the environments connected now, or of the last ones.
+        highest_epsilon: Highest exploration ε of the environments connected now, or of the last
+            ones.
         recent_mean_return: Mean return of the last episodes, up to 100. NaN before the first.
         discarded_by_reason: Frames discarded by this process, by reason; a reason appears with its
             first frame.
@@ -148,12 +149,12 @@ class SessionStats:
 
     @property
     def lowest_epsilon(self) -> float | None:
-        """Lowest exploration ε of the environments connected now."""
+        """Lowest exploration ε of the environments connected now, or of the last ones."""
         return self.exploration and self.exploration[0]
 
     @property
     def highest_epsilon(self) -> float | None:
-        """Highest exploration ε of the environments connected now."""
+        """Highest exploration ε of the environments connected now, or of the last ones."""
         return self.exploration and self.exploration[1]
 
     @property

@@ -5,12 +5,13 @@ groups of the actor continue meanwhile.
 """
 
 import asyncio
+import itertools
 import logging
 import math
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -21,7 +22,8 @@ import numpy as np
 from seedbed.envs.failures import FAILURE_WINDOW_S, REFUSED
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN, Credentials
-from seedbed.rpc.local_streams import LocalCall, Metadata, socket_of
+from seedbed.rpc.local.packets import Metadata, socket_of
+from seedbed.rpc.local.steps import StepCall
 from seedbed.rpc.reconnect import FATAL, Attempts, describe, details_of
 from seedbed.rpc.spaces import spaces_to_wire
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
@@ -44,6 +46,16 @@ log = logging.getLogger(__name__)
 
 # How late a reply is when its next notice is logged, and the reason of the notice before.
 _NOT_NOTICED = 0.0, ""
+
+_Steps = Generator[Step, Actions, None]
+
+
+def _next(steps: _Steps, actions: Actions | None = None) -> Step | None:
+    """Return the step after some actions, or None at the end; without actions the first step."""
+    try:
+        return next(steps) if actions is None else steps.send(actions)
+    except StopIteration:
+        return None
 
 
 class ExperimentFinished(Exception):
@@ -260,7 +272,7 @@ class ActorLoop:
         async with channels.aio_channel(self._address, self._credentials) as channel:
             await self._serve(env, hello, act(channel)(metadata=metadata))
 
-    def _open_local(self, env: VectorEnv, metadata: Metadata) -> LocalCall | None:
+    def _open_local(self, env: VectorEnv, metadata: Metadata) -> StepCall | None:
         """Open a stream through shared memory to a learner of this machine, if that is possible."""
         path = socket_of(self._address)
         if path is None or not self.shares_memory:
@@ -268,7 +280,7 @@ class ActorLoop:
         spec = env.spec
         step_bytes = env.num_envs * (spec.observation.row_bytes + 4 + 1)  # a reward, flags
         try:
-            return LocalCall(path, metadata, step_bytes)
+            return StepCall(path, metadata, step_bytes)
         except OSError as error:
             log.debug("%s: no shared memory with %s: %s", self._name, self._address, error)
             return None
@@ -321,58 +333,48 @@ class ActorLoop:
             reply_timeout_s: longest wait for a message of the learner.
             less_loaded: done once the group should move to another learner.
         """
-        if isinstance(call, LocalCall):
+        steps = self._steps(env, less_loaded)
+        if isinstance(call, StepCall):
             # Without the event loop, whose turns cost more than a packet.
-            await self._in_thread(self._step_in_thread, env, call, reply_timeout_s, less_loaded)
+            await self._in_thread(self._step_in_thread, steps, call, reply_timeout_s)
             return
-        started = time.perf_counter()
-        time_step = await self._in_thread(env.reset)
-        environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
-        while True:
-            sent = time.perf_counter()
-            await write(call, make_step(time_step, sequence, environment_s, wait_s))
-            actions = await self._read_reply(call, "actions", sequence, reply_timeout_s)
-            got = time.perf_counter()
-            action = env.spec.action.read(actions.action, env.num_envs)
-            if self._stopping.is_set() or less_loaded.done():
-                return
-            time_step = await self._in_thread(env.step, action)
-            environment_s, wait_s = time.perf_counter() - got, got - sent
-            self._metrics.on_step(env.num_envs, environment_s, wait_s)
-            self._on_steps(env)
-            sequence += 1
+        step = await self._in_thread(_next, steps)
+        while step is not None:
+            await write(call, step)
+            actions = await self._read_reply(call, "actions", step.sequence, reply_timeout_s)
+            step = await self._in_thread(_next, steps, actions)
 
-    def _step_in_thread(
-        self,
-        env: VectorEnv,
-        call: LocalCall,
-        reply_timeout_s: float,
-        less_loaded: "asyncio.Task[None]",
-    ) -> None:
+    def _step_in_thread(self, steps: _Steps, call: StepCall, reply_timeout_s: float) -> None:
         """Do as `_step` does, in the thread of the environments alone."""
-        started = time.perf_counter()
-        time_step = env.reset()
-        environment_s, wait_s, sequence = time.perf_counter() - started, 0.0, 0
         with call.blocking(reply_timeout_s):
-            while True:
-                sent = time.perf_counter()
-                call.send(make_step(time_step, sequence, environment_s, wait_s))
+            step = _next(steps)
+            while step is not None:
+                call.send(step)
                 actions = None
                 while actions is None:
                     try:
                         message = call.receive()
                     except TimeoutError:
                         raise self._silent(reply_timeout_s) from None
-                    actions = self._reply_in(message, "actions", sequence)
-                got = time.perf_counter()
-                action = env.spec.action.read(actions.action, env.num_envs)
-                if self._stopping.is_set() or less_loaded.done():
-                    return
-                time_step = env.step(action)
-                environment_s, wait_s = time.perf_counter() - got, got - sent
-                self._metrics.on_step(env.num_envs, environment_s, wait_s)
-                self._on_steps(env)
-                sequence += 1
+                    actions = self._reply_in(message, "actions", step.sequence)
+                step = _next(steps, actions)
+
+    def _steps(self, env: VectorEnv, less_loaded: "asyncio.Task[None]") -> _Steps:
+        """Step the environments: yield each step to send, and take the actions for it."""
+        started = time.perf_counter()
+        time_step = env.reset()
+        environment_s, wait_s = time.perf_counter() - started, 0.0
+        for sequence in itertools.count():
+            sent = time.perf_counter()
+            actions = yield make_step(time_step, sequence, environment_s, wait_s)
+            got = time.perf_counter()
+            action = env.spec.action.read(actions.action, env.num_envs)
+            if self._stopping.is_set() or less_loaded.done():
+                return
+            time_step = env.step(action)
+            environment_s, wait_s = time.perf_counter() - got, got - sent
+            self._metrics.on_step(env.num_envs, environment_s, wait_s)
+            self._on_steps(env)
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function in the thread of the environments."""

@@ -11,8 +11,8 @@ import grpc.aio
 from google.protobuf.message import DecodeError
 from typing_extensions import override
 
-from seedbed.rpc.local_streams import LocalCall
-from seedbed.rpc.shared_steps import InvalidBlock
+from seedbed.rpc.local.packets import InvalidBlock
+from seedbed.rpc.local.steps import StepCall
 from seedbed.rpc.step_codec import hello_in
 from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
 from seedbed.rpc.versions import ERROR_KEY, FRONTEND_KEY, HELLO_KEY
@@ -70,7 +70,7 @@ class Relay(wire_grpc.InferenceServicer):
         if isinstance(carried, bytes):
             metadata.append((HELLO_KEY, carried))
         try:
-            call = LocalCall(self._path, metadata, _step_bytes(hello, self._most))
+            call = StepCall(self._path, metadata, _step_bytes(hello, self._most))
         except OSError as error:
             unavailable = grpc.StatusCode.UNAVAILABLE
             text = f"the learner of this front end is away: {error}; try again"
@@ -90,7 +90,7 @@ class Relay(wire_grpc.InferenceServicer):
             await asyncio.wait({up, down})
             call.cancel()
 
-    async def _up(self, context: Any, call: LocalCall) -> None:
+    async def _up(self, context: Any, call: StepCall) -> None:
         """Pass the actor's messages on, until its side has ended."""
         while True:
             try:
@@ -106,7 +106,7 @@ class Relay(wire_grpc.InferenceServicer):
             except InvalidBlock as error:
                 raise StreamRejected(f"{error}: send what Hello announced") from error
 
-    async def _down(self, context: Any, call: LocalCall) -> None:
+    async def _down(self, context: Any, call: StepCall) -> None:
         """Pass the learner's messages on, until it ends the stream."""
         while True:
             try:

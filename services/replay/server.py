@@ -7,13 +7,15 @@ import asyncio
 import itertools
 import logging
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import grpc
 import grpc.aio
 import numpy as np
+from google.protobuf.message import Message
 from numpy.typing import NDArray
 from typing_extensions import override
 
@@ -21,6 +23,8 @@ from seedbed.numbers import DEFAULT_BOUNDS, Bounds, InvalidNumbers, check_number
 from seedbed.replay.codec import sequences_a_message, spec_of, unpack
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.credentials import PLAIN, Credentials, Denial
+from seedbed.rpc.local.messages import MessageContext, message_methods
+from seedbed.rpc.local.server import LocalMethod
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.streams import OpenStreams, StreamRejected, expect_hello, hello_of
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
@@ -56,15 +60,20 @@ class ReplayServer(ServerThread):
         self._log = PeerLog(log)
         self._streams = OpenStreams("the shard stops: try again", self._on_rejected)
 
-    @override
-    def _add(self, server: grpc.aio.Server) -> None:
-        handlers: dict[str, Any] = {
-            name: grpc.stream_stream_rpc_method_handler(self._method(name, *parts))
+        self._methods = {
+            name: self._method(name, *parts)
             for name, parts in {
                 "Insert": (wire.InsertRequest, self._insert, wire.InsertReply),
                 "Sample": (wire.SampleRequest, self._sample, wire.SampleReply),
                 "Prioritize": (wire.PrioritizeRequest, self._prioritize, wire.PrioritizeReply),
             }.items()
+        }
+
+    @override
+    def _add(self, server: grpc.aio.Server) -> None:
+        handlers: dict[str, Any] = {
+            name: grpc.stream_stream_rpc_method_handler(partial(_without_request, serve))
+            for name, serve in self._methods.items()
         }
         handlers["GetState"] = grpc.unary_unary_rpc_method_handler(
             self._state,
@@ -72,6 +81,10 @@ class ReplayServer(ServerThread):
             response_serializer=wire.ShardState.SerializeToString,
         )
         server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+
+    @override
+    def _local_methods(self) -> Mapping[str, LocalMethod]:
+        return message_methods(SERVICE, self._methods)
 
     @override
     async def _finish(self) -> None:
@@ -90,7 +103,7 @@ class ReplayServer(ServerThread):
 
     def _method(
         self, name: str, request: Any, serve: Callable[[Any, Bounds], Awaitable[None]], reply: Any
-    ) -> Callable[[Any, Any], Awaitable[None]]:
+    ) -> Callable[[Any], Awaitable[None]]:
         """Return the handler of a stream: handshake, then `serve`."""
 
         async def handle(context: Any) -> None:
@@ -104,7 +117,7 @@ class ReplayServer(ServerThread):
                 learner = printable(hello.learner)
                 with self._shard.stream_of(spec):
                     welcome = await self._accept(hello, spec, bounds)
-                    await context.write(reply(welcome=welcome).SerializeToString())
+                    await _write(context, reply(welcome=welcome))
                     self._log.info("beginning", "%s: %s begins", learner, name)
                     self._shard.learners += name == "Insert"
                     try:
@@ -119,7 +132,7 @@ class ReplayServer(ServerThread):
                 code = grpc.StatusCode.RESOURCE_EXHAUSTED
                 raise StreamRejected(f"this shard: no memory: {error}", code) from error
 
-        async def method(_: Any, context: Any) -> None:
+        async def method(context: Any) -> None:
             await self._streams.serve(context, lambda: handle(context), name)
 
         return method
@@ -161,8 +174,8 @@ class ReplayServer(ServerThread):
     ) -> None:
         message, payload = unpack(wire.InsertRequest, data)
         _check_sequence(message, due)
-        insert = self._shard.insert
-        await context.write(await self._shard.call(insert, message, payload, arrived, bounds))
+        shard = self._shard
+        await _write(context, await shard.call(shard.insert, message, payload, arrived, bounds))
 
     async def _sample(self, context: Any, _: Bounds) -> None:
         """Answer requests in order. While one message is written the next one is gathered."""
@@ -178,7 +191,7 @@ class ReplayServer(ServerThread):
 
     async def _draw(self, context: Any, ready: asyncio.Queue[bytes | None]) -> None:
         """Put the answers into `ready`, and None at the end."""
-        shard = self._shard
+        shard, pack = self._shard, _pack_of(context)
         try:
             while (data := await context.read()) is not grpc.aio.EOF:
                 message = unpack(wire.SampleRequest, data)[0]
@@ -186,7 +199,9 @@ class ReplayServer(ServerThread):
                 step = sequences_a_message(shard.buffer.spec)
                 for first in range(0, len(uniform), step):
                     part = uniform[first : first + step]
-                    answer, drawn = await shard.call(shard.sample, message.request, first, part)
+                    answer, drawn = await shard.call(
+                        shard.sample, message.request, first, part, pack
+                    )
                     await ready.put(answer)
                     del answer
                     if not drawn:
@@ -205,7 +220,22 @@ class ReplayServer(ServerThread):
                 return
             message = unpack(wire.PrioritizeRequest, data)[0]
             _check_sequence(message, due)
-            await context.write(await self._shard.call(self._shard.prioritize, message))
+            await _write(context, await self._shard.call(self._shard.prioritize, message))
+
+
+async def _without_request(serve: Callable[[Any], Awaitable[None]], _: Any, context: Any) -> None:
+    """Serve a stream of gRPC, which passes an iterator of requests too."""
+    await serve(context)
+
+
+def _pack_of(context: Any) -> Callable[[list[Any]], bytes]:
+    """Return what makes of pieces the bytes that `context.write` takes."""
+    return context.pack if isinstance(context, MessageContext) else b"".join
+
+
+async def _write(context: Any, message: Message) -> None:
+    """Write a message without a payload."""
+    await context.write(_pack_of(context)([message.SerializeToString()]))
 
 
 def _bounds(hello: wire.ReplayHello) -> Bounds:

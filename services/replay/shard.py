@@ -175,8 +175,8 @@ class Shard:
 
     def insert(
         self, message: wire.InsertRequest, payload: memoryview, arrived: float, bounds: Bounds
-    ) -> bytes:
-        """Store a chunk; return the serialized answer.
+    ) -> wire.InsertReply:
+        """Store a chunk; return the answer.
 
         Args:
             message: The request without its payload.
@@ -194,20 +194,26 @@ class Shard:
         check_numbers(spec, arrays, bounds, -1 if chunk.chunk_index < spec.predecessors else 0)
         check_range("priority", chunk.priority, 0, MAX_PRIORITY)
         self.buffer.add(chunk)
-        reply = wire.InsertReply(
+        return wire.InsertReply(
             sequence=message.sequence,
             sampleable=self.buffer.sampleable,
             total_priority=self.buffer.total_priority,
         )
-        return bytes(reply.SerializeToString())
 
-    def sample(self, request: int, first: int, uniform: NDArray[np.float64]) -> tuple[bytes, int]:
+    def sample(
+        self,
+        request: int,
+        first: int,
+        uniform: NDArray[np.float64],
+        pack: Callable[[list[Any]], bytes],
+    ) -> tuple[bytes, int]:
         """Draw sequences for one message; return the message and how many sequences it has.
 
         Args:
             request: Number of the request.
             first: Index of the first sequence in the request.
             uniform: [n] numbers in [0, 1), as many as one message takes.
+            pack: Copies the pieces of the message, which the next insert changes.
         """
         buffer = self.buffer
         reply = wire.SampleReply(
@@ -217,7 +223,7 @@ class Shard:
             sampleable=buffer.sampleable,
         )
         if not reply.total_priority > 0:
-            return bytes(reply.SerializeToString()), 0
+            return pack([reply.SerializeToString()]), 0
         items = buffer.draw(uniform)
         if isinstance(buffer, FileBuffer):
             buffer.prefault(items)
@@ -226,10 +232,10 @@ class Shard:
         self._sampled += len(items)
         self.age_s.observe_many(fields["age"])
         pieces = buffer.frame_views(items)
-        return sample_reply(buffer.spec, reply, fields, pieces), len(items)
+        return pack(sample_reply(buffer.spec, reply, fields, pieces)), len(items)
 
-    def prioritize(self, message: wire.PrioritizeRequest) -> bytes:
-        """Set priorities; return the serialized answer.
+    def prioritize(self, message: wire.PrioritizeRequest) -> wire.PrioritizeReply:
+        """Set priorities; return the answer.
 
         Raises:
             ValueError: A priority or a key is not allowed; nothing has changed.
@@ -248,12 +254,11 @@ class Shard:
         buffer, ring = self.buffer, self.buffer.ring
         stale_before = ring.stale_updates
         buffer.update_priorities(keys, priority)
-        reply = wire.PrioritizeReply(
+        return wire.PrioritizeReply(
             sequence=message.sequence,
             stale=ring.stale_updates - stale_before,
             total_priority=buffer.total_priority,
         )
-        return bytes(reply.SerializeToString())
 
     def state(self) -> wire.ShardState:
         """Return the state of the shard."""

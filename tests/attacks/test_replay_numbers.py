@@ -13,13 +13,13 @@ import pytest
 
 from seedbed.numbers import MAX_PRIORITY
 from seedbed.replay.client.sharded import ShardedReplay
-from seedbed.replay.codec import insert_request, spec_message
+from seedbed.replay.codec import spec_message
 from seedbed.replay.mapped_files import open_buffer
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.rpc import channels
 from seedbed.spec import ArraySpec
 from seedbed.v1 import replay_pb2 as wire
-from tests.support.shard_process import ALPHA, ShardProcess, error_of, shards
+from tests.support.shard_process import ALPHA, ShardProcess, error_of, insert_message, shards
 from tests.support.shard_streams import Stream
 
 WAIT_S = 30.0
@@ -113,7 +113,7 @@ def test_a_wrong_number_is_refused_by_name_and_nothing_is_stored(
 ) -> None:
     make, field, received = WRONG_CHUNKS[case]
     before = shard.state()
-    code, said = talk(shard, "Insert", insert_request(make(), slice(0, 2), 5, 0))
+    code, said = talk(shard, "Insert", insert_message(make(), slice(0, 2), 5, 0))
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     assert said.startswith(f"Insert: {field}: expected ")
     assert received in said
@@ -123,7 +123,7 @@ def test_a_wrong_number_is_refused_by_name_and_nothing_is_stored(
 @pytest.mark.parametrize("numbers", [[9], [0, 2], [0, 0], [0, 1, 1], [0, 1, 10**15]])
 def test_inserts_have_no_gaps(shard: ShardProcess, numbers: list[int]) -> None:
     before = shard.state().inserted
-    messages = [insert_request(good(i), slice(0, 2), 5, n) for i, n in enumerate(numbers)]
+    messages = [insert_message(good(i), slice(0, 2), 5, n) for i, n in enumerate(numbers)]
     code, said = talk(shard, "Insert", *messages)
     assert code is grpc.StatusCode.INVALID_ARGUMENT
     due = len(numbers) - 1
@@ -161,11 +161,11 @@ def test_uniform_numbers_are_in_range(shard: ShardProcess) -> None:
 
 def test_the_first_learner_names_the_bounds_of_a_shard(tmp_path: Path) -> None:
     """A later one cannot widen them: the first one's own bound is what it can train on."""
-    large = insert_request(with_number("reward", 5e6)(), slice(0, 2), 5, 0)
+    large = insert_message(with_number("reward", 5e6)(), slice(0, 2), 5, 0)
     with shards(tmp_path, 1) as (shard,):
         assert "finite numbers of at most 1e+06" in talk(shard, "Insert", large)[1]
         assert talk(shard, "Insert", large, max_abs_reward=1e7) == (grpc.StatusCode.OK, "")
-        chunks = [insert_request(good(i), slice(0, 2), 9, i) for i in range(4)]
+        chunks = [insert_message(good(i), slice(0, 2), 9, i) for i in range(4)]
         assert talk(shard, "Insert", *chunks, max_abs_reward=1e7)[0] is grpc.StatusCode.OK
         assert shard.state().size > 0
         code, said = talk(shard, "Insert", large, max_abs_reward=1e8)

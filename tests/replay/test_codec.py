@@ -17,7 +17,7 @@ from tests.support.replay_content import PACKED, SPEC, chunk
 def test_pack_is_protobuf(size: int) -> None:
     payload = np.arange(size, dtype=np.uint8)
     message = wire.InsertRequest(sequence=2**40, stream_id=3, version=2.5)
-    data = pack(message, [payload[: size // 3], payload[size // 3 :]])
+    data = b"".join(pack(message, [payload[: size // 3], payload[size // 3 :]]))
     assert wire.InsertRequest.FromString(data).payload == payload.tobytes()
     assert wire.InsertRequest.FromString(data).sequence == 2**40
     found, view = unpack(wire.InsertRequest, data)
@@ -44,13 +44,25 @@ def test_bytes_that_are_no_message(data: bytes) -> None:
 @pytest.mark.parametrize("which", [slice(0, 5), slice(1, 3), slice(4, 5)])
 def test_columns_of_a_block(which: slice) -> None:
     whole = chunk(SPEC, 3, 2, 5)
-    message, payload = unpack(wire.InsertRequest, insert_request(whole, which, 99, 4))
+    message, payload = unpack(wire.InsertRequest, b"".join(insert_request(whole, which, 99, 4)))
     found = chunk_of(SPEC, message, payload)
     assert (found.stream_id, found.chunk_index, found.version) == (99, 2, whole.version)
     for name in ("frames", "flags", "reward", "action"):
         np.testing.assert_array_equal(getattr(found, name), getattr(whole, name)[:, which])
     for name in ("previous_action", "state", "priority"):
         np.testing.assert_array_equal(getattr(found, name), getattr(whole, name)[which])
+
+
+@pytest.mark.parametrize("spec", [SPEC, PACKED], ids=["single", "packed"])
+def test_numbers_that_are_judged_are_copies(spec: SequenceSpec) -> None:
+    """The memory may be shared with a learner, which could change them after they were judged."""
+    memory = bytearray(b"".join(insert_request(chunk(spec, 3, 2, 5), slice(0, 5), 9, 4)))
+    found = vars(chunk_of(spec, *unpack(wire.InsertRequest, memory)))
+    arrays = {name: one for name, one in found.items() if isinstance(one, np.ndarray)}
+    before = {name: one.copy() for name, one in arrays.items()}
+    memory[:] = bytes(len(memory))
+    changed = {name for name in arrays if not np.array_equal(arrays[name], before[name])}
+    assert changed == ({"frames"} if spec is SPEC else set()), "bytes of a picture have no judge"
 
 
 @pytest.mark.parametrize("spec", [SPEC, PACKED], ids=["single", "packed"])

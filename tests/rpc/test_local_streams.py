@@ -16,9 +16,10 @@ from typing import Any
 import grpc
 import pytest
 
-from seedbed.rpc import local_streams, shared_steps
-from seedbed.rpc.local_streams import LocalCall, socket_of
-from seedbed.rpc.shared_steps import InvalidBlock, StepReader, StepWriter
+from seedbed.rpc.local import blocks, server, steps
+from seedbed.rpc.local.blocks import StepReader, StepWriter
+from seedbed.rpc.local.packets import InvalidBlock, open_packet, socket_of
+from seedbed.rpc.local.steps import ACT, StepCall
 from seedbed.rpc.step_codec import Step
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
@@ -103,8 +104,10 @@ def test_no_file_of_a_disk_is_a_block(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("packet", "descriptors"),
     [
-        (b"\x00", 0),
-        (b"\x00", 2),
+        (open_packet(ACT, ()), 0),
+        (open_packet(ACT, ()), 2),
+        (b"\x00", 1),
+        (open_packet("/seedbed.v1.Inference/Other", ()), 1),
         (b"\x02", 1),
         (b"\x00\xff\xff", 1),
         (b"\x00\xff\xff\x01\x00\x01abc", 1),
@@ -128,7 +131,7 @@ def test_a_stream_that_cannot_be_opened_ends_alone(
 def test_nothing_is_waited_for_without_end(
     learner: NullLearner, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_streams, "HELLO_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(server, "HELLO_TIMEOUT_S", 0.1)
     with raw(learner) as mute:
         assert mute.recv(100) == b""
 
@@ -139,7 +142,7 @@ def test_nothing_is_waited_for_without_end(
         b"\x01\xff\xff",
         b"\x02abc",
         b"\x07",
-        local_streams._STEP_HEAD.pack(2, 0, 0, 0, 1 << 20, 9, 9),
+        steps._STEP_HEAD.pack(2, 0, 0, 0, 1 << 20, 9, 9),
     ],
 )
 def test_packets_that_are_no_message_are_refused(learner: NullLearner, packet: bytes) -> None:
@@ -159,7 +162,7 @@ def test_a_client_that_does_not_wait_is_held_up(learner: NullLearner) -> None:
     """Its packets stay in the socket, whose buffer is bounded."""
     with raw(learner) as flood, stream(learner.address) as good:
         block = memory(64)
-        socket.send_fds(flood, [b"\x00"], [block])
+        socket.send_fds(flood, [open_packet(ACT, ())], [block])
         os.close(block)
         flood.setblocking(False)
         sent = 0
@@ -224,13 +227,13 @@ def test_the_end_of_the_learner_is_seen_at_once(learner: NullLearner) -> None:
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths on which actors have opened local streams."""
     paths: list[str] = []
-    real = LocalCall.__init__
+    real = StepCall.__init__
 
-    def note(self: LocalCall, path: str, *arguments: Any) -> None:
+    def note(self: StepCall, path: str, *arguments: Any) -> None:
         real(self, path, *arguments)
         paths.append(path)
 
-    monkeypatch.setattr(LocalCall, "__init__", note)
+    monkeypatch.setattr(StepCall, "__init__", note)
     return paths
 
 
@@ -264,7 +267,7 @@ def test_without_such_memory_it_speaks_grpc(
     def none(*_: Any) -> int:
         raise OSError(38, "Function not implemented")
 
-    monkeypatch.setattr(shared_steps.os, "memfd_create", none)
+    monkeypatch.setattr(blocks.os, "memfd_create", none)
     assert not opens(loop_of(learner.address))
     assert opened == []
 

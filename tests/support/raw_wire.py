@@ -16,7 +16,8 @@ import grpc.aio
 import numpy as np
 
 from seedbed.rpc import channels
-from seedbed.rpc.local_streams import LocalCall, socket_of
+from seedbed.rpc.local.packets import socket_of
+from seedbed.rpc.local.steps import StepCall
 from seedbed.rpc.step_codec import Actions, Step
 from seedbed.rpc.versions import ERROR_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.spec import FIRST
@@ -123,18 +124,18 @@ class LocalTransport:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._path = socket_of(address)
-        self._opened: LocalCall | None = None
+        self._opened: StepCall | None = None
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(self._timeout_s)
 
     @property
-    def _call(self) -> LocalCall:
+    def _call(self) -> StepCall:
         if self._opened is None:
             assert self._path is not None
 
-            async def begin(path: str) -> LocalCall:
-                return LocalCall(path, (), 1 << 20)
+            async def begin(path: str) -> StepCall:
+                return StepCall(path, (), 1 << 20)
 
             self._opened = self._run(begin(self._path))
         return self._opened

@@ -12,23 +12,31 @@ from typing import Any
 
 import grpc
 
+from seedbed.replay.codec import insert_request
+from seedbed.replay.sequence import SequenceChunk
 from seedbed.rpc import channels
 from seedbed.v1 import replay_pb2 as wire
-from tests.support.processes import Process
+from tests.support.processes import Process, free_port
 from tests.support.waiting import wait_for
 
 ALPHA = 0.7
 
 
 class ShardProcess:
-    """`seedbed replay` at a unix socket, with its files; can be started again."""
+    """`seedbed replay` at a unix socket, with its files; can be started again.
+
+    Attributes:
+        over_tcp: at a port, not at a unix socket, through whose side learners share memory.
+    """
+
+    over_tcp = False
 
     def __init__(
         self, folder: Path, capacity: int = 64, alpha: float = ALPHA, directory: bool = True
     ) -> None:
         self.folder = folder
         self.directory = folder / "files"
-        self.address = f"unix:{folder}/shard"
+        self.address = f"127.0.0.1:{free_port()}" if self.over_tcp else f"unix:{folder}/shard"
         self.arguments = ["--sequences", str(capacity), "--priority-exponent", str(alpha)]
         if directory:
             self.arguments += ["--directory", str(self.directory)]
@@ -110,6 +118,11 @@ def shards(folder: Path, count: int, **options: Any) -> Iterator[list[ShardProce
     finally:
         for shard in made:
             shard.end()
+
+
+def insert_message(chunk: SequenceChunk, envs: slice, stream_id: int, sequence: int) -> bytes:
+    """Return a serialized insert, as gRPC sends it."""
+    return b"".join(insert_request(chunk, envs, stream_id, sequence))
 
 
 def error_of(call: Any) -> tuple[grpc.StatusCode, str]:

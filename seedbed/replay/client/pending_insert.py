@@ -4,6 +4,7 @@ import hashlib
 import secrets
 import time
 from dataclasses import dataclass, field
+from typing import Any
 
 from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, insert_request
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec
@@ -25,11 +26,11 @@ class PendingInsert:
         """Return the number of sequences of the insert."""
         return int(self.envs.stop - self.envs.start)
 
-    def message(self, number: int) -> bytes:
-        """Serialize the insert.
+    def message(self, number: int) -> list[Any]:
+        """Serialize the insert; return the pieces.
 
         Args:
-            number: Sequence number of the message in its gRPC stream.
+            number: Sequence number of the message in its stream.
         """
         return insert_request(self.chunk, self.envs, self.stream_id, number)
 

@@ -145,21 +145,24 @@ class ShardRequest:
     shard_probability: float = 0.0  # with which the shard was chosen
     since: float = field(default_factory=time.monotonic)
 
-    def split(self, count: int) -> "tuple[ShardRequest, ShardRequest]":
-        """Return the first sequences and the others, as two requests.
+    def split(self, count: int) -> "list[ShardRequest]":
+        """Return requests of the same sequences that are answered by one message each.
 
         Args:
-            count: Sequences of the first request.
+            count: Sequences of a message.
         """
-        places, uniform = self.places, self.uniform
-        first = replace(self, places=places[:count], uniform=uniform[:count])
-        return first, replace(self, places=places[count:], uniform=uniform[count:])
+        return [
+            replace(
+                self, places=self.places[at : at + count], uniform=self.uniform[at : at + count]
+            )
+            for at in range(0, len(self.places), count)
+        ]
 
-    def message(self, number: int) -> bytes:
-        """Serialize the request.
+    def message(self, number: int) -> list[bytes]:
+        """Serialize the request; return the pieces.
 
         Args:
-            number: How many messages the gRPC stream has had.
+            number: How many messages the stream has had.
         """
         request = wire.SampleRequest(request=number + 1, uniform=self.uniform.tobytes())
-        return request.SerializeToString()
+        return [request.SerializeToString()]

@@ -6,14 +6,13 @@
 """
 
 import asyncio
-import itertools
 import logging
 import os
 import socket
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc.aio
 import numpy as np
@@ -23,12 +22,12 @@ from numpy.typing import NDArray
 from seedbed.numbers import Bounds
 from seedbed.replay.client.pending_insert import PendingInsert
 from seedbed.replay.client.sample_request import ShardRequest
-from seedbed.replay.codec import sequences_of, spec_message, unpack
+from seedbed.replay.client.shard_stream import PREFIX, ShardStream
+from seedbed.replay.codec import sequences_a_message, sequences_of, spec_message, unpack
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.reconnect import FATAL, describe, details_of
-from seedbed.rpc.streams import read, write
 from seedbed.rpc.versions import OLDEST_REPLAY_PROTOCOL_VERSION, REPLAY_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import replay_pb2 as wire
@@ -38,7 +37,6 @@ log = logging.getLogger(__name__)
 POLL_INTERVAL_S = 1.0
 # Batches of priorities that wait for a shard.
 MAX_UPDATES = 256
-_PREFIX = "/seedbed.v1.Replay/"
 _Reader = Callable[["ShardClient"], Coroutine[Any, Any, None]]
 
 
@@ -46,91 +44,21 @@ class ShardRefused(SeedbedError):
     """Refusal of this learner by a shard, for a reason that a new attempt does not change."""
 
 
-class _WorkStream:
-    """One of the streams to a shard, and the work on its way.
-
-    Args:
-        name: Name of the method.
-        request: Class of the requests.
-        reply: Class of the replies.
-        serialize: From work and its number, 0, 1, 2, ..., to a message.
-        traffic: Counts the bytes `sent` and `received`.
+class Drawn(NamedTuple):
+    """Answer to a request for sequences.
 
     Attributes:
-        unfinished: Work that waits to be sent, or for its last answer; the oldest first.
-        finished: How much work has its last answer.
-        since: Since when the oldest work has waited for an answer.
+        request: What is answered.
+        arrays: Arrays [n, ...] of `codec.sample_arrays`, valid until `release`; empty where the
+            shard has nothing to sample.
+        total_priority: Of the shard, when it sampled.
+        release: Gives the memory of the arrays back. Event loop only.
     """
 
-    def __init__(
-        self,
-        name: str,
-        request: Any,
-        reply: Any,
-        serialize: Callable[[Any, int], bytes],
-        traffic: Counter[str],
-    ) -> None:
-        self.name, self.request, self.reply = name, request, reply
-        self._serialize, self._traffic = serialize, traffic
-        self._unsent: asyncio.Queue[Any] = asyncio.Queue()
-        self.unfinished: deque[Any] = deque()
-        self.finished = 0
-        self.since = 0.0
-
-    async def open(
-        self, channel: grpc.aio.Channel, hello: wire.ReplayHello, metadata: Any
-    ) -> wire.ShardState:
-        """Begin the stream, and return the state with which the shard welcomes it.
-
-        Args:
-            channel: Connection to the shard.
-            hello: First message.
-            metadata: Metadata of the call, with the learner's token.
-        """
-        self._call: Any = channel.stream_stream(_PREFIX + self.name)(metadata=metadata)
-        await write(self._call, self.request(hello=hello).SerializeToString())
-        message = unpack(self.reply, await read(self._call))[0]
-        if not message.HasField("welcome"):
-            raise ConnectionError(f"{self.name} was not answered with welcome")
-        state: wire.ShardState = message.welcome.state
-        return state
-
-    def put(self, work: Any) -> None:
-        """Queue work."""
-        if not self.unfinished:
-            self.since = time.monotonic()
-        self.unfinished.append(work)
-        self._unsent.put_nowait(work)
-
-    def drop_beyond(self, limit: int) -> None:
-        """Drop the oldest work that is not sent yet, where more of it waits than the limit."""
-        if self._unsent.qsize() > limit:
-            del self.unfinished[-self._unsent.qsize()]
-            self._unsent.get_nowait()
-
-    async def send(self) -> None:
-        """Send what is queued, for as long as the connection lasts."""
-        for number in itertools.count():
-            data = self._serialize(await self._unsent.get(), number)
-            await write(self._call, data)
-            self._traffic["sent"] += len(data)
-
-    async def receive(self) -> bytes:
-        """Return the next answer, which the work after the answered one had to wait for."""
-        data: bytes = await read(self._call)
-        self._traffic["received"] += len(data)
-        self.since = time.monotonic()
-        return data
-
-    def finish(self) -> Any:
-        """Return the oldest work, which has its last answer."""
-        self.finished += 1
-        return self.unfinished.popleft()
-
-    async def raise_if_fatal(self) -> None:
-        """Raise the status with which the shard refused the stream, if it did."""
-        if self._call.done() and await self._call.code() in FATAL:
-            await self._call.read()
+    request: ShardRequest
+    arrays: dict[str, NDArray[Any]]
+    total_priority: float
+    release: Callable[[], None]
 
 
 class ShardClient:
@@ -178,13 +106,13 @@ class ShardClient:
         self._reset_streams()
 
     def _reset_streams(self) -> None:
-        self._inserts = _WorkStream(
+        self._inserts = ShardStream(
             "Insert", wire.InsertRequest, wire.InsertReply, PendingInsert.message, self.traffic
         )
-        self._samples = _WorkStream(
+        self._samples = ShardStream(
             "Sample", wire.SampleRequest, wire.SampleReply, ShardRequest.message, self.traffic
         )
-        self._updates = _WorkStream(
+        self._updates = ShardStream(
             "Prioritize", wire.PrioritizeRequest, wire.PrioritizeReply, _numbered, self.traffic
         )
         self._streams = (self._inserts, self._samples, self._updates)
@@ -198,8 +126,9 @@ class ShardClient:
         self._inserts.put(insert)
 
     def sample(self, request: ShardRequest) -> None:
-        """Queue a request for sequences."""
-        self._samples.put(request)
+        """Queue a request for sequences, as requests that take one message each."""
+        for part in request.split(sequences_a_message(self._spec)):
+            self._samples.put(part)
 
     def update(
         self, incarnation: int, keys: NDArray[np.int64], priority: NDArray[np.float32]
@@ -251,9 +180,13 @@ class ShardClient:
         """
         try:
             async with channels.aio_channel(self.address, self._credentials) as channel:
-                await self._open_streams(channel)
-                on_up()
-                await self._work(*(reader(self) for reader in readers))
+                try:
+                    await self._open_streams(channel)
+                    on_up()
+                    await self._work(*(reader(self) for reader in readers))
+                finally:
+                    for stream in self._streams:
+                        stream.close()
         except grpc.aio.AioRpcError as error:
             self.cause = describe(error)
             if error.code() in FATAL:
@@ -278,13 +211,13 @@ class ShardClient:
         )
         metadata = self._credentials.metadata()
         async with asyncio.timeout(self._reply_timeout_s):
-            self.state = await self._inserts.open(channel, hello, metadata)
+            self.state = await self._inserts.open(self.address, channel, hello, metadata)
             for stream in (self._samples, self._updates):
-                state = await stream.open(channel, hello, metadata)
+                state = await stream.open(self.address, channel, hello, metadata)
                 self._check_incarnation(state)
                 self.state = state
         self._get_state = channel.unary_unary(
-            f"{_PREFIX}GetState",
+            f"{PREFIX}GetState",
             request_serializer=wire.GetStateRequest.SerializeToString,
             response_deserializer=wire.ShardState.FromString,
         )
@@ -321,7 +254,7 @@ class ShardClient:
 
     async def next_stored(self) -> PendingInsert:
         """Wait until the shard has stored the oldest insert, and return the insert."""
-        reply = wire.InsertReply.FromString(await self._inserts.receive())
+        reply = await self._inserts.receive_message()
         due = self._inserts.finished
         if reply.sequence != due or not self._inserts.unfinished:
             raise ConnectionError(f"stored {reply.sequence}, and {due} is the next")
@@ -329,32 +262,23 @@ class ShardClient:
         stored: PendingInsert = self._inserts.finish()
         return stored
 
-    async def next_sample(self) -> tuple[ShardRequest, dict[str, NDArray[Any]], float]:
-        """Wait for the next sequences.
-
-        Returns:
-            What is answered; the arrays [n, ...] of `codec.sample_arrays`, empty where the shard
-            has nothing to sample; and the shard's total priority when it sampled.
-        """
-        reply, payload = unpack(wire.SampleReply, await self._samples.receive())
-        requests, count = self._samples.unfinished, reply.sequences
+    async def next_sample(self) -> Drawn:
+        """Wait for the answer to the oldest request."""
+        answer = await self._samples.receive()
+        reply, payload = unpack(wire.SampleReply, answer.data)
         # Answers come in order; the number of the first request is 1.
-        if reply.request != self._samples.finished + 1 or not requests:
+        if reply.request != self._samples.finished + 1 or not self._samples.unfinished:
             raise ConnectionError(f"an answer to request {reply.request}, which was not made")
+        wanted, count = len(self._samples.unfinished[0].places), reply.sequences
+        if count not in (0, wanted):
+            raise ConnectionError(f"{count} sequences for {wanted}")
+        arrays = sequences_of(self._spec, reply, payload) if count else {}
         self._on_answer(reply.total_priority, reply.sampleable)
-        if not count:
-            return self._samples.finish(), {}, reply.total_priority
-        arrays = sequences_of(self._spec, reply, payload)
-        if count > len(requests[0].places):
-            raise ConnectionError(f"{count} sequences for {len(requests[0].places)}")
-        answered, requests[0] = requests[0].split(count)
-        if not len(requests[0].places):
-            self._samples.finish()
-        return answered, arrays, reply.total_priority
+        return Drawn(self._samples.finish(), arrays, reply.total_priority, answer.release)
 
     async def _read_updates(self) -> None:
         while True:
-            reply = wire.PrioritizeReply.FromString(await self._updates.receive())
+            reply = await self._updates.receive_message()
             if not self._updates.unfinished:
                 raise ConnectionError("an answer to priorities that were not sent")
             self._updates.finish()
@@ -393,6 +317,6 @@ class ShardClient:
         self.total_priority, self.state = state.total_priority, state
 
 
-def _numbered(message: wire.PrioritizeRequest, number: int) -> bytes:
+def _numbered(message: wire.PrioritizeRequest, number: int) -> list[bytes]:
     message.sequence = number
-    return message.SerializeToString()
+    return [message.SerializeToString()]

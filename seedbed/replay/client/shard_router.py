@@ -4,6 +4,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 
@@ -156,21 +157,23 @@ class ShardRouter:
                 self._retry_pending()
 
     async def _take_samples(self, client: ShardClient) -> None:
-        filling: Future[None] | None = None
+        before: tuple[Future[None], Callable[[], None]] | None = None
         while True:
-            part, arrays, total_priority = await client.next_sample()
+            part, arrays, total_priority, release = await client.next_sample()
             if not arrays:
+                release()
                 self._route_request(part)
                 continue
             incarnation = client.state.incarnation
             arrays["key"] = self._keys.join(client.index, incarnation, arrays["key"])
             # In a thread, while the next message comes in. A connection that ends does not cancel
             # this: no other shard is asked for these sequences any more.
-            before = filling
             filling = self._joiner.submit(part.sample.fill, part, arrays, total_priority)
             del part, arrays
             if before is not None:
-                await asyncio.shield(asyncio.wrap_future(before))
+                await asyncio.shield(asyncio.wrap_future(before[0]))
+                before[1]()
+            before = filling, release
 
     def _reroute(self, client: ShardClient) -> None:
         """Give the unfinished work of a shard that is not connected to the others."""

@@ -1,17 +1,16 @@
 """gRPC server of the learner, which actors connect to, and its server of local streams."""
 
-import logging
+from collections.abc import Mapping
 
 import grpc.aio
 
 from seedbed.rpc.credentials import PLAIN, Credentials, Denial
-from seedbed.rpc.local_streams import LocalServer, socket_of
+from seedbed.rpc.local.server import LocalMethod, LocalServer
+from seedbed.rpc.local.steps import act_method
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.step_codec import inference_handlers
 from seedbed.runtime.threads import Threads
 from seedbed.services.learner.sessions.servicer import InferenceServicer
-
-log = logging.getLogger(__name__)
 
 
 class InferenceServer(ServerThread):
@@ -49,40 +48,16 @@ class InferenceServer(ServerThread):
     def _add(self, server: grpc.aio.Server) -> None:
         server.add_generic_rpc_handlers((inference_handlers(self._servicer),))
 
+    def _local_methods(self) -> Mapping[str, LocalMethod]:
+        if not self._servicer.takes_local_streams:
+            return {}
+        return act_method(self._servicer, self.max_message_bytes)
+
     async def _begin(self) -> None:
-        self._listen_locally()
         if self.frontends is not None:
-            relayed = self._local_server(PLAIN, of_frontends=True)
+            methods = act_method(self._servicer, self.max_message_bytes)
+            relayed = LocalServer(methods, PLAIN, self._on_denied, of_frontends=True)
             relayed.listen(self.frontends)
             self.local.append(relayed)
         # It runs until the loop ends, because late answers are announced during the end, too.
         self._spawn(self._servicer.housekeeping())
-
-    def _listen_locally(self) -> None:
-        """Listen for streams of this machine, beside each unix socket of gRPC."""
-        if not self._servicer.takes_local_streams:
-            return
-        addresses = (self._listen, *self.also_listen)
-        path = next(filter(None, map(socket_of, addresses)), None)
-        if path is None:
-            return
-        local = self._local_server(self._credentials)
-        try:
-            local.listen(path)
-        except OSError as error:
-            log.warning(
-                "actors of this machine use gRPC, not shared memory: cannot listen on %s: %s",
-                path,
-                error,
-            )
-            return
-        self.local.append(local)
-
-    def _local_server(self, credentials: Credentials, of_frontends: bool = False) -> LocalServer:
-        return LocalServer(
-            lambda context: self._servicer.Act(None, context),
-            credentials,
-            self._servicer.on_denied,
-            self.max_message_bytes,
-            of_frontends,
-        )

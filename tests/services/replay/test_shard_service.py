@@ -8,6 +8,7 @@ import shutil
 import signal
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -20,8 +21,9 @@ import pytest
 import trustme
 from numpy.typing import NDArray
 
+from seedbed.replay.client.sample_request import SampleRequest
 from seedbed.replay.client.sharded import ShardedReplay
-from seedbed.replay.codec import chunk_bytes, insert_request, spec_message
+from seedbed.replay.codec import chunk_bytes, spec_message
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN
@@ -29,10 +31,17 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.v1 import replay_pb2 as wire
 from tests.rpc.test_tls import certified, write
 from tests.support.replay_content import SPEC, check_whole, chunk
-from tests.support.shard_process import ALPHA, ShardProcess, error_of, shards
+from tests.support.shard_process import ALPHA, ShardProcess, error_of, insert_message, shards
 from tests.support.waiting import wait_for
 
 WAIT_S = 30.0
+
+
+@pytest.fixture(params=["shared memory", "tcp"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """How learners reach the shards of a test."""
+    monkeypatch.setattr(ShardProcess, "over_tcp", request.param == "tcp")
+    return str(request.param)
 
 
 @contextmanager
@@ -61,7 +70,8 @@ def evenly(count: int) -> NDArray[np.float64]:
     return (np.arange(count) + 0.5) / count
 
 
-@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("count", [1, 3])
 def test_what_went_in_comes_out(tmp_path: Path, count: int) -> None:
     with shards(tmp_path, count, capacity=100) as made, replay_of(made) as replay:
         all_up(replay, count)
@@ -85,6 +95,7 @@ def test_what_went_in_comes_out(tmp_path: Path, count: int) -> None:
         assert min(sizes) > 0, "each has its part"
 
 
+@pytest.mark.usefixtures("way")
 def test_large_batches_come_in_several_messages(tmp_path: Path) -> None:
     spec = SequenceSpec(replace(SPEC.observation, shape=(128, 128)), steps=16, burn_in=8)
     with shards(tmp_path, 2) as made, replay_of(made, spec) as replay:
@@ -97,6 +108,29 @@ def test_large_batches_come_in_several_messages(tmp_path: Path) -> None:
         counted = replay.stats()
         assert counted.received_bytes > 20 << 20
         assert counted.sent_bytes > 3 * 20 * np.prod(spec.observation.shape)
+
+
+def test_an_answer_keeps_its_memory_until_it_is_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The thread that joins is slow here, and more answers come than the learner has places."""
+    real = SampleRequest.fill
+
+    def slow(self: SampleRequest, *arguments: Any) -> None:
+        time.sleep(0.02)
+        real(self, *arguments)
+
+    monkeypatch.setattr(SampleRequest, "fill", slow)
+    with shards(tmp_path, 1) as made, replay_of(made) as replay:
+        fill(replay, range(6), chunks=4)
+        random = np.random.default_rng(0)
+        futures = [replay.request_sample(random.random(5)) for _ in range(40)]
+        names: dict[int, Any] = {}
+        for future in futures:
+            sample = future.result(WAIT_S)
+            for key, name in zip(sample.keys.tolist(), check_whole(SPEC, sample), strict=True):
+                assert names.setdefault(key, name) == name, "a key has its own sequence"
+        assert len(names) > 20
 
 
 def chi_square(counts: NDArray[Any], expected: NDArray[np.float64]) -> float:
@@ -136,6 +170,7 @@ def test_the_distribution_is_that_of_one_replay(tmp_path: Path, count: int) -> N
             assert chi_square(counts, draws * other / other.sum()) > 8, "this test shows nothing"
 
 
+@pytest.mark.usefixtures("way")
 def test_late_priorities_are_counted_and_change_nothing(tmp_path: Path) -> None:
     with shards(tmp_path, 2, capacity=24) as made, replay_of(made) as replay:
         all_up(replay, 2)
@@ -327,6 +362,7 @@ def test_a_shard_that_takes_nothing_holds_up_the_learner(tmp_path: Path) -> None
         check_whole(SPEC, replay.request_sample(evenly(50)).result(WAIT_S))
 
 
+@pytest.mark.usefixtures("way")
 def test_kill_9_of_one_shard_of_two(tmp_path: Path) -> None:
     with shards(tmp_path, 2, capacity=600) as made, replay_of(made) as replay:
         all_up(replay, 2)
@@ -385,6 +421,7 @@ def test_kill_9_of_one_shard_of_two(tmp_path: Path) -> None:
         assert replay.stats().inserted == 4 * 4 * number[0]
 
 
+@pytest.mark.usefixtures("way")
 def test_what_a_shard_sent_before_it_died_is_put_in_its_place(tmp_path: Path) -> None:
     with shards(tmp_path, 2) as made, replay_of(made) as replay:
         all_up(replay, 2)
@@ -423,6 +460,7 @@ def test_kill_9_of_both_and_back(tmp_path: Path) -> None:
         assert sum(shard.state().sampleable for shard in made) == sampleable
 
 
+@pytest.mark.usefixtures("way")
 def test_a_learner_that_comes_back_finds_everything(tmp_path: Path) -> None:
     with shards(tmp_path, 2) as made:
         with replay_of(made) as replay:
@@ -464,6 +502,7 @@ def test_blocks_that_no_shard_took_are_counted(
         replay.close()
 
 
+@pytest.mark.usefixtures("way")
 def test_a_shard_that_answers_nothing_is_left_out(tmp_path: Path) -> None:
     with shards(tmp_path, 2) as made, replay_of(made, reply_timeout_s=5.0) as replay:
         all_up(replay, 2)
@@ -544,7 +583,7 @@ def test_whatever_comes_over_the_wire_the_shard_lives(tmp_path: Path) -> None:
     sample = wire.SampleRequest(hello=hello()).SerializeToString()
     prioritize = wire.PrioritizeRequest(hello=hello()).SerializeToString()
     good = chunk(SPEC, 0, 0, 2)
-    whole = insert_request(good, slice(0, 2), 1, 0)
+    whole = insert_message(good, slice(0, 2), 1, 0)
     nan = replace(good, priority=np.array([1, np.nan], np.float32))
     bad_shape = spec_message(SPEC)
     bad_shape.observation.dtype = "object"
@@ -555,7 +594,7 @@ def test_whatever_comes_over_the_wire_the_shard_lives(tmp_path: Path) -> None:
         ("Insert", [], invalid, "nothing instead of hello"),
         ("Insert", [whole], invalid, "hello must come first"),
         ("Insert", [insert, whole[:-5]], invalid, "longer than its message"),
-        ("Insert", [insert, insert_request(nan, slice(0, 2), 1, 0)], invalid,
+        ("Insert", [insert, insert_message(nan, slice(0, 2), 1, 0)], invalid,
          "priority: expected 0 to 1e+09, received nan at [1]"),
         ("Insert", [insert, wire.InsertRequest(environments=2, payload=b"ab").SerializeToString()],
          invalid, "2 came"),

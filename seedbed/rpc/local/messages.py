@@ -1,0 +1,164 @@
+"""Local streams of large messages: requests and answers are in memory that the client lends.
+
+A request lies in a slot, and its answer takes the place of the request: the server needs no memory
+of its own, no peer waits for a slot of the other, and what is under way is bounded by the client.
+Answers come in the order of the requests, one for each.
+"""
+
+import asyncio
+import mmap
+import struct
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from functools import partial
+from typing import Any, ClassVar, NamedTuple
+
+from google.protobuf.message import DecodeError
+
+from seedbed.rpc.channels import MAX_MESSAGE_BYTES
+from seedbed.rpc.local.blocks import MessageBlock, OpenedMessageBlock, copy_pieces
+from seedbed.rpc.local.client import LocalCall
+from seedbed.rpc.local.packets import ANSWER, LENT, InvalidBlock, Metadata
+from seedbed.rpc.local.server import LocalContext, LocalMethod
+
+# Requests under way.
+SLOTS = 4
+# Of a message beside its payload: Hello with its entries, numbers of a request.
+_HEAD_BYTES = 256 * 1024
+
+_LENT = struct.Struct("<BQQQ")  # offset, bytes of the request, bytes that the answer may take
+_ANSWER = struct.Struct("<BQ")  # bytes of the answer
+
+
+class Answer(NamedTuple):
+    """Answer to a request.
+
+    Attributes:
+        data: the serialized answer, valid until `release`: bytes, or an array of bytes.
+        release: gives the memory of the answer back. Event loop only.
+    """
+
+    data: Any
+    release: Callable[[], None]
+
+
+class MessageCall(LocalCall):
+    """The client's end of a stream. One task writes, one reads.
+
+    Args:
+        path: path of the server's socket.
+        method: path of the method, as gRPC's.
+        metadata: metadata of the call.
+        payload_bytes: largest payload of a request or an answer.
+
+    Raises:
+        OSError: nothing listens there, or the system has no such memory.
+    """
+
+    def __init__(self, path: str, method: str, metadata: Metadata, payload_bytes: int) -> None:
+        size = payload_bytes + _HEAD_BYTES
+        self._block = MessageBlock(SLOTS, -(-size // mmap.PAGESIZE) * mmap.PAGESIZE)
+        self._free: asyncio.Queue[int] = asyncio.Queue()
+        for slot in range(SLOTS):
+            self._free.put_nowait(slot)
+        self._sent: deque[int] = deque()
+        super().__init__(path, method, metadata, self._block)
+
+    async def write(self, pieces: Iterable[Any]) -> int:
+        """Send a request once a slot is free, and return its bytes.
+
+        Args:
+            pieces: of the serialized request: bytes, or contiguous arrays.
+
+        Raises:
+            InvalidBlock: the request is larger than a slot.
+        """
+        slot = await self._free.get()
+        size = copy_pieces(pieces, self._block.slot(slot))
+        self._sent.append(slot)
+        room = self._block.slot_bytes
+        await self._send(_LENT.pack(LENT, slot * room, size, room))
+        return size
+
+    async def read(self) -> Any:
+        """Return the next `Answer`, or EOF after a status of OK.
+
+        Raises:
+            grpc.aio.AioRpcError: the server ended the stream, or has ended.
+            DecodeError: the answer is none.
+        """
+        packet = await self._receive()
+        if not packet or packet[0] != ANSWER:
+            return self._ended(packet)
+        size = _ANSWER.unpack(packet)[1]
+        if not self._sent or size > self._block.slot_bytes:
+            raise DecodeError(f"an answer of {size} bytes to {len(self._sent)} requests")
+        slot = self._sent.popleft()
+        return Answer(self._block.slot(slot)[:size], partial(self._free.put_nowait, slot))
+
+
+class MessageContext(LocalContext):
+    """The server's end of a stream; its block is an `OpenedMessageBlock`."""
+
+    # As many as a client has slots: `read` is never called again before they are answered.
+    most_packets: ClassVar[int] = SLOTS + 1
+    _block: OpenedMessageBlock
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._rooms: deque[tuple[int, int]] = deque()
+
+    async def read(self) -> Any:
+        """Return the next request, in the client's memory; EOF once the client's side has ended.
+
+        Raises:
+            google.protobuf.message.DecodeError: a packet is no request.
+        """
+        packet = await self._receive()
+        if packet[0] != LENT:
+            return self._done(packet)
+        try:
+            _, offset, size, room = _LENT.unpack(packet)
+            data = self._block.part(offset, size)
+            self._block.part(offset, room)
+        except (struct.error, InvalidBlock) as error:
+            raise DecodeError(str(error)) from error
+        self._rooms.append((offset, room))
+        return data.data
+
+    def pack(self, pieces: Iterable[Any]) -> bytes:
+        """Copy an answer to the place of the oldest request, and return its packet. Any thread.
+
+        Args:
+            pieces: of the serialized answer: bytes, or contiguous arrays.
+
+        Raises:
+            InvalidBlock: the answer is larger than the request allows, or the second one to it.
+        """
+        if not self._rooms:
+            raise InvalidBlock("a request of this size has one answer: ask for less")
+        offset, room = self._rooms.popleft()
+        return _ANSWER.pack(ANSWER, copy_pieces(pieces, self._block.part(offset, room)))
+
+    async def write(self, packet: bytes) -> None:
+        """Send an answer. A client that is gone has cancelled the handler, or will at once.
+
+        Args:
+            packet: of `pack`.
+        """
+        await self._send(packet)
+
+
+def message_methods(
+    service: str, serve: Mapping[str, Callable[[Any], Awaitable[None]]]
+) -> dict[str, LocalMethod]:
+    """Return methods of a local server.
+
+    Args:
+        service: name of the service, as gRPC's.
+        serve: by the name of each method, what serves its streams.
+    """
+    block = partial(OpenedMessageBlock, most=SLOTS * (MAX_MESSAGE_BYTES + _HEAD_BYTES))
+    return {
+        f"/{service}/{name}": LocalMethod(one, MessageContext, block) for name, one in serve.items()
+    }
