@@ -106,6 +106,9 @@ class TrainingRun(Command):
         experiment: Path of the experiment.
         run_dir: Made by the run.
         options: More arguments of `seedbed train`.
+
+    Attributes:
+        socket: Path of the learner's socket.
     """
 
     def __init__(self, experiment: str, run_dir: Path, *options: str) -> None:
@@ -113,7 +116,8 @@ class TrainingRun(Command):
             run_dir.with_suffix(".log"), "train", experiment, "--run-dir", str(run_dir),
             *options,
         )  # fmt: skip
-        self._channel = channels.channel(f"unix:{socket_path(run_dir.absolute())}")
+        self.socket = Path(socket_path(run_dir.absolute()))
+        self._channel = channels.channel(f"unix:{self.socket}")
         self._stub = wire_grpc.InferenceStub(self._channel)
 
     def status(self) -> dict[str, Any]:

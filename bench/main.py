@@ -2,8 +2,8 @@
 
 Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
 JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`,
-`baseline` and `stability` take up to an hour more each; they, `workers`, `frontends`, `growth`
-and `peers` are measured only by their names.
+`baseline` and `stability` take up to an hour more each; they, `workers`, `frontends`, `growth`,
+`peers` and `start` are measured only by their names.
 """
 
 import argparse
@@ -31,6 +31,7 @@ from bench.peers import peers
 from bench.plan import Plan, make_plan
 from bench.replay.part import replay
 from bench.report import markdown
+from bench.start import start
 from bench.system import system_efficiency
 from bench.wire import wire_efficiency
 from bench.workers import workers
@@ -51,9 +52,19 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "frontends": frontends,
     "growth": growth,
     "peers": peers,
+    "start": start,
 }
 # 20 minutes, half an hour, an hour; the last three take two minutes each.
-BY_NAME_ONLY = ("gossip", "baseline", "stability", "workers", "frontends", "growth", "peers")
+BY_NAME_ONLY = (
+    "gossip",
+    "baseline",
+    "stability",
+    "workers",
+    "frontends",
+    "growth",
+    "peers",
+    "start",
+)
 # Of the plan.
 SETTINGS = (
     "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths",

@@ -123,6 +123,7 @@ class _Counts:
         self._command, self._pattern, self._folder = command, pattern, folder
         self._points: list[tuple[float, int]] = []
         self._changed = threading.Condition()
+        self._ended = False
 
     def __enter__(self) -> "_Counts":
         self._process = subprocess.Popen(
@@ -147,12 +148,17 @@ class _Counts:
                     with self._changed:
                         self._points.append((time.perf_counter(), int(found[1])))
                         self._changed.notify_all()
+        with self._changed:
+            self._ended = True
+            self._changed.notify_all()
 
     def wait_for(self, count: int, longest_s: float) -> None:
         """Wait until so many counts have come."""
         with self._changed:
-            if not self._changed.wait_for(lambda: len(self._points) >= count, longest_s):
-                raise failed(f"{self._command[1]} counted nothing in {longest_s:g} s", self._log)
+            self._changed.wait_for(lambda: len(self._points) >= count or self._ended, longest_s)
+        if len(self._points) < count:
+            how = "ended" if self._ended else f"counted nothing in {longest_s:g} s"
+            raise failed(f"{self._command[1]} {how}", self._log)
 
     def next(self) -> tuple[float, int]:
         """Return the next time and count."""

@@ -157,6 +157,15 @@ TABLES: dict[str, Sequence[Table]] = {
             "{tcp_sample_per_s:,.0f} | {tcp_sample_times:.2f}",
         ),
     ],
+    "start": [
+        Table(
+            "from the command on, seconds (importing the actor: {actor_import_cpu_s[median]:.2f} s "
+            "of CPU)",
+            _cases,
+            "experiment | first update | goal | first answer of a resumed run | goal",
+            "{experiment} | {first_update_s:.1f} | 8 | {resumed_s:.1f} | 5",
+        ),
+    ],
     "growth": [
         Table(
             "cost of a unit, at each size",

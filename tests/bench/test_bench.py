@@ -130,6 +130,13 @@ def check_workers(results: dict[str, Any]) -> None:
             check_series(case[name])
 
 
+def check_start(results: dict[str, Any]) -> None:
+    for case in results["start"]["cases"]:
+        check_series(case["first_update_s"])
+        check_series(case["resumed_s"])
+    check_series(results["start"]["actor_import_cpu_s"])
+
+
 CHECKS = {
     "baseline": check_baseline,
     "replay": check_replay,
@@ -140,6 +147,7 @@ CHECKS = {
     "workers": check_workers,
     "frontends": check_frontends,
     "growth": check_growth,
+    "start": check_start,
 }
 
 

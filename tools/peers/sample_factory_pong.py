@@ -14,6 +14,10 @@ from sample_factory.train import run_rl
 from sf_examples.atari.atari_utils import make_atari_env
 from sf_examples.atari.train_atari import parse_atari_args
 
+# This Gymnasium does not find ALE's environments by itself; the workers import this file, too.
+if "PongNoFrameskip-v4" not in gymnasium.registry:
+    ale_py.registration.register_v0_v4_envs()
+
 WORKERS, ENVIRONMENTS, ROLLOUT = 2, 16, 32
 
 
@@ -23,8 +27,6 @@ def main(folder: str) -> int:
     Args:
         folder: Where its files go.
     """
-    if "PongNoFrameskip-v4" not in gymnasium.registry:
-        ale_py.registration.register_v0_v4_envs()  # does not come by itself with this Gymnasium
     register_env("atari_pong", make_atari_env)
     settings = {
         "env": "atari_pong",
