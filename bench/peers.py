@@ -5,6 +5,7 @@ is of two figures that were measured one after the other.
 """
 
 import json
+import logging
 import os
 import re
 import signal
@@ -21,6 +22,8 @@ from bench.command import TrainingRun
 from bench.figures import series_of
 from bench.plan import Plan, write_pong
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+log = logging.getLogger(__name__)
 
 SCRIPTS = ROOT / "tools" / "peers"
 ACTION_REPEAT = 4
@@ -72,7 +75,10 @@ def _frames(plan: Plan, names: Sequence[str]) -> list[dict[str, Any]]:
         turn = {}
         for precision, name in zip(PRECISIONS, (*names, "", "")[:2], strict=True):
             if name:
-                turn[name] = _peer_fps(plan, name)
+                try:
+                    turn[name] = _peer_fps(plan, name)
+                except SeedbedError as error:
+                    log.error("%s is left out of turn %d: %s", name, number, error)
             turn[precision] = _seedbed_fps(plan, precision, number)
         turns.append(turn)
     rows = []
@@ -83,7 +89,11 @@ def _frames(plan: Plan, names: Sequence[str]) -> list[dict[str, Any]]:
                 **{f"{precision}_times": turn[precision] / turn[name] for precision in PRECISIONS},
             }
             for turn in turns
+            if name in turn
         ]
+        if not figures:
+            log.error("no turn of %s has figures", name)
+            continue
         rows.append({"name": name, "loss": LOSSES[name], **series_of(figures)})
     return rows
 

@@ -9,6 +9,7 @@ from seedbed.backends.roles import SHARED
 from seedbed.config.run import Stop
 from seedbed.config.schema import Experiment
 from seedbed.runs.directory import RunDirectory
+from seedbed.runs.layout import learner_directories
 from seedbed.runtime.accelerators import unusable_accelerator
 from seedbed.telemetry.formats import duration, money, si_number
 
@@ -31,6 +32,8 @@ def header(experiment: Experiment, directory: RunDirectory) -> str:
         counters = directory.resume_from.meta["counters"]
         begin = f"goes on at {si_number(counters['env_frames'])} frames"
         begin += f", update {counters['updates']:,}"
+    elif any((one / "checkpoints").is_dir() for one in learner_directories(directory.path)):
+        begin = "each learner goes on from its checkpoint"
     elif directory.start_from is not None:
         begin += f" with the parameters of {directory.start_from.path}"
     environment = f"{experiment.environment.id}, agent {experiment.agent}"
