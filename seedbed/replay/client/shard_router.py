@@ -16,6 +16,7 @@ from seedbed.replay.client.pending_insert import PendingInsert
 from seedbed.replay.client.sample_request import SampleRequest, ShardRequest, split_by_priority
 from seedbed.replay.client.shard_client import ShardClient, ShardRefused
 from seedbed.replay.client.shard_keys import ShardKeys
+from seedbed.replay.sequence import Sample
 from seedbed.rpc.reconnect import Attempts
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -108,7 +109,8 @@ class ShardRouter:
         # Inserts that wait because no shard is up, and requests because no shard has sequences.
         self._unrouted_inserts: list[PendingInsert] = []
         self._pending_requests: list[ShardRequest] = []
-        self._samples: set[SampleRequest] = set()
+        # By future: a future that referred to the batch would keep its memory until a collection.
+        self._samples: dict[Future[Sample], SampleRequest] = {}
 
     async def run(self) -> None:
         """Serve all shards until cancelled. Raises a defect; a refusal sets `failure`."""
@@ -210,8 +212,8 @@ class ShardRouter:
         if self.failure is not None:
             sample.fail(self.failure)
             return
-        self._samples.add(sample)
-        sample.future.add_done_callback(lambda _: self._samples.discard(sample))
+        self._samples[sample.future] = sample
+        sample.future.add_done_callback(self._samples.pop)
         self._route_request(ShardRequest(sample, np.arange(len(sample.uniform)), sample.uniform))
 
     def _route_request(self, request: ShardRequest) -> None:
@@ -284,7 +286,7 @@ class ShardRouter:
         if self.failure is None:
             self.failure = error
         self._window.close()
-        for sample in list(self._samples):
+        for sample in list(self._samples.values()):
             sample.fail(self.failure)
         self._pending_requests.clear()
         lost = sum(insert.sequences for insert in self._unrouted_inserts)

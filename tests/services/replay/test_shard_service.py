@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import queue
 import shutil
@@ -131,6 +132,24 @@ def test_an_answer_keeps_its_memory_until_it_is_joined(
             for key, name in zip(sample.keys.tolist(), check_whole(SPEC, sample), strict=True):
                 assert names.setdefault(key, name) == name, "a key has its own sequence"
         assert len(names) > 20
+
+
+def test_the_memory_of_a_batch_is_used_again(tmp_path: Path) -> None:
+    """Fresh memory costs more page faults than its copy, and nothing waits for a collection."""
+    with shards(tmp_path, 1) as made, replay_of(made) as replay:
+        fill(replay, range(2), chunks=4)
+        gc.collect()
+        gc.disable()
+        try:
+            places = set()
+            for _ in range(30):
+                sample = replay.request_sample(evenly(64)).result(WAIT_S)
+                places.add(sample.arrays["observation"].ctypes.data)
+                del sample
+        finally:
+            gc.enable()
+        assert len(places) <= 4
+        assert len(replay.router._samples) == 0
 
 
 def chi_square(counts: NDArray[Any], expected: NDArray[np.float64]) -> float:
