@@ -98,11 +98,12 @@ def check_baseline(results: dict[str, Any]) -> None:
             check_series(case[name])
         assert len(case["policy_lag_by_step"]) == results["baseline"]["unroll_length"]
     # An action of four bytes for four frames; parameters for an unroll.
-    assert cases["seed"]["sent_bytes"]["median"] == pytest.approx(1)
+    # A window of a moment cuts some steps in two.
+    assert cases["seed"]["sent_bytes"]["median"] == pytest.approx(1, rel=0.1)
     assert cases["single"]["sent_bytes"]["median"] > 1000
     # Frames of 84 x 84 bytes, one for four of the emulator, whoever acts.
     for case in cases.values():
-        assert 84 * 84 / 4 <= case["received_bytes"]["median"] <= 1.1 * 84 * 84 / 4
+        assert case["received_bytes"]["median"] == pytest.approx(84 * 84 / 4, rel=0.1)
 
 
 def check_frontends(results: dict[str, Any]) -> None:
