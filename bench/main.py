@@ -54,17 +54,10 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "peers": peers,
     "start": start,
 }
-# 20 minutes, half an hour, an hour; the last three take two minutes each.
+# 20 minutes, half an hour, an hour; `peers` takes ten minutes, and the others two each.
 BY_NAME_ONLY = (
-    "gossip",
-    "baseline",
-    "stability",
-    "workers",
-    "frontends",
-    "growth",
-    "peers",
-    "start",
-)
+    "gossip", "baseline", "stability", "workers", "frontends", "growth", "peers", "start",
+)  # fmt: skip
 # Of the plan.
 SETTINGS = (
     "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths",

@@ -12,8 +12,9 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def _frames(plan: Plan, names: Sequence[str]) -> list[dict[str, Any]]:
     turns: list[dict[str, float]] = []
     for number in range(plan.runs):
         turn = {}
-        for precision, name in zip(PRECISIONS, (*names, "", "")[:2], strict=True):
+        for precision, name in zip_longest(PRECISIONS, names):
             if name:
                 try:
                     turn[name] = _peer_fps(plan, name)
@@ -176,19 +177,16 @@ class _Counts:
         return self._points[-1]
 
     def __exit__(self, *_: object) -> None:
-        # Ray's processes leave the group, and not the session.
-        for process in _processes_of_session(self._process.pid):
-            os.kill(process, signal.SIGKILL)
+        _kill_session(self._process.pid)
         self._process.wait()
 
 
-def _processes_of_session(session: int) -> Iterator[int]:
+def _kill_session(session: int) -> None:
+    """Kill the processes of a session: Ray's leave the group, and not the session."""
     for path in Path("/proc").glob("[0-9]*"):
-        try:
+        with suppress(ProcessLookupError):
             if os.getsid(int(path.name)) == session:
-                yield int(path.name)
-        except ProcessLookupError:
-            continue
+                os.kill(int(path.name), signal.SIGKILL)
 
 
 def _wait_until_idle() -> None:
@@ -239,16 +237,15 @@ def _replay(plan: Plan, content: str) -> dict[str, Any]:
 def _reverb(plan: Plan, content: str) -> dict[str, float]:
     command = [str(_python(plan, REVERB)), str(SCRIPTS / "reverb_items.py"), content]
     log = plan.folder / f"reverb-{content}.log"
-    with _session([*command, f"{plan.peer_seconds:g}"], log) as output:
-        try:
-            figures: dict[str, float] = json.loads(output.splitlines()[-1])
-        except (IndexError, ValueError):
-            raise failed(f"{' '.join(command)} printed no figures", log) from None
+    output = _output([*command, f"{plan.peer_seconds:g}"], log)
+    try:
+        figures: dict[str, float] = json.loads(output.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise failed(f"{' '.join(command)} printed no figures", log) from None
     return figures
 
 
-@contextmanager
-def _session(command: list[str], log: Path) -> Iterator[str]:
+def _output(command: list[str], log: Path) -> str:
     """Run a command in a session of its own; return what it printed, and end all it has begun."""
     with (
         log.open("w") as errors,
@@ -257,7 +254,6 @@ def _session(command: list[str], log: Path) -> Iterator[str]:
         ) as process,
     ):
         try:
-            yield process.communicate(timeout=REPLAY_LONGEST_S)[0]
+            return process.communicate(timeout=REPLAY_LONGEST_S)[0]
         finally:
-            for one in _processes_of_session(process.pid):
-                os.kill(one, signal.SIGKILL)
+            _kill_session(process.pid)

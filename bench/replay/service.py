@@ -4,7 +4,6 @@ Each stream is between two processes.
 """
 
 import asyncio
-import socket
 import time
 from collections import deque
 from contextlib import ExitStack
@@ -17,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.actor import free_port
 from bench.bare_stream import PATH
 from bench.child import Child
 from bench.command import Command
@@ -228,8 +228,7 @@ def _address(way: str, folder: Path, name: str) -> str:
     """Return an address for a process of this machine."""
     if way != "tcp":
         return f"unix:{folder}/{name}.sock"
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return f"127.0.0.1:{free.getsockname()[1]}"
+    return f"127.0.0.1:{free_port()}"
 
 
 def _priorities_per_s(replay: ShardedReplay, keys: Any, batches: int) -> float:

@@ -12,6 +12,7 @@ import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any, NamedTuple
 
 import grpc.aio
@@ -106,14 +107,13 @@ class ShardClient:
         self._reset_streams()
 
     def _reset_streams(self) -> None:
-        self._inserts = ShardStream(
-            "Insert", wire.InsertRequest, wire.InsertReply, PendingInsert.message, self.traffic
+        stream = partial(ShardStream, spec=self._spec, traffic=self.traffic)
+        self._inserts = stream(
+            "Insert", wire.InsertRequest, wire.InsertReply, PendingInsert.message
         )
-        self._samples = ShardStream(
-            "Sample", wire.SampleRequest, wire.SampleReply, ShardRequest.message, self.traffic
-        )
-        self._updates = ShardStream(
-            "Prioritize", wire.PrioritizeRequest, wire.PrioritizeReply, _numbered, self.traffic
+        self._samples = stream("Sample", wire.SampleRequest, wire.SampleReply, ShardRequest.message)
+        self._updates = stream(
+            "Prioritize", wire.PrioritizeRequest, wire.PrioritizeReply, _numbered
         )
         self._streams = (self._inserts, self._samples, self._updates)
         # Answers with a total priority.
@@ -167,7 +167,7 @@ class ShardClient:
     async def run(
         self,
         on_up: Callable[[], None],
-        *readers: "Callable[[ShardClient], Coroutine[Any, Any, None]]",
+        *readers: _Reader,
     ) -> None:
         """Connect, send work and poll the shard until the connection ends; `cause` says why.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import grpc.aio
 
-from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sequence_bytes, spec_of, unpack
+from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sequence_bytes, unpack
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.local.messages import Answer, MessageCall
 from seedbed.rpc.local.packets import socket_of
@@ -65,6 +65,7 @@ class ShardStream:
         request: Class of the requests.
         reply: Class of the replies.
         serialize: From work and its number, 0, 1, 2, ..., to the pieces of a message.
+        spec: Sizes of a sequence.
         traffic: Counts the bytes `sent` and `received`.
 
     Attributes:
@@ -79,10 +80,11 @@ class ShardStream:
         request: Any,
         reply: Any,
         serialize: Callable[[Any, int], Pieces],
+        spec: SequenceSpec,
         traffic: Counter[str],
     ) -> None:
         self.name, self.request, self.reply = name, request, reply
-        self._serialize, self._traffic = serialize, traffic
+        self._serialize, self._spec, self._traffic = serialize, spec, traffic
         self._unsent: asyncio.Queue[Any] = asyncio.Queue()
         self.unfinished: deque[Any] = deque()
         self.finished = 0
@@ -100,7 +102,7 @@ class ShardStream:
             hello: First message.
             metadata: Metadata of the call, with the learner's token.
         """
-        self._call = call = self._local(address, hello, metadata) or _GrpcCall(
+        self._call = call = self._local(address, metadata) or _GrpcCall(
             channel.stream_stream(PREFIX + self.name)(metadata=metadata)
         )
         await call.write([self.request(hello=hello).SerializeToString()])
@@ -112,12 +114,12 @@ class ShardStream:
         state: wire.ShardState = message.welcome.state
         return state
 
-    def _local(self, address: str, hello: wire.ReplayHello, metadata: Any) -> MessageCall | None:
+    def _local(self, address: str, metadata: Any) -> MessageCall | None:
         """Open the stream through shared memory to a shard of this machine, if that is possible."""
         path = socket_of(address)
         if path is None:
             return None
-        size = largest_payload(self.name, spec_of(hello.spec))
+        size = largest_payload(self.name, self._spec)
         try:
             return MessageCall(path, PREFIX + self.name, metadata, size)
         except OSError as error:
