@@ -1,5 +1,7 @@
 """JAX: the way to TPUs. Only `jax*.py` import JAX, and nothing here imports TensorFlow."""
 
+# ruff: noqa: E402  JAX is imported after its environment is set.
+
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -10,13 +12,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import delete_oldest
 from seedbed.runtime.limits import usable_memory_bytes
 from seedbed.spec import ArraySpec
 
-# XLA's own log, before it is loaded.
+# Both before the import: XLA's own log, and its memory.
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+keep_large_blocks()
 
 import jax
 import jax.numpy as jnp
