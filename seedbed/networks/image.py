@@ -78,7 +78,7 @@ class FirstConvolution(keras.layers.Layer):
         self.bias = self.add_weight(name="bias", shape=(self.filters,), initializer="zeros")
 
     def call(self, image: Tensor) -> Tensor:
-        """Return [N, h, w, filters] float32.
+        """Return [N, h, w, filters]: float32, or without standardization of the products' format.
 
         Args:
             image: prepared and stacked frames [N, ...].
@@ -90,12 +90,13 @@ class FirstConvolution(keras.layers.Layer):
         stride = self.stride
         if self.frame_channels:
             kernel, stride = self._blocks(kernel), 1
-        if self.products == "float32":
-            image = ops.cast(image, "float32")
+        if self.products == "float32" or not self.standardize:
+            # Bytes lose nothing.
+            image, kernel = (ops.cast(a, self.products) for a in (image, kernel))
             x = ops.conv(image, kernel, stride, padding="valid")
         else:
-            # Bytes lose nothing. Standardization cancels digits, so that it needs the sums in
-            # float32, and those of the kernel that was used, which is the rounded one.
+            # Standardization cancels digits, so that it needs the sums in float32, and those of the
+            # kernel that was used, which is the rounded one.
             image, kernel = (ops.cast(a, self.products) for a in (image, kernel))
             x = backends.current().convolve(image, kernel, stride)
             image, kernel = (ops.cast(a, "float32") for a in (image, kernel))
@@ -110,7 +111,7 @@ class FirstConvolution(keras.layers.Layer):
             deviation = ops.maximum(scale * ops.sqrt(ops.maximum(variance, 0.0)), 1.0 / 255.0)
             mean, deviation = (ops.reshape(v, (-1, 1, 1, 1)) for v in (mean, deviation))
             x = (x - mean * ops.sum(kernel, axis=(0, 1, 2))) / deviation
-        return ops.relu(x + self.bias)
+        return ops.relu(x + ops.cast(self.bias, x.dtype))
 
     def _blocks(self, kernel: Tensor) -> Tensor:
         """Return the kernel for blocks: channels in the order (frame, row, column, channel)."""
