@@ -21,6 +21,7 @@ def use(
     place: HostPlace | None = None,
     precision: str = "float32",
     split: Split | None = None,
+    operation_threads: int = 0,
 ) -> Backend:
     """Fix this process's backend, which Keras cannot change later.
 
@@ -34,6 +35,7 @@ def use(
             the others.
         split: `learner.devices`: how many devices act, and how many train (JAX only); None where
             one device does both.
+        operation_threads: threads of one operation on the CPU (TensorFlow only); 0 is all cores.
 
     Raises:
         SeedbedError: BACKEND: not installed, another one is fixed already, or no such device.
@@ -60,7 +62,7 @@ def use(
             with spared():
                 from seedbed.backends.tensorflow import TensorFlowBackend
 
-            _current = TensorFlowBackend(deterministic, device, precision)
+            _current = TensorFlowBackend(deterministic, device, precision, operation_threads)
         else:
             from seedbed.backends.jax import JaxBackend
 

@@ -169,13 +169,18 @@ class TensorFlowBackend(Backend):
     trainer = TensorFlowTrainer
 
     def __init__(
-        self, deterministic: bool = False, device: str = "auto", precision: str = "float32"
+        self,
+        deterministic: bool = False,
+        device: str = "auto",
+        precision: str = "float32",
+        operation_threads: int = 0,
     ) -> None:
         if device == "cpu":
             tf.config.set_visible_devices([], "GPU")
         # On by default. TensorFloat-32 keeps 10 bits: acting and training, whose batches have other
         # shapes, agree less.
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tensorfloat32")
+        tf.config.threading.set_intra_op_parallelism_threads(operation_threads)
         if deterministic:
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)

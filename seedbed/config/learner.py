@@ -216,6 +216,12 @@ class Learner(Section):
     """
     devices: Devices = Field(default_factory=Devices)
     """Devices by role."""
+    operation_threads: Annotated[int, Field(ge=0)] = 0
+    """Threads of one operation on the CPU (TensorFlow only); inference and training are beside each
+    other in any case. 0 takes the cores that the actors of this machine leave, but at least one:
+    parts of an operation that wait for each other on busy cores take a fifth of the frames. Without
+    actors on this machine 0 takes all cores.
+    """
     network: Annotated[str, AfterValidator(partial(one_of, NETWORKS))] = fixed(
         "impala_shallow", "the parameters belong to that network", pattern=pattern(NETWORKS)
     )

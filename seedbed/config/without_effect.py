@@ -61,6 +61,8 @@ def _reasons(experiment: Experiment) -> Iterator[tuple[str, str]]:
             yield f"actor.{name}", "Atari with the fast preprocessing steps in actor.threads"
     elif not experiment.actor.workers:
         yield "actor.worker_timeout_s", "actor.workers is 0"
+    if learner.backend != "tensorflow":
+        yield "learner.operation_threads", f"learner.backend is {learner.backend}"
     if learner.inference.location == "actor":
         for name in ("batch_envs", "max_wait_ms"):
             yield f"learner.inference.{name}", "learner.inference.location is actor"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from seedbed import backends
+from seedbed.backends.operation_threads import operation_threads
 from seedbed.config import Experiment
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.services.actor.actor import Actor
@@ -65,7 +66,10 @@ class ImpalaActor(Actor):
         """
         learner = self.experiment.learner
         with self._building:
-            backend = backends.use(learner.backend, device="cpu", precision=learner.precision)
+            backend = backends.use(
+                learner.backend, device="cpu", precision=learner.precision,
+                operation_threads=operation_threads(self.experiment, actors_here=True),
+            )  # fmt: skip
             # This imports Keras, so after its backend is fixed.
             from seedbed.services.impala_actor.player import NetworkCopy, UnrollPlayer
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from seedbed import backends
 from seedbed.analysis.unroll_files import title_of
+from seedbed.backends.operation_threads import operation_threads
 from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import Split
 from seedbed.config import Experiment
@@ -103,7 +104,8 @@ class LearnerBase:
         self.components = ComponentsFuture(spec)
         self.store = ParameterStore()
         self.queue = UnrollQueue(learner.queue_batches * learner.host_batch_size)
-        if is_synchronous(experiment, self.hosts.place if self.hosts else None):
+        place = self.hosts.place if self.hosts else None
+        if is_synchronous(experiment, place, operation_threads(experiment, actors_here)):
             self.queue = SynchronousUnrollQueue(
                 learner.host_batch_size, learner.straggler_timeout_s, lambda: self.store.newest()[1]
             )
@@ -176,8 +178,9 @@ class LearnerBase:
         devices = learner.devices
         split = None if devices.is_auto else Split(devices.inference, devices.training)
         backend = backends.use(
-            learner.backend, learner.deterministic, learner.device, place, learner.precision, split
-        )
+            learner.backend, learner.deterministic, learner.device, place, learner.precision, split,
+            operation_threads(self.experiment, self.telemetry.actors_here),
+        )  # fmt: skip
         backend.keep_compiled(self.run_directory.path / COMPILED_FOLDER)
         if self.hosts is not None:
             hosts = self.hosts

@@ -71,6 +71,10 @@ def test_a_missing_file_names_those_that_are_near(tmp_path: Path) -> None:
             "environment.football.smm has no effect: the environment is CartPole-v1",
         ),
         (
+            ["learner.backend=jax", "learner.operation_threads=2"],
+            "learner.operation_threads has no effect: learner.backend is jax",
+        ),
+        (
             ["environment.id=vizdoom:basic", "environment.lab.width=48"],
             "environment.lab.width has no effect: the environment is vizdoom:basic",
         ),
