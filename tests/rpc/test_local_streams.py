@@ -7,23 +7,28 @@ import contextlib
 import os
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 
 from seedbed.rpc.local import blocks, server, steps
 from seedbed.rpc.local.blocks import StepReader, StepWriter
-from seedbed.rpc.local.packets import InvalidBlock, open_packet, socket_of
+from seedbed.rpc.local.packets import ACTIONS, STEP, InvalidBlock, open_packet, socket_of
 from seedbed.rpc.local.steps import ACT, StepCall
 from seedbed.rpc.step_codec import Step
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.impala_actor.loop import UnrollLoop
+from seedbed.services.learner.sessions.batcher import Request
+from seedbed.spec import FIRST, StepInputs
 from tests.support.null_model import NullLearner, null_learner
 from tests.support.pattern_env import PatternVectorEnv
 from tests.support.raw_wire import LocalTransport, Refused, Stream, hello, step, stream
@@ -59,6 +64,14 @@ def memory(size: int, seals: bool = True) -> int:
     descriptor = os.memfd_create("loose", os.MFD_ALLOW_SEALING)
     os.ftruncate(descriptor, size)
     return descriptor
+
+
+def inputs() -> StepInputs:
+    return StepInputs(*(np.zeros(1, np.int32) for _ in range(5)))
+
+
+def no_outputs(*_: Any) -> None:
+    raise AssertionError("no batch is computed here")
 
 
 def descriptors_here() -> int:
@@ -162,18 +175,73 @@ def test_a_client_that_does_not_wait_is_held_up(learner: NullLearner) -> None:
     """Its packets stay in the socket, whose buffer is bounded."""
     with raw(learner) as flood, stream(learner.address) as good:
         block = memory(64)
+        os.pwrite(block, bytes([FIRST, FIRST]), 24)  # after observations and rewards
         socket.send_fds(flood, [open_packet(ACT, ())], [block])
         os.close(block)
+        learner.policy.gate.clear()
+        learner.policy.entered.clear()
+        flood.send(b"\x01" + hello(2).SerializeToString())
+        flood.send(struct.pack("<BQffIII", STEP, 0, 0.0, 0.0, 16, 8, 2))
+        assert learner.policy.entered.wait(30), "its step waits for actions"
         flood.setblocking(False)
         sent = 0
         with contextlib.suppress(BlockingIOError):
-            flood.send(b"\x01" + hello(2).SerializeToString())
             while sent < 100_000:
                 flood.send(b"\x03" * 100)  # what no client sends
                 sent += 1
         assert sent < 100_000
+        with stream(learner.address), pytest.raises(BlockingIOError):
+            flood.send(b"\x03" * 100)  # after the event loop has had its turns
+        learner.policy.gate.set()
         good.play(5)
     wait_for(lambda: learner.telemetry.sessions.connected == 0, "both are gone")
+
+
+def test_the_event_loop_learns_of_a_batch_with_the_message_that_follows(
+    learner: NullLearner,
+) -> None:
+    """An actor may answer the first actions of a batch before the others are sent."""
+    servicer: Any = learner.servicer
+    noted: list[str] = []
+    first, second = (
+        Request(inputs(), 1, False, no_outputs, partial(noted.append, name), action=name.encode())
+        for name in ("first", "second")
+    )
+    sent: list[bytes] = []
+
+    def send(action: bytes) -> None:
+        sent.append(action)
+        if action == b"first":
+            servicer._note_computed()  # as the event loop does before it reads what comes next
+            assert noted == ["first", "second"]
+
+    first.deliver = second.deliver = send
+    servicer.send_actions([first, second])
+    assert sent == [b"first", b"second"]
+    assert noted == ["first", "second"]
+
+
+def test_actions_to_an_actor_that_does_not_read_are_sent_by_the_event_loop() -> None:
+    async def run() -> None:
+        ours, actors = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours.setblocking(False)
+        actors.setblocking(False)
+        context = steps.StepContext(ours, StepReader(memory(1), 1), (), "path")
+        before = 0
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                ours.send(b"another packet")
+                before += 1
+        await asyncio.to_thread(context.deliver, 7, b"abcd")
+        loop = asyncio.get_running_loop()
+        packets = [await loop.sock_recv(actors, 100) for _ in range(before + 1)]
+        assert packets[-1] == struct.pack("<BQ", ACTIONS, 7) + b"abcd"
+        context.close()
+        await asyncio.to_thread(context.deliver, 8, b"abcd")  # to nobody
+        assert await loop.sock_recv(actors, 100) == b""
+        actors.close()
+
+    asyncio.run(run())
 
 
 def test_a_killed_actor_gives_its_slots_back_while_the_learner_waits_for_room(

@@ -6,6 +6,7 @@ import logging
 import os
 import socket
 import struct
+import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -49,6 +50,7 @@ class LocalContext:
 
     Attributes:
         frontend: as the argument.
+        before_read: called before a packet is noted.
         most_packets: packets that may wait to be read.
     """
 
@@ -70,6 +72,9 @@ class LocalContext:
         self._waiter: asyncio.Future[None] | None = None
         self._reads = False
         self._is_over = False
+        self.before_read: Callable[[], None] = lambda: None
+        # A descriptor that is closed while a thread is about to send may be another stream's.
+        self._ending = threading.Lock()
         self._resume()
 
     def peer(self) -> str:
@@ -99,6 +104,7 @@ class LocalContext:
             return
         except OSError:
             data = b""
+        self.before_read()
         if not data:  # the peer has ended, as gRPC cancels the handler then
             self._pause()
             if self._task is not None and not self._is_over:
@@ -139,6 +145,17 @@ class LocalContext:
         except OSError:
             return
 
+    def _send_from_thread(self, packet: bytes) -> None:
+        """Do as `_send` does, in another thread than the event loop's."""
+        try:
+            with self._ending:
+                self._socket.send(packet)
+        except BlockingIOError:
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                asyncio.run_coroutine_threadsafe(self._send(packet), self._loop)
+        except OSError:
+            return
+
     async def abort(
         self, code: grpc.StatusCode, details: str, trailing_metadata: Metadata = ()
     ) -> None:
@@ -160,7 +177,8 @@ class LocalContext:
         """Release the socket and the memory."""
         self._is_over = True
         self._pause()
-        self._socket.close()
+        with self._ending:
+            self._socket.close()
         self._block.close()
 
 

@@ -142,6 +142,10 @@ class StepContext(LocalContext):
             return wire.ActorMessage.FromString(data[1:])
         return self._done(data)
 
+    def deliver(self, sequence: int, action: bytes) -> None:
+        """Send actions from another thread than the event loop's."""
+        self._send_from_thread(_ACTIONS_HEAD.pack(ACTIONS, sequence) + action)
+
     async def write(self, message: Actions | wire.LearnerMessage) -> None:
         """Send a message. A client that is gone has cancelled the handler, or will at once."""
         if isinstance(message, Actions):

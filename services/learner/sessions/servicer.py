@@ -5,9 +5,11 @@ import json
 import logging
 import secrets
 import time
+from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import grpc
@@ -19,6 +21,7 @@ from typing_extensions import override
 
 from seedbed.config import Experiment
 from seedbed.rpc.credentials import Denial
+from seedbed.rpc.local.steps import StepContext
 from seedbed.rpc.step_codec import Actions, Step, hello_in, kind_of
 from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
 from seedbed.rpc.versions import HELLO_KEY
@@ -131,6 +134,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._ending: str | None = None  # why the learner ends
         self._over = False  # whether the experiment is over too
         self._loop: asyncio.AbstractEventLoop | None = None
+        # Batches that are computed, and of which the event loop does not know yet.
+        self._computed: deque[list[Request]] = deque()
 
     def _new_batcher(self) -> Batcher:
         inference = self._settings.inference
@@ -251,6 +256,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         await self._welcome(stream)
         loop = asyncio.get_running_loop()
         read, write, wake = context.read, context.write, stream.wake
+        if is_local := isinstance(context, StepContext):
+            context.before_read = self._note_computed
         while True:
             message = await read()
             if message is grpc.aio.EOF:
@@ -275,10 +282,12 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 await self._end_stream(context)
                 return
             stream.answer = loop.create_future()
-            stream.request = session.request(wake)
+            stream.request = request = session.request(wake)
+            if is_local:
+                request.deliver = partial(context.deliver, message.sequence)
             stream.batcher.submit(stream.request)
             await stream.answer
-            action = stream.request.action
+            action = request.action
             stream.request = None
             # The actor must read what is written from here on, and send the next step.
             stream.actor_since, stream.learner_since = time.perf_counter(), None
@@ -287,7 +296,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             if action is None:
                 await self._end_stream(context)
                 return
-            await write(Actions(message.sequence, action))
+            if not is_local:
+                await write(Actions(message.sequence, action))
             if network is not None:
                 size = len(message.observation) + len(message.reward) + len(message.flags)
                 network.on_step(size, len(action))
@@ -350,9 +360,25 @@ class InferenceServicer(wire_grpc.InferenceServicer):
     # --- from the inference thread ---------------------------------------------------------
 
     def send_actions(self, batch: list[Request]) -> None:
-        """Send the actions of a batch, with one wake-up of the event loop. Any thread."""
-        if self._loop is not None and not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._on_batch_done, batch)
+        """Send the actions of a batch, with one wake-up of the event loop at most. Any thread.
+
+        Local streams are written to from here. Their next messages wake the event loop, which is
+        told of the batch by then.
+        """
+        # Before anything is sent, because the next message may come at once.
+        self._computed.append(batch)
+        is_woken = True
+        for request in batch:
+            if request.deliver is None:
+                is_woken = False
+            elif request.action is not None:
+                request.deliver(request.action)
+        if not is_woken and self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._note_computed)
+
+    def _note_computed(self) -> None:
+        while self._computed:
+            self._on_batch_done(self._computed.popleft())
 
     def _on_batch_done(self, batch: list[Request]) -> None:
         for request in batch:
@@ -368,6 +394,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         period = min(interval, self._settings.idle_timeout_s) / 4
         while True:
             await asyncio.sleep(period)
+            self._note_computed()
             now = time.perf_counter()
             for stream in list(self._streams.values()):
                 if stream.learner_since is None:
@@ -408,6 +435,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             over: whether the experiment is over, so that actors leave. Otherwise actors try to
                 reach this learner again, or another one.
         """
+        self._note_computed()
         self._ending, self._over = reason, over
         self._queue.close()  # which ends the wait for room
         for stream in self._streams.values():
