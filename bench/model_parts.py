@@ -12,6 +12,7 @@ import numpy as np
 
 from bench.null_learner import pong_spec
 from seedbed import backends
+from seedbed.backends.operation_threads import operation_threads
 from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment, load_experiment
 from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
@@ -19,20 +20,31 @@ from seedbed.services.learner.unrolls.unroll import UnrollSpec, UnrollWriter
 from seedbed.spec import FIRST, StepInputs
 
 
-def used_backend(experiment: Experiment) -> Backend:
-    """Fix this process's backend as the experiment's learner does."""
+def used_backend(experiment: Experiment, actors_here: bool = False) -> Backend:
+    """Fix this process's backend as the experiment's learner does.
+
+    Args:
+        experiment: its section `learner` is read.
+        actors_here: The learner's actors run on this machine.
+    """
     learner: Any = experiment.learner
     names = signature(backends.use).parameters.keys() & {"device", "devices", "precision"}
     given = {name: getattr(learner, name) for name in names if hasattr(learner, name)}
-    return backends.use(learner.backend, **given)
+    threads = operation_threads(experiment, actors_here)
+    return backends.use(learner.backend, operation_threads=threads, **given)
 
 
 class Parts:
-    """The real `InferenceStep` and trainer, fed with noise: what they cost is the same."""
+    """The real `InferenceStep` and trainer, fed with noise: what they cost is the same.
 
-    def __init__(self, experiment: str) -> None:
+    Args:
+        experiment: File of the experiment.
+        actors_here: As of `used_backend`.
+    """
+
+    def __init__(self, experiment: str, actors_here: bool = False) -> None:
         self._config = load_experiment(experiment)
-        backend = used_backend(self._config)  # before Keras is imported
+        backend = used_backend(self._config, actors_here)  # before Keras is imported
         from seedbed.services.learner.components_factory import build_components
 
         spec = pong_spec(self._config)

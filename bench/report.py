@@ -191,11 +191,11 @@ TABLES: dict[str, Sequence[Table]] = {
             "system_efficiency",
             _cases,
             "network | efficiency | goal | env_fps | goal | round trip p50, ms | p99, ms | "
-            "steps/s | limit | one after the other | arithmetic | "
+            "steps/s | limit | each alone | one after the other | arithmetic | "
             "CPU a step: environment + inference + training",
             "{network} | {efficiency:,.2f} | {goal:,.2f} | {env_fps:,.0f} | "
             "{env_fps_goal:,.0f} | {round_trip_ms_p50:,.1f} | {round_trip_ms_p99:,.1f} | "
-            "{steps_per_s:,.0f} | {limit_steps_per_s:,.0f} | "
+            "{steps_per_s:,.0f} | {limit_steps_per_s:,.0f} | {limit_alone_steps_per_s:,.0f} | "
             "{serial_steps_per_s:,.0f} | {arithmetic_steps_per_s[median]:,.0f} "
             "({mflop_a_step:.0f} MFLOP at {gemm_gflops[median]:.0f} GFLOP/s) | "
             "{env_cpu_us[median]:.0f} + {infer_cpu_us[median]:.0f} + "

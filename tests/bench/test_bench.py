@@ -47,6 +47,7 @@ def check_system(results: dict[str, Any]) -> None:
         "env_fps",
         "steps_per_s",
         "limit_steps_per_s",
+        "limit_alone_steps_per_s",
         "arithmetic_steps_per_s",
         "round_trip_ms_p50",
         "round_trip_ms_p99",
