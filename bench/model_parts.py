@@ -12,9 +12,9 @@ import numpy as np
 
 from bench.null_learner import pong_spec
 from seedbed import backends
-from seedbed.backends.operation_threads import operation_threads
 from seedbed.backends.protocol import Backend
 from seedbed.config import Experiment, load_experiment
+from seedbed.launch.operation_threads import operation_threads
 from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
 from seedbed.services.learner.unrolls.unroll import UnrollSpec, UnrollWriter
 from seedbed.spec import FIRST, StepInputs

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from seedbed import backends
-from seedbed.backends.operation_threads import operation_threads
 from seedbed.config import Experiment
+from seedbed.launch.operation_threads import operation_threads
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.services.actor.actor import Actor
 from seedbed.services.actor.loop import ActorLoop

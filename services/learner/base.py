@@ -9,12 +9,12 @@ from typing import Any
 
 from seedbed import backends
 from seedbed.analysis.unroll_files import title_of
-from seedbed.backends.operation_threads import operation_threads
 from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import Split
 from seedbed.config import Experiment
 from seedbed.gossip.exchange import ShuttingDown
 from seedbed.gossip.membership import Membership
+from seedbed.launch.operation_threads import operation_threads
 from seedbed.launch.run_header import describe_model
 from seedbed.packed import read_environment_spec
 from seedbed.rpc.certificate_stats import CertificateStats

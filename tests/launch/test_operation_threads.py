@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from seedbed import backends
-from seedbed.backends import operation_threads as module
-from seedbed.backends.operation_threads import operation_threads
 from seedbed.config import Experiment, parse_experiment
+from seedbed.launch import operation_threads as module
+from seedbed.launch.operation_threads import operation_threads
 from seedbed.runs.directory import open_run_directory
 from seedbed.services.learner.learner import Learner
 
