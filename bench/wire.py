@@ -8,7 +8,7 @@ from bench.figures import series_of
 from bench.plan import Plan, write_pong
 
 WARM_UNROLLS = 4
-GOAL_LARGE, LARGE, GOAL = 0.90, 32, 0.70
+GOAL_LARGE, LARGE, GOAL = 0.90, 32, 0.75
 
 
 def wire_efficiency(plan: Plan) -> dict[str, Any]:
