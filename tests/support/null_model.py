@@ -133,7 +133,8 @@ def null_learner(
             layout=list, params=list, state=lambda: {"model/w": np.zeros(3)}, load=lambda _: None
         )
         source = OnPolicySource(trainer, BACKEND, config.learner.batch_size)
-        parts: Any = (BACKEND, None, trainer, [policy], source)
+        agent = SimpleNamespace(trains_from_replay=False)
+        parts: Any = (BACKEND, agent, trainer, [policy], source)
         return LearnerComponents(spec, unroll, *parts)
 
     monkeypatch.setattr(NullLearner, "_make_components", build)
