@@ -1,5 +1,6 @@
 """Inference thread: takes batches of requests and runs the policy on them."""
 
+import math
 import threading
 import time
 from collections import deque
@@ -9,15 +10,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.components import LearnerComponents, ParameterStore
-from seedbed.services.learner.sessions.batcher import Batcher, Request
+from seedbed.services.learner.sessions.batcher import AtOnce, Batcher, Request
 from seedbed.telemetry import BusyClock, Telemetry
 from seedbed.types import Params
 
 if TYPE_CHECKING:  # imports Keras
     from seedbed.agents.inference_step import InferenceOutputs, PendingOutputs, Policy
+
+
+# A batch of so few requests, and so short, is computed at once. The way to this thread and back
+# takes 0.1 ms. With more requests, the event loop has others to read meanwhile.
+_AT_ONCE = 2
+_SHORT_S = 1e-3
 
 
 def split_outputs(outputs: "InferenceOutputs", batch: list[Request], version: int) -> None:
@@ -84,8 +92,8 @@ def land(
     telemetry: Telemetry,
     clock: BusyClock,
     send_actions: Callable[[list[Request]], None],
-) -> None:
-    """Wait for the outputs of a batch, and send the actions.
+) -> tuple[int, float]:
+    """Wait for the outputs of a batch, send the actions, and return environments and seconds.
 
     Args:
         flight: the batch.
@@ -99,20 +107,23 @@ def land(
         split_outputs(outputs, batch, flight.version)
     send_actions(batch)
     ended = time.perf_counter()
+    rows, run_s = len(outputs.action), ended - flight.started
     telemetry.inference.on_batch(
-        rows=len(outputs.action),
+        rows=rows,
         padded_rows=outputs.padded_rows,
         oldest_wait_s=flight.started - batch[0].arrived,
         latencies_s=[ended - request.arrived for request in batch],
-        run_s=ended - flight.started,
+        run_s=run_s,
     )
+    return rows, run_s
 
 
-class InferenceThread:
+class InferenceThread(AtOnce):
     """Runs the policy on batches of requests, with the newest parameters.
 
     With more than one batch in flight, the next one is dispatched before the actions of the oldest
-    are read, if it is due before they are computed.
+    are read, if it is due before they are computed. On a CPU, short batches are computed in the
+    thread that submits them, while this thread has none.
 
     Args:
         batcher: the source of the batches.
@@ -141,8 +152,11 @@ class InferenceThread:
         self._telemetry = telemetry
         self._send_actions = send_actions
         self.batch_since: float | None = None
-        self._compiled: set[int] = set()  # environments of batches that have run
+        # Seconds of the newest batch of a number of environments, whose first may compile.
+        self._run_s: dict[int, float] = {}
         self._flights: deque[Flight] = deque()
+        self._policy: Policy | None = None
+        self._failure: BaseException | None = None  # of a batch in another thread
 
     def probe(self, limit_s: float) -> str | None:
         """Return why inference has made no progress for `limit_s`, or None. Any thread."""
@@ -157,13 +171,17 @@ class InferenceThread:
 
     def run(self, components: LearnerComponents, stopping: threading.Event) -> None:
         """Run until `stopping` is set, and until the actions of the last batch are sent."""
-        policy = components.inference[self._acting]
+        self._policy = policy = components.inference[self._acting]
+        if policy.in_flight == 1 and len(components.inference) == 1:
+            self._batcher.at_once = self
         while not stopping.is_set():
             if self._flights:
                 with self._telemetry.busy["inference"]:
                     batch = self._batcher.take(POLL_S, self._flights[0].outputs.ready)
             else:
                 batch = self._batcher.take(POLL_S)
+            if self._failure is not None:
+                raise self._failure
             if batch:
                 self._dispatch(policy, batch)
             if self._flights and (not batch or len(self._flights) >= policy.in_flight):
@@ -175,19 +193,40 @@ class InferenceThread:
 
     def _dispatch(self, policy: "Policy", batch: list[Request]) -> None:
         num_envs = sum(request.num_envs for request in batch)
-        compiled = num_envs in self._compiled
+        compiled = num_envs in self._run_s
         while self._flights and not compiled:
             self._land_oldest()  # whose time would include that of compiling
         if compiled and not self._flights:
             self.batch_since = time.perf_counter()
         newest = self._store.newest(self._acting)
         self._flights.append(dispatch(policy, batch, newest, self._clock))
-        self._compiled.add(num_envs)
+        self._run_s.setdefault(num_envs, math.inf)
 
     def _land_oldest(self) -> None:
         flight = self._flights[0]
-        land(flight, self._telemetry, self._clock, self._send_actions)
+        self._land(flight)
         self._batcher.on_done(flight.batch)
         self._flights.popleft()
         # The next one has the device from now on.
         self.batch_since = time.perf_counter() if self._flights else None
+
+    def _land(self, flight: Flight) -> None:
+        rows, run_s = land(flight, self._telemetry, self._clock, self._send_actions)
+        self._run_s[rows] = run_s
+
+    # --- in the thread that submits --------------------------------------------------------
+
+    @override
+    def is_short(self, requests: int, num_envs: int) -> bool:
+        return requests <= _AT_ONCE and self._run_s.get(num_envs, math.inf) <= _SHORT_S
+
+    @override
+    def compute(self, batch: list[Request]) -> None:
+        assert self._policy is not None
+        self.batch_since = time.perf_counter()
+        try:
+            newest = self._store.newest(self._acting)
+            self._land(dispatch(self._policy, batch, newest, self._clock))
+        except BaseException as error:  # which ends the learner, as in the other thread
+            self._failure = error
+        self.batch_since = None

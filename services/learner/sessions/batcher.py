@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,6 +47,16 @@ class Request:
     deliver: Callable[[bytes], None] | None = None
 
 
+class AtOnce(Protocol):
+    """Computes a batch in the thread that submits its last request."""
+
+    def is_short(self, requests: int, num_envs: int) -> bool:
+        """Return whether a batch takes less time than it takes to change threads and back."""
+
+    def compute(self, batch: list[Request]) -> None:
+        """Compute a batch, and send its actions. Never raises."""
+
+
 class Batcher:
     """Queue of requests between the event loop and the inference thread.
 
@@ -58,6 +68,9 @@ class Batcher:
             groups of an actor alternate.
         max_batch: most environments of a batch.
         max_wait_s: longest wait of a request for others.
+
+    Attributes:
+        at_once: computes short batches in the thread that submits; None where none does.
     """
 
     def __init__(self, target: int, max_batch: int, max_wait_s: float) -> None:
@@ -73,6 +86,8 @@ class Batcher:
         self._taken_at = time.perf_counter()
         self._changed = threading.Condition()
         self._closed = False
+        self.at_once: AtOnce | None = None
+        self._is_lent = False  # to `at_once`, so that the inference thread takes no batch
 
     def _full(self) -> bool:
         target = self._target or max(1, self._num_envs // 2)
@@ -81,12 +96,33 @@ class Batcher:
         return self._waiting_envs >= min(target, self._max_batch) or all_joined
 
     def submit(self, request: Request) -> None:
-        """Queue a request. Wakes the inference thread only if that changes its deadline."""
+        """Queue a request. Wakes the inference thread only if that changes its deadline.
+
+        Computes the batch that the request completes, if that is short and nothing is in flight.
+        """
         with self._changed:
             self._requests.append(request)
             self._waiting_envs += request.num_envs
-            if len(self._requests) == 1 or self._full():
+            is_full = self._full()
+            if not (is_full and self._may_compute()):
+                if is_full or len(self._requests) == 1:
+                    self._changed.notify()
+                return
+            self._is_lent = True
+            batch = self._pop()
+        assert self.at_once is not None
+        self.at_once.compute(batch)
+        with self._changed:
+            self._in_flight -= len(batch)
+            self._is_lent = False
+            if self._requests:
                 self._changed.notify()
+
+    def _may_compute(self) -> bool:
+        # Paused sessions may go on together, with this one, and are one batch then.
+        if self.at_once is None or self._in_flight or self._paused:
+            return False
+        return self.at_once.is_short(len(self._requests), self._waiting_envs)
 
     def cancel(self, request: Request) -> bool:
         """Remove a request. Returns False if it is in a batch already."""
@@ -153,7 +189,7 @@ class Batcher:
             while not self._closed:
                 now = time.perf_counter()
                 until = deadline
-                if self._requests:
+                if self._requests and not self._is_lent:
                     until = self._requests[0].arrived + self._max_wait_s
                     if self._full() or now >= until:
                         return self._pop()

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import secrets
+import threading
 import time
 from collections import deque
 from collections.abc import Sequence
@@ -134,6 +135,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._ending: str | None = None  # why the learner ends
         self._over = False  # whether the experiment is over too
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._loop_thread = 0
         # Batches that are computed, and of which the event loop does not know yet.
         self._computed: deque[list[Request]] = deque()
 
@@ -281,12 +283,13 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             if self._ending is not None:
                 await self._end_stream(context)
                 return
-            stream.answer = loop.create_future()
             stream.request = request = session.request(wake)
             if is_local:
                 request.deliver = partial(context.deliver, message.sequence)
-            stream.batcher.submit(stream.request)
-            await stream.answer
+            stream.batcher.submit(request)
+            if not request.done:  # as a batch that was computed at once
+                stream.answer = loop.create_future()
+                await stream.answer
             action = request.action
             stream.request = None
             # The actor must read what is written from here on, and send the next step.
@@ -363,7 +366,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         """Send the actions of a batch, with one wake-up of the event loop at most. Any thread.
 
         Local streams are written to from here. Their next messages wake the event loop, which is
-        told of the batch by then.
+        told of the batch by then. The event loop itself needs no wake-up.
         """
         # Before anything is sent, because the next message may come at once.
         self._computed.append(batch)
@@ -373,7 +376,9 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 is_woken = False
             elif request.action is not None:
                 request.deliver(request.action)
-        if not is_woken and self._loop is not None and not self._loop.is_closed():
+        if threading.get_ident() == self._loop_thread:
+            self._note_computed()
+        elif not is_woken and self._loop is not None and not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._note_computed)
 
     def _note_computed(self) -> None:
@@ -389,7 +394,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
 
     async def housekeeping(self) -> None:
         """End idle streams and announce late answers, until cancelled."""
-        self._loop = asyncio.get_running_loop()
+        self._loop, self._loop_thread = asyncio.get_running_loop(), threading.get_ident()
         interval = self._settings.notice_interval_s
         period = min(interval, self._settings.idle_timeout_s) / 4
         while True:
