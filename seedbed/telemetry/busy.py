@@ -29,8 +29,9 @@ class BusyClock:
 
     `with clock:` is work. `with clock.blocked("unroll queue full"):`, inside or outside of work, is
     time in which a neighbour owes progress, which does not count as work. `waiting_for` is what an
-    idle thread waits for. Only the thread itself may write. Any thread may read without a lock,
-    because the whole state is one tuple, replaced at once.
+    idle thread waits for. One thread at a time may write: the thread itself, or the one that does
+    its work meanwhile. Any thread may read without a lock, because the whole state is one tuple,
+    replaced at once.
     """
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
@@ -78,8 +79,9 @@ class BusyClock:
         self._switch(kind, reason)
 
     def _switch(self, kind: str, reason: str) -> None:
-        now = self._now()
-        self._state = _State(kind, reason, now, _advance(self._state, now))
+        now, state = self._now(), self._state
+        totals = state.totals if state.kind == "idle" else _advance(state, now)
+        self._state = _State(kind, reason, now, totals)
 
 
 def _advance(state: _State, now: float) -> Totals:

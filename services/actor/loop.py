@@ -105,7 +105,7 @@ def make_step(
     """
     return Step(
         sequence,
-        np.ascontiguousarray(time_step.observation).reshape(-1).view(np.uint8).data,
+        np.ascontiguousarray(time_step.observation).data.cast("B"),
         time_step.reward.tobytes(),
         pack_flags(time_step),
         environment_s,
@@ -383,7 +383,7 @@ class ActorLoop:
 
     def _on_steps(self, env: VectorEnv) -> None:
         """Note that the learner has answered, and count the failures of the environments."""
-        if env.failures != self._failures:
+        if env.failures and env.failures != self._failures:
             self._metrics.on_failures(Counter(env.failures) - self._failures)
             self._failures = Counter(env.failures)
         self._answered = True

@@ -126,8 +126,11 @@ class StepWriter(Block):
 class StepReader(OpenedBlock):
     """The learner's end of a `StepWriter`."""
 
-    def read(self, sizes: tuple[int, int, int]) -> tuple[bytes, bytes, bytes]:
-        """Return observation, rewards and flags: copies, because numbers are judged before use.
+    def read(self, sizes: tuple[int, int, int]) -> tuple[memoryview, bytes, bytes]:
+        """Return observation, rewards and flags.
+
+        The observation is a view, valid until the actions for the step are sent. The others are
+        copies, because numbers are judged before use.
 
         Args:
             sizes: bytes of each.
@@ -140,7 +143,7 @@ class StepReader(OpenedBlock):
         end = second + sizes[2]
         if end > len(memory):
             raise InvalidBlock(f"a step of {end} bytes in a block of {len(memory)}")
-        return memory[:first], memory[first:second], memory[second:end]
+        return memoryview(memory)[:first], memory[first:second], memory[second:end]
 
 
 class MessageBlock(Block):

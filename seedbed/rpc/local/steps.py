@@ -1,8 +1,10 @@
 """Local streams of `Act`: the arrays of a step are in shared memory, actions in packets."""
 
 import contextlib
+import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -26,6 +28,10 @@ from seedbed.rpc.step_codec import Actions, Step
 from seedbed.v1 import inference_pb2 as wire
 
 ACT = "/seedbed.v1.Inference/Act"
+
+# How long a thread asks for actions before it sleeps. Small models answer by then, and a thread
+# that wakes up takes as long as they do. Whoever else is ready has the core meanwhile.
+_POLL_S = 1e-4
 
 _STEP_HEAD = struct.Struct("<BQffIII")  # sequence, two durations, bytes of the three arrays
 _ACTIONS_HEAD = struct.Struct("<BQ")  # sequence
@@ -100,6 +106,14 @@ class StepCall(LocalCall):
         Raises:
             TimeoutError: nothing came in time.
         """
+        until = time.perf_counter() + _POLL_S
+        while time.perf_counter() < until:
+            try:
+                return self._message(self._socket.recv(LARGEST_PACKET, socket.MSG_DONTWAIT))
+            except BlockingIOError:
+                os.sched_yield()
+            except OSError:
+                break
         for _ in range(2):  # as `_receive`
             try:
                 return self._message(self._socket.recv(LARGEST_PACKET))
@@ -132,7 +146,7 @@ class StepContext(LocalContext):
         if kind == STEP:
             try:
                 _, sequence, environment_s, wait_s, *sizes = _STEP_HEAD.unpack(data)
-                arrays: tuple[bytes, bytes, bytes] = self._block.read(
+                arrays: tuple[memoryview, bytes, bytes] = self._block.read(
                     (sizes[0], sizes[1], sizes[2])
                 )
             except (struct.error, InvalidBlock) as error:

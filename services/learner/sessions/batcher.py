@@ -84,7 +84,8 @@ class Batcher:
         self._paused = 0
         self._in_flight = 0
         self._taken_at = time.perf_counter()
-        self._changed = threading.Condition()
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._closed = False
         self.at_once: AtOnce | None = None
         self._is_lent = False  # to `at_once`, so that the inference thread takes no batch
@@ -100,7 +101,7 @@ class Batcher:
 
         Computes the batch that the request completes, if that is short and nothing is in flight.
         """
-        with self._changed:
+        with self._lock:
             self._requests.append(request)
             self._waiting_envs += request.num_envs
             is_full = self._full()
@@ -112,7 +113,7 @@ class Batcher:
             batch = self._pop()
         assert self.at_once is not None
         self.at_once.compute(batch)
-        with self._changed:
+        with self._lock:
             self._in_flight -= len(batch)
             self._is_lent = False
             if self._requests:
@@ -126,7 +127,7 @@ class Batcher:
 
     def cancel(self, request: Request) -> bool:
         """Remove a request. Returns False if it is in a batch already."""
-        with self._changed:
+        with self._lock:
             if request not in self._requests:
                 return False
             self._requests.remove(request)
@@ -140,19 +141,19 @@ class Batcher:
             sessions: connected sessions.
             num_envs: environments of all sessions together.
         """
-        with self._changed:
+        with self._lock:
             self._sessions, self._num_envs = sessions, num_envs
             self._changed.notify()
 
     def pause(self) -> None:
         """Count one session that cannot join a batch, because the unroll queue is full."""
-        with self._changed:
+        with self._lock:
             self._paused += 1
             self._changed.notify()
 
     def resume(self) -> None:
         """Undo one `pause`."""
-        with self._changed:
+        with self._lock:
             self._paused -= 1
             self._changed.notify()
 
@@ -162,7 +163,7 @@ class Batcher:
         Args:
             batch: what `take` returned, with its actions.
         """
-        with self._changed:
+        with self._lock:
             self._in_flight -= len(batch)
 
     @property
@@ -172,7 +173,7 @@ class Batcher:
 
     def oldest_wait_s(self) -> float:
         """Return how long the oldest request has waited since a batch was last taken."""
-        with self._changed:
+        with self._lock:
             if not self._requests:
                 return 0.0
             return time.perf_counter() - max(self._requests[0].arrived, self._taken_at)
@@ -185,7 +186,7 @@ class Batcher:
             ready: ends the wait for a batch that is not due, once it returns True.
         """
         deadline = time.perf_counter() + timeout_s
-        with self._changed:
+        with self._lock:
             while not self._closed:
                 now = time.perf_counter()
                 until = deadline
@@ -220,6 +221,6 @@ class Batcher:
 
     def close(self) -> None:
         """Make `take` return."""
-        with self._changed:
+        with self._lock:
             self._closed = True
             self._changed.notify_all()

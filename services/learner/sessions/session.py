@@ -1,7 +1,7 @@
 """Sessions: the learner's end of one actor stream, with its slots, its unroll and its counts."""
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -67,13 +67,18 @@ class Session:
         self._shape = (e, *spec.observation.shape)
         self._dtype = np.dtype(spec.observation.dtype)
         self._floats = spec.observation.floats
+        # Of numbers that are judged, a copy: a process that shares the memory could change them.
+        self._is_judged = bool(self._floats(np.empty(self._shape, self._dtype)))
         self._observation_bytes = e * spec.observation.row_bytes
         self._repeat = spec.action_repeat
         self._returns = np.zeros(e)
         self._lengths = np.zeros(e, np.int64)
         self._must_be_first = np.ones(e, bool)
         self._any_must_be_first = True
-        self._no_flags, self._no_reward = bytes(e), bytes(4 * e)
+        self._unmarked_steps = 0  # that have no flags, and are not in `_lengths` yet
+        self._no_flags: NDArray[np.uint8] = np.zeros(e, np.uint8)
+        self._no_reward: NDArray[np.float32] = np.zeros(e, np.float32)
+        self._no_flags_bytes, self._no_reward_bytes = bytes(e), bytes(4 * e)
 
     def receive(self, step: Step) -> CompletedUnroll | None:
         """Check and write one step.
@@ -100,21 +105,27 @@ class Session:
         # Written so that NaN does not pass: it would stay in every sum.
         if not (0 <= environment_s <= _LONGEST_S and 0 <= wait_s <= _LONGEST_S):
             raise _wrong_seconds(step)
-        flags = np.frombuffer(flags_bytes, np.uint8)
-        reward = np.frombuffer(reward_bytes, np.float32)
-        observation = np.frombuffer(observation_bytes, self._dtype).reshape(self._shape)
+        if self._is_judged:
+            observation_bytes = bytes(observation_bytes)
+        observation: NDArray[Any] = np.ndarray(self._shape, self._dtype, observation_bytes)
         # Most steps have no flag, and many no reward. Comparing bytes costs next to nothing; a
         # NumPy call on a few numbers costs microseconds, and thousands of steps arrive a second.
-        rewarded = reward_bytes != self._no_reward
+        flags, reward = self._no_flags, self._no_reward
+        is_flagged = flags_bytes != self._no_flags_bytes
+        is_rewarded = reward_bytes != self._no_reward_bytes
         try:
-            if rewarded:
+            if is_rewarded:
+                reward = np.frombuffer(reward_bytes, np.float32)
                 check_magnitudes("reward", reward, self._max_reward)
-            for numbers in self._floats(observation):
-                check_magnitudes("observation", numbers, self._max_observation)
+            if self._is_judged:
+                for numbers in self._floats(observation):
+                    check_magnitudes("observation", numbers, self._max_observation)
         except InvalidNumbers as wrong:
             advice = f"mend the environment, or raise environment.max_abs_{wrong.field}"
             raise InvalidStep(wrong.field, wrong.expected, wrong.received, advice) from None
-        if self._any_must_be_first or flags_bytes != self._no_flags:
+        if self._any_must_be_first or is_flagged:
+            if is_flagged:
+                flags = np.frombuffer(flags_bytes, np.uint8)
             first = (flags & FIRST) != 0
             self._check_flags(flags, first)
             self._stats.on_step(
@@ -123,8 +134,8 @@ class Session:
             self._count_episodes(reward, flags, first)
         else:
             self._stats.on_step(e * self._repeat, environment_s, wait_s)
-            self._lengths += 1
-            if rewarded:
+            self._unmarked_steps += 1
+            if is_rewarded:
                 self._returns += reward
         self.sequence += 1
         return self._writer.add_step(observation, reward, flags)
@@ -166,6 +177,8 @@ class Session:
         flags: NDArray[np.uint8],
         first: NDArray[np.bool_],
     ) -> None:
+        self._lengths += self._unmarked_steps
+        self._unmarked_steps = 0
         if first.any():
             # A first step that no finished step precedes: the episode was cut.
             cut = int(np.count_nonzero(first & ~self._must_be_first))
