@@ -22,7 +22,7 @@ from seedbed.packed import PackedSpec, random_actions, read_environment_spec
 from seedbed.rpc.spaces import observation_from_wire, space_from_wire, spaces_to_wire
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, SPACES_PROTOCOL_VERSION
 from seedbed.services.actor.loop import make_hello
-from seedbed.spec import ActionSpec, ArraySpec, EnvironmentSpec
+from seedbed.spec import ActionSpec, ArraySpec, EnvironmentSpec, TimeStep, pack_flags
 from seedbed.v1 import inference_pb2 as wire
 from tests.support.pattern_env import PatternVectorEnv
 
@@ -189,6 +189,10 @@ def test_a_learner_without_spaces_is_not_spoken_to() -> None:
     ("kind", "sizes", "action", "words"),
     [
         ("discrete", (3,), [2, 3], "action 3 for environment 1 is out of range: it takes 0 .. 2"),
+        ("discrete", (3,), [-1, 2], "action -1 for environment 0 is out of range: it takes 0 .. 2"),
+        ("discrete", (3,), [2, 0], None),
+        ("discrete", (3,), [1] * 99 + [3], "action 3 for environment 99 is out of range"),
+        ("discrete", (3,), [1] * 99 + [2], None),
         ("multi_discrete", (4, 2), [[3, 1], [0, 2]], "action 2 for environment 1 (number 1)"),
         ("multi_discrete", (4, 2), [[-1, 0], [0, 0]], "action -1 for environment 0 (number 0)"),
         ("continuous", (2,), [[-1, 1], [0, 1.5]], "action 1.5 for environment 1 (number 1)"),
@@ -201,8 +205,33 @@ def test_an_action_out_of_the_space_is_named(
     kind: Any, sizes: tuple[int, ...], action: Any, words: str | None
 ) -> None:
     space = ActionSpec(kind, sizes)
-    found = space.wrong(space.read(np.array(action, space.array.dtype).tobytes(), 2))
+    data = np.array(action, space.array.dtype).tobytes()
+    found = space.wrong(space.read(data, len(action)))
     assert (found is None) if words is None else (found is not None and words in found)
+
+
+@pytest.mark.parametrize("kind", ["discrete", "multi_discrete"])
+def test_actions_of_another_number_of_environments_are_refused(kind: Any) -> None:
+    space = ActionSpec(kind, (3,))
+    data = np.zeros((2, *space.array.shape), np.int32).tobytes()
+    assert space.read(data, 2).shape == (2, *space.array.shape)
+    for num_envs in (1, 3):
+        with pytest.raises(ValueError, match="cannot reshape"):
+            space.read(data, num_envs)
+
+
+@pytest.mark.parametrize("chance", [0.0, 0.05, 0.5])
+def test_flags_are_bits_of_each_environment(chance: float) -> None:
+    random = np.random.default_rng(3)
+    for environments in (1, 2, 33):
+        for _ in range(50):
+            marks = random.random((4, environments)) < chance
+            observation, reward = np.zeros((environments, 1)), np.zeros(environments, np.float32)
+            packed = pack_flags(TimeStep(observation, reward, *marks))
+            expected = [
+                sum(int(marks[bit, i]) << bit for bit in range(4)) for i in range(environments)
+            ]
+            assert list(packed) == expected
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from typing import Any
 
@@ -67,7 +68,7 @@ class Rig:
         telemetry = Telemetry(parse_experiment(EXPERIMENT), tmp_path, Counters())
         self.thread = InferenceThread(self.batcher, store, telemetry, self._send)
         # Sizes that have run already, or the thread would drain before it may compile.
-        self.thread._compiled = set(range(9))
+        self.thread._run_s = dict.fromkeys(range(9), math.inf)
         self.stopping, self.failure = threading.Event(), threading.Event()
         components: Any = type("Components", (), {"inference": [self.device]})
         self._runner = threading.Thread(target=self._run, args=(components,), daemon=True)

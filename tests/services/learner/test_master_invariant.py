@@ -34,6 +34,7 @@ from seedbed.services.frontend.relay import Relay
 from seedbed.services.impala_actor.actor import ImpalaActor
 from seedbed.services.impala_actor.loop import UnrollLoop
 from seedbed.services.learner.components import LearnerComponents
+from seedbed.services.learner.inference import thread as inference_thread
 from seedbed.services.learner.learner import Learner
 from seedbed.services.learner.unrolls.batches import TrainingBatch
 from seedbed.spec import FIRST, ActionSpec, ArraySpec, VectorEnv
@@ -269,6 +270,18 @@ def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> No
 @pytest.mark.backends
 def test_so_do_two_batches_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seedbed.agents.inference_step.batches_in_flight", lambda _: 2)
+    network, lstm, stack, shape, dtype = CASES["mlp-lstm-stack"]
+    check(experiment(network, lstm, stack), shape, dtype, tmp_path)
+
+
+@pytest.mark.backends
+@pytest.mark.parametrize("most", [0, 100])
+def test_so_do_batches_computed_where_steps_arrive(
+    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Never, and whenever nothing is in flight; all other tests here do both."""
+    monkeypatch.setattr(inference_thread, "_SHORT_S", math.inf)
+    monkeypatch.setattr(inference_thread, "_AT_ONCE", most)
     network, lstm, stack, shape, dtype = CASES["mlp-lstm-stack"]
     check(experiment(network, lstm, stack), shape, dtype, tmp_path)
 

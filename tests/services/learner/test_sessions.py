@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 from seedbed.config import parse_experiment
-from seedbed.numbers import Bounds
+from seedbed.numbers import Bounds, check_magnitudes
 from seedbed.packed import Entry, PackedSpec
 from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.step_codec import Step, read_actor_message, write_actor_message
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.services.learner.sessions import session as session_module
 from seedbed.services.learner.sessions.handshake import validate_hello
 from seedbed.services.learner.sessions.rejections import InvalidStep, NoCapacity, SpecMismatch
 from seedbed.services.learner.sessions.session import Session
@@ -162,6 +163,22 @@ def test_floats_of_packed_observations_are_judged_and_bytes_are_not() -> None:
         session.receive(sent._replace(observation=rows.tobytes()))
     rows[:, 4:] = 0
     assert session.receive(sent._replace(observation=rows.tobytes())) is None
+
+
+def test_what_is_judged_is_what_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An actor's process may write to the memory of its step at any time."""
+    memory = np.zeros((E, 3), np.float32)
+
+    def check(field: str, values: Any, largest: float) -> None:
+        check_magnitudes(field, values, largest)
+        memory[:] = np.nan
+
+    monkeypatch.setattr(session_module, "check_magnitudes", check)
+    session = make_session()
+    sent = step(0, [FIRST, FIRST])._replace(observation=memory.data.cast("B"))
+    assert session.receive(sent) is None
+    assert np.isnan(memory).all()
+    np.testing.assert_array_equal(session.request().inputs.observation, np.zeros((E, 3)))
 
 
 def test_first_rows_come_first_and_after_finished_ones() -> None:
@@ -315,15 +332,16 @@ def test_the_first_hello_says_what_the_environment_is() -> None:
 # --- accounts --------------------------------------------------------------------------------
 
 
-def test_episode_returns_of_interleaved_episodes() -> None:
+@pytest.mark.parametrize("environments", [1, 5])
+def test_episode_returns_of_interleaved_episodes(environments: int) -> None:
     """Against a list of rewards an environment, kept by hand."""
     random = np.random.default_rng(1)
-    telemetry, environments = make_telemetry(), 5
+    telemetry = make_telemetry()
     session = make_session(telemetry, environments)
     rewards: list[list[float]] = [[] for _ in range(environments)]
     returns, lengths, abandoned = [], [], 0
     ended = np.ones(environments, bool)
-    for sequence in range(60):
+    for sequence in range(300 // environments):
         crashed = random.random(environments) < 0.1 if sequence else ended
         first = ended | crashed
         chance = np.where(first, 1, random.random(environments))
