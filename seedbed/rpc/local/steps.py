@@ -29,8 +29,8 @@ from seedbed.v1 import inference_pb2 as wire
 
 ACT = "/seedbed.v1.Inference/Act"
 
-# How long a thread asks for actions before it sleeps. Small models answer by then, and a thread
-# that wakes up takes as long as they do. Whoever else is ready has the core meanwhile.
+# How long a thread asks for actions before it sleeps, where the newest ones came nearly as soon.
+# To wake up takes as long, and where actions take longer, the core is the model's.
 _POLL_S = 1e-4
 
 _STEP_HEAD = struct.Struct("<BQffIII")  # sequence, two durations, bytes of the three arrays
@@ -51,6 +51,7 @@ class StepCall(LocalCall):
 
     def __init__(self, path: str, metadata: Metadata, step_bytes: int) -> None:
         self._block = StepWriter(step_bytes)
+        self._is_quick = False  # whether the newest actions came soon after their step
         super().__init__(path, ACT, metadata, self._block)
 
     def _packet(self, message: Step | wire.ActorMessage) -> bytes:
@@ -106,22 +107,33 @@ class StepCall(LocalCall):
         Raises:
             TimeoutError: nothing came in time.
         """
-        until = time.perf_counter() + _POLL_S
-        while time.perf_counter() < until:
+        now = started = time.perf_counter()
+        while self._is_quick and now < started + _POLL_S:
             try:
                 return self._message(self._socket.recv(LARGEST_PACKET, socket.MSG_DONTWAIT))
             except BlockingIOError:
                 os.sched_yield()
             except OSError:
                 break
+            now = time.perf_counter()
+        data = self._wait()
+        self._is_quick = time.perf_counter() < started + 2 * _POLL_S
+        return self._message(data)
+
+    def _wait(self) -> bytes:
+        """Return the next packet; none is the end of the server.
+
+        Raises:
+            TimeoutError: nothing came in time.
+        """
         for _ in range(2):  # as `_receive`
             try:
-                return self._message(self._socket.recv(LARGEST_PACKET))
+                return self._socket.recv(LARGEST_PACKET)
             except BlockingIOError:
                 raise TimeoutError from None
             except OSError:  # closed by `cancel`, too
                 continue
-        return self._message(b"")
+        return b""
 
     def _message(self, data: bytes) -> Any:
         kind = data[0] if data else END
