@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # imports Keras
 # A batch of so few requests, and so short, is computed at once. The way to this thread and back
 # takes 0.1 ms. With more requests, the event loop has others to read meanwhile.
 _AT_ONCE = 2
-_SHORT_S = 1e-3
+_SHORT_S = 2e-3
 
 
 def split_outputs(outputs: "InferenceOutputs", batch: list[Request], version: int) -> None:
