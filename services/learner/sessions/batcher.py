@@ -121,7 +121,7 @@ class Batcher:
 
     def _may_compute(self) -> bool:
         # Paused sessions may go on together, with this one, and are one batch then.
-        if self.at_once is None or self._in_flight or self._paused:
+        if self.at_once is None or self._closed or self._in_flight or self._paused:
             return False
         return self.at_once.is_short(len(self._requests), self._waiting_envs)
 

@@ -79,6 +79,13 @@ def test_nothing_is_computed_while_sessions_wait_for_room_together() -> None:
     assert batcher.take(0) == [one]
 
 
+def test_nothing_is_computed_once_the_learner_ends() -> None:
+    batcher, computed = batcher_at_once(4, sessions=1)
+    batcher.close()
+    batcher.submit(request(4))
+    assert computed.batches == []
+
+
 def test_the_inference_thread_takes_nothing_meanwhile() -> None:
     batcher, computed = batcher_at_once(4, sessions=3, max_batch=4)
     taken: list[list[Request]] = []
