@@ -93,6 +93,8 @@ def test_a_step_comes_back_as_it_was_and_what_is_judged_is_a_copy() -> None:
         with pytest.raises(InvalidBlock, match="a step of 12 bytes in a block of 11"):
             reader.read((6, 3, 3))
         reader.close()
+        with pytest.raises(ValueError, match="released"):
+            bytes(arrays[0])
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ The client passes the descriptor to the server with the first packet. The seals 
 shortening the file, which would end the server by SIGBUS.
 """
 
+import contextlib
 import fcntl
 import mmap
 import os
@@ -124,13 +125,32 @@ class StepWriter(Block):
 
 
 class StepReader(OpenedBlock):
-    """The learner's end of a `StepWriter`."""
+    """The learner's end of a `StepWriter`.
+
+    Args:
+        descriptor: as of `OpenedBlock`.
+        most: as of `OpenedBlock`.
+
+    Raises:
+        InvalidBlock: as of `OpenedBlock`.
+    """
+
+    def __init__(self, descriptor: int, most: int) -> None:
+        super().__init__(descriptor, most)
+        self._newest = memoryview(b"")  # observation that was read last
+
+    @override
+    def close(self) -> None:
+        """Release the memory, and the newest observation, which a failure may keep."""
+        with contextlib.suppress(BufferError):  # an array of a failure keeps it too
+            self._newest.release()
+        super().close()
 
     def read(self, sizes: tuple[int, int, int]) -> tuple[memoryview, bytes, bytes]:
         """Return observation, rewards and flags.
 
-        The observation is a view, valid until the actions for the step are sent. The others are
-        copies, because numbers are judged before use.
+        The observation is a view, valid until the actions for the step are sent, or `close`. The
+        others are copies, because numbers are judged before use.
 
         Args:
             sizes: bytes of each.
@@ -143,7 +163,8 @@ class StepReader(OpenedBlock):
         end = second + sizes[2]
         if end > len(memory):
             raise InvalidBlock(f"a step of {end} bytes in a block of {len(memory)}")
-        return memoryview(memory)[:first], memory[first:second], memory[second:end]
+        self._newest = memoryview(memory)[:first]
+        return self._newest, memory[first:second], memory[second:end]
 
 
 class MessageBlock(Block):
