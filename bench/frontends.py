@@ -1,5 +1,6 @@
 """`frontends`: what a message costs the learner's host with 0, 1, 2 and 4 front ends."""
 
+import shutil
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -30,8 +31,11 @@ def frontends(plan: Plan) -> dict[str, Any]:
                     path=path, listen=address, frontend_ports=ports,
                 )
             )  # fmt: skip
+            socket = learner.ask("frontends_path")
+            if socket:  # in a folder of its own, which the end of the learner's process leaves
+                opened.callback(shutil.rmtree, Path(socket).parent, ignore_errors=True)
             relays = [
-                opened.enter_context(_frontend(plan, name, learner.ask("frontends_path"), i, port))
+                opened.enter_context(_frontend(plan, name, socket, i, port))
                 for i, port in enumerate(ports)
             ]
             addresses = [f"127.0.0.1:{port}" for port in ports] or [address]

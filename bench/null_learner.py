@@ -93,11 +93,11 @@ class NullLearner(Learner):
         self.store.publish([], 0)
         built: Any = SimpleNamespace(unroll=self._unroll, inference=[self._policy])
         self.components.set_result(built)
-        self._frontends_path = self.serve_frontends(frontend_ports)
+        self._frontends_path = self.serve_frontends(frontend_ports) if frontend_ports else ""
         self.start()
 
     def frontends_path(self) -> str:
-        """Return the path of the socket for front ends."""
+        """Return the path of the socket for front ends; "" without front ends."""
         return self._frontends_path
 
     @override

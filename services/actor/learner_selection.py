@@ -5,6 +5,7 @@ import hashlib
 import json
 import random
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -68,6 +69,7 @@ class LearnerSelection:
         self._name, self._credentials = name, credentials
         # Learners that failed since one worked, or since all of them were given up.
         self._failed: set[str] = set()
+        self._has_frontends = False  # the only learner
 
     def __str__(self) -> str:
         return ", ".join(self._addresses)
@@ -95,6 +97,7 @@ class LearnerSelection:
         if not self.several and first.startswith("unix:"):
             return first
         answered, silent = await self._ask()
+        self._has_frontends = any(status.address != status.learner for status in answered)
         if not self.several and all(status.address == first for status in answered):
             return first  # without front ends; where it is silent, the stream says why
         fit = [s for s in answered if s.free >= num_envs and s.address not in self._failed]
@@ -114,11 +117,14 @@ class LearnerSelection:
         """Wait until a group of the learner at `address` should move to another learner.
 
         That is so when another learner has free slots and at least two such groups less, or another
-        front end of this one has. One group less would be a reason to move back.
+        front end of this one has. One group less would be a reason to move back. It is so, too,
+        when the group had to go past the front ends, and one of them is back.
         """
         while True:
             await asyncio.sleep(POLL_INTERVAL_S * random.uniform(0.5, 1.5))
             if not self.several and address == self._addresses[0]:
+                if self._has_frontends and await self._is_frontend_back(address):
+                    return
                 continue
             answered, _ = await self._ask()
             own = next((s for s in answered if s.address == address), None)
@@ -130,6 +136,18 @@ class LearnerSelection:
                 return
             if min(others) + 2 * num_envs <= own.relayed:
                 return
+
+    async def _is_frontend_back(self, learner: str) -> bool:
+        """Return whether a front end of a learner takes connections."""
+        ways = await self._ask_one(learner)
+        for way in ways if isinstance(ways, list) else ():
+            if way.address == learner:
+                continue
+            async with channels.aio_channel(way.address, self._credentials) as channel:
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(channel.channel_ready(), STATUS_TIMEOUT_S)
+                    return True
+        return False
 
     def _order(self, status: SlotStatus) -> tuple[int, int, bytes]:
         tie_break = hashlib.sha256(f"{self._name} {status.address}".encode()).digest()

@@ -24,6 +24,7 @@ from seedbed.services.learner.sessions.handshake import largest_message
 from seedbed.services.learner.sessions.server import InferenceServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
 from seedbed.services.learner.sessions.unroll_servicer import UnrollServicer
+from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +68,12 @@ class Learner(LearnerBase):
         self._listen, self._also_listen = listen, also_listen
         self.server = self._new_server()
         self.inference = InferenceThread(
-            self.servicer.batchers[0], self.store, self.telemetry, self.servicer.send_actions
+            self.servicer.batchers[0],
+            self.store,
+            self.telemetry,
+            self.servicer.send_actions,
+            # The groups of a round begin together, and join a batch on its way to the thread.
+            may_leave_out=not isinstance(self.queue, SynchronousUnrollQueue),
         )
         self._probes += [self.inference.probe, self.prefetch.probe]
         self._lingers = False

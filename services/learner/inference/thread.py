@@ -22,9 +22,9 @@ if TYPE_CHECKING:  # imports Keras
     from seedbed.agents.inference_step import InferenceOutputs, PendingOutputs, Policy
 
 
-# A batch of so few requests, and so short, is computed at once. The way to this thread and back
-# takes 0.1 ms. With more requests, the event loop has others to read meanwhile.
-_AT_ONCE = 2
+# With so few sessions, a batch so short is computed at once. The way to this thread and back takes
+# 0.1 ms. With more sessions, the event loop has others to read meanwhile, whose steps join a batch.
+_FEW_SESSIONS = 2
 _SHORT_S = 2e-3
 
 
@@ -131,6 +131,7 @@ class InferenceThread(AtOnce):
         telemetry: receives times and sizes.
         send_actions: sends the actions of a batch to its actors.
         acting: number of the device that acts, from 0.
+        may_leave_out: whether short batches may leave out this thread.
 
     Attributes:
         batch_since: `time.perf_counter()` when the oldest batch in flight began. None between
@@ -144,8 +145,9 @@ class InferenceThread(AtOnce):
         telemetry: Telemetry,
         send_actions: Callable[[list[Request]], None],
         acting: int = 0,
+        may_leave_out: bool = True,
     ) -> None:
-        self._acting = acting
+        self._acting, self._may_leave_out = acting, may_leave_out
         self._clock = telemetry.inference_clock(acting)
         self._batcher = batcher
         self._store = store
@@ -172,7 +174,8 @@ class InferenceThread(AtOnce):
     def run(self, components: LearnerComponents, stopping: threading.Event) -> None:
         """Run until `stopping` is set, and until the actions of the last batch are sent."""
         self._policy = policy = components.inference[self._acting]
-        if policy.in_flight == 1 and len(components.inference) == 1:
+        is_only = policy.in_flight == 1 and len(components.inference) == 1
+        if is_only and self._may_leave_out:
             self._batcher.at_once = self
         while not stopping.is_set():
             if self._flights:
@@ -205,10 +208,10 @@ class InferenceThread(AtOnce):
     def _land_oldest(self) -> None:
         flight = self._flights[0]
         self._land(flight)
-        self._batcher.on_done(flight.batch)
         self._flights.popleft()
-        # The next one has the device from now on.
+        # The next one has the device from now on, or whoever computes once the batch is done.
         self.batch_since = time.perf_counter() if self._flights else None
+        self._batcher.on_done(flight.batch)
 
     def _land(self, flight: Flight) -> None:
         rows, run_s = land(flight, self._telemetry, self._clock, self._send_actions)
@@ -217,8 +220,8 @@ class InferenceThread(AtOnce):
     # --- in the thread that submits --------------------------------------------------------
 
     @override
-    def is_short(self, requests: int, num_envs: int) -> bool:
-        return requests <= _AT_ONCE and self._run_s.get(num_envs, math.inf) <= _SHORT_S
+    def is_short(self, sessions: int, num_envs: int) -> bool:
+        return sessions <= _FEW_SESSIONS and self._run_s.get(num_envs, math.inf) <= _SHORT_S
 
     @override
     def compute(self, batch: list[Request]) -> None:

@@ -50,8 +50,13 @@ class Request:
 class AtOnce(Protocol):
     """Computes a batch in the thread that submits its last request."""
 
-    def is_short(self, requests: int, num_envs: int) -> bool:
-        """Return whether a batch takes less time than it takes to change threads and back."""
+    def is_short(self, sessions: int, num_envs: int) -> bool:
+        """Return whether a batch should not change threads, as one that is short.
+
+        Args:
+            sessions: connected sessions.
+            num_envs: environments of the batch.
+        """
 
     def compute(self, batch: list[Request]) -> None:
         """Compute a batch, and send its actions. Never raises."""
@@ -123,7 +128,7 @@ class Batcher:
         # Paused sessions may go on together, with this one, and are one batch then.
         if self.at_once is None or self._closed or self._in_flight or self._paused:
             return False
-        return self.at_once.is_short(len(self._requests), self._waiting_envs)
+        return self.at_once.is_short(self._sessions, self._waiting_envs)
 
     def cancel(self, request: Request) -> bool:
         """Remove a request. Returns False if it is in a batch already."""

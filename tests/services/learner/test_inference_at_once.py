@@ -26,8 +26,8 @@ class Computed(AtOnce):
         self.batches: list[list[Request]] = []
         self.during: Any = lambda: None
 
-    def is_short(self, requests: int, num_envs: int) -> bool:
-        self.asked.append((requests, num_envs))
+    def is_short(self, sessions: int, num_envs: int) -> bool:
+        self.asked.append((sessions, num_envs))
         return True
 
     def compute(self, batch: list[Request]) -> None:
@@ -49,7 +49,7 @@ def test_a_batch_is_computed_once_it_is_due() -> None:
     assert computed.batches == []
     batcher.submit(second)
     assert computed.batches == [[first, second]]
-    assert computed.asked == [(2, 8)]
+    assert computed.asked == [(9, 8)]
     batcher.submit(third)
     assert batcher.depth == 1, "those that were computed are waited for again"
 
@@ -106,9 +106,9 @@ def test_the_inference_thread_takes_nothing_meanwhile() -> None:
     assert taken == [[second]]
 
 
-def test_a_long_batch_and_one_of_many_requests_are_not_short(tmp_path: Any) -> None:
+def test_a_long_batch_and_those_of_many_sessions_are_not_short(tmp_path: Any) -> None:
     rig = Rig(tmp_path, 1, sessions=2)
-    most, short_s = inference_thread._AT_ONCE, inference_thread._SHORT_S
+    most, short_s = inference_thread._FEW_SESSIONS, inference_thread._SHORT_S
     rig.thread._run_s = {4: short_s, 5: 2 * short_s, 6: math.inf}
     assert rig.thread.is_short(most, 4)
     assert not rig.thread.is_short(most + 1, 4)

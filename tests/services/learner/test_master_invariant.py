@@ -281,7 +281,7 @@ def test_so_do_batches_computed_where_steps_arrive(
 ) -> None:
     """Never, and whenever nothing is in flight; all other tests here do both."""
     monkeypatch.setattr(inference_thread, "_SHORT_S", math.inf)
-    monkeypatch.setattr(inference_thread, "_AT_ONCE", most)
+    monkeypatch.setattr(inference_thread, "_FEW_SESSIONS", most)
     network, lstm, stack, shape, dtype = CASES["mlp-lstm-stack"]
     check(experiment(network, lstm, stack), shape, dtype, tmp_path)
 
