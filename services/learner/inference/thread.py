@@ -22,10 +22,10 @@ if TYPE_CHECKING:  # imports Keras
     from seedbed.agents.inference_step import InferenceOutputs, PendingOutputs, Policy
 
 
-# With so few sessions, a batch so short is computed at once. The way to this thread and back takes
-# 0.1 ms. With more sessions, the event loop has others to read meanwhile, whose steps join a batch.
-_FEW_SESSIONS = 2
-_SHORT_S = 2e-3
+# By the number of sessions: the longest batch that is computed at once, since the way to this
+# thread and back takes 0.1 ms. On that way the step of a second session may join the batch, which
+# is worth more where a batch takes long; with more sessions it always is.
+_SHORT_S = {1: 2e-3, 2: 3e-4}
 
 
 def split_outputs(outputs: "InferenceOutputs", batch: list[Request], version: int) -> None:
@@ -221,7 +221,7 @@ class InferenceThread(AtOnce):
 
     @override
     def is_short(self, sessions: int, num_envs: int) -> bool:
-        return sessions <= _FEW_SESSIONS and self._run_s.get(num_envs, math.inf) <= _SHORT_S
+        return self._run_s.get(num_envs, math.inf) <= _SHORT_S.get(sessions, 0.0)
 
     @override
     def compute(self, batch: list[Request]) -> None:

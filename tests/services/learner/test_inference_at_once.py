@@ -108,13 +108,16 @@ def test_the_inference_thread_takes_nothing_meanwhile() -> None:
 
 def test_a_long_batch_and_those_of_many_sessions_are_not_short(tmp_path: Any) -> None:
     rig = Rig(tmp_path, 1, sessions=2)
-    most, short_s = inference_thread._FEW_SESSIONS, inference_thread._SHORT_S
-    rig.thread._run_s = {4: short_s, 5: 2 * short_s, 6: math.inf}
-    assert rig.thread.is_short(most, 4)
-    assert not rig.thread.is_short(most + 1, 4)
-    assert not rig.thread.is_short(1, 5)
+    alone_s, two_s = (inference_thread._SHORT_S[sessions] for sessions in (1, 2))
+    rig.thread._run_s = {4: alone_s, 5: two_s, 6: math.inf, 8: 2 * alone_s}
+    assert two_s < alone_s
+    assert rig.thread.is_short(1, 4)
+    assert not rig.thread.is_short(2, 4)
+    assert rig.thread.is_short(2, 5)
+    assert not rig.thread.is_short(3, 5)
     assert not rig.thread.is_short(1, 6), "it has never run, and may compile"
     assert not rig.thread.is_short(1, 7)
+    assert not rig.thread.is_short(1, 8)
     rig.end()
 
 
@@ -122,7 +125,7 @@ def test_a_long_batch_and_those_of_many_sessions_are_not_short(tmp_path: Any) ->
 def test_a_policy_computes_where_the_request_is_made(
     in_flight: int, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inference_thread, "_SHORT_S", DEADLINE_S)
+    monkeypatch.setattr(inference_thread, "_SHORT_S", {2: DEADLINE_S})
     rig = Rig(tmp_path, in_flight, sessions=2)
     threads: list[int] = []
     dispatch = rig.device.dispatch
@@ -148,7 +151,7 @@ def test_a_policy_computes_where_the_request_is_made(
 
 
 def test_a_failure_there_ends_the_thread(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(inference_thread, "_SHORT_S", math.inf)
+    monkeypatch.setattr(inference_thread, "_SHORT_S", {2: DEADLINE_S})
     rig = Rig(tmp_path, 1, sessions=2)
     rig.device.may_dispatch.set()
     rig.device.may_finish.release(2)

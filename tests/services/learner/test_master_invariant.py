@@ -280,8 +280,8 @@ def test_so_do_batches_computed_where_steps_arrive(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Never, and whenever nothing is in flight; all other tests here do both."""
-    monkeypatch.setattr(inference_thread, "_SHORT_S", math.inf)
-    monkeypatch.setattr(inference_thread, "_FEW_SESSIONS", most)
+    shortest = dict.fromkeys(range(1, most + 1), math.inf)
+    monkeypatch.setattr(inference_thread, "_SHORT_S", shortest)
     network, lstm, stack, shape, dtype = CASES["mlp-lstm-stack"]
     check(experiment(network, lstm, stack), shape, dtype, tmp_path)
 
