@@ -25,7 +25,7 @@ if TYPE_CHECKING:  # imports Keras
 # By the number of sessions: the longest batch that is computed at once, since the way to this
 # thread and back takes 0.1 ms. On that way the step of a second session may join the batch, which
 # is worth more where a batch takes long; with more sessions it always is.
-_SHORT_S = {1: 2e-3, 2: 3e-4}
+_SHORT_S = {1: 2e-3, 2: 5e-4}
 
 
 def split_outputs(outputs: "InferenceOutputs", batch: list[Request], version: int) -> None:
