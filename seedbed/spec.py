@@ -91,10 +91,7 @@ class ActionSpec:
         Raises:
             ValueError: their size is another one.
         """
-        action = np.frombuffer(data, self.array.dtype)
-        if self.kind == "discrete" and len(action) == num_envs:
-            return action
-        return action.reshape(num_envs, *self.array.shape)
+        return np.frombuffer(data, self.array.dtype).reshape(num_envs, *self.array.shape)
 
     def wrong(self, action: NDArray[Any]) -> str | None:
         """Return which of E actions is out of the space, in words; None if none is.
@@ -102,17 +99,17 @@ class ActionSpec:
         Args:
             action: [E, *action] of the right dtype.
         """
+        if self.kind == "discrete" and 0 < action.size <= _FEW:
+            # As Python's numbers, because a call of NumPy takes microseconds with cold caches.
+            numbers = action.tolist()
+            if min(numbers) >= 0 and max(numbers) < self.sizes[0]:
+                return None
         if self.kind == "continuous":
             low: Any = -1
             high: Any = 1
         else:
             low, high = 0, np.array(self.sizes if self.kind == "multi_discrete" else self.sizes[0])
             high = high - 1
-        if self.kind == "discrete" and 0 < action.size <= _FEW:
-            # As Python's numbers, because a call of NumPy takes microseconds with cold caches.
-            numbers = action.tolist()
-            if min(numbers) >= 0 and max(numbers) < self.sizes[0]:
-                return None
         # Written so that NaN does not pass. Two reductions of few numbers take microseconds.
         fits = (action >= low) & (action <= high)
         if fits.all():

@@ -79,9 +79,8 @@ class BusyClock:
         self._switch(kind, reason)
 
     def _switch(self, kind: str, reason: str) -> None:
-        now, state = self._now(), self._state
-        totals = state.totals if state.kind == "idle" else _advance(state, now)
-        self._state = _State(kind, reason, now, totals)
+        now = self._now()
+        self._state = _State(kind, reason, now, _advance(self._state, now))
 
 
 def _advance(state: _State, now: float) -> Totals:

@@ -98,7 +98,7 @@ class LearnerSelection:
             return first
         answered, silent = await self._ask()
         self._has_frontends = any(status.address != status.learner for status in answered)
-        if not self.several and all(status.address == first for status in answered):
+        if not self.several and not self._has_frontends:
             return first  # without front ends; where it is silent, the stream says why
         fit = [s for s in answered if s.free >= num_envs and s.address not in self._failed]
         if fit:

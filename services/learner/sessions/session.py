@@ -117,9 +117,8 @@ class Session:
             if is_rewarded:
                 reward = np.frombuffer(reward_bytes, np.float32)
                 check_magnitudes("reward", reward, self._max_reward)
-            if self._is_judged:
-                for numbers in self._floats(observation):
-                    check_magnitudes("observation", numbers, self._max_observation)
+            for numbers in self._floats(observation):
+                check_magnitudes("observation", numbers, self._max_observation)
         except InvalidNumbers as wrong:
             advice = f"mend the environment, or raise environment.max_abs_{wrong.field}"
             raise InvalidStep(wrong.field, wrong.expected, wrong.received, advice) from None

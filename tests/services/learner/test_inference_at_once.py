@@ -10,12 +10,9 @@ import pytest
 
 from seedbed.services.learner.inference import thread as inference_thread
 from seedbed.services.learner.sessions.batcher import AtOnce, Batcher, Request
+from tests.services.learner.test_batcher import request
 from tests.services.learner.test_inference_in_flight import DEADLINE_S, Rig, actions
-
-
-def request(num_envs: int = 1) -> Request:
-    nothing: Any = None
-    return Request(nothing, num_envs, False, nothing, nothing)
+from tests.support.waiting import wait_for
 
 
 class Computed(AtOnce):
@@ -141,8 +138,7 @@ def test_a_policy_computes_where_the_request_is_made(
         rig.submit(slot)
         rig.wait(rig.answered)
         # Until it is done with the batch, the thread has it in flight.
-        while rig.batcher._in_flight:
-            threading.Event().wait(0.001)
+        wait_for(lambda: not rig.batcher._in_flight, "the thread is done with it")
     rig.end()
     here, thread = threading.get_ident(), rig._runner.ident
     assert threads == ([thread, here, here] if in_flight == 1 else [thread] * 3)
@@ -157,8 +153,7 @@ def test_a_failure_there_ends_the_thread(tmp_path: Any, monkeypatch: pytest.Monk
     rig.device.may_finish.release(2)
     rig.submit(1)
     rig.wait(rig.answered)
-    while rig.batcher._in_flight:
-        threading.Event().wait(0.001)
+    wait_for(lambda: not rig.batcher._in_flight, "the thread is done with it")
     rig.device.fails = True
     failed = rig.submit(2)
     assert failed.action is None
