@@ -33,6 +33,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--index", type=int, help="index in the run, for the seeds (default: from the host's name)")
     text = "actors, each a process with the next index (default: 1, this process)"
     add("--processes", type=int, default=1, metavar="N", help=text)
+    text = "frames of the run so far: the environments then begin before a learner answers"
+    add("--env-frames", type=int, metavar="N", help=text)
     add_credentials(parser)
     add_parent(parser)
 
@@ -52,6 +54,8 @@ def run(args: argparse.Namespace) -> int | None:
         index = int.from_bytes(digest[:4], "little") % ACTORS
     if not 0 <= index < ACTORS:
         raise SeedbedError(ExitCode.USAGE, f"--index {index} is out of range 0 to {ACTORS - 1}")
+    if args.env_frames is not None and args.env_frames < 0:
+        raise SeedbedError(ExitCode.USAGE, f"--env-frames {args.env_frames} is below 0")
     if args.processes < 1:
         raise SeedbedError(ExitCode.USAGE, f"--processes {args.processes} is below 1")
     experiment = load_experiment(args.experiment, args.set)
@@ -67,11 +71,14 @@ def run(args: argparse.Namespace) -> int | None:
         from seedbed.services.impala_actor.actor import ImpalaActor
 
         kind = ImpalaActor
-    kind(experiment, args.learner, index, credentials_of(args, Role.ACTOR)).run()
+    credentials = credentials_of(args, Role.ACTOR)
+    kind(experiment, args.learner, index, credentials, args.env_frames).run()
     return None
 
 
 def _arguments(args: argparse.Namespace) -> list[str]:
     """Return the arguments of one of several processes, but for its index."""
     given = [f"--learner={args.learner}", *credential_options(args)]
+    if args.env_frames is not None:
+        given.append(f"--env-frames={args.env_frames}")
     return [args.experiment, *given, *(f"--set={override}" for override in args.set)]

@@ -156,12 +156,13 @@ def _train(
     if (summary := learner.summary_if_finished()) is not None:
         return summary
     learner.profiler.profile_on_signal()
-    check_environment(probe)
-    address = learner.start(probe)
     number = (rank or 0) * experiment.learner.hosts + (host or 0)
-    actors = LocalActors(experiment, directory, address, learner.threads, number)
+    actors = LocalActors(experiment, directory, address, learner, number)
     try:
+        # First, because to open environments takes as long as to load the backend.
         actors.start()
+        check_environment(probe)
+        learner.start(probe)
         return learner.run()
     finally:
         actors.stop()

@@ -85,6 +85,7 @@ class _Game:
         self._atari = atari
         self._ale = ale_py.ALEInterface()
         self._ale.setFloat("repeat_action_probability", atari.sticky_action_probability)
+        self._unused_seed: int | None = None  # loaded with it, not played yet
         self.seed(seed)
         self._set = (
             self._ale.getLegalActionSet()
@@ -103,6 +104,9 @@ class _Game:
 
     def seed(self, seed: int) -> None:
         """Seed the emulator's random numbers (sticky actions) and the no-ops."""
+        if seed == self._unused_seed:
+            return
+        self._unused_seed = seed
         self._ale.setInt("random_seed", seed)
         # Reads the seed.
         self._ale.loadROM(self._rom)
@@ -110,6 +114,7 @@ class _Game:
 
     def reset(self) -> None:
         ale = self._ale
+        self._unused_seed = None
         ale.reset_game()
         most = self._atari.noop_max
         for _ in range(self._random.integers(1, most + 1) if most else 0):

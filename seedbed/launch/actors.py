@@ -2,7 +2,7 @@
 
 import subprocess
 import threading
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
 from typing_extensions import override
 
@@ -10,7 +10,9 @@ from seedbed.config import Experiment
 from seedbed.launch.supervisor import Supervisor, last_cause, start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode
-from seedbed.runtime.threads import Threads
+
+if TYPE_CHECKING:  # imports much
+    from seedbed.services.learner.base import LearnerBase
 
 _POLL_S = 1.0
 _TAIL_BYTES = 4096
@@ -23,7 +25,7 @@ class LocalActors(Supervisor):
         experiment: the resolved experiment.
         run: the learner's run directory, which gets the actors' logs.
         address: the address at which the learner listens.
-        threads: the learner's threads, which fail when actors keep failing.
+        learner: its threads fail when actors keep failing.
         rank: number of the learner, or of the host, among all. It keeps their episodes apart.
     """
 
@@ -34,11 +36,16 @@ class LocalActors(Supervisor):
     stop_timeout_s = 8.0
 
     def __init__(
-        self, experiment: Experiment, run: RunDirectory, address: str, threads: Threads, rank: int
+        self,
+        experiment: Experiment,
+        run: RunDirectory,
+        address: str,
+        learner: "LearnerBase",
+        rank: int,
     ) -> None:
         super().__init__(experiment.actor.processes, run.logs)
         self._settings, self._run, self._address = experiment.actor, run, address
-        self._threads, self._rank = threads, rank
+        self._threads, self._counters, self._rank = learner.threads, learner.counters, rank
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="actors", daemon=True)
 
@@ -59,7 +66,7 @@ class LocalActors(Supervisor):
     def start_process(self, index: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         number = self._rank * self._settings.processes + index
         arguments = ["actor", str(self._run.experiment_yaml), "--learner", self._address]
-        arguments += ["--index", str(number)]
+        arguments += ["--index", str(number), f"--env-frames={self._counters.env_frames}"]
         # All actors are on one machine, so each one serves its metrics at a port of its own.
         if port := self._settings.metrics_port:
             arguments += ["--set", f"actor.metrics_port={port + index}"]

@@ -13,7 +13,7 @@ from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from seedbed.rpc import channels
 from seedbed.rpc.access import AccessInterceptor
 from seedbed.rpc.credentials import PLAIN, Credentials, Denial
-from seedbed.rpc.local.packets import socket_of
+from seedbed.rpc.local.addresses import socket_of
 from seedbed.rpc.local.server import LocalMethod, LocalServer
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
@@ -166,10 +166,11 @@ class ServerThread:
         self.address = channels.bind(server, self._listen, self._credentials)
         for address in self.also_listen:
             channels.bind(server, address, self._credentials)
-        await server.start()
         try:
-            await self._health.set("", SERVING if serving else NOT_SERVING)
+            # Right after gRPC's own socket is there, so that clients find both.
             self._listen_locally()
+            await server.start()
+            await self._health.set("", SERVING if serving else NOT_SERVING)
             await self._begin()
             self._listening.set()
             # Read after `_loop` was set, so that a `close` meanwhile has set one of the two.

@@ -22,6 +22,7 @@ from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
+from seedbed.rpc.local.addresses import socket_of
 from seedbed.runs.layout import (
     checkpoint_directory,
     has_shared_copy,
@@ -374,10 +375,12 @@ def _find_newest(directory: RunDirectory, experiment: Experiment) -> None:
 
 
 def _prepare(directory: RunDirectory, experiment: Experiment) -> None:
-    """Make the subdirectories, write the experiment, delete the socket of a killed learner."""
+    """Make the subdirectories, write the experiment, delete the sockets of a killed learner."""
     directory.logs.mkdir(exist_ok=True)
     (directory.path / "tensorboard").mkdir(exist_ok=True)
-    directory.socket.unlink(missing_ok=True)
+    for path in (directory.socket, socket_of(f"unix:{directory.socket}")):
+        if path is not None:
+            Path(path).unlink(missing_ok=True)
     text = dump_experiment(experiment)
     current = directory.experiment_yaml
     if current.exists():

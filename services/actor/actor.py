@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import TypeVar
 
 from seedbed.config import Experiment
@@ -37,6 +38,7 @@ class Actor:
         address: learner, or several learners, as `LearnerSelection` reads it.
         index: index of the actor in the run, from which the seeds follow.
         credentials: credentials of this process.
+        env_frames: as of `ActorLoop`.
 
     Attributes:
         experiment: the experiment.
@@ -50,11 +52,13 @@ class Actor:
         address: str,
         index: int,
         credentials: Credentials = PLAIN,
+        env_frames: int | None = None,
     ) -> None:
         self.experiment = experiment
         self._address = address
         self.index = index
         self._credentials = credentials
+        self._env_frames = env_frames
         self.metrics = ActorMetrics()
 
     def loop(self, group: int, kind: type[_Loop]) -> _Loop:
@@ -65,7 +69,7 @@ class Actor:
             kind: class of the loop.
         """
         settings = self.experiment.actor
-        return kind(
+        loop = kind(
             partial(make_actor_env, self.experiment, self.index, group),
             self._address,
             f"{socket.gethostname()}/{os.getpid()}/{self.index}/{group}",
@@ -74,11 +78,20 @@ class Actor:
             self.metrics,
             self._credentials,
             settings.max_environment_failures,
+            self._env_frames,
         )
+        loop.unroll_length = self.experiment.learner.unroll_length
+        return loop
 
     def loops(self) -> Sequence[ActorLoop]:
         """Return the loop of each group."""
-        return [self.loop(group, ActorLoop) for group in range(self.experiment.actor.groups)]
+        loops = [self.loop(group, ActorLoop) for group in range(self.experiment.actor.groups)]
+        if self._env_frames is not None:
+            # One after the other: a learner that starts on the same cores trains by the first one
+            # while the others open their environments.
+            for before, loop in pairwise(loops):
+                loop.before = before
+        return loops
 
     async def _run(self) -> None:
         actor_loops = self.loops()

@@ -5,6 +5,7 @@ groups of the actor continue meanwhile.
 """
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import math
@@ -13,6 +14,8 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -22,7 +25,8 @@ import numpy as np
 from seedbed.envs.failures import FAILURE_WINDOW_S, REFUSED
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN, Credentials
-from seedbed.rpc.local.packets import Metadata, socket_of
+from seedbed.rpc.local.addresses import socket_of
+from seedbed.rpc.local.packets import Metadata
 from seedbed.rpc.local.steps import StepCall
 from seedbed.rpc.reconnect import FATAL, Attempts, describe, details_of
 from seedbed.rpc.spaces import spaces_to_wire
@@ -46,6 +50,10 @@ log = logging.getLogger(__name__)
 
 # How late a reply is when its next notice is logged, and the reason of the notice before.
 _NOT_NOTICED = 0.0, ""
+# Longest wait for the socket of a learner of this machine, and the pause between two looks.
+_SOCKET_S, _SOCKET_POLL_S = 1.0, 0.02
+# Longest wait for the first unroll of the group before.
+_BEFORE_S = 10.0
 
 _Steps = Generator[Step, Actions, None]
 
@@ -126,12 +134,19 @@ class ActorLoop:
         credentials: credentials of this process.
         max_failures: refusals of the environments' numbers within ten minutes after which `run`
             raises; an earlier one makes the environments anew.
+        env_frames: frames of the run so far, with which the first stream begins its episodes
+            before a learner answers; None: with those that the learner tells.
 
     Attributes:
         shares_memory: whether steps go through shared memory to a learner of this machine.
+        before: group whose first unroll comes before these environments are made; None: none.
+        unroll_length: T, steps of an unroll.
+        plays: set once the first unroll is sent, or the group has ended.
     """
 
     shares_memory = True
+    before: "ActorLoop | None" = None
+    unroll_length = 1
 
     def __init__(
         self,
@@ -143,9 +158,12 @@ class ActorLoop:
         metrics: ActorMetrics,
         credentials: Credentials = PLAIN,
         max_failures: int = 10,
+        env_frames: int | None = None,
     ) -> None:
         self._make = make
         self._env: VectorEnv | None = None
+        self._env_frames = env_frames
+        self._begun: TimeStep | None = None  # first step of the first stream
         self._learners = LearnerSelection(address, name, credentials)
         self._address = address  # of the present stream's learner
         self._name = name
@@ -155,6 +173,7 @@ class ActorLoop:
         self._credentials = credentials
         self._thread = ThreadPoolExecutor(1, thread_name_prefix=f"environments {name}")
         self._stopping = asyncio.Event()
+        self.plays = asyncio.Event()
         # Failures of environments that the metrics have counted.
         self._failures = Counter[str]()
         self._answered = False  # whether the present stream has received actions
@@ -175,12 +194,27 @@ class ActorLoop:
                 environment failed.
         """
         try:
-            await self._play_until_over(await self._make_env())
+            await self._play_until_over(await self._begin_env())
         except ExperimentFinished as finished:
             log.info("%s: the experiment is over: %s", self._name, finished)
         finally:
+            self.plays.set()
             await self._close_env()
             self._thread.shutdown(wait=False)
+
+    async def _begin_env(self) -> VectorEnv:
+        """Make the environments, and begin their episodes where the frames so far are known.
+
+        That takes as long as a learner on the same cores takes to load its backend.
+        """
+        if self.before is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.before.plays.wait(), _BEFORE_S)
+        env = await self._make_env()
+        if self._env_frames is not None:
+            env.incarnation = self._env_frames
+            self._begun = await self._in_thread(env.reset)
+        return env
 
     async def _make_env(self) -> VectorEnv:
         loop = asyncio.get_running_loop()
@@ -258,10 +292,13 @@ class ActorLoop:
                 f"(actor.max_environment_failures is {most}): {cause}",
             )
         await self._close_env()
+        self._begun = None
         return await self._make_env()
 
     async def _play(self, env: VectorEnv) -> None:
         """Serve one stream of `act`."""
+        if self._address.startswith("unix:"):
+            await self._wait_for_socket()
         hello = self._hello(env)
         # Also as metadata, which the learner judges before it reads a message (docs/wire.md).
         carried = (HELLO_KEY, hello.SerializeToString())
@@ -271,6 +308,14 @@ class ActorLoop:
             return
         async with channels.aio_channel(self._address, self._credentials) as channel:
             await self._serve(env, hello, act(channel)(metadata=metadata))
+
+    async def _wait_for_socket(self) -> None:
+        """Wait for the socket of a learner that starts beside this actor, for a second at most."""
+        shared = socket_of(self._address) if self.shares_memory else None
+        path = Path(shared or self._address.removeprefix("unix:"))
+        until = time.monotonic() + _SOCKET_S
+        while not path.exists() and time.monotonic() < until:
+            await asyncio.sleep(_SOCKET_POLL_S)
 
     def _open_local(self, env: VectorEnv, metadata: Metadata) -> StepCall | None:
         """Open a stream through shared memory to a learner of this machine, if that is possible."""
@@ -301,9 +346,10 @@ class ActorLoop:
             self._welcomed = True
             self._metrics.connected_groups.add(self._name)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
-            # After a restart of the learner or the actor, the same seeds would begin the same
-            # episodes again.
-            env.incarnation = welcome.env_frames
+            if self._begun is None:
+                # After a restart of the learner or the actor, the same seeds would begin the same
+                # episodes again.
+                env.incarnation = welcome.env_frames
             await self._step(env, call, reply_timeout_s, less_loaded)
             reason = "the actor moves" if less_loaded.done() else "the actor stops"
             await write(call, wire.ActorMessage(goodbye=wire.Goodbye(reason=reason)))
@@ -336,20 +382,28 @@ class ActorLoop:
         steps = self._steps(env, less_loaded)
         if isinstance(call, StepCall):
             # Without the event loop, whose turns cost more than a packet.
-            await self._in_thread(self._step_in_thread, steps, call, reply_timeout_s)
+            loop = asyncio.get_running_loop()
+            sent = partial(loop.call_soon_threadsafe, self.plays.set)
+            await self._in_thread(self._step_in_thread, steps, call, reply_timeout_s, sent)
             return
         step = await self._in_thread(_next, steps)
         while step is not None:
             await write(call, step)
+            if step.sequence == self.unroll_length:
+                self.plays.set()
             actions = await self._read_reply(call, "actions", step.sequence, reply_timeout_s)
             step = await self._in_thread(_next, steps, actions)
 
-    def _step_in_thread(self, steps: _Steps, call: StepCall, reply_timeout_s: float) -> None:
+    def _step_in_thread(
+        self, steps: _Steps, call: StepCall, reply_timeout_s: float, sent: Callable[[], object]
+    ) -> None:
         """Do as `_step` does, in the thread of the environments alone."""
         with call.blocking(reply_timeout_s):
             step = _next(steps)
             while step is not None:
                 call.send(step)
+                if step.sequence == self.unroll_length:
+                    sent()
                 actions = None
                 while actions is None:
                     try:
@@ -362,7 +416,7 @@ class ActorLoop:
     def _steps(self, env: VectorEnv, less_loaded: "asyncio.Task[None]") -> _Steps:
         """Step the environments: yield each step to send, and take the actions for it."""
         started = time.perf_counter()
-        time_step = env.reset()
+        time_step, self._begun = self._begun or env.reset(), None
         environment_s, wait_s = time.perf_counter() - started, 0.0
         for sequence in itertools.count():
             sent = time.perf_counter()

@@ -36,9 +36,14 @@ class ImpalaActor(Actor):
     """
 
     def __init__(
-        self, experiment: Experiment, address: str, index: int, credentials: Credentials = PLAIN
+        self,
+        experiment: Experiment,
+        address: str,
+        index: int,
+        credentials: Credentials = PLAIN,
+        env_frames: int | None = None,
     ) -> None:
-        super().__init__(experiment, address, index, credentials)
+        super().__init__(experiment, address, index, credentials, env_frames)
         self._network: NetworkCopy | None = None
         self._building = threading.Lock()
 
@@ -49,7 +54,6 @@ class ImpalaActor(Actor):
         loops = []
         for group in range(self.experiment.actor.groups):
             loop = self.loop(group, UnrollLoop)
-            loop.unroll_length = self.experiment.learner.unroll_length
             loop.make_player = partial(self.player, group)
             loops.append(loop)
         return loops

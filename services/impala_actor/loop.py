@@ -23,15 +23,17 @@ class UnrollLoop(ActorLoop):
     """Plays unrolls of a vector environment, stream after stream, until the experiment is over.
 
     Attributes:
-        unroll_length: T.
         make_player: makes the player of the environments, in the group's own thread.
     """
 
     # Unrolls and parameters are too large for a packet.
     shares_memory = False
 
-    unroll_length: int
     make_player: Callable[[VectorEnv], "UnrollPlayer"]
+
+    @override
+    async def _begin_env(self) -> VectorEnv:
+        return await self._make_env()  # a player begins its episodes
 
     @override
     def _hello(self, env: VectorEnv) -> wire.Hello:

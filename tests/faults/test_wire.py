@@ -356,3 +356,32 @@ def test_a_refused_actor_leaves_at_once(bare: Any) -> None:
     assert isinstance(actor.failure, SeedbedError)
     assert actor.failure.code == ExitCode.REFUSED_BY_LEARNER
     assert "expected 1 to 2, received 3" in str(actor.failure)
+
+
+def test_environments_begin_once_and_before_the_learner_listens(bare: Any, tmp_path: Path) -> None:
+    address = f"unix:{tmp_path}/learner.sock"
+    actor = Actor(address, env_frames=5)
+    wait_for(lambda: actor.group.incarnations == [5], "the episodes begin")
+    with bare(listen=address) as learner:
+        actor.goes_on()
+        assert actor.group.incarnations == [5], "the first stream goes on with them"
+        assert len(learner.server.local[0]._tasks) == 1, "it shares memory"
+    with bare(listen=address):
+        actor.goes_on()
+        frames = learner.counters.env_frames
+        assert frames > 0
+        assert actor.group.incarnations == [5, frames], "another stream follows the learner's"
+    actor.stop()
+    assert actor.failure is None
+
+
+def test_environments_whose_frames_are_not_known_begin_with_the_learner(
+    bare: Any, tmp_path: Path
+) -> None:
+    address = f"unix:{tmp_path}/learner.sock"
+    actor = Actor(address)
+    with bare(listen=address):
+        actor.goes_on()
+        assert actor.group.incarnations == [0]
+    actor.stop()
+    assert actor.failure is None

@@ -20,8 +20,9 @@ import numpy as np
 import pytest
 
 from seedbed.rpc.local import blocks, server, steps
+from seedbed.rpc.local.addresses import socket_of
 from seedbed.rpc.local.blocks import StepReader, StepWriter
-from seedbed.rpc.local.packets import ACTIONS, STEP, InvalidBlock, open_packet, socket_of
+from seedbed.rpc.local.packets import ACTIONS, STEP, InvalidBlock, open_packet
 from seedbed.rpc.local.steps import ACT, StepCall
 from seedbed.rpc.step_codec import Step
 from seedbed.services.actor.loop import ActorLoop

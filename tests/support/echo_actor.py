@@ -26,6 +26,8 @@ class EchoVectorEnv:
 
     def __init__(self) -> None:
         self.steps = self.resets = 0
+        self.incarnation = 0
+        self.incarnations: list[int] = []  # of the resets
         self.stepping = threading.Event()
         self.may_step = threading.Event()
         self.may_step.set()
@@ -40,6 +42,7 @@ class EchoVectorEnv:
 
     def reset(self) -> TimeStep:
         self.resets += 1
+        self.incarnations.append(self.incarnation)
         return self._frame(True)
 
     def step(self, action: NDArray[np.int32]) -> TimeStep:
@@ -62,11 +65,12 @@ class Actor:
         reply_timeout_s: float = 30,
         connect_s: float = 30,
         name: str = "test",
+        env_frames: int | None = None,
     ) -> None:
         self.group = EchoVectorEnv()
         self.metrics = ActorMetrics()
         self._address, self._timeouts = address, (reply_timeout_s, connect_s)
-        self._name = name
+        self._name, self._env_frames = name, env_frames
         self._runner: ActorLoop | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self.failure: BaseException | None = None
@@ -77,8 +81,9 @@ class Actor:
         async def play() -> None:
             self._loop = asyncio.get_running_loop()
             self._runner = ActorLoop(
-                lambda: self.group, self._address, self._name, *self._timeouts, self.metrics
-            )
+                lambda: self.group, self._address, self._name, *self._timeouts, self.metrics,
+                env_frames=self._env_frames,
+            )  # fmt: skip
             await self._runner.run()
 
         try:

@@ -16,7 +16,7 @@ import grpc.aio
 import numpy as np
 
 from seedbed.rpc import channels
-from seedbed.rpc.local.packets import socket_of
+from seedbed.rpc.local.addresses import socket_of
 from seedbed.rpc.local.steps import StepCall
 from seedbed.rpc.step_codec import Actions, Step
 from seedbed.rpc.versions import ERROR_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION

@@ -12,8 +12,8 @@ import grpc.aio
 
 from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sequence_bytes, unpack
 from seedbed.replay.sequence import SequenceSpec
+from seedbed.rpc.local.addresses import socket_of
 from seedbed.rpc.local.messages import Answer, MessageCall
-from seedbed.rpc.local.packets import socket_of
 from seedbed.rpc.reconnect import FATAL
 from seedbed.rpc.streams import read, write
 from seedbed.v1 import replay_pb2 as wire

@@ -27,13 +27,6 @@ class InvalidBlock(ValueError):
     """Shared memory, or part of it, that cannot be what a client shares."""
 
 
-def socket_of(address: str) -> str | None:
-    """Return the path of the packets' socket beside gRPC's; None for an address of a network."""
-    if not address.startswith("unix:"):
-        return None
-    return address.removeprefix("unix:") + ".shm"
-
-
 def open_packet(method: str, metadata: Metadata) -> bytes:
     """Return the first packet of a stream.
 
