@@ -133,7 +133,7 @@ class InferenceStep:
         acting: int = 0,
         kept_steps: int = 0,
     ) -> None:
-        self._agent = agent
+        self._agent, self._spec = agent, spec
         self._backend = backend
         self.in_flight = batches_in_flight(backend)
         self._greedy = greedy
@@ -221,6 +221,28 @@ class InferenceStep:
             if step.kept is not None and step.kept.newest == self._kept_steps - 1:
                 step.kept.array = self._keep(step.slots)
         return DispatchedBatch(self._backend, outputs, read, count, size)
+
+    def rehearse(self, params: Params, environments: int) -> None:
+        """Compute a batch of padding alone, so that the first one of its size compiles nothing.
+
+        No session's slot and no later number that is drawn on the host changes.
+
+        Args:
+            params: the parameters that act.
+            environments: environments of the batch.
+        """
+        e = min(environments, int(self._sizes[-1]))
+        spec = self._spec
+        drawn = self.random.bit_generator.state
+        padding = StepInputs(
+            np.full(e, self._spare_slot, np.int32),
+            np.zeros((e, *spec.observation.shape), spec.observation.dtype),
+            np.full(e, FIRST, np.uint8),
+            np.zeros(e, np.float32),
+            spec.action.none(e),
+        )
+        self.run(params, [padding])
+        self.random.bit_generator.state = drawn
 
     def run(self, params: Params, inputs: Sequence[StepInputs]) -> InferenceOutputs:
         """Compute the actions of all environments in one batch.

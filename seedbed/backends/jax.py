@@ -155,6 +155,16 @@ class JaxTrainer(Trainer):
         return jax.jit(function, donate_argnums=donated, out_shardings=everywhere)
 
     @override
+    def _compile_ahead(self, step: Callable[..., Any], batch: Mapping[str, ArraySpec]) -> None:
+        if _mesh is not None:
+            return  # the parts of the batch are divided
+        lowered: Any = step
+        array: Any = jax.ShapeDtypeStruct
+        like = {name: array(spec.shape, spec.dtype) for name, spec in batch.items()}
+        # The first call finds it in the persistent cache.
+        lowered.lower(self._slots, self._params, self._target, like).compile()
+
+    @override
     def _differentiate(
         self, loss: LossFunction, params: Params, target: Params, batch: TensorDict
     ) -> tuple[Tensor, TensorDict, list[Tensor]]:

@@ -109,6 +109,16 @@ class TensorFlowTrainer(Trainer):
         return compiled
 
     @override
+    def _compile_ahead(self, step: Callable[..., Any], batch: Mapping[str, ArraySpec]) -> None:
+        traced: Any = step  # traced, which takes the most time: its kernels are those of the first
+        own = [
+            [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
+            for arrays in (self._slots, self._params, self._target)
+        ]
+        of_batch = {name: tf.TensorSpec(spec.shape, spec.dtype) for name, spec in batch.items()}
+        traced.get_concrete_function(*own, of_batch)
+
+    @override
     def _differentiate(
         self, loss: LossFunction, params: Params, target: Params, batch: TensorDict
     ) -> tuple[Tensor, TensorDict, list[Tensor]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from seedbed.backends.state import SETTINGS, checked, named_variables
 from seedbed.backends.tables import DeviceTables, Tables, TensorDict
+from seedbed.spec import ArraySpec
 from seedbed.types import Params, Tensor
 
 if TYPE_CHECKING:  # Keras is imported by `use`, once its backend is chosen
@@ -112,6 +113,14 @@ class Trainer(ABC):
             batch: arrays on the device, as the loss takes them.
         """
         return self._run(self._step, batch)
+
+    def compile_step(self, batch: Mapping[str, ArraySpec]) -> None:
+        """Compile `step` before the first batch comes. Any batch of other arrays compiles anew.
+
+        Args:
+            batch: shape and dtype of each array of a batch, by name.
+        """
+        self._compile_ahead(self._step, batch)
 
     def fuse(
         self,
@@ -330,6 +339,10 @@ class Trainer(ABC):
         self, function: Callable[..., Any], donated: tuple[int, ...] = ()
     ) -> Callable[..., Any]:
         """Compile a function of arrays, as `DeviceTables.compile` does."""
+
+    @abstractmethod
+    def _compile_ahead(self, step: Callable[..., Any], batch: Mapping[str, ArraySpec]) -> None:
+        """Compile a step, a result of `_compile`, for the trainer's arrays and a batch."""
 
     @abstractmethod
     def _differentiate(

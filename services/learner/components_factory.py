@@ -69,7 +69,7 @@ def build_components(
             experiment, unroll.spec, backend, trainer, stats or ReplaySourceStats(), credentials
         )
     else:
-        source = OnPolicySource(trainer, backend, learner.host_batch_size)
+        source = OnPolicySource(trainer, backend, learner.host_batch_size, unroll)
     seed = experiment.seed + LEARNER_SEED_STRIDE * rank
     most = learner.inference.max_batch_envs
     seeds: list[Any] = [seed, *((seed, acting) for acting in range(1, backend.split.inference))]

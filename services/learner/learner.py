@@ -166,6 +166,7 @@ class Learner(LearnerBase):
         if spec is not None:
             try:
                 components = self._build(spec, backend)
+                self._rehearse(components)
             except BaseException as error:
                 if self.hosts is not None:
                     self.hosts.leave()
@@ -177,6 +178,14 @@ class Learner(LearnerBase):
             self.server.set_serving()
             self.components.set_result(components)
             self.training.run(components, self.threads.stopping)
+
+    def _rehearse(self, components: LearnerComponents) -> None:
+        """Compile inference for one group, before the first step of an actor waits for it."""
+        self.telemetry.phase = "compiling inference"
+        for acting, step in enumerate(components.inference):
+            params, _ = self.store.newest(acting)
+            step.rehearse(params, self.experiment.actor.envs_per_group)
+        self.telemetry.phase = "training"
 
     def _start_inference(self, acting: int) -> None:
         """Start the thread of another device that acts."""

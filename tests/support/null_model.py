@@ -46,6 +46,9 @@ class NullPolicy:
         self.gate.set()
         self.entered = threading.Event()
 
+    def rehearse(self, params: Any, environments: int) -> None:
+        pass
+
     def dispatch(self, params: Any, rows: Sequence[StepInputs]) -> Any:
         self.entered.set()
         seen = np.concatenate([row.observation[:, 0] for row in rows])
@@ -132,7 +135,7 @@ def null_learner(
         trainer = SimpleNamespace(
             layout=list, params=list, state=lambda: {"model/w": np.zeros(3)}, load=lambda _: None
         )
-        source = OnPolicySource(trainer, BACKEND, config.learner.batch_size)
+        source = OnPolicySource(trainer, BACKEND, config.learner.batch_size, unroll)
         agent = SimpleNamespace(trains_from_replay=False)
         parts: Any = (BACKEND, agent, trainer, [policy], source)
         return LearnerComponents(spec, unroll, *parts)

@@ -15,6 +15,7 @@ from seedbed.backends.trainer import Trainer
 from seedbed.gossip.exchange import ParameterExchange
 from seedbed.runtime.threads import POLL_S
 from seedbed.services.learner.unrolls.batches import BatchBuilder, TrainingBatch
+from seedbed.services.learner.unrolls.unroll import UnrollSpec
 from seedbed.telemetry.busy import BusyClock
 
 # Longest wait of the prefetch thread for one thing while it could do another, in seconds.
@@ -59,6 +60,10 @@ class BatchSource(Protocol):
 
     def close(self) -> None:
         """Release what the prefetch thread alone has used. Called once, when it ends."""
+        return
+
+    def compile_ahead(self) -> None:
+        """Compile the update before the first batch, where the sizes of a batch are known."""
         return
 
     def next_batch(self, timeout_s: float) -> TrainingBatch | None:
@@ -165,10 +170,17 @@ class PrefetchedSource(BatchSource):
 class OnPolicySource(PrefetchedSource):
     """Source that trains on each unroll once, in the order in which sessions complete them."""
 
-    def __init__(self, trainer: Trainer, backend: Backend, batch_size: int) -> None:
+    def __init__(
+        self, trainer: Trainer, backend: Backend, batch_size: int, unroll: UnrollSpec
+    ) -> None:
         super().__init__(trainer, backend)
+        self._batch_arrays = unroll.batch_arrays(batch_size)
         self._builder = BatchBuilder(batch_size)
         self._completed: deque[TrainingBatch] = deque()
+
+    @override
+    def compile_ahead(self) -> None:
+        self._trainer.compile_step(self._batch_arrays)
 
     @override
     def may_prefetch(self) -> bool:

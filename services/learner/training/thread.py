@@ -141,6 +141,7 @@ class TrainingThread:
     def run(self, components: LearnerComponents, stopping: threading.Event) -> None:
         """Train until `stopping` is set, then complete the state requests that are left."""
         try:
+            self._compile_ahead(components)
             while not stopping.is_set() and not (self.hosts and self.hosts.decision):
                 self.give_states(components)
                 batch = components.source.next_batch(POLL_S)
@@ -156,6 +157,14 @@ class TrainingThread:
         finally:
             if self.hosts is not None:
                 self.hosts.leave()
+
+    def _compile_ahead(self, components: LearnerComponents) -> None:
+        """Compile the update while the actors open their environments."""
+        # Peers and other hosts have compiled functions of their own.
+        if not (self._frozen or self.exchange or self.hosts):
+            self._telemetry.phase = "compiling the training step"
+            components.source.compile_ahead()
+            self._telemetry.phase = "training"
 
     def train(self, components: LearnerComponents, batch: TrainingBatch) -> None:
         """Make `learner.epochs_per_batch` updates with a batch.

@@ -33,6 +33,28 @@ class UnrollSpec:
         behaviour = sum(spec.row_bytes for spec in self.behaviour.values()) * self.unroll_length
         return timesteps * self.observation.row_bytes + scalars + behaviour + 4 * self.state_size
 
+    def batch_arrays(self, batch_size: int) -> dict[str, ArraySpec]:
+        """Return shape and dtype of each array of a `TrainingBatch`, by name.
+
+        Args:
+            batch_size: B.
+        """
+        t, b = self.unroll_length, batch_size
+        timesteps = self.frame_stack + t
+        observation, action = self.observation, self.action
+        return {
+            "observation": ArraySpec((timesteps, b, *observation.shape), observation.dtype),
+            "flags": ArraySpec((timesteps, b), "uint8"),
+            "reward": ArraySpec((t + 1, b), "float32"),
+            "action": ArraySpec((t, b, *action.shape), action.dtype),
+            "previous_action": ArraySpec((b, *action.shape), action.dtype),
+            "state": ArraySpec((b, self.state_size), "float32"),
+            **{
+                f"behaviour/{name}": ArraySpec((t, b, *array.shape), array.dtype)
+                for name, array in self.behaviour.items()
+            },
+        }
+
     def writer(self, environments: int) -> "UnrollWriter":
         """Return the writer of one session.
 
