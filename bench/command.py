@@ -106,17 +106,21 @@ class TrainingRun(Command):
         experiment: Path of the experiment.
         run_dir: Made by the run.
         options: More arguments of `seedbed train`.
+        port: Of the learner, which then is `seedbed learner`, without actors; None for both.
 
     Attributes:
         socket: Path of the learner's socket.
     """
 
-    def __init__(self, experiment: str, run_dir: Path, *options: str) -> None:
-        super().__init__(
-            run_dir.with_suffix(".log"), "train", experiment, "--run-dir", str(run_dir),
-            *options,
-        )  # fmt: skip
+    def __init__(
+        self, experiment: str, run_dir: Path, *options: str, port: int | None = None
+    ) -> None:
         self.socket = Path(socket_path(run_dir.absolute()))
+        command = ["train", experiment]
+        if port is not None:
+            listen = f"--listen=127.0.0.1:{port}", f"--listen=unix:{self.socket}"
+            command = ["learner", experiment, *listen]
+        super().__init__(run_dir.with_suffix(".log"), *command, "--run-dir", str(run_dir), *options)
         self._channel = channels.channel(f"unix:{self.socket}")
         self._stub = wire_grpc.InferenceStub(self._channel)
 
@@ -149,6 +153,11 @@ class TrainingRun(Command):
             if time.monotonic() > deadline:
                 raise self.failed(f"has not made {updates} updates within {START_S:g} s")
             time.sleep(0.2)
+
+    def kill(self) -> None:
+        """End all its processes at once, as a node that is lost does."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
 
     def hold(self) -> None:
         """Stop all its processes where they are."""

@@ -162,8 +162,9 @@ TABLES: dict[str, Sequence[Table]] = {
             "from the command on, seconds (importing the actor: {actor_import_cpu_s[median]:.2f} s "
             "of CPU)",
             _cases,
-            "experiment | first update | goal | first answer of a resumed run | goal",
-            "{experiment} | {first_update_s:.1f} | 8 | {resumed_s:.1f} | 5",
+            "experiment | first update | goal | first answer of a resumed run | of a killed "
+            "learner, to actors that wait | goal",
+            "{experiment} | {first_update_s:.1f} | 8 | {resumed_s:.1f} | {restarted_s:.1f} | 5",
         ),
     ],
     "growth": [

@@ -1,4 +1,7 @@
-"""`start`: seconds from a command to the first update, and to the first answer of a resumed run."""
+"""`start`: seconds from a command to the first update, and to the first answer of a resumed run.
+
+Of a run that goes on with new actors, and of a killed learner whose actors have waited for it.
+"""
 
 import json
 import os
@@ -8,8 +11,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from bench.actor import free_port
 from bench.child import ROOT
-from bench.command import TrainingRun
+from bench.command import Command, TrainingRun
 from bench.figures import series, series_of
 from bench.plan import Plan
 
@@ -20,7 +24,7 @@ UPDATES = 5
 
 
 def start(plan: Plan) -> dict[str, Any]:
-    """Measure both, each in a new run directory, and importing the actor's program."""
+    """Measure all, each in a new run directory, and importing the actor's program."""
     cases = []
     for name in EXPERIMENTS:
         turns = [_turn(plan, name, number) for number in range(plan.runs)]
@@ -40,7 +44,27 @@ def _turn(plan: Plan, name: str, number: int) -> dict[str, float]:
         stopped = json.loads((run_dir / "status.json").read_text())
         frames = stopped["counters"]["env_frames"]
         resumed_s = _seconds_until(again, began, "env_frames", frames + 1)
-    return {"first_update_s": first_update_s, "resumed_s": resumed_s}
+    restarted_s = _restarted_s(plan, path, run_dir)
+    return {
+        "first_update_s": first_update_s,
+        "resumed_s": resumed_s,
+        "restarted_s": restarted_s,
+    }
+
+
+def _restarted_s(plan: Plan, path: str, run_dir: Path) -> float:
+    """Return the seconds from the start of a killed learner to its first answer."""
+    port = free_port()
+    log = plan.folder / f"{run_dir.name}-actor.log"
+    actor = Command(log, "actor", path, f"--learner=127.0.0.1:{port}", "--index=0")
+    with actor:
+        with TrainingRun(path, run_dir, *ALSO, port=port) as killed:
+            killed.wait_for_updates(killed.status()["counters"]["updates"] + UPDATES)
+            killed.kill()
+        began = time.perf_counter()
+        with TrainingRun(path, run_dir, *ALSO, port=port) as again:
+            frames = again.status()["counters"]["env_frames"]  # of its checkpoint
+            return _seconds_until(again, began, "env_frames", frames + 1)
 
 
 def _seconds_until(run: TrainingRun, began: float, counter: str, count: int) -> float:
