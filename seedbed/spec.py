@@ -291,6 +291,13 @@ class VectorEnv(Protocol):
         The episodes depend on the seeds and on `incarnation`.
         """
 
+    def reset_again(self) -> TimeStep:
+        """Do as `reset`, after a `reset`; random numbers may go on where they are.
+
+        That spares an environment what it loads for a seed.
+        """
+        return self.reset()
+
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         """Step every environment.
 

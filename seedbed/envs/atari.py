@@ -85,9 +85,17 @@ class FastAtariVectorEnv(VectorEnv):
 
     @override
     def reset(self) -> TimeStep:
+        seeds = [moved_seed(int(seed), self.incarnation) for seed in self._seeds]
+        return self._begin(np.asarray(seeds, np.int64))
+
+    @override
+    def reset_again(self) -> TimeStep:
+        return self._begin(None)
+
+    def _begin(self, seeds: NDArray[np.int64] | None) -> TimeStep:
+        """Start all games, loaded anew where there are seeds, which takes a tenth of a second."""
         with self._watchdog:
-            seeds = [moved_seed(int(seed), self.incarnation) for seed in self._seeds]
-            observation, info = self._games.reset(seed=np.asarray(seeds, np.int64))
+            observation, info = self._games.reset(seed=seeds)
         self._lives = info["lives"]
         self._done = np.zeros(self.num_envs, np.bool_)
         time_step = TimeStep.zeros(self.spec, self.num_envs)

@@ -36,11 +36,20 @@ class DecorrelatedVectorEnv(VectorEnv):
 
     @override
     def reset(self) -> TimeStep:
+        self._draw()
+        return self._env.reset()
+
+    @override
+    def reset_again(self) -> TimeStep:
+        self._draw()
+        return self._env.reset_again()
+
+    def _draw(self) -> None:
+        """Draw the step of each cut."""
         self._step = 0
         random = np.random.default_rng([*self._seeds, self.incarnation])
         self._due = random.integers(1, self._steps + 1, self.num_envs)
         self._env.incarnation = self.incarnation
-        return self._env.reset()
 
     @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:

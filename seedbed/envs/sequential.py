@@ -42,11 +42,18 @@ class SequentialVectorEnv(VectorEnv):
 
     @override
     def reset(self) -> TimeStep:
+        return self._begin_all([moved_seed(seed, self.incarnation) for seed in self._seeds])
+
+    @override
+    def reset_again(self) -> TimeStep:
+        return self._begin_all([None] * self.num_envs)
+
+    def _begin_all(self, seeds: Sequence[int | None]) -> TimeStep:
         time_step = TimeStep.zeros(self.spec, self.num_envs)
         with self._watchdog:
-            for i, seed in enumerate(self._seeds):
+            for i, seed in enumerate(seeds):
                 self.current[0] = i
-                self._begin(time_step, i, moved_seed(seed, self.incarnation))
+                self._begin(time_step, i, seed)
         self.current[0] = -1
         self._done = np.zeros(self.num_envs, np.bool_)
         return time_step

@@ -164,6 +164,7 @@ class ActorLoop:
         self._env: VectorEnv | None = None
         self._env_frames = env_frames
         self._begun: TimeStep | None = None  # first step of the first stream
+        self._reset_before: VectorEnv | None = None  # environments that have begun once
         self._learners = LearnerSelection(address, name, credentials)
         self._address = address  # of the present stream's learner
         self._name = name
@@ -213,7 +214,7 @@ class ActorLoop:
         env = await self._make_env()
         if self._env_frames is not None:
             env.incarnation = self._env_frames
-            self._begun = await self._in_thread(env.reset)
+            self._begun = await self._in_thread(self._reset, env)
         return env
 
     async def _make_env(self) -> VectorEnv:
@@ -292,7 +293,7 @@ class ActorLoop:
                 f"(actor.max_environment_failures is {most}): {cause}",
             )
         await self._close_env()
-        self._begun = None
+        self._begun = self._reset_before = None
         return await self._make_env()
 
     async def _play(self, env: VectorEnv) -> None:
@@ -416,7 +417,7 @@ class ActorLoop:
     def _steps(self, env: VectorEnv, less_loaded: "asyncio.Task[None]") -> _Steps:
         """Step the environments: yield each step to send, and take the actions for it."""
         started = time.perf_counter()
-        time_step, self._begun = self._begun or env.reset(), None
+        time_step, self._begun = self._begun or self._reset(env), None
         environment_s, wait_s = time.perf_counter() - started, 0.0
         for sequence in itertools.count():
             sent = time.perf_counter()
@@ -429,6 +430,13 @@ class ActorLoop:
             environment_s, wait_s = time.perf_counter() - got, got - sent
             self._metrics.on_step(env.num_envs, environment_s, wait_s)
             self._on_steps(env)
+
+    def _reset(self, env: VectorEnv) -> TimeStep:
+        """Start new episodes, which an earlier stream has not played."""
+        if env is self._reset_before:
+            return env.reset_again()
+        self._reset_before = env
+        return env.reset()
 
     async def _in_thread(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a function in the thread of the environments."""

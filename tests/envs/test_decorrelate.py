@@ -28,10 +28,10 @@ def experiment(decorrelate_steps: int) -> Experiment:
     )
 
 
-def first_rows(group: VectorEnv, steps: int) -> list[list[int]]:
+def first_rows(group: VectorEnv, steps: int, again: bool = False) -> list[list[int]]:
     """The steps at which each environment began an episode."""
     began: list[list[int]] = [[] for _ in range(E)]
-    frame = group.reset()
+    frame = group.reset_again() if again else group.reset()
     for step in range(steps + 1):
         for i in np.flatnonzero(frame.first):
             began[i].append(step)
@@ -43,7 +43,7 @@ def test_each_environment_begins_anew_once_at_a_step_of_its_own() -> None:
     group = make_actor_env(experiment(STEPS), 0, 0)
     began = first_rows(group, 3 * STEPS)
     group.incarnation = 800  # a new stream, after 800 frames of the run, staggers anew
-    again = first_rows(group, 3 * STEPS)
+    again = first_rows(group, 3 * STEPS, again=True)
     group.close()
     for rows in (began, again):
         assert all(len(steps) == 2 and steps[0] == 0 and steps[1] <= STEPS for steps in rows)

@@ -45,6 +45,9 @@ class EchoVectorEnv:
         self.incarnations.append(self.incarnation)
         return self._frame(True)
 
+    def reset_again(self) -> TimeStep:
+        return self.reset()
+
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         np.testing.assert_array_equal(action, (self._seen + 1) % ACTIONS)
         self.stepping.set()

@@ -57,6 +57,9 @@ class PatternVectorEnv:
         self._episode = np.zeros(num_envs, np.int64)
         self._ended = np.zeros(num_envs, bool)
 
+    def reset_again(self) -> TimeStep:
+        return self.reset()
+
     def reset(self) -> TimeStep:
         """Every row is first."""
         self._episode += 1

@@ -31,9 +31,9 @@ class VectorEnvCompliance(ABC):
         finally:
             group.close()
 
-    def _play(self, group: VectorEnv) -> list[TimeStep]:
+    def _play(self, group: VectorEnv, first: TimeStep | None = None) -> list[TimeStep]:
         random = np.random.default_rng(0)
-        frames = [group.reset()]
+        frames = [first or group.reset()]
         for _ in range(self.steps):
             action = random.integers(0, group.spec.actions, E).astype(np.int32)
             frames.append(group.step(action))
@@ -112,6 +112,16 @@ class VectorEnvCompliance(ABC):
         for one, again in zip(played[0], played[2], strict=True):
             for a, b in zip(one, again, strict=True):
                 np.testing.assert_array_equal(a, b)
+
+    def test_a_later_stream_plays_other_episodes(self, rows: list[TimeStep]) -> None:
+        group = self.make(SEEDS)
+        self._play(group)
+        group.incarnation = 4000
+        again = self._play(group, group.reset_again())
+        group.close()
+        assert again[0].first.all()
+        pairs = zip(rows, again, strict=True)
+        assert any((a.observation != b.observation).any() for a, b in pairs)
 
     def test_each_environment_follows_its_own_seed(self, rows: list[TimeStep]) -> None:
         """The last environment alone has another seed, so its row changes, and no other."""
