@@ -69,9 +69,9 @@ def check_chunk(spec: SequenceSpec, chunk: SequenceChunk) -> None:
     """
     arrays = chunk_arrays(spec, chunk.environments)
     for name in (*TIMED, *UNTIMED):
-        array = getattr(chunk, name)
-        given = ArraySpec(array.shape, str(array.dtype))
-        if given != arrays[name]:
+        array, held = getattr(chunk, name), arrays[name]
+        if array.shape != held.shape or array.dtype != held.dtype:
+            given = ArraySpec(array.shape, str(array.dtype))
             raise ValueError(
                 f"{name} of a chunk is {given}, and this replay holds {arrays[name]}: sequences "
                 f"of {spec.burn_in} + {spec.steps} steps"
@@ -260,10 +260,10 @@ class SequenceBuffer(ReplayBuffer):
         }
 
     def frame_views(self, items: NDArray[np.int64]) -> list[NDArray[Any]]:
-        """Return the frames of sampleable sequences, as contiguous views of what is stored.
+        """Return the frames of sampleable sequences, as contiguous pieces.
 
-        The views of a sequence follow each other in time; joined, all of them are [B, F, *shape].
-        The next `add` changes them.
+        Joined, they are [B, F, *shape]. Large ones are views of what is stored, which the next
+        `add` changes.
 
         Args:
             items: [B].
@@ -273,6 +273,10 @@ class SequenceBuffer(ReplayBuffer):
         chunks = np.stack([self.ring.item(one) for one in keys], axis=1)  # [B, P+1], newest first
         counts = [spec.steps] * spec.predecessors
         counts.append(spec.frames - spec.steps * spec.predecessors)
+        if spec.steps * spec.observation.row_bytes < _SMALL_BYTES:
+            parts = zip(reversed(chunks.T), reversed(counts), strict=True)
+            pieces = [stored[of, spec.steps - count :] for of, count in parts]
+            return [np.concatenate(pieces, axis=1)]
         return [
             stored[item, spec.steps - count :]
             for sequence in chunks.tolist()

@@ -7,6 +7,7 @@ copy it at all.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, fields, replace
+from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
@@ -198,6 +199,7 @@ def sequences_a_message(spec: SequenceSpec) -> int:
     return max(1, MESSAGE_BYTES // sequence_bytes(spec))
 
 
+@lru_cache
 def sequence_bytes(spec: SequenceSpec) -> int:
     """Return the bytes of one sequence of a `SampleReply`.
 

@@ -8,6 +8,13 @@ and are always added anew from both children, so that a billion updates leave no
 import numpy as np
 from numpy.typing import NDArray
 
+# Items are neighbours, as those of a chunk, where so many times as many lie between the first one
+# and the last one: all nodes between are added, without an index.
+_SPREAD = 8
+# Nodes of a level above which each is added once. Fewer are added as often as they are named,
+# which gives the same sum, because to find them takes longer.
+_MANY = 1024
+
 
 class SumTree:
     """Weights of items 0 .. capacity-1, all 0 at first. Not thread-safe."""
@@ -47,11 +54,22 @@ class SumTree:
             items: [N], below the capacity.
             weights: [N], finite and not negative.
         """
-        self._sums[self._leaves + items] = weights
-        nodes = np.unique(self._leaves + items)
+        if not len(items):
+            return
+        nodes, sums = self._leaves + items, self._sums
+        sums[nodes] = weights
+        first, last = int(nodes.min()), int(nodes.max())
+        if last - first < _SPREAD * len(nodes):
+            for _ in range(self._depth):
+                first, last = first >> 1, last >> 1
+                children = sums[2 * first : 2 * last + 2]
+                np.add(children[::2], children[1::2], out=sums[first : last + 1])
+            return
         for _ in range(self._depth):
-            nodes = np.unique(nodes >> 1)
-            self._sums[nodes] = self._sums[2 * nodes] + self._sums[2 * nodes + 1]
+            nodes = nodes >> 1
+            if len(nodes) > _MANY:
+                nodes = np.unique(nodes)
+            sums[nodes] = sums[2 * nodes] + sums[2 * nodes + 1]
 
     def draw(self, uniform: NDArray[np.float64]) -> NDArray[np.int64]:
         """Draw items [N], each with probability weight / total.

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.numbers import DEFAULT_BOUNDS, Bounds, InvalidNumbers, check_number
-from seedbed.replay.codec import sequences_a_message, spec_of, unpack
+from seedbed.replay.codec import sequence_bytes, sequences_a_message, spec_of, unpack
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc.credentials import PLAIN, Credentials, Denial
 from seedbed.rpc.local.messages import MessageContext, message_methods
@@ -175,7 +175,8 @@ class ReplayServer(ServerThread):
         message, payload = unpack(wire.InsertRequest, data)
         _check_sequence(message, due)
         shard = self._shard
-        await _write(context, await shard.call(shard.insert, message, payload, arrived, bounds))
+        stored = shard.call_on(len(payload), shard.insert, message, payload, arrived, bounds)
+        await _write(context, await stored)
 
     async def _sample(self, context: Any, _: Bounds) -> None:
         """Answer requests in order. While one message is written the next one is gathered."""
@@ -197,10 +198,11 @@ class ReplayServer(ServerThread):
                 message = unpack(wire.SampleRequest, data)[0]
                 uniform = _uniform(message)
                 step = sequences_a_message(shard.buffer.spec)
+                one = sequence_bytes(shard.buffer.spec)
                 for first in range(0, len(uniform), step):
                     part = uniform[first : first + step]
-                    answer, drawn = await shard.call(
-                        shard.sample, message.request, first, part, pack
+                    answer, drawn = await shard.call_on(
+                        len(part) * one, shard.sample, message.request, first, part, pack
                     )
                     await ready.put(answer)
                     del answer
@@ -220,7 +222,8 @@ class ReplayServer(ServerThread):
                 return
             message = unpack(wire.PrioritizeRequest, data)[0]
             _check_sequence(message, due)
-            await _write(context, await self._shard.call(self._shard.prioritize, message))
+            size = len(message.key) + len(message.priority)
+            await _write(context, await self._shard.call_on(size, self._shard.prioritize, message))
 
 
 async def _without_request(serve: Callable[[Any], Awaitable[None]], _: Any, context: Any) -> None:

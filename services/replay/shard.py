@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -33,6 +34,9 @@ log = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
+# Work of at most so many bytes takes less than a millisecond.
+_SHORT_BYTES = 256 * 1024
+
 
 class SpecMismatch(StreamRejected):
     """Learner whose spec, exponent or protocol is not the shard's. The message has both sides."""
@@ -43,7 +47,8 @@ class SpecMismatch(StreamRejected):
 class Shard:
     """Buffer whose spec comes with its files, or with its first learner.
 
-    Methods that are not async run in the shard's thread, through `call`.
+    Methods that are not async run in the shard's thread, through `call`, or in the event loop
+    where they are short; one at a time.
 
     Args:
         capacity: Sequences.
@@ -68,6 +73,7 @@ class Shard:
         self.capacity, self.exponent = capacity, exponent
         self._directory, self._memory = directory, memory
         self._thread = ThreadPoolExecutor(1, "buffer")
+        self._using = threading.Lock()  # the buffer
         self._buffer: SequenceBuffer | None = None
         self._streams: Counter[SequenceSpec] = Counter()
         self._bounds: Bounds | None = None  # of the first learner, to which the files are judged
@@ -88,7 +94,29 @@ class Shard:
             function: The method.
             *arguments: Arguments of the method.
         """
-        return await asyncio.get_running_loop().run_in_executor(self._thread, function, *arguments)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._thread, self._alone, function, *arguments)
+
+    async def call_on(self, size: int, function: Callable[..., _T], *arguments: Any) -> _T:
+        """Do as `call`, but here if the method is short and the thread idle: a change takes longer.
+
+        Args:
+            size: Bytes that the method reads or writes.
+            function: The method.
+            *arguments: Arguments of the method.
+        """
+        # A volume may take long to read or write a few bytes.
+        short = size <= _SHORT_BYTES and not isinstance(self._buffer, FileBuffer)
+        if short and self._using.acquire(blocking=False):
+            try:
+                return function(*arguments)
+            finally:
+                self._using.release()
+        return await self.call(function, *arguments)
+
+    def _alone(self, function: Callable[..., _T], *arguments: Any) -> _T:
+        with self._using:
+            return function(*arguments)
 
     def open(self) -> None:
         """Open the files, where there are some; else check that they can be made.
