@@ -105,3 +105,25 @@ def test_what_cannot_be_drawn_is_refused() -> None:
         SumTree(4).draw(np.array([0.5]))
     with pytest.raises(ValueError, match=r"at least 1"):
         SumTree(0)
+
+
+@pytest.mark.parametrize("how", ["neighbours", "spread", "many"])
+def test_every_node_is_the_sum_of_its_children(how: str) -> None:
+    """Neighbours are added by ranges, spread items by index, many of them each node once."""
+    random, capacity = np.random.default_rng(0), 20_000
+    tree, expected = SumTree(capacity), np.zeros(capacity)
+    for turn in range(20):
+        if how == "neighbours":
+            items = (turn * 1111 + random.permutation(64)) % capacity
+        else:
+            items = random.integers(0, capacity, 30 if how == "spread" else 3000)
+        weights = random.integers(0, 100, len(items)).astype(np.float64)  # sums are exact
+        tree.set(items, weights)
+        for item, weight in zip(items.tolist(), weights.tolist(), strict=True):
+            expected[item] = weight
+    np.testing.assert_array_equal(tree.weights(np.arange(capacity)), expected)
+    sums = tree._sums
+    for node in range(1, tree._leaves):
+        assert sums[node] == sums[2 * node] + sums[2 * node + 1]
+    tree.set(np.empty(0, np.int64), np.empty(0))
+    assert tree.total == expected.sum()
