@@ -347,10 +347,9 @@ class ActorLoop:
             self._welcomed = True
             self._metrics.connected_groups.add(self._name)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
-            if self._begun is None:
-                # After a restart of the learner or the actor, the same seeds would begin the same
-                # episodes again.
-                env.incarnation = welcome.env_frames
+            # After a restart of the learner or the actor, the same seeds would begin the same
+            # episodes again.
+            env.incarnation = welcome.env_frames
             await self._step(env, call, reply_timeout_s, less_loaded)
             reason = "the actor moves" if less_loaded.done() else "the actor stops"
             await write(call, wire.ActorMessage(goodbye=wire.Goodbye(reason=reason)))
