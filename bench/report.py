@@ -241,6 +241,21 @@ TABLES: dict[str, Sequence[Table]] = {
             "{sample_of_bare_stream:,.2f} | 0.80 | {priorities_per_s:,.0f}",
         ),
         Table(
+            "sequences that several learners draw from one shard (in memory), each a process with "
+            "two batches of 64 under way",
+            lambda part: part.get("learners", {}).get("sampling", ()),
+            "way | learners | drawn/s, together | MB/s | least and most of a learner",
+            "{way} | {learners} | {drawn_per_s:,.0f} | {drawn_mb_per_s:,.0f} | "
+            "{least[median]:.2f} to {most[median]:.2f}",
+        ),
+        Table(
+            "an update that takes an accelerator {learners[prefetch][0][update_s]} s (a stand-in, "
+            "which sleeps), batch and priorities included",
+            lambda part: part.get("learners", {}).get("prefetch", ()),
+            "way | nothing ahead: s | two batches ahead: s | of the way hidden",
+            "{way} | {without_s:.3f} | {prefetched_s:.3f} | {hidden:.2f}",
+        ),
+        Table(
             "training step, {training[transitions]:,} transitions of 57 floats "
             "({training[device]})",
             lambda part: part["training"]["steps"],

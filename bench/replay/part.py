@@ -6,6 +6,7 @@ from typing import Any
 
 from bench.child import Child
 from bench.plan import Plan
+from bench.replay.learners import learners
 
 log = logging.getLogger(__name__)
 
@@ -19,7 +20,7 @@ SHARDS = (
 
 
 def replay(plan: Plan) -> dict[str, Any]:
-    """Measure storages, shards and the training step."""
+    """Measure storages, shards, several learners of one, and the training step."""
     backend = "tensorflow" if importlib.util.find_spec("tensorflow") else "jax"
     of_backend = {"backend": backend, "runs": plan.runs, "window_s": plan.replay_window_s}
     sequences, transitions = plan.replay_sequences, plan.replay_transitions
@@ -38,6 +39,8 @@ def replay(plan: Plan) -> dict[str, Any]:
             for content, kept_in in SHARDS
             for way in ("shared memory", "tcp")
         ]
+    log.info("replay: several learners, and prefetch")
+    several = learners(plan)
     log.info("replay: the training step")
     with Child(
         "replay.training:Training", plan.folder, "training", transitions=transitions, **of_backend
@@ -48,6 +51,7 @@ def replay(plan: Plan) -> dict[str, Any]:
         "backend": backend,
         "homes": homes,
         "service": {"cases": cases},
+        "learners": several,
         "training": {
             "backend": backend,
             "device": homes["device"]["device"],

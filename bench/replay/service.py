@@ -16,20 +16,17 @@ from typing import Any
 
 import numpy as np
 
-from bench.actor import free_port
 from bench.bare_stream import PATH
 from bench.child import Child
 from bench.command import Command
 from bench.figures import series, series_of
-from bench.replay.content import atari, chunk_of, transitions
+from bench.replay.content import EXPONENT, START_S, address_of, atari, chunk_of, transitions
 from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sequence_bytes, sequences_a_message
 from seedbed.replay.sequence import SequenceSpec
 from seedbed.rpc import channels
 from seedbed.runtime.allocator import keep_large_blocks
 
-EXPONENT = 0.9
-START_S = 60.0
 UNDER_WAY = 16  # messages of the bare stream
 
 
@@ -158,7 +155,7 @@ class Shards:
 
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="seedbed-bench-")))
-            shard, up, down = (_address(way, folder, name) for name in ("shard", "up", "down"))
+            shard, up, down = (address_of(way, folder, name) for name in ("shard", "up", "down"))
             keep = ["--directory", f"{folder}/files"] if kept_in == "files" else []
             process = stack.enter_context(
                 Command(
@@ -222,13 +219,6 @@ class Shards:
             **series_of(turns),
             "priorities_per_s": series(priorities),
         }
-
-
-def _address(way: str, folder: Path, name: str) -> str:
-    """Return an address for a process of this machine."""
-    if way != "tcp":
-        return f"unix:{folder}/{name}.sock"
-    return f"127.0.0.1:{free_port()}"
 
 
 def _priorities_per_s(replay: ShardedReplay, keys: Any, batches: int) -> float:

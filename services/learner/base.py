@@ -20,6 +20,7 @@ from seedbed.packed import read_environment_spec
 from seedbed.rpc.certificate_stats import CertificateStats
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runs.directory import COMPILED_FOLDER, RunDirectory
+from seedbed.runtime.collector import suspended_collector
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
 from seedbed.runtime.threads import Threads
@@ -177,10 +178,12 @@ class LearnerBase:
             self.telemetry.phase = f"waiting for all {place.hosts} hosts at {place.coordinator}"
         devices = learner.devices
         split = None if devices.is_auto else Split(devices.inference, devices.training)
-        backend = backends.use(
-            learner.backend, learner.deterministic, learner.device, place, learner.precision, split,
-            operation_threads(self.experiment, self.telemetry.actors_here),
-        )  # fmt: skip
+        threads = operation_threads(self.experiment, self.telemetry.actors_here)
+        with suspended_collector():
+            backend = backends.use(
+                learner.backend, learner.deterministic, learner.device, place, learner.precision,
+                split, threads,
+            )  # fmt: skip
         backend.keep_compiled(self.run_directory.path / COMPILED_FOLDER)
         if self.hosts is not None:
             hosts = self.hosts
@@ -216,7 +219,8 @@ class LearnerBase:
         """Build the components, with the state of the checkpoint and of the peers."""
         self.telemetry.phase = "building the model"
         divide_devices(self.experiment, spec, backend, self.run_directory.path)
-        components = self._make_components(spec, backend)
+        with suspended_collector():
+            components = self._make_components(spec, backend)
         run = self.run_directory
         self._state.load(run, components)
         if self.hosts is not None:
