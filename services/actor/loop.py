@@ -195,7 +195,9 @@ class ActorLoop:
                 environment failed.
         """
         try:
-            await self._play_until_over(await self._begin_env())
+            await self._wait_for_turn()
+            if not self._stopping.is_set():
+                await self._play_until_over(await self._begin_env())
         except ExperimentFinished as finished:
             log.info("%s: the experiment is over: %s", self._name, finished)
         finally:
@@ -203,14 +205,17 @@ class ActorLoop:
             await self._close_env()
             self._thread.shutdown(wait=False)
 
+    async def _wait_for_turn(self) -> None:
+        """Wait for the first unroll of the group before, for ten seconds at most."""
+        if self.before is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self.before.plays.wait(), _BEFORE_S)
+
     async def _begin_env(self) -> VectorEnv:
         """Make the environments, and begin their episodes where the frames so far are known.
 
         That takes as long as a learner on the same cores takes to load its backend.
         """
-        if self.before is not None:
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self.before.plays.wait(), _BEFORE_S)
         env = await self._make_env()
         if self._env_frames is not None:
             env.incarnation = self._env_frames

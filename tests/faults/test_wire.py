@@ -10,6 +10,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,10 @@ import pytest
 from seedbed.rpc import channels
 from seedbed.rpc.versions import ERROR_KEY
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.services.actor.actor import Actor as ActorProcess
 from seedbed.v1 import inference_pb2 as wire
-from tests.support.echo_actor import Actor
-from tests.support.null_model import ACTIONS, NAME, NullLearner, null_learner
+from tests.support.echo_actor import Actor, EchoVectorEnv
+from tests.support.null_model import ACTIONS, NAME, NullLearner, experiment, null_learner
 from tests.support.raw_wire import ACT, Proxy, Refused, Stream, hello, step, stream
 from tests.support.waiting import wait_for
 
@@ -385,3 +387,33 @@ def test_environments_whose_frames_are_not_known_begin_with_the_learner(
         assert actor.group.incarnations == [0]
     actor.stop()
     assert actor.failure is None
+
+
+def test_groups_open_one_after_the_other_beside_their_learner(bare: Any, tmp_path: Path) -> None:
+    """Each one opens once the one before has sent an unroll, and not at all after a stop."""
+    groups = [EchoVectorEnv() for _ in range(3)]
+    made: list[EchoVectorEnv] = []
+
+    async def run(address: str) -> None:
+        loops = ActorProcess(experiment("actor.groups=3"), address, 0, env_frames=0).loops()
+        for loop, group in zip(loops, groups, strict=True):
+            loop._make = partial(make, group)
+        tasks = [asyncio.create_task(loop.run()) for loop in loops]
+        for number in range(2):
+            await asyncio.to_thread(groups[number].stepping.wait, 30)
+            assert made == groups[: number + 1], "the next one waits for an unroll of this one"
+            if number == 0:
+                groups[number].may_step.set()
+        for loop in loops:
+            loop.stop()
+        groups[1].may_step.set()
+        await asyncio.gather(*tasks)
+        assert made == groups[:2]
+
+    def make(group: EchoVectorEnv) -> Any:
+        group.may_step.clear()
+        made.append(group)
+        return group
+
+    with bare(listen=f"unix:{tmp_path}/learner.sock") as learner:
+        asyncio.run(run(learner.address))
