@@ -74,7 +74,8 @@ class EnvironmentProbe:
                     process.kill()
                     process.communicate()
                     self._process = None
-                    self.failure = f"it was not made within {DEADLINE_S:g} s"
+                    late = time.monotonic() > self._deadline
+                    self.failure = f"it was not made within {DEADLINE_S:g} s" if late else "stopped"
                 elif time.monotonic() > until:
                     break
         return self._spec

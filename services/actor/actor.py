@@ -114,7 +114,7 @@ class Actor:
         try:
             await asyncio.gather(*tasks)
         except asyncio.CancelledError:
-            log.warning("the learner did not answer within %g s of the signal", DRAIN_S)
+            log.warning("not every group had ended within %g s of the signal", DRAIN_S)
         finally:
             for task in tasks:
                 task.cancel()

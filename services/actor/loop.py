@@ -50,8 +50,9 @@ log = logging.getLogger(__name__)
 
 # How late a reply is when its next notice is logged, and the reason of the notice before.
 _NOT_NOTICED = 0.0, ""
-# Longest wait for the socket of a learner of this machine, and the pause between two looks.
-_SOCKET_S, _SOCKET_POLL_S = 1.0, 0.02
+# Looks for the sockets of a learner of this machine, for the second one once its own is there, and
+# the pause between them.
+_SOCKET_LOOKS, _OWN_LOOKS, _SOCKET_POLL_S = 50, 5, 0.02
 # Longest wait for the first unroll of the group before.
 _BEFORE_S = 10.0
 
@@ -217,7 +218,7 @@ class ActorLoop:
         That takes as long as a learner on the same cores takes to load its backend.
         """
         env = await self._make_env()
-        if self._env_frames is not None:
+        if self._env_frames is not None and not self._stopping.is_set():
             env.incarnation = self._env_frames
             self._begun = await self._in_thread(self._reset, env)
         return env
@@ -317,10 +318,12 @@ class ActorLoop:
 
     async def _wait_for_socket(self) -> None:
         """Wait for the socket of a learner that starts beside this actor, for a second at most."""
-        shared = socket_of(self._address) if self.shares_memory else None
-        path = Path(shared or self._address.removeprefix("unix:"))
-        until = time.monotonic() + _SOCKET_S
-        while not path.exists() and time.monotonic() < until:
+        own = Path(self._address.removeprefix("unix:"))
+        shared = Path(socket_of(self._address) or own) if self.shares_memory else own
+        looks = _SOCKET_LOOKS
+        # A learner without shared memory has its own socket alone.
+        while looks and not shared.exists():
+            looks = min(looks - 1, _OWN_LOOKS) if own.exists() else looks - 1
             await asyncio.sleep(_SOCKET_POLL_S)
 
     def _open_local(self, env: VectorEnv, metadata: Metadata) -> StepCall | None:

@@ -252,10 +252,14 @@ def test_checkpoints_elsewhere_are_found_moved_and_followed(tmp_path: Path) -> N
 
 
 def test_the_socket_path_always_fits(tmp_path: Path) -> None:
-    for name in ("short", "long" * 30):
+    # Long enough for the first socket's path alone.
+    edge = "e" * max(1, 104 - len(os.fsencode(tmp_path / "learner.sock")))
+    for name in ("short", "long" * 30, edge):
         with open_run_directory(tmp_path / name, experiment()) as directory:
             with socket.socket(socket.AF_UNIX) as listener:
                 listener.bind(str(directory.socket))
+            with socket.socket(socket.AF_UNIX) as listener:
+                listener.bind(f"{directory.socket}.shm")
             assert directory.socket.parent.stat().st_uid == os.getuid()
         # A killed learner leaves its socket; the next one can bind again.
         with (
