@@ -157,7 +157,10 @@ def _train(
         return summary
     learner.profiler.profile_on_signal()
     number = (rank or 0) * experiment.learner.hosts + (host or 0)
-    actors = LocalActors(experiment, directory, address, learner, number)
+    actors = LocalActors(
+        experiment, directory, address, learner.threads, number,
+        lambda: learner.counters.env_frames,
+    )  # fmt: skip
     try:
         # First, because to open environments takes as long as to load the backend.
         actors.start()

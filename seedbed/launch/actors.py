@@ -2,7 +2,8 @@
 
 import subprocess
 import threading
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable
+from typing import IO
 
 from typing_extensions import override
 
@@ -10,9 +11,7 @@ from seedbed.config import Experiment
 from seedbed.launch.supervisor import Supervisor, last_cause, start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode
-
-if TYPE_CHECKING:  # imports much
-    from seedbed.services.learner.base import LearnerBase
+from seedbed.runtime.threads import Threads
 
 _POLL_S = 1.0
 _TAIL_BYTES = 4096
@@ -25,8 +24,9 @@ class LocalActors(Supervisor):
         experiment: the resolved experiment.
         run: the learner's run directory, which gets the actors' logs.
         address: the address at which the learner listens.
-        learner: its threads fail when actors keep failing.
+        threads: the learner's threads, which fail when actors keep failing.
         rank: number of the learner, or of the host, among all. It keeps their episodes apart.
+        env_frames: returns the frames of the run so far.
     """
 
     name = "actor"
@@ -40,12 +40,13 @@ class LocalActors(Supervisor):
         experiment: Experiment,
         run: RunDirectory,
         address: str,
-        learner: "LearnerBase",
+        threads: Threads,
         rank: int,
+        env_frames: Callable[[], int],
     ) -> None:
         super().__init__(experiment.actor.processes, run.logs)
         self._settings, self._run, self._address = experiment.actor, run, address
-        self._threads, self._counters, self._rank = learner.threads, learner.counters, rank
+        self._threads, self._rank, self._env_frames = threads, rank, env_frames
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch, name="actors", daemon=True)
 
@@ -66,7 +67,7 @@ class LocalActors(Supervisor):
     def start_process(self, index: int, errors: IO[bytes]) -> subprocess.Popen[bytes]:
         number = self._rank * self._settings.processes + index
         arguments = ["actor", str(self._run.experiment_yaml), "--learner", self._address]
-        arguments += ["--index", str(number), f"--env-frames={self._counters.env_frames}"]
+        arguments += ["--index", str(number), f"--env-frames={self._env_frames()}"]
         # All actors are on one machine, so each one serves its metrics at a port of its own.
         if port := self._settings.metrics_port:
             arguments += ["--set", f"actor.metrics_port={port + index}"]

@@ -50,9 +50,9 @@ log = logging.getLogger(__name__)
 
 # How late a reply is when its next notice is logged, and the reason of the notice before.
 _NOT_NOTICED = 0.0, ""
-# Looks for the sockets of a learner of this machine, for the second one once its own is there, and
+# Polls for the sockets of a learner of this machine, for the second one once its own is there, and
 # the pause between them.
-_SOCKET_LOOKS, _OWN_LOOKS, _SOCKET_POLL_S = 50, 5, 0.02
+_SOCKET_POLLS, _OWN_POLLS, _SOCKET_POLL_S = 50, 5, 0.02
 # Longest wait for the first unroll of the group before.
 _BEFORE_S = 10.0
 
@@ -320,10 +320,10 @@ class ActorLoop:
         """Wait for the socket of a learner that starts beside this actor, for a second at most."""
         own = Path(self._address.removeprefix("unix:"))
         shared = Path(socket_of(self._address) or own) if self.shares_memory else own
-        looks = _SOCKET_LOOKS
+        polls = _SOCKET_POLLS
         # A learner without shared memory has its own socket alone.
-        while looks and not shared.exists():
-            looks = min(looks - 1, _OWN_LOOKS) if own.exists() else looks - 1
+        while polls and not shared.exists():
+            polls = min(polls - 1, _OWN_POLLS) if own.exists() else polls - 1
             await asyncio.sleep(_SOCKET_POLL_S)
 
     def _open_local(self, env: VectorEnv, metadata: Metadata) -> StepCall | None:
