@@ -1,28 +1,9 @@
-"""Contents of the measured replay, noise in the sizes of two papers, and where its shard is."""
-
-from pathlib import Path
+"""Contents of the measured replay: noise, in the sizes of two papers."""
 
 import numpy as np
 
-from bench.actor import free_port
 from seedbed.replay.sequence import SequenceChunk, SequenceSpec
 from seedbed.spec import ArraySpec
-
-EXPONENT = 0.9
-START_S = 60.0
-
-
-def address_of(way: str, folder: Path, name: str) -> str:
-    """Return an address for a process of this machine.
-
-    Args:
-        way: `shared memory` or `tcp`.
-        folder: Of the socket.
-        name: Of the socket.
-    """
-    if way != "tcp":
-        return f"unix:{folder}/{name}.sock"
-    return f"127.0.0.1:{free_port()}"
 
 
 def atari(frame_stack: int = 4) -> SequenceSpec:

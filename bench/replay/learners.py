@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 
 from bench.child import Child
-from bench.command import Command
-from bench.figures import series, series_of
+from bench.figures import series_of
 from bench.plan import Plan
-from bench.replay.content import EXPONENT, START_S, address_of, atari, chunk_of
+from bench.replay.content import atari, chunk_of
+from bench.replay.shard import EXPONENT, START_S, address_of, start_shard
 from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.sequence import Sample
 from seedbed.runtime.allocator import keep_large_blocks
@@ -52,6 +52,7 @@ class SamplingLearner:
 
     def draw(self, seconds: float) -> float:
         """Return sequences a second, with `AHEAD` requests under way."""
+        self._replay.flush(_LONGEST_S)  # asks the shard, which another learner has filled
         waiting = deque(self._request() for _ in range(AHEAD))
         started, batches = time.perf_counter(), 0
         while (passed := time.perf_counter() - started) < seconds or batches < AHEAD:
@@ -77,8 +78,6 @@ class SamplingLearner:
             while len(waiting) <= ahead:
                 waiting.append(self._request())
             sample = waiting.popleft().result(_LONGEST_S)
-            while len(waiting) < ahead:
-                waiting.append(self._request())
             time.sleep(UPDATE_S)
             self._replay.update_priorities(sample.keys, np.ones(BATCH, np.float32))
         took = (time.perf_counter() - started) / updates
@@ -97,13 +96,7 @@ def learners(plan: Plan) -> dict[str, Any]:
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="seedbed-bench-")))
             shard = address_of(way, folder, "shard")
-            size = ("--sequences", str(plan.replay_sequences))
-            process = stack.enter_context(
-                Command(
-                    folder / "shard.log",
-                    *("replay", "--listen", shard, "--metrics-port", "0", *size),
-                )
-            )
+            process = stack.enter_context(start_shard(folder, shard, plan.replay_sequences))
             process.wait_until_log_says("listening", START_S)
             target = "replay.learners:SamplingLearner"
             children = [
@@ -141,4 +134,4 @@ def _hidden(plan: Plan, child: Child) -> dict[str, Any]:
         )
         hidden = (without - ahead) / (without - UPDATE_S)
         turns.append({"without_s": without, "prefetched_s": ahead, "hidden": hidden})
-    return {name: series([turn[name] for turn in turns]) for name in turns[0]}
+    return series_of(turns)

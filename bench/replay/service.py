@@ -18,9 +18,9 @@ import numpy as np
 
 from bench.bare_stream import PATH
 from bench.child import Child
-from bench.command import Command
 from bench.figures import series, series_of
-from bench.replay.content import EXPONENT, START_S, address_of, atari, chunk_of, transitions
+from bench.replay.content import atari, chunk_of, transitions
+from bench.replay.shard import EXPONENT, START_S, address_of, start_shard
 from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sequence_bytes, sequences_a_message
 from seedbed.replay.sequence import SequenceSpec
@@ -157,13 +157,7 @@ class Shards:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="seedbed-bench-")))
             shard, up, down = (address_of(way, folder, name) for name in ("shard", "up", "down"))
             keep = ["--directory", f"{folder}/files"] if kept_in == "files" else []
-            process = stack.enter_context(
-                Command(
-                    folder / "shard.log",
-                    *("replay", "--listen", shard, "--metrics-port", "0"),
-                    *("--sequences", str(of.sequences), *keep),
-                )
-            )
+            process = stack.enter_context(start_shard(folder, shard, of.sequences, *keep))
             bare_server = partial(Child, "bare_stream:BareServer", folder, fast_loop=True)
             stack.enter_context(bare_server("up", listen=up, reply_bytes=1))
             stack.enter_context(

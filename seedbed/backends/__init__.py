@@ -7,6 +7,7 @@ from seedbed.backends.coordination import HostPlace
 from seedbed.backends.missing_device import why_missing
 from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import Split
+from seedbed.runtime.collector import suspended_collector
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.install import how_to_install
 from seedbed.runtime.terminal import spared
@@ -59,12 +60,13 @@ def use(
     os.environ["KERAS_BACKEND"] = name
     try:
         if name == "tensorflow":
-            with spared():
+            with spared(), suspended_collector():
                 from seedbed.backends.tensorflow import TensorFlowBackend
 
             _current = TensorFlowBackend(deterministic, device, precision, operation_threads)
         else:
-            from seedbed.backends.jax import JaxBackend
+            with suspended_collector():
+                from seedbed.backends.jax import JaxBackend
 
             _current = JaxBackend(deterministic, device, place, precision, split)
     except ImportError as error:

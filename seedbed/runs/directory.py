@@ -22,7 +22,7 @@ from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
-from seedbed.rpc.local.addresses import socket_of
+from seedbed.rpc.local.addresses import SUFFIX
 from seedbed.runs.layout import (
     checkpoint_directory,
     has_shared_copy,
@@ -378,9 +378,8 @@ def _prepare(directory: RunDirectory, experiment: Experiment) -> None:
     """Make the subdirectories, write the experiment, delete the sockets of a killed learner."""
     directory.logs.mkdir(exist_ok=True)
     (directory.path / "tensorboard").mkdir(exist_ok=True)
-    for path in (directory.socket, socket_of(f"unix:{directory.socket}")):
-        if path is not None:
-            Path(path).unlink(missing_ok=True)
+    for suffix in ("", SUFFIX):
+        Path(f"{directory.socket}{suffix}").unlink(missing_ok=True)
     text = dump_experiment(experiment)
     current = directory.experiment_yaml
     if current.exists():

@@ -10,9 +10,9 @@ import yaml
 
 from seedbed.config import Experiment
 from seedbed.config.renamed import translate
+from seedbed.rpc.local.addresses import SUFFIX
 from seedbed.runtime.exit_codes import RunDirectoryError
 
-_SHARED = ".shm"  # of the second socket, for shared memory: `seedbed.rpc.local.addresses`
 _SOCKET_PATH_BYTES = 107  # sun_path has 108, the last is NUL (unix(7))
 
 
@@ -87,15 +87,15 @@ def socket_path(path: Path) -> Path:
         SeedbedError: RUN_DIRECTORY: the shorter path is too long, too, or open to other users.
     """
     own = path / "learner.sock"
-    if len(os.fsencode(own)) + len(_SHARED) <= _SOCKET_PATH_BYTES:
+    if len(os.fsencode(own)) + len(SUFFIX) <= _SOCKET_PATH_BYTES:
         return own
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     short = Path(tempfile.gettempdir()) / f"seedbed-{os.getuid()}-{digest}"
-    size = len(os.fsencode(short / "learner.sock")) + len(_SHARED)
+    size = len(os.fsencode(short / "learner.sock")) + len(SUFFIX)
     if size > _SOCKET_PATH_BYTES:
         raise RunDirectoryError(
-            f"a unix socket's path has at most {_SOCKET_PATH_BYTES} bytes: {own}{_SHARED} has "
-            f"{len(os.fsencode(own)) + len(_SHARED)}, and that in {short} has {size}: choose a "
+            f"a unix socket's path has at most {_SOCKET_PATH_BYTES} bytes: {own}{SUFFIX} has "
+            f"{len(os.fsencode(own)) + len(SUFFIX)}, and that in {short} has {size}: choose a "
             "shorter --run-dir"
         )
     short.mkdir(mode=0o700, exist_ok=True)

@@ -224,15 +224,14 @@ class ActorLoop:
         return env
 
     async def _make_env(self) -> VectorEnv:
-        loop = asyncio.get_running_loop()
-        self._env = await loop.run_in_executor(self._thread, self._make)
+        self._env = await self._in_thread(self._make)
         self._failures.clear()
         return self._env
 
     async def _close_env(self) -> None:
         env, self._env = self._env, None
         if env is not None:
-            await asyncio.get_running_loop().run_in_executor(self._thread, env.close)
+            await self._in_thread(env.close)
 
     async def _play_until_over(self, env: VectorEnv) -> None:
         learners = self._learners

@@ -9,9 +9,7 @@ from typing import TYPE_CHECKING
 from typing_extensions import override
 
 from seedbed import backends
-from seedbed.config import Experiment
 from seedbed.launch.operation_threads import operation_threads
-from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.services.actor.actor import Actor
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.impala_actor.loop import UnrollLoop
@@ -35,17 +33,8 @@ class ImpalaActor(Actor):
     Args: as of `Actor`.
     """
 
-    def __init__(
-        self,
-        experiment: Experiment,
-        address: str,
-        index: int,
-        credentials: Credentials = PLAIN,
-        env_frames: int | None = None,
-    ) -> None:
-        super().__init__(experiment, address, index, credentials, env_frames)
-        self._network: NetworkCopy | None = None
-        self._building = threading.Lock()
+    _network: "NetworkCopy | None" = None
+    _building = threading.Lock()  # a process has one actor
 
     @override
     def loops(self) -> Sequence[ActorLoop]:

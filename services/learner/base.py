@@ -178,12 +178,10 @@ class LearnerBase:
             self.telemetry.phase = f"waiting for all {place.hosts} hosts at {place.coordinator}"
         devices = learner.devices
         split = None if devices.is_auto else Split(devices.inference, devices.training)
-        threads = operation_threads(self.experiment, self.telemetry.actors_here)
-        with suspended_collector():
-            backend = backends.use(
-                learner.backend, learner.deterministic, learner.device, place, learner.precision,
-                split, threads,
-            )  # fmt: skip
+        backend = backends.use(
+            learner.backend, learner.deterministic, learner.device, place, learner.precision, split,
+            operation_threads(self.experiment, self.telemetry.actors_here),
+        )  # fmt: skip
         backend.keep_compiled(self.run_directory.path / COMPILED_FOLDER)
         if self.hosts is not None:
             hosts = self.hosts
