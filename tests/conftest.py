@@ -6,6 +6,7 @@ import os
 
 import pytest
 
+import seedbed.rpc  # noqa: F401  # before gRPC, as in every service
 from seedbed import backends
 from seedbed.backends.protocol import Backend
 

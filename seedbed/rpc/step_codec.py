@@ -18,6 +18,7 @@ from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
 _SERVICE = "seedbed.v1.Inference"
+ACT = f"/{_SERVICE}/Act"
 # A field's tag: number << 3 | wire type.
 _VARINT_1, _BYTES_2, _BYTES_3, _BYTES_4 = 0x08, 0x12, 0x1A, 0x22
 _FLOAT_5, _FLOAT_6 = 0x2D, 0x35
@@ -51,7 +52,7 @@ class Actions(NamedTuple):
 def act(channel: grpc.Channel | grpc.aio.Channel) -> Any:
     """Return the stub of `Act` for a client of these messages."""
     return channel.stream_stream(
-        f"/{_SERVICE}/Act",
+        ACT,
         request_serializer=write_actor_message,
         response_deserializer=read_learner_message,
     )

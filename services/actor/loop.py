@@ -23,7 +23,7 @@ import grpc.aio
 import numpy as np
 
 from seedbed.envs.failures import FAILURE_WINDOW_S, REFUSED
-from seedbed.rpc import channels
+from seedbed.rpc import channels, thread_call
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.local.addresses import socket_of
 from seedbed.rpc.local.packets import Metadata
@@ -32,6 +32,7 @@ from seedbed.rpc.reconnect import FATAL, Attempts, describe, details_of
 from seedbed.rpc.spaces import spaces_to_wire
 from seedbed.rpc.step_codec import Actions, Step, act, kind_of
 from seedbed.rpc.streams import write
+from seedbed.rpc.thread_call import ThreadCall
 from seedbed.rpc.versions import (
     ERROR_KEY,
     HELLO_KEY,
@@ -139,13 +140,14 @@ class ActorLoop:
             before a learner answers; None: with those that the learner tells.
 
     Attributes:
-        shares_memory: whether steps go through shared memory to a learner of this machine.
+        steps_in_thread: whether the thread of the environments sends and receives itself, to a
+            learner of this machine through shared memory.
         before: group whose first unroll comes before these environments are made; None: none.
         unroll_length: T, steps of an unroll.
         plays: set once the first unroll is sent, or the group has ended.
     """
 
-    shares_memory = True
+    steps_in_thread = True
     before: "ActorLoop | None" = None
     unroll_length = 1
 
@@ -312,13 +314,17 @@ class ActorLoop:
         if (local := self._open_local(env, metadata)) is not None:
             await self._serve(env, hello, local)
             return
+        if self.steps_in_thread and thread_call.is_available():
+            call = ThreadCall(self._address, self._credentials, metadata, self._thread)
+            await self._serve(env, hello, call)
+            return
         async with channels.aio_channel(self._address, self._credentials) as channel:
             await self._serve(env, hello, act(channel)(metadata=metadata))
 
     async def _wait_for_socket(self) -> None:
         """Wait for the socket of a learner that starts beside this actor, for a second at most."""
         own = Path(self._address.removeprefix("unix:"))
-        shared = Path(socket_of(self._address) or own) if self.shares_memory else own
+        shared = Path(socket_of(self._address) or own) if self.steps_in_thread else own
         polls = _SOCKET_POLLS
         # A learner without shared memory has its own socket alone.
         while polls and not shared.exists():
@@ -328,7 +334,7 @@ class ActorLoop:
     def _open_local(self, env: VectorEnv, metadata: Metadata) -> StepCall | None:
         """Open a stream through shared memory to a learner of this machine, if that is possible."""
         path = socket_of(self._address)
-        if path is None or not self.shares_memory:
+        if path is None or not self.steps_in_thread:
             return None
         spec = env.spec
         step_bytes = env.num_envs * (spec.observation.row_bytes + 4 + 1)  # a reward, flags
@@ -387,8 +393,8 @@ class ActorLoop:
             less_loaded: done once the group should move to another learner.
         """
         steps = self._steps(env, less_loaded)
-        if isinstance(call, StepCall):
-            # Without the event loop, whose turns cost more than a packet.
+        if isinstance(call, StepCall | ThreadCall):
+            # Without the event loop, whose turns cost more than a message.
             loop = asyncio.get_running_loop()
             sent = partial(loop.call_soon_threadsafe, self.plays.set)
             await self._in_thread(self._step_in_thread, steps, call, reply_timeout_s, sent)
@@ -402,7 +408,11 @@ class ActorLoop:
             step = await self._in_thread(_next, steps, actions)
 
     def _step_in_thread(
-        self, steps: _Steps, call: StepCall, reply_timeout_s: float, sent: Callable[[], object]
+        self,
+        steps: _Steps,
+        call: StepCall | ThreadCall,
+        reply_timeout_s: float,
+        sent: Callable[[], object],
     ) -> None:
         """Do as `_step` does, in the thread of the environments alone."""
         with call.blocking(reply_timeout_s):

@@ -26,8 +26,8 @@ class UnrollLoop(ActorLoop):
         make_player: makes the player of the environments, in the group's own thread.
     """
 
-    # Unrolls and parameters are too large for a packet.
-    shares_memory = False
+    # Unrolls and parameters are too large for a packet, and few.
+    steps_in_thread = False
 
     make_player: Callable[[VectorEnv], "UnrollPlayer"]
 

@@ -24,10 +24,8 @@ from seedbed.rpc.local.packets import (
     Metadata,
 )
 from seedbed.rpc.local.server import LocalContext, LocalMethod
-from seedbed.rpc.step_codec import Actions, Step
+from seedbed.rpc.step_codec import ACT, Actions, Step
 from seedbed.v1 import inference_pb2 as wire
-
-ACT = "/seedbed.v1.Inference/Act"
 
 # How long a thread asks for actions before it sleeps, where the newest ones came nearly as soon.
 # To wake up takes as long, and where actions take longer, the core is the model's.
