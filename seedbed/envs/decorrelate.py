@@ -32,6 +32,7 @@ class DecorrelatedVectorEnv(VectorEnv):
         self.spec, self.num_envs = env.spec, env.num_envs
         # Step of the cut of each environment, [E]; 0 after the cut.
         self._due: NDArray[np.int64] = np.zeros(self.num_envs, np.int64)
+        self._uncut = 0  # environments that have no cut yet
         self._step = 0
 
     @override
@@ -49,18 +50,22 @@ class DecorrelatedVectorEnv(VectorEnv):
         self._step = 0
         random = np.random.default_rng([*self._seeds, self.incarnation])
         self._due = random.integers(1, self._steps + 1, self.num_envs)
+        self._uncut = self.num_envs
         self._env.incarnation = self.incarnation
 
     @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         time_step = self._env.step(action)
         self.failures = self._env.failures
+        if not self._uncut:
+            return time_step
         self._step += 1
         due = (self._due > 0) & (self._due <= self._step)
         # An environment whose step is finished or first starts an episode anyway: cut it later.
         due &= ~(time_step.terminated | time_step.truncated | time_step.first)
         if due.any():
             self._due[due] = 0
+            self._uncut = int(np.count_nonzero(self._due))
             self._env.restart(time_step, due)
         return time_step
 
