@@ -17,6 +17,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from seedbed.rpc.polling import EXPERIMENTS
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 ROOT = Path(__file__).parents[1]
@@ -32,13 +33,16 @@ class Child:
         target: `module:Class`, the module within `bench`.
         folder: Where the log goes.
         name: Of the child, in messages and of its log.
+        by_engine: Whether gRPC's event engine reads its sockets, as gRPC comes.
         arguments: Of the class; JSON.
 
     Raises:
         SeedbedError: it ended, or did not answer in time; with the last lines of its log.
     """
 
-    def __init__(self, target: str, folder: Path, name: str, **arguments: Any) -> None:
+    def __init__(
+        self, target: str, folder: Path, name: str, by_engine: bool = False, **arguments: Any
+    ) -> None:
         self._name = name
         self._log = folder / f"{name}.log"
         self._pipe, theirs = Pipe()
@@ -51,6 +55,7 @@ class Child:
                 stderr=log,
                 pass_fds=[fd],
                 cwd=ROOT,
+                env=os.environ | ({EXPERIMENTS: ""} if by_engine else {}),
             )
         self._answer(START_S)
 

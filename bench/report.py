@@ -132,10 +132,13 @@ TABLES: dict[str, Sequence[Table]] = {
             "wire_efficiency",
             _cases,
             "E | streams | efficiency | goal | messages/s | bare messages/s | "
-            "server CPU a message | bare",
+            "server CPU a message | bare | of bare streams read alike | their messages/s | "
+            "their CPU",
             "{environments} | {streams} | {efficiency:,.2f} | {goal:,.2f} | "
             "{messages_per_s:,.0f} | {bare_messages_per_s:,.0f} | "
-            "{server_cpu_us[median]:.0f} µs | {bare_server_cpu_us[median]:.0f} µs",
+            "{server_cpu_us[median]:.0f} µs | {bare_server_cpu_us[median]:.0f} µs | "
+            "{of_alike:,.2f} | {alike_messages_per_s:,.0f} | "
+            "{alike_server_cpu_us[median]:.0f} µs",
         )
     ],
     "peers": [

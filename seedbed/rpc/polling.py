@@ -2,8 +2,9 @@
 
 import os
 import sys
+from typing import Final
 
-_EXPERIMENTS = "GRPC_EXPERIMENTS"
+EXPERIMENTS: Final = "GRPC_EXPERIMENTS"
 # gRPC's event engine reads sockets in a pool of threads, which pass each message to the thread of
 # the completion queue. Without it that thread reads them itself, which takes a third to a half off
 # the CPU time of a small message and a quarter off a large one's (docs/performance.md).
@@ -16,10 +17,10 @@ def import_grpc() -> None:
     gRPC reads the variable as it is imported. Afterwards the variable is gone again: other copies
     of gRPC, in models' libraries and in child processes, may not know these names.
     """
-    if "grpc" in sys.modules or _EXPERIMENTS in os.environ:
+    if "grpc" in sys.modules or EXPERIMENTS in os.environ:
         return
-    os.environ[_EXPERIMENTS] = _WITHOUT_ENGINE
+    os.environ[EXPERIMENTS] = _WITHOUT_ENGINE
     try:
         import grpc  # noqa: F401
     finally:
-        del os.environ[_EXPERIMENTS]
+        del os.environ[EXPERIMENTS]
