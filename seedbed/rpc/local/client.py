@@ -50,7 +50,10 @@ class LocalCall:
     async def _send(self, packet: bytes) -> None:
         # Where the stream has ended, the next `read` raises why.
         with contextlib.suppress(ConnectionError):
-            await self._loop.sock_sendall(self._socket, packet)
+            try:
+                self._socket.send(packet)
+            except BlockingIOError:  # a server that does not read
+                await self._loop.sock_sendall(self._socket, packet)
 
     async def done_writing(self) -> None:
         """End this side of the stream."""
