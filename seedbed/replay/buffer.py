@@ -25,8 +25,13 @@ from seedbed.replay.sequence import (
 from seedbed.replay.sum_tree import SumTree
 from seedbed.spec import ArraySpec
 
-# Below this size one indexed copy is faster than a loop over sequences.
+# Bytes of a sequence's frames below which one indexed copy is faster than a loop over sequences.
 _SMALL_BYTES = 4096
+
+
+def _is_small(spec: SequenceSpec, steps: int) -> bool:
+    """Return whether the frames of so many steps are copied by one index."""
+    return steps * spec.observation.row_bytes < _SMALL_BYTES
 
 
 def stored_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
@@ -167,7 +172,7 @@ class SequenceBuffer(ReplayBuffer):
         # Empty the items first: a process killed in between leaves empty items, not torn ones.
         arrays["key"][items] = -1
         # Copy the chunk's arrays.
-        if self.spec.steps * self.spec.observation.row_bytes < _SMALL_BYTES:
+        if _is_small(self.spec, self.spec.steps):
             arrays["frames"][items] = chunk.frames.swapaxes(0, 1)
         else:
             for env, item in enumerate(items.tolist()):
@@ -273,7 +278,7 @@ class SequenceBuffer(ReplayBuffer):
         chunks = np.stack([self.ring.item(one) for one in keys], axis=1)  # [B, P+1], newest first
         counts = [spec.steps] * spec.predecessors
         counts.append(spec.frames - spec.steps * spec.predecessors)
-        if spec.steps * spec.observation.row_bytes < _SMALL_BYTES:
+        if _is_small(spec, spec.steps):
             parts = zip(reversed(chunks.T), reversed(counts), strict=True)
             pieces = [stored[of, spec.steps - count :] for of, count in parts]
             return [np.concatenate(pieces, axis=1)]
@@ -292,7 +297,7 @@ class SequenceBuffer(ReplayBuffer):
         for keys in self.ring.predecessor_keys(self.ring.key[items]):
             count = min(spec.steps, stop)
             sources = self.ring.item(keys)
-            if count * spec.observation.row_bytes < _SMALL_BYTES:
+            if _is_small(spec, count):
                 frames[stop - count : stop] = stored[sources, spec.steps - count :].swapaxes(0, 1)
             else:
                 for b, item in enumerate(sources.tolist()):
