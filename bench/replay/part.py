@@ -22,7 +22,11 @@ SHARDS = (
 def replay(plan: Plan) -> dict[str, Any]:
     """Measure storages, shards, several learners of one, and the training step."""
     backend = "tensorflow" if importlib.util.find_spec("tensorflow") else "jax"
-    of_backend: dict[str, Any] = {"backend": backend, "runs": plan.runs, "window_s": plan.replay_window_s}
+    of_backend: dict[str, Any] = {
+        "backend": backend,
+        "runs": plan.runs,
+        "window_s": plan.replay_window_s,
+    }
     sequences, transitions = plan.replay_sequences, plan.replay_transitions
     log.info("replay: storages")
     with Child(

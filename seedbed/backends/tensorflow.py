@@ -2,6 +2,7 @@
 
 # ruff: noqa: E402  TensorFlow is imported after its environment is set.
 
+import logging
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -33,6 +34,7 @@ from seedbed.backends.trainer import LossFunction, Trainer
 from seedbed.types import Params, Tensor
 
 tf.get_logger().setLevel("ERROR")
+log = logging.getLogger(__name__)
 
 
 class TensorFlowTables(DeviceTables, Tables):
@@ -190,7 +192,15 @@ class TensorFlowBackend(Backend):
         # On by default. TensorFloat-32 keeps 10 bits: acting and training, whose batches have other
         # shapes, agree less.
         tf.config.experimental.enable_tensor_float_32_execution(precision == "tensorfloat32")
-        tf.config.threading.set_intra_op_parallelism_threads(operation_threads)
+        if operation_threads:
+            try:
+                tf.config.threading.set_intra_op_parallelism_threads(operation_threads)
+            except RuntimeError:  # a notebook has computed before
+                log.warning(
+                    "TensorFlow runs in this process already: "
+                    "learner.operation_threads %d has no effect",
+                    operation_threads,
+                )
         if deterministic:
             tf.config.threading.set_intra_op_parallelism_threads(1)
             tf.config.threading.set_inter_op_parallelism_threads(1)

@@ -391,6 +391,23 @@ def test_devices_and_profile(backend: Backend, tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.pb"))
 
 
+@pytest.mark.usefixtures("once")
+@pytest.mark.parametrize("threads", [0, 1])
+def test_a_process_in_which_tensorflow_has_computed(threads: int) -> None:
+    """A notebook, for example. TensorFlow takes its threads before its first operation alone."""
+    code = """
+import json, sys
+import tensorflow as tf
+tf.constant(1.0) + 1.0
+from seedbed import backends
+backend = backends.use("tensorflow", operation_threads=int(sys.argv[1]))
+print(json.dumps({"name": backend.name}))
+"""
+    result = run_python(code, str(threads))
+    assert result["name"] == "tensorflow"
+    assert ("learner.operation_threads 1 has no effect" in result["stderr"]) == (threads == 1)
+
+
 def test_another_backend_is_refused(backend: Backend) -> None:
     from seedbed import backends
 
