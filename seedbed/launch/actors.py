@@ -8,13 +8,12 @@ from typing import IO
 from typing_extensions import override
 
 from seedbed.config import Experiment
-from seedbed.launch.supervisor import Supervisor, last_cause, start_seedbed
+from seedbed.launch.supervisor import Supervisor, start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.threads import Threads
 
 _POLL_S = 1.0
-_TAIL_BYTES = 4096
 
 
 class LocalActors(Supervisor):
@@ -83,11 +82,3 @@ class LocalActors(Supervisor):
         # While the learner ends. In this thread, because the kernel kills with it the actors that
         # it has started.
         super().stop()
-
-    @override
-    def last_words(self, index: int) -> str:
-        path = self.log_file(index)
-        with path.open("rb") as file:
-            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
-            tail = file.read().decode(errors="replace")
-        return f"its last words: {last_cause(tail)!r}; see {path}"

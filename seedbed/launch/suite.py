@@ -5,13 +5,11 @@ import subprocess
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from seedbed.launch.supervisor import last_cause, start_seedbed
+from seedbed.launch.supervisor import last_cause_in, start_seedbed
 from seedbed.runs.suite import Member
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.log_files import rotate_log
 from seedbed.telemetry.formats import percent, si_number, significant
-
-_TAIL_BYTES = 8192
 
 
 class SuiteRunner:
@@ -93,10 +91,7 @@ class SuiteRunner:
             reason = member.summary().get("stop_reason")
             missing = "its last evaluation failed" if reason else "it was stopped"
             return f"not finished, {missing}: see {member.log} and {member.run / 'logs'}"
-        with member.log.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - _TAIL_BYTES))
-            cause = last_cause(file.read().decode(errors="replace"))
-        return f"failed with {code_name(code)}: {cause}; see {member.log}"
+        return f"failed with {code_name(code)}: {last_cause_in(member.log)}; see {member.log}"
 
 
 def code_name(code: int) -> str:

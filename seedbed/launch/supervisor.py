@@ -18,6 +18,7 @@ from seedbed.runtime.log_files import rotate_log
 log = logging.getLogger(__name__)
 
 _FAILURES = 5  # of each process
+_TAIL_BYTES = 8192
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -156,12 +157,13 @@ class Supervisor(ABC):
         return True
 
     def last_words(self, index: int) -> str:
-        """Return where a process has logged its end, for messages.
+        """Return what a process has logged last, and where, for messages.
 
         Args:
             index: number of the process, 0 to `count` - 1.
         """
-        return f"see {self.log_file(index)}"
+        path = self.log_file(index)
+        return f"its last words: {last_cause_in(path)!r}; see {path}"
 
     def stop(self) -> None:
         """Send SIGTERM to every process, and SIGKILL to those that do not end in time."""
@@ -200,3 +202,10 @@ def last_cause(log: str) -> str:
         if line.strip() and not line.startswith("seedbed: exit code")
     ]
     return causes[-1][:500] if causes else ""
+
+
+def last_cause_in(path: Path) -> str:
+    """Return the `last_cause` in a log file."""
+    with path.open("rb") as file:
+        file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+        return last_cause(file.read().decode(errors="replace"))
