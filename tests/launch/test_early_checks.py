@@ -20,12 +20,12 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 ROOT = Path(__file__).parents[2]
 
 
-def train(tmp_path: Path, *settings: str) -> subprocess.CompletedProcess[str]:
+def train(tmp_path: Path, *settings: str, learners: int = 1) -> subprocess.CompletedProcess[str]:
     overrides = [f"--set={setting}" for setting in settings]
     command = [sys.executable, "-m", "seedbed.cli.main", "train", "cartpole-vtrace", *overrides]
     return subprocess.run(
-        [*command, "--run-dir", str(tmp_path / "run")], capture_output=True, text=True, cwd=ROOT,
-        check=False, timeout=120,
+        [*command, "--learners", str(learners), "--run-dir", str(tmp_path / "run")],
+        capture_output=True, text=True, cwd=ROOT, check=False, timeout=120,
     )  # fmt: skip
 
 
@@ -49,6 +49,12 @@ def test_an_environment_that_cannot_be_played_ends_the_run_before_a_backend(
     assert code.startswith("seedbed: exit code 11")
     for late in ("tensorflow", "oneDNN", "last words", "part failed"):
         assert late not in done.stderr
+
+
+def test_the_end_of_one_of_several_learners_names_its_cause(tmp_path: Path) -> None:
+    done = train(tmp_path, "environment.id=CartPol-v1", learners=2)
+    assert done.returncode == ExitCode.ENVIRONMENT, done.stderr
+    assert "Did you mean: `CartPole`" in done.stderr
 
 
 def test_a_port_that_is_taken_is_named_before_anything_listens() -> None:
