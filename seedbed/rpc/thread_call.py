@@ -219,9 +219,8 @@ class ThreadCall:
 def _status_in(operation: Any) -> grpc.aio.AioRpcError:
     trailing = grpc.aio.Metadata(*(tuple(pair) for pair in operation.trailing_metadata() or ()))
     code = _CODES.get(operation.code(), grpc.StatusCode.UNKNOWN)
-    details = operation.details()
-    text = details.decode(errors="replace") if isinstance(details, bytes) else details or ""
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details=text)
+    details = operation.details() or ""
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details=details)
 
 
 def _error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:

@@ -12,11 +12,11 @@ import math
 import secrets
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Coroutine, Generator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
@@ -56,8 +56,11 @@ _NOT_NOTICED = 0.0, ""
 _SOCKET_POLLS, _OWN_POLLS, _SOCKET_POLL_S = 50, 5, 0.02
 # Longest wait for the first unroll of the group before.
 _BEFORE_S = 10.0
+# Longest wait until the learner has read the goodbye, which a stream that is cancelled may lose.
+_GOODBYE_S = 1.0
 
 _Steps = Generator[Step, Actions, None]
+_Result = TypeVar("_Result")
 
 
 def _next(steps: _Steps, actions: Actions | None = None) -> Step | None:
@@ -356,7 +359,9 @@ class ActorLoop:
             self._learners.wait_for_less_loaded(self._address, env.num_envs)
         )
         try:
-            welcome = await self._handshake(call, hello)
+            welcome = await self._unless_stopped(self._handshake(call, hello))
+            if welcome is None:
+                return
             self._welcomed = True
             self._metrics.connected_groups.add(self._name)
             reply_timeout_s = max(self._reply_timeout_s, 2 * welcome.notice_interval_seconds)
@@ -365,12 +370,31 @@ class ActorLoop:
             env.incarnation = welcome.env_frames
             await self._step(env, call, reply_timeout_s, less_loaded)
             reason = "the actor moves" if less_loaded.done() else "the actor stops"
-            await write(call, wire.ActorMessage(goodbye=wire.Goodbye(reason=reason)))
-            await call.done_writing()
+            await self._leave(call, reason)
         finally:
             self._metrics.connected_groups.discard(self._name)
             less_loaded.cancel()
             call.cancel()
+
+    async def _unless_stopped(self, waiting: Coroutine[Any, Any, _Result]) -> _Result | None:
+        """Return what a coroutine returns; None where `stop` comes first, which cancels it."""
+        task = asyncio.ensure_future(waiting)
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        try:
+            await asyncio.wait({task, stopping}, return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            task.cancel()
+            stopping.cancel()
+
+    async def _leave(self, call: Any, reason: str) -> None:
+        """Say goodbye, and wait for a moment until the learner ends the stream."""
+        await write(call, wire.ActorMessage(goodbye=wire.Goodbye(reason=reason)))
+        await call.done_writing()
+        with contextlib.suppress(TimeoutError, grpc.aio.AioRpcError):
+            async with asyncio.timeout(_GOODBYE_S):
+                while await call.read() is not grpc.aio.EOF:
+                    pass
 
     def _hello(self, env: VectorEnv) -> wire.Hello:
         return make_hello(env, self._name)

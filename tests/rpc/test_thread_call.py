@@ -25,6 +25,9 @@ from tests.support.null_model import null_learner
 from tests.support.raw_wire import step
 from tests.support.waiting import wait_for
 
+# A call that is not ended waits for ever.
+pytestmark = pytest.mark.timeout(60)
+
 CODE = grpc.StatusCode
 HELLO = wire.ActorMessage(hello=wire.Hello(actor="test"))
 WELCOME = wire.LearnerMessage(welcome=wire.Welcome(session=3)).SerializeToString()
@@ -212,6 +215,45 @@ def test_a_thread_that_waits_goes_on_as_the_stream_is_cancelled() -> None:
         call.cancel()
         call.cancel()  # once more is nothing
         await task
+
+    play(serve, client)
+
+
+def test_an_environment_that_takes_longer_than_a_reply_may() -> None:
+    async def serve(context: Any) -> None:
+        for _ in range(2):
+            await context.read()
+            await context.write(ANSWER)
+
+    def client(call: ThreadCall) -> None:
+        for pause_s in (0.7, 0.0):
+            call.send(STEP)
+            assert call.receive() == Actions(0, b"abcd")
+            threading.Event().wait(pause_s)
+
+    play(serve, in_thread(client, 0.3))
+
+
+def test_streams_that_end_leave_nothing_open() -> None:
+    def descriptors() -> int:
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    async def serve(context: Any) -> None:
+        await context.read()
+        await context.write(WELCOME)
+        await context.read()
+
+    async def client(first: ThreadCall) -> None:
+        before = 0
+        for turn in range(30):
+            with ThreadPoolExecutor(1) as thread:  # whose end waits for the end of the call
+                call = ThreadCall(first._channel._channel.target().decode(), PLAIN, (), thread)
+                await call.write(HELLO)
+                await call.read()
+                call.cancel()
+            if turn == 4:
+                before = descriptors()
+        assert descriptors() < before + 10
 
     play(serve, client)
 
