@@ -314,6 +314,18 @@ def test_an_actor_leaves_a_connection_that_loses_everything(bare: Any) -> None:
         assert actor.failure is None
 
 
+def test_an_actor_that_stops_before_its_welcome_leaves_at_once() -> None:
+    """A port that takes connections and says nothing, as that of a learner that is stopped."""
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        actor = Actor(f"127.0.0.1:{mute.getsockname()[1]}")
+        mute.settimeout(30)
+        connection, _ = mute.accept()
+        with connection:
+            actor.stop()
+        assert actor.failure is None
+        assert actor.group.resets == 0
+
+
 def test_an_actor_whose_stream_ends_while_it_steps(bare: Any) -> None:
     """A level that loads for longer than the learner waits; the same when the learner dies."""
     with bare("learner.idle_timeout_s=0.2") as learner:

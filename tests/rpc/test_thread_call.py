@@ -19,8 +19,10 @@ from seedbed.rpc.credentials import PLAIN
 from seedbed.rpc.step_codec import ACT, Actions, Step, read_actor_message
 from seedbed.rpc.thread_call import ThreadCall
 from seedbed.rpc.versions import ERROR_KEY
+from seedbed.services.actor.loop import ActorLoop
+from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.v1 import inference_pb2 as wire
-from tests.support.echo_actor import Actor
+from tests.support.echo_actor import Actor, EchoVectorEnv
 from tests.support.null_model import null_learner
 from tests.support.raw_wire import step
 from tests.support.waiting import wait_for
@@ -232,6 +234,24 @@ def test_an_environment_that_takes_longer_than_a_reply_may() -> None:
             threading.Event().wait(pause_s)
 
     play(serve, in_thread(client, 0.3))
+
+
+def test_a_learner_that_is_busy_hears_goodbye() -> None:
+    """A stream that is cancelled at once would lose it."""
+    heard: list[Any] = []
+
+    async def serve(context: Any) -> None:
+        await context.read()
+        await asyncio.sleep(0.2)
+        heard.append(read_actor_message(await context.read()))
+
+    async def client(call: ThreadCall) -> None:
+        loop = ActorLoop(lambda: EchoVectorEnv(), "localhost:1", "test", 9.0, 9.0, ActorMetrics())
+        await call.write(HELLO)
+        await loop._leave(call, "enough")
+
+    play(serve, client)
+    assert [message.goodbye.reason for message in heard] == ["enough"]
 
 
 def test_streams_that_end_leave_nothing_open() -> None:
