@@ -141,9 +141,13 @@ class Actor(Section):
     none.
     """
     reply_timeout_s: Annotated[float, Field(gt=0)] = 60.0
-    """Longest silence of the learner before the actor reconnects, in seconds."""
+    """Longest silence of the learner before the actor reconnects, in seconds; at least twice
+    `learner.notice_interval_s`.
+    """
     connect_timeout_s: Annotated[float, Field(gt=0)] = 600.0
-    """Longest time without any learner before the actor gives up, in seconds."""
+    """Longest time without any learner before the actor gives up, in seconds. One attempt to
+    connect may take 20 s.
+    """
     max_environment_failures: Positive = 10
     """Failures of environments within ten minutes after which the actor gives up; an earlier
     failure restarts only the environment that failed, and the end of a worker only the environments
