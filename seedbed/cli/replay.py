@@ -84,8 +84,10 @@ def run(args: argparse.Namespace) -> None:
         insecure=credentials.insecure,
     )
     shard.open()
-    print(f"seedbed: listening on {server.start()}", file=sys.stderr, flush=True)
+    address = server.start()
+    # Before it is said, because a stop may follow at once.
     on_stop_signals(lambda _: threads.stopping.set())
+    print(f"seedbed: listening on {address}", file=sys.stderr, flush=True)
     threads.stopping.wait()
     server.close()
     stuck = threads.join(STOP_S)
