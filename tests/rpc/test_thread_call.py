@@ -183,7 +183,7 @@ def test_a_learner_that_says_nothing() -> None:
     async def serve(context: Any) -> None:
         await context.read()
         for _ in range(4):
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
             await context.write(NOTICE)
         await ends.wait()
 
@@ -194,7 +194,7 @@ def test_a_learner_that_says_nothing() -> None:
         with pytest.raises(TimeoutError):
             call.receive()
 
-    play(serve, in_thread(client, 0.5))
+    play(serve, in_thread(client, 1.5))
 
 
 def test_a_thread_that_waits_goes_on_as_the_stream_is_cancelled() -> None:
@@ -228,12 +228,12 @@ def test_an_environment_that_takes_longer_than_a_reply_may() -> None:
             await context.write(ANSWER)
 
     def client(call: ThreadCall) -> None:
-        for pause_s in (0.7, 0.0):
+        for pause_s in (1.5, 0.0):
             call.send(STEP)
             assert call.receive() == Actions(0, b"abcd")
             threading.Event().wait(pause_s)
 
-    play(serve, in_thread(client, 0.3))
+    play(serve, in_thread(client, 1.0))
 
 
 def test_a_learner_that_is_busy_hears_goodbye() -> None:
