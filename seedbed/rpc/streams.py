@@ -15,7 +15,7 @@ Clients `write` and `read`; `seedbed.rpc.reconnect` connects them again.
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 import grpc
@@ -32,6 +32,28 @@ HELLO_TIMEOUT_S = 10.0
 LAST_WRITE_S = 1.0
 # Characters of a status message: this program's own words, and a text of the peer.
 STATUS_LENGTH = 1024
+
+
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
+
+
+def status_code(number: int) -> grpc.StatusCode:
+    """Return the code of a status by its number on the wire; UNKNOWN of any other number."""
+    return _CODES.get(number, grpc.StatusCode.UNKNOWN)
+
+
+def status_error(
+    code: grpc.StatusCode, details: str, trailing: Iterable[tuple[str, str | bytes]] = ()
+) -> grpc.aio.AioRpcError:
+    """Return the error that `grpc.aio` raises where a stream ends with a status.
+
+    Args:
+        code: code of the status.
+        details: message of the status.
+        trailing: trailing metadata.
+    """
+    metadata = grpc.aio.Metadata(*trailing)
+    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, details=details)
 
 
 class StreamRejected(Exception):

@@ -22,9 +22,9 @@ from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.local.packets import Metadata
 from seedbed.rpc.step_codec import ACT, Step, read_learner_message, write_actor_message
+from seedbed.rpc.streams import status_code, status_error
 from seedbed.v1 import inference_pb2 as wire
 
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
 _NO_FLAGS = 0
 # Tags of the operations that end with the stream, and of each message's.
 _INITIAL, _STATUS, _MESSAGE = "initial metadata", "status", "message"
@@ -157,7 +157,8 @@ class ThreadCall:
             data = event.batch_operations[-1].message() if event is not None else None
             return self._ended() if data is None else read_learner_message(data)
         except DecodeError as error:
-            raise _error(grpc.StatusCode.INTERNAL, f"a message that is none: {error}") from error
+            text = f"a message that is none: {error}"
+            raise status_error(grpc.StatusCode.INTERNAL, text) from error
         finally:
             self._waits_since = None
 
@@ -177,7 +178,12 @@ class ThreadCall:
             event = self._call.next_event()
             self._due.remove(event.tag)
             if event.tag == _STATUS:
-                self._status = _status_in(event.batch_operations[0])
+                status = event.batch_operations[0]
+                self._status = status_error(
+                    status_code(status.code()),
+                    status.details() or "",
+                    status.trailing_metadata() or (),
+                )
             if event.tag == tag:
                 return event
         return None
@@ -214,14 +220,3 @@ class ThreadCall:
         while self._due:
             self._wait_for(next(iter(self._due)))
         self._channel.close()
-
-
-def _status_in(operation: Any) -> grpc.aio.AioRpcError:
-    trailing = grpc.aio.Metadata(*(tuple(pair) for pair in operation.trailing_metadata() or ()))
-    code = _CODES.get(operation.code(), grpc.StatusCode.UNKNOWN)
-    details = operation.details() or ""
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details=details)
-
-
-def _error(code: grpc.StatusCode, details: str) -> grpc.aio.AioRpcError:
-    return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), grpc.aio.Metadata(), details=details)

@@ -5,16 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from tests.support.processes import START_S, cluster, parent
+from tests.support.processes import START_S, Process, cluster, parent
 from tests.support.waiting import wait_for
-
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.slow
@@ -36,16 +32,12 @@ def test_actors_of_one_container_share_a_socket_and_an_end(tmp_path: Path) -> No
 
 def test_actors_of_one_container_drain_at_sigterm(tmp_path: Path) -> None:
     """As a pod that is deleted or scaled away: it ends well, here without a learner."""
-    log = tmp_path / "log"
-    command = ("seedbed.cli.main", "actor", "cartpole-vtrace", "--learner", "127.0.0.1:1")
-    with log.open("wb") as file:
-        actors = subprocess.Popen(
-            [sys.executable, "-m", *command, "--processes", "2"], stderr=file, cwd=ROOT
-        )
+    arguments = ("actor", "cartpole-vtrace", "--learner", "127.0.0.1:1", "--processes", "2")
+    actors = Process(tmp_path, *arguments)
     try:
         tries = re.compile(r"/(\d+)/\d+/\d+: .*; trying")
-        wait_for(lambda: len(set(tries.findall(log.read_text()))) == 2, "both try", START_S)
-        actors.terminate()
-        assert actors.wait(30) == 0, log.read_text()
+        wait_for(lambda: len(set(tries.findall(actors.said))) == 2, "both try", START_S)
+        actors.send(signal.SIGTERM)
+        assert actors.wait(30) == 0, actors.said
     finally:
-        actors.kill()
+        actors.popen.kill()

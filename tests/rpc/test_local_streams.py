@@ -23,8 +23,8 @@ from seedbed.rpc.local import blocks, server, steps
 from seedbed.rpc.local.addresses import socket_of
 from seedbed.rpc.local.blocks import StepReader, StepWriter
 from seedbed.rpc.local.packets import ACTIONS, STEP, InvalidBlock, open_packet
-from seedbed.rpc.local.steps import ACT, StepCall
-from seedbed.rpc.step_codec import Step
+from seedbed.rpc.local.steps import StepCall
+from seedbed.rpc.step_codec import ACT, Step
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.impala_actor.loop import UnrollLoop
@@ -33,6 +33,7 @@ from seedbed.spec import FIRST, StepInputs
 from tests.support.null_model import NullLearner, null_learner
 from tests.support.pattern_env import PatternVectorEnv
 from tests.support.raw_wire import LocalTransport, Refused, Stream, hello, step, stream
+from tests.support.streams import note_opened
 from tests.support.waiting import wait_for
 
 ENV = PatternVectorEnv(2, 0, shape=(1,), dtype="float32")
@@ -298,15 +299,7 @@ def test_the_end_of_the_learner_is_seen_at_once(learner: NullLearner) -> None:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The paths on which actors have opened local streams."""
-    paths: list[str] = []
-    real = StepCall.__init__
-
-    def note(self: StepCall, path: str, *arguments: Any) -> None:
-        real(self, path, *arguments)
-        paths.append(path)
-
-    monkeypatch.setattr(StepCall, "__init__", note)
-    return paths
+    return note_opened(monkeypatch, StepCall)
 
 
 def loop_of(address: str, kind: type[ActorLoop] = ActorLoop) -> Any:

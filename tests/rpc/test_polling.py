@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+ROOT = Path(__file__).parents[2]
 
 # What a process imports first, by its subcommand.
 SERVICES = (
@@ -22,6 +25,7 @@ COUNT = """
 import asyncio, os
 from seedbed.rpc import channels
 import grpc
+from tests.support.streams import serving
 
 def turns():
     total = 0
@@ -33,23 +37,21 @@ def turns():
     return total
 
 async def main():
-    async def echo(request, context):
-        return request
+    async def echo(context):
+        while (message := await context.read()) is not grpc.aio.EOF:
+            await context.write(message)
 
-    method = grpc.unary_unary_rpc_method_handler(echo)
-    server = channels.aio_server()
-    handlers = grpc.method_handlers_generic_handler("test.Test", {"Echo": method})
-    server.add_generic_rpc_handlers((handlers,))
-    address = channels.bind(server, "localhost:0")
-    await server.start()
-    async with channels.aio_channel(address) as channel:
-        call = channel.unary_unary("/test.Test/Echo")
-        await call(b"first")
+    path = "/test.Test/Echo"
+    async with serving(path, echo) as address, channels.aio_channel(address) as channel:
+        call = channel.stream_stream(path)()
+        await call.write(b"first")
+        await call.read()
         before = turns()
         for _ in range(300):
-            await call(b"x")
+            await call.write(b"x")
+            await call.read()
         print(turns() - before, os.environ.get("GRPC_EXPERIMENTS"))
-    await server.stop(0)
+        await call.done_writing()
 
 asyncio.run(main())
 """
@@ -59,7 +61,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     env = {name: value for name, value in os.environ.items() if name != "GRPC_EXPERIMENTS"}
     return subprocess.run(
         [sys.executable, "-c", code],
-        env=env | environment, capture_output=True, text=True, check=True, timeout=60,
+        env=env | environment, cwd=ROOT, capture_output=True, text=True, check=True, timeout=60,
     )  # fmt: skip
 
 

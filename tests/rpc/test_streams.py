@@ -14,6 +14,7 @@ import pytest
 from seedbed.rpc import channels, streams
 from seedbed.rpc.reconnect import FATAL, Attempts, describe
 from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
+from tests.support.streams import serving
 
 CODE = grpc.StatusCode
 
@@ -27,21 +28,13 @@ def serve(
     """Run one stream of bytes between `handle` and `client`; return what `client` does."""
 
     async def both() -> Any:
-        async def stream(_: Any, context: Any) -> None:
+        async def stream(context: Any) -> None:
             asyncio.get_running_loop().call_later(0.1, begun)
             await opened.serve(context, lambda: handle(context), "Test")
 
-        method = grpc.stream_stream_rpc_method_handler(stream)
-        server = channels.aio_server()
-        handlers = grpc.method_handlers_generic_handler("test.Test", {"Stream": method})
-        server.add_generic_rpc_handlers((handlers,))
-        address = channels.bind(server, "localhost:0")
-        await server.start()
-        try:
-            async with channels.aio_channel(address) as channel:
-                return await client(channel.stream_stream("/test.Test/Stream")())
-        finally:
-            await server.stop(0)
+        path = "/test.Test/Stream"
+        async with serving(path, stream) as address, channels.aio_channel(address) as channel:
+            return await client(channel.stream_stream(path)())
 
     return asyncio.run(both())
 

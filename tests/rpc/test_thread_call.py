@@ -14,7 +14,7 @@ import grpc
 import grpc.aio
 import pytest
 
-from seedbed.rpc import channels, thread_call
+from seedbed.rpc import thread_call
 from seedbed.rpc.credentials import PLAIN
 from seedbed.rpc.step_codec import ACT, Actions, Step, read_actor_message
 from seedbed.rpc.thread_call import ThreadCall
@@ -25,6 +25,7 @@ from seedbed.v1 import inference_pb2 as wire
 from tests.support.echo_actor import Actor, EchoVectorEnv
 from tests.support.null_model import null_learner
 from tests.support.raw_wire import step
+from tests.support.streams import note_opened, serving
 from tests.support.waiting import wait_for
 
 # A call that is not ended waits for ever.
@@ -44,23 +45,14 @@ def play(
     """Run one stream between `serve`, of bytes, and `client`; return what `client` does."""
 
     async def both() -> Any:
-        async def stream(_: Any, context: Any) -> None:
-            await serve(context)
-
-        method = grpc.stream_stream_rpc_method_handler(stream)
-        server = channels.aio_server()
-        service, name = ACT.strip("/").split("/")
-        handlers = grpc.method_handlers_generic_handler(service, {name: method})
-        server.add_generic_rpc_handlers((handlers,))
-        address = channels.bind(server, "localhost:0")
-        await server.start()
-        with ThreadPoolExecutor(1) as thread:
-            call = ThreadCall(address, PLAIN, (("key", "value"), ("a-bin", b"\0\1")), thread)
-            try:
-                return await client(call)
-            finally:
-                call.cancel()
-                await server.stop(0)
+        async with serving(ACT, serve) as address:
+            with ThreadPoolExecutor(1) as thread:
+                metadata = (("key", "value"), ("a-bin", b"\0\1"))
+                call = ThreadCall(address, PLAIN, metadata, thread)
+                try:
+                    return await client(call)
+                finally:
+                    call.cancel()
 
     return asyncio.run(both())
 
@@ -284,15 +276,7 @@ def test_streams_that_end_leave_nothing_open() -> None:
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The addresses to which actors have opened streams of this kind."""
-    addresses: list[str] = []
-    real = ThreadCall.__init__
-
-    def note(self: ThreadCall, address: str, *arguments: Any) -> None:
-        real(self, address, *arguments)
-        addresses.append(address)
-
-    monkeypatch.setattr(ThreadCall, "__init__", note)
-    return addresses
+    return note_opened(monkeypatch, ThreadCall)
 
 
 @contextmanager

@@ -17,6 +17,7 @@ from seedbed.rpc.local.packets import (
     status_in,
 )
 from seedbed.rpc.reconnect import FATAL
+from seedbed.rpc.streams import status_error
 from seedbed.rpc.versions import ERROR_KEY
 
 
@@ -84,8 +85,7 @@ class LocalCall:
         code, details, error = self._status
         if code is grpc.StatusCode.OK:
             return grpc.aio.EOF
-        trailing = grpc.aio.Metadata(*([(ERROR_KEY, error)] if error else []))
-        raise grpc.aio.AioRpcError(code, grpc.aio.Metadata(), trailing, details=details)
+        raise status_error(code, details, [(ERROR_KEY, error)] if error else [])
 
     async def raise_if_fatal(self) -> None:
         """Raise the status with which the server refused the stream, if it was read."""

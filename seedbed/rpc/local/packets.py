@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import grpc
 
-from seedbed.rpc.streams import STATUS_LENGTH
+from seedbed.rpc.streams import STATUS_LENGTH, status_code
 from seedbed.rpc.versions import ERROR_KEY
 
 Metadata = Sequence[tuple[str, str | bytes]]
@@ -20,7 +20,6 @@ LARGEST_PACKET = 64 * 1024
 _METHOD_KEY = ":path"  # as HTTP/2 names it
 _END_HEAD = struct.Struct("<BIH")  # status code, bytes of its message
 _PAIR_HEAD = struct.Struct("<HH?")  # bytes of key and value, whether the value is text
-_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class InvalidBlock(ValueError):
@@ -89,5 +88,4 @@ def status_in(packet: bytes) -> Status:
     """
     _, number, size = _END_HEAD.unpack_from(packet)
     rest = packet[_END_HEAD.size :]
-    code = _CODES.get(number, grpc.StatusCode.UNKNOWN)
-    return code, rest[:size].decode(errors="replace"), rest[size:]
+    return status_code(number), rest[:size].decode(errors="replace"), rest[size:]
