@@ -25,13 +25,24 @@ def digest(action: NDArray[Any], space: ActionSpec) -> NDArray[Any]:
     return np.rint(np.clip(90 * action.mean(axis=-1) + 95, 0, 199))
 
 
+def reward_of(flat: NDArray[Any]) -> NDArray[np.float64]:
+    """The reward of a step [...] from the flat observation [..., n >= 5] that came with it.
+
+    The digest, plus a hundredth of the counter, plus 0.002 of the first number of noise.
+    """
+    scale = 255 if flat.dtype == np.uint8 else 1
+    digit, counter, noise = (flat[..., i].astype(np.float64) for i in (2, 1, 4))
+    return digit + 0.01 * counter + 0.002 * noise / scale
+
+
 class PatternVectorEnv:
     """Episodes end, are cut and restart at random; everything else follows from the history.
 
     Each observation begins with four numbers: the environment's number, a step counter that goes
     on over episodes (modulo 200), the digest of the action that led here (0 on first rows), and
-    the episode's number (modulo 200). The rest is noise. The reward is the digest plus a hundredth
-    of the counter. A packed observation may hold a mask, whose actions alone are taken.
+    the episode's number (modulo 200). The rest is noise. The reward is `reward_of` the observation:
+    its noise tells apart sequences of equal actions. A packed observation may hold a mask, whose
+    actions alone are taken.
     """
 
     failures: Mapping[str, int] = MappingProxyType({})
@@ -114,10 +125,9 @@ class PatternVectorEnv:
         flat = observation.reshape(e, -1)
         flat[:, 0], flat[:, 1] = self._numbers, self._counter % 200
         flat[:, 2], flat[:, 3] = action, self._episode % 200
-        reward = action + 0.01 * (self._counter % 200)
         return TimeStep(
             observation=observation,
-            reward=np.where(first, 0, reward).astype(np.float32),
+            reward=np.where(first, 0, reward_of(flat)).astype(np.float32),
             terminated=terminated,
             truncated=truncated,
             life_lost=~first & (self._random.random(e) < 0.1),
