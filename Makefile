@@ -25,6 +25,11 @@ BIN := $(VENV)/bin
 PYTEST := $(BIN)/python -m pytest
 # Files side by side, a process for each of two cores. More of them would time out on each other.
 PARALLEL := -n 2 --dist loadfile
+# $(call ON_BOTH,options of pytest on TensorFlow,on JAX): JAX's tests run where TensorFlow's have failed, too.
+ON_BOTH = trap 'exit 130' INT TERM; result=0; \
+  SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL) $(1) || result=$$?; \
+  SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) $(2) || result=$$?; \
+  exit $$result
 E2E := PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) --timeout 1500 tests/e2e
 # Wheels only, and each with a known hash: nothing is built, nothing unpinned is fetched.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
@@ -110,16 +115,13 @@ kind-up: images ## Make a cluster in Docker, with the images in it.
 # --- Checking -------------------------------------------------------------------------------------
 
 test: $(INSTALLED_DEV) ## Run the tests, the numerical ones on both backends.
-	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL)
-	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) -m 'backends and not learning and not slow'
+	$(call ON_BOTH,,-m 'backends and not learning and not slow')
 
 test-slow: $(INSTALLED_DEV) ## Kill, stop and resume whole runs (25 minutes).
-	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL) -m 'slow and not learning'
-	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) -m 'slow and backends and not learning'
+	$(call ON_BOTH,-m 'slow and not learning',-m 'slow and backends and not learning')
 
 test-learning: $(INSTALLED_DEV) ## Learn small things, on both backends (10 minutes).
-	SEEDBED_TEST_BACKEND=tensorflow $(PYTEST) $(PARALLEL) --dist load -m learning
-	SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) --dist load -m learning
+	$(call ON_BOTH,--dist load -m learning,--dist load -m learning)
 
 test-rehearsal: $(INSTALLED_DEV) ## Rehearse the first hour on an accelerator: kill it, go on, to its end (10 minutes).
 	$(PYTEST) -v -m rehearsal $(ARGS)
