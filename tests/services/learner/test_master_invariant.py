@@ -240,8 +240,11 @@ def recompute(
 
 
 def in_float32(config: Experiment, built: LearnerComponents) -> Any:
-    """An agent that rounds nothing to bfloat16. What rounding changes is seen beside it: if acting
-    and training are within r of it, they are within 2 r of each other, on any machine."""
+    """An agent that rounds nothing to bfloat16, with the same parameters.
+
+    Where rounding moves training by at most r from it, it moves acting by at most 2 r, however a
+    processor orders its sums, and so both by at most 3 r from each other.
+    """
     from seedbed.factory import build_agent
 
     learner = config.learner.model_copy(update={"precision": "float32"})
@@ -380,7 +383,7 @@ def check_spaces(config: Experiment, path: Path, **spaces: Any) -> None:
     most = 1e-3 if float32 and cpu else 0.1
     if rounding:
         assert 0 < max(rounding) < 0.05, "nothing was rounded, or too much to prove anything"
-        most = min(most, 2 * max(rounding))
+        most = min(most, 3 * max(rounding))
     check_log_rho(np.concatenate(log_rho), most)
 
 
