@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.source_imports import ROOT
 
 
 @pytest.mark.parametrize("target", ["test", "test-slow", "test-learning"])
