@@ -31,8 +31,8 @@ def reward_of(flat: NDArray[Any]) -> NDArray[np.float64]:
     The digest, plus a hundredth of the counter, plus 0.002 of the first number of noise.
     """
     scale = 255 if flat.dtype == np.uint8 else 1
-    digit, counter, noise = (flat[..., i].astype(np.float64) for i in (2, 1, 4))
-    return digit + 0.01 * counter + 0.002 * noise / scale
+    action, counter, noise = (flat[..., i].astype(np.float64) for i in (2, 1, 4))
+    return action + 0.01 * counter + 0.002 * noise / scale
 
 
 class PatternVectorEnv:

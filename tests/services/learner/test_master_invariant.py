@@ -218,11 +218,13 @@ def collect(
         return built, batches, params
 
 
-def recompute(
-    built: LearnerComponents, params: Any, batch: TrainingBatch, agent: Any = None
-) -> np.ndarray:
-    """The training forward pass's logits [R, B, P], or action values; `agent` is another model."""
+def recomputation(
+    built: LearnerComponents, params: Any, agent: Any = None
+) -> Callable[[TrainingBatch], np.ndarray]:
+    """The training forward pass, from a batch to its logits [R, B, P] or action values.
 
+    It is that of the learner's own agent, or of `agent` with the same parameters.
+    """
     from seedbed.agents.training_step import unroll_of
 
     agent = agent or built.agent
@@ -236,7 +238,7 @@ def recompute(
 
     # Compiled, as training is: a compiler may leave out a rounding between two operations.
     compiled = built.backend.tables({}).compile(forward)
-    return np.asarray(compiled(params, built.backend.to_device(batch.arrays)))
+    return lambda batch: np.asarray(compiled(params, built.backend.to_device(batch.arrays)))
 
 
 def in_float32(config: Experiment, built: LearnerComponents) -> Any:
@@ -355,14 +357,15 @@ def check_spaces(config: Experiment, path: Path, **spaces: Any) -> None:
     cut = 0
     log_rho = []
     float32 = config.learner.precision == "float32"
-    exact = None if float32 else in_float32(config, built)
+    recompute = recomputation(built, params)
+    exact = None if float32 else recomputation(built, params, in_float32(config, built))
     rounding = []
     for batch in batches:
         context = config.learner.frame_stack - 1
         there = ~((batch.arrays["flags"] & FIRST) != 0)[context:].all(axis=0)  # [B], not padding
         assert there.any()
         behaviour = batch.arrays["behaviour/logits"]  # [T, B, P]
-        recomputed = recompute(built, params, batch)[:-1]
+        recomputed = recompute(batch)[:-1]
         acted, trained = behaviour[:, there], recomputed[:, there]
         if space.kind == "discrete":
             acted, trained = log_softmax(acted), log_softmax(trained)
@@ -373,18 +376,21 @@ def check_spaces(config: Experiment, path: Path, **spaces: Any) -> None:
         difference = log_trained - log_prob(behaviour, batch.arrays, space)
         log_rho.append(difference[:, there].ravel())
         if exact is not None:
-            unrounded = recompute(built, params, batch, exact)[:-1]
-            off = log_trained - log_prob(unrounded, batch.arrays, space)
+            off = log_trained - log_prob(exact(batch)[:-1], batch.arrays, space)
             rounding.append(np.abs(off[:, there]).max())
         assert acted.std() > 1e-3, "a policy that ignores its input proves nothing"
         cut += check_story(batch.arrays, there, context, space)
     assert cut > 0, "no episode ended: the patterns prove too little"
-    cpu = built.backend.devices()[0].startswith("cpu")
-    most = 1e-3 if float32 and cpu else 0.1
+    most = largest_log_rho(built) if float32 else 0.1
     if rounding:
         assert 0 < max(rounding) < 0.05, "nothing was rounded, or too much to prove anything"
         most = min(most, 3 * max(rounding))
     check_log_rho(np.concatenate(log_rho), most)
+
+
+def largest_log_rho(built: LearnerComponents) -> float:
+    """The bound of |log rho| in float32, whose products an accelerator may round."""
+    return 1e-3 if built.backend.devices()[0].startswith("cpu") else 0.1
 
 
 def check_log_rho(log_rho: np.ndarray, most: float) -> None:

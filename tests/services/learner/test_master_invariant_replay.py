@@ -26,7 +26,7 @@ from tests.services.learner.test_master_invariant import (
     check_story,
     collect,
     in_float32,
-    recompute,
+    recomputation,
 )
 from tests.support.device_replay import device_sample
 from tests.support.pattern_env import ACTIONS, NAME
@@ -97,12 +97,10 @@ def test_so_it_does_in_bfloat16(tmp_path: Path) -> None:
     network, lstm, stack, shape, dtype = CASES["nature-lstm-stack"]
     config = experiment(network, lstm, stack, precision="bfloat16")
     built, batches, params = collect(config, tmp_path, shape=shape, dtype=dtype)
-    exact = in_float32(config, built)
-    q = [recompute(built, params, batch) for batch in batches]
-    rounding = max(
-        np.abs(of - recompute(built, params, batch, exact)).max()
-        for of, batch in zip(q, batches, strict=True)
-    )
+    recompute = recomputation(built, params)
+    exact = recomputation(built, params, in_float32(config, built))
+    q = [recompute(batch) for batch in batches]
+    rounding = max(np.abs(of - exact(batch)).max() for of, batch in zip(q, batches, strict=True))
     assert 0 < rounding < 0.1 * np.std(q), "nothing was rounded, or too much to prove anything"
     check(built, batches, params, stack, atol=3 * rounding)
 
@@ -174,9 +172,10 @@ def check(
     atol: float = 1e-4,
 ) -> None:
     cut, burnt = 0, 0.0
+    recompute = recomputation(built, params)
     for batch in batches:
         arrays = batch.arrays
-        q = recompute(built, params, batch)
+        q = recompute(batch)
         for b in range(q.shape[1]):
             name = name_of(arrays["reward"][:, b], arrays["action"][:, b])
             chosen, best = built.agent.acted[name]
