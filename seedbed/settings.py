@@ -2,7 +2,8 @@
 
 import re
 from collections.abc import Iterable
-from typing import Annotated, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
 
@@ -12,15 +13,40 @@ PositiveFloat = Annotated[float, Field(gt=0)]
 Fraction = Annotated[float, Field(ge=0, le=1)]
 
 
-def fixed(default: Any, reason: str, **schema: Any) -> Any:
-    """Declare a setting with which a run resumes only as it was.
+@dataclass(frozen=True)
+class KeyClass:
+    """What another value of a setting means for a run that has begun.
+
+    Every setting has one, as an annotation (`Annotated[int, RESULT]`) or by `Section.key_class`.
+
+    Attributes:
+        name: `identity`: the run cannot resume with another value. `result`: it can, but what the
+            run measures changes, so that a person must accept the change. `free`: nothing that the
+            run measures depends on it.
+        reason: Why a setting of `identity` cannot change.
+    """
+
+    name: Literal["identity", "result", "free"]
+    reason: str = ""
+
+
+RESULT = KeyClass("result")
+FREE = KeyClass("free")
+
+
+def identity(reason: str) -> KeyClass:
+    """Return the class of a setting with which a run resumes only as it was.
 
     Args:
-        default: Default value of the setting.
         reason: Why the setting cannot change.
-        schema: More about the setting, for its JSON schema.
     """
-    return Field(default, json_schema_extra={**schema, "resume": reason})
+    return KeyClass("identity", reason)
+
+
+SHAPES = identity("the parameters' shapes follow from it")
+INPUT = identity("it sets the network's input shape")
+REPEAT = identity("steps, frames and the discount's meaning follow from it")
+ACTIONS = identity("it sets the number of actions and what each one does")
 
 
 def pattern(names: Iterable[str]) -> str:
@@ -50,7 +76,12 @@ class Section(BaseModel):
     """A group of settings: immutable; the docstring below a setting is its description.
 
     Unknown keys, wrong types and numbers that are not finite are refused.
+
+    Attributes:
+        key_class: Class of the settings that are not annotated with one.
     """
+
+    key_class: ClassVar[KeyClass | None] = None
 
     model_config = ConfigDict(
         extra="forbid",

@@ -8,7 +8,18 @@ from pydantic import Field, model_validator
 from typing_extensions import override
 
 from seedbed.agents.exploration import exploration_range
-from seedbed.settings import Fraction, NonNegative, Positive, PositiveFloat, Section, fixed
+from seedbed.settings import (
+    FREE,
+    RESULT,
+    SHAPES,
+    Fraction,
+    KeyClass,
+    NonNegative,
+    Positive,
+    PositiveFloat,
+    Section,
+    identity,
+)
 
 
 class AgentOptions(Section):
@@ -19,6 +30,7 @@ class AgentOptions(Section):
         synchronous: as of `seedbed.agents.protocol.Agent`.
     """
 
+    key_class: ClassVar[KeyClass] = RESULT
     trains_from_replay: ClassVar[bool] = False
     synchronous: ClassVar[bool] = False
 
@@ -60,7 +72,7 @@ class ActorCriticOptions(AgentOptions):
     """Entropy coefficient."""
     baseline_cost: NonNegative = 0.5
     """Value function coefficient, of half the squared error."""
-    squash: bool = fixed(False, "the policy was trained with it")
+    squash: Annotated[bool, identity("the policy was trained with it")] = False
     """Map of continuous actions to the bounds: tanh (true), or clipping (false)."""
 
 
@@ -81,14 +93,14 @@ class QLearningOptions(AgentOptions):
     """Updates after which the target network is set to the parameters."""
     max_priority_weight: Fraction = 0.9
     """Weight η: a priority is η max|δ| + (1 - η) mean|δ| of the errors δ of a sequence."""
-    dueling_units: Positive = fixed(512, "the parameters' shapes follow from it")
+    dueling_units: Annotated[Positive, SHAPES] = 512
     """Units of each of the two hidden layers."""
     epsilon_levels: Annotated[int, Field(ge=0)] = 0
     """Levels N of exploration: the environment in slot s explores with ε = 0.4^(1 + 7i / (N - 1)),
     i = s mod N. With 1 all have 0.4. With 0 the levels follow the environments that are connected:
     the first two have 0.4 and 0.4^8, and each other one has a level between two earlier ones.
     """
-    evaluation_epsilon: Fraction = 1e-3
+    evaluation_epsilon: Annotated[Fraction, FREE] = 1e-3
     """Exploration ε of evaluations."""
 
     @override

@@ -11,6 +11,7 @@ import yaml
 from numpy.typing import NDArray
 
 from seedbed.runs.evaluations import read_evaluations
+from seedbed.runs.history import read_history
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.progress import load_progress
 from seedbed.runtime.exit_codes import RunDirectoryError
@@ -30,6 +31,7 @@ class Curve:
         minutes: [N] minutes of training.
         returns: [N] mean return of the last 100 episodes of the training.
         summary: summary.json; {} of a run that has not ended.
+        changes: emulator frames and minutes at which settings were changed, and the settings.
         evaluations: [M, 4] emulator frames, minutes of training, mean return, standard error (NaN
             where there is none), of evaluations.csv.
     """
@@ -40,6 +42,7 @@ class Curve:
     returns: NDArray[np.float64]
     summary: dict[str, Any] = field(default_factory=dict)
     evaluations: NDArray[np.float64] = field(default_factory=lambda: np.zeros((0, 4)))
+    changes: list[tuple[float, float, str]] = field(default_factory=list)
 
 
 @dataclass
@@ -102,6 +105,14 @@ def read_curve(path: Path) -> Curve:
             for row in read_evaluations(path)
         ]
     ).reshape(-1, 4)
+    for start in read_history(path)["starts"]:
+        if start["changes"]:
+            at = float(start["env_frames"])
+            minute = float(np.interp(at, curve.frames, curve.minutes))
+            text = ", ".join(
+                f"{c['key'].rpartition('.')[2]} {c['after']}" for c in start["changes"]
+            )
+            curve.changes.append((at, minute, text))
     return curve
 
 
@@ -155,6 +166,13 @@ def draw_curves(groups: Sequence[Group], title: str, file: Path) -> None:
             colour = f"C{at % 10}"
             several = len(group.curves) > 1
             for curve in group.curves:
+                for frame, minute, text in curve.changes:
+                    place = (frame if axis == "frames" else minute) / divisor
+                    axes.axvline(place, color=colour, linewidth=0.8, linestyle=":")
+                    axes.annotate(
+                        text, (place, 1.0), xycoords=("data", "axes fraction"), fontsize=7,
+                        rotation=90, va="top", ha="right", color=colour,
+                    )  # fmt: skip
                 x = getattr(curve, axis) / divisor
                 style = {"linewidth": 0.8, "alpha": 0.35} if several else {"label": group.label}
                 axes.plot(x, curve.returns, color=colour, **style)

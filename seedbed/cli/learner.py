@@ -101,6 +101,7 @@ def run(args: argparse.Namespace) -> int | None:
     if host is not None:
         keep_stdout()  # from the collectives of the CPU
     with open_run(args, experiment, host or 0) as directory:
+        experiment = directory.experiment
         print_lines(header(experiment, directory))
         warn_of_settings(experiment)
         probe = start_probe(experiment, directory)

@@ -1,5 +1,6 @@
 """The page that `seedbed status` prints: a template, and the values that it names."""
 
+import shlex
 from collections.abc import Mapping
 from typing import Any
 
@@ -65,6 +66,13 @@ COST
 dollars     {dollars:$} so far{budget:? of {budget:$}}; {dollars_per_hour:$} an hour, \
 {dollars_per_billion_frames:$} a billion frames
 
+ORIGIN
+command
+made by     {origin_version:?Seedbed {origin_version}}{origin_commit:?, commit {origin_commit}}\
+{origin_dirty:? WITH CHANGES}{origin_python:?; Python {origin_python} on {origin_machine}}
+starts      {origin_starts:?{origin_starts:n}}
+CHANGED
+
 SAFETY
 checkpoint  {checkpoint_written:?{checkpoint_ago_s:ago}, {checkpoint_bytes:MB} in \
 {checkpoint_seconds:n1} s}{checkpoint_written:!none written by this process yet}; \
@@ -93,6 +101,7 @@ def _values(status: RunStatus) -> dict[str, Any]:
     numbers, counters, checkpoint = status["numbers"], status["counters"], status["checkpoint"]
     # An older learner's status has no part "learners".
     learners = status.get("learners") or {}
+    origin: Mapping[str, Any] = status.get("provenance") or {}
     total, goal = learners.get("env_frames", counters["env_frames"]), status["stop"]["env_frames"]
     left = None if status["stop_reason"] is not None else status["eta"]
     is_peer = bool(learners and numbers.get("gossip_peers"))
@@ -119,6 +128,10 @@ def _values(status: RunStatus) -> dict[str, Any]:
             for name, value in (status["evaluation"] or {}).items()
             if isinstance(value, int | float | str)
         ],
+        **{f"origin_{name}": value for name, value in origin.items()},
+        "origin_dirty": origin.get("clean") is False,
+        "command": [shlex.join(origin["command"])] if origin else [],
+        "CHANGED": origin.get("changes", []),
         "discarded": _list("{name} {value:n}", status["discarded_by_reason"]),
         "bad streams": _list("{name} {value:n}", status["stream_errors"]),
         "NOT WRITTEN": status["failing_outputs"],

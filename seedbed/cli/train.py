@@ -13,13 +13,15 @@ from pathlib import Path
 from seedbed.cli.arguments import add_experiment, add_parent, exit_with_parent
 from seedbed.cli.output import add_json, print_result
 from seedbed.config import Experiment, load_experiment
+from seedbed.config.load import run_of
 from seedbed.config.without_effect import settings_without_effect
 from seedbed.envs.probe import EnvironmentProbe
 from seedbed.launch.actors import LocalActors
 from seedbed.launch.early_checks import check_disk, check_environment, check_ports
-from seedbed.launch.run_end import check_frames, ending
+from seedbed.launch.run_end import at_end, check_frames, ending
 from seedbed.launch.run_header import header
 from seedbed.runs.directory import RunDirectory, open_run_directory
+from seedbed.runs.history import this_command
 from seedbed.runs.layout import host_directory
 from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS, keep_stdout
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
@@ -55,18 +57,41 @@ def add_run_directory(parser: argparse.ArgumentParser) -> None:
         "(overwrite)",
     )
     add("--init-from", metavar="RUN_DIR", help="run, or .safetensors file, to take parameters from")
+    text = (
+        "accept the one change of settings that DIGEST names, as the refusal of a command prints it"
+    )
+    add("--change", metavar="DIGEST", default="", help=text)
+    # The call of `seedbed.train` that has started this process.
+    add("--called-as", default="", help=argparse.SUPPRESS)
 
 
-def open_run(args: argparse.Namespace, experiment: Experiment, host: int = 0) -> RunDirectory:
+def open_run(
+    args: argparse.Namespace, experiment: Experiment, host: int = 0, may_be_finished: bool = False
+) -> RunDirectory:
     """Open and lock the run directory that the arguments name, and log to logs/learner.log.
 
     Args:
         args: of a parser with `add_run_directory`.
         experiment: the experiment.
         host: number of this host of the learner.
+        may_be_finished: as of `open_run_directory`.
     """
-    path = host_directory(args.run_dir or Path("runs") / experiment.name, host)
-    run = open_run_directory(path, experiment, args.restart, args.init_from)
+    own = run_of(args.experiment)
+    path = host_directory(args.run_dir or own or Path("runs") / experiment.name, host)
+    # What another process of the run starts has that process's settings, which were accepted.
+    is_part = args.exit_with_parent is not None and (args.rank, args.host) != (None, None)
+    run = open_run_directory(
+        path,
+        experiment,
+        args.restart,
+        args.init_from,
+        accepted="*" if is_part else args.change,
+        command=this_command(args.argv, args.called_as),
+        set_here=args.set if own is not None else None,
+        may_be_finished=may_be_finished and not is_part,
+    )
+    if run.finished is not None:
+        return run
     handler = RotatingFileHandler(
         run.logs / "learner.log", maxBytes=LOG_BYTES, backupCount=OLD_LOGS
     )
@@ -109,7 +134,12 @@ def run(args: argparse.Namespace) -> None:
     if args.host is not None:
         keep_stdout()  # from the collectives of the CPU
     is_first = args.rank is None and args.host is None
-    with open_run(args, experiment) as directory:
+    with open_run(args, experiment, may_be_finished=True) as directory:
+        experiment = directory.experiment
+        if directory.finished is not None:
+            print_lines(at_end(directory.finished, directory))
+            print_result(args, directory.finished)
+            return
         if is_first:
             print_lines(header(experiment, directory))
             warn_of_settings(experiment)

@@ -1,12 +1,22 @@
 """Sections `environment` and `actor`: what is stepped, and the processes that step it."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from seedbed.config.first_person import Lab, Vizdoom
 from seedbed.numbers import DEFAULT_BOUNDS, Bounds
-from seedbed.settings import Positive, Section, fixed
+from seedbed.settings import (
+    ACTIONS,
+    FREE,
+    INPUT,
+    REPEAT,
+    RESULT,
+    KeyClass,
+    Positive,
+    Section,
+    identity,
+)
 
 # Largest float32: no number on the wire is larger.
 FLOAT32_MAX = 3.4028235e38
@@ -21,6 +31,8 @@ class Atari(Section):
     `preprocessing`; evaluations use `exact`, whatever is set here.
     """
 
+    key_class: ClassVar[KeyClass] = RESULT
+
     preprocessing: Literal["fast", "exact"] = "fast"
     """Implementation. `fast` is the C++ vector environment, which resizes by area and draws 0 to
     noop_max no-ops. Where a game ends within a repeated action, the last observation of the
@@ -28,28 +40,28 @@ class Atari(Section):
     (bilinear, 1 to 30 no-ops, the true last screen). A core steps as many with either; `exact`
     takes `actor.workers` for several cores.
     """
-    frame_skip: Positive = fixed(4, "steps, frames and the discount's meaning follow from it")
+    frame_skip: Annotated[Positive, REPEAT] = 4
     """Action repetition: emulator frames a step."""
     noop_max: Annotated[int, Field(ge=0)] = 30
     """Most random no-op frames at the start of an episode."""
     max_frames_per_episode: Positive = 108_000
     """Emulator frames after which an episode is truncated."""
-    full_action_space: bool = fixed(True, "it sets the number of actions and what each one does")
+    full_action_space: Annotated[bool, ACTIONS] = True
     """All 18 actions; false takes only the actions that the game uses."""
     sticky_action_probability: Annotated[float, Field(ge=0, le=1)] = 0.0
     """Probability that the emulator repeats the previous action instead."""
-    height: Positive = fixed(84, "it sets the network's input shape")
+    height: Annotated[Positive, INPUT] = 84
     """Height of a frame, in pixels."""
-    width: Positive = fixed(84, "it sets the network's input shape")
+    width: Annotated[Positive, INPUT] = 84
     """Width of a frame, in pixels."""
 
 
 class Football(Section):
     """Observations and rewards of `football:` environments (section 4.2 of the SEED paper)."""
 
-    smm: Literal["96x72", "120x90", "144x108"] = fixed("96x72", "it sets the network's input shape")
+    smm: Annotated[Literal["96x72", "120x90", "144x108"], INPUT] = "96x72"
     """Width and height of the Super Mini Map: the Default, Medium and Large size of the paper."""
-    rewards: Literal["scoring", "scoring,checkpoints"] = "scoring"
+    rewards: Annotated[Literal["scoring", "scoring,checkpoints"], RESULT] = "scoring"
     """Rewards: `scoring` gives 1 for a goal, -1 for one of the opponents; `checkpoints` adds 0.1
     for each of ten distances from the opponents' goal that the ball reaches with the agent, once an
     episode.
@@ -59,16 +71,16 @@ class Football(Section):
 class Environment(Section):
     """Environment that the actors step."""
 
-    id: str = Field(
-        min_length=1, json_schema_extra={"resume": "the policy was trained for that environment"}
+    id: Annotated[str, identity("the policy was trained for that environment")] = Field(
+        min_length=1
     )
     """Name of the environment: `atari:Pong`, `football:11_vs_11_hard_stochastic`,
     `lab:explore_goal_locations_small`, `vizdoom:basic`, any Gymnasium id such as `CartPole-v1`, or
     `module:factory`.
     """
-    kwargs: dict[str, Any] = Field(default_factory=dict)
+    kwargs: Annotated[dict[str, Any], RESULT] = Field(default_factory=dict)
     """Keyword arguments for `gymnasium.make`, or for the factory."""
-    action_mask: bool = fixed(False, "the network reads it")
+    action_mask: Annotated[bool, identity("the network reads it")] = False
     """Masks of valid actions in `info["action_mask"]` of reset and step, which the actor-critic
     agents obey. An observation's entry of the name `action_mask` is obeyed without this.
     """
@@ -80,11 +92,13 @@ class Environment(Section):
     """Settings of `lab:` ids only."""
     vizdoom: Vizdoom = Field(default_factory=Vizdoom)
     """Settings of `vizdoom:` ids only."""
-    max_abs_reward: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = DEFAULT_BOUNDS.reward
+    max_abs_reward: Annotated[float, FREE, Field(gt=0, le=FLOAT32_MAX)] = DEFAULT_BOUNDS.reward
     """Largest magnitude of a reward. A larger reward, NaN or infinity ends the stream of the
     environments that sent it, because one such number makes the loss infinite.
     """
-    max_abs_observation: Annotated[float, Field(gt=0, le=FLOAT32_MAX)] = DEFAULT_BOUNDS.observation
+    max_abs_observation: Annotated[float, FREE, Field(gt=0, le=FLOAT32_MAX)] = (
+        DEFAULT_BOUNDS.observation
+    )
     """Largest magnitude of a number of a float observation, as `max_abs_reward`. The dtype bounds
     observations of integers.
     """
@@ -113,6 +127,8 @@ class Environment(Section):
 class Actor(Section):
     """The processes that step environments."""
 
+    key_class: ClassVar[KeyClass] = FREE  # any number of actors, anywhere, as `kubectl scale` does
+
     processes: Annotated[int, Field(ge=0)] = 1
     """Actor processes that `seedbed train` starts on this machine."""
     groups: Positive = 2
@@ -134,7 +150,7 @@ class Actor(Section):
     and at least ten minutes while the worker starts; 0 waits without end. Longer than the longest
     step of the worker's environments one after the other.
     """
-    decorrelate_steps: Annotated[int, Field(ge=0)] = 0
+    decorrelate_steps: Annotated[int, RESULT, Field(ge=0)] = 0
     """Upper bound of the step at which the first episode of each environment is cut; each
     environment has another step. Without the cut, games that begin together lose the first ball
     together, and a batch holds one moment many times. Take the usual length of an episode; 0 cuts

@@ -1,10 +1,10 @@
 """Sections of the first-person environments: DeepMind Lab and ViZDoom."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from seedbed.settings import Positive, Section, fixed
+from seedbed.settings import ACTIONS, FREE, INPUT, REPEAT, RESULT, KeyClass, Positive, Section
 
 # DeepMind Lab's own settings that have a name of ours.
 _OURS = ("width", "height")
@@ -13,22 +13,24 @@ _OURS = ("width", "height")
 class Picture(Section):
     """What the first-person environments share. The defaults are those of IMPALA and SEED."""
 
-    height: Positive = fixed(72, "it sets the network's input shape")
+    key_class: ClassVar[KeyClass] = RESULT
+
+    height: Annotated[Positive, INPUT] = 72
     """Height of a picture, in pixels."""
-    width: Positive = fixed(96, "it sets the network's input shape")
+    width: Annotated[Positive, INPUT] = 96
     """Width of a picture, in pixels."""
-    action_repeat: Positive = fixed(4, "steps, frames and the discount's meaning follow from it")
+    action_repeat: Annotated[Positive, REPEAT] = 4
     """Action repetition: frames a step."""
 
 
 class Lab(Picture):
     """Settings of `lab:` environments, DeepMind Lab."""
 
-    renderer: Literal["software", "hardware"] = "software"
+    renderer: Annotated[Literal["software", "hardware"], FREE] = "software"
     """Drawing of pictures: `software` is OSMesa, on the CPU; `hardware` is EGL or GLX, as Lab was
     built.
     """
-    level_cache: str = ""
+    level_cache: Annotated[str, FREE] = ""
     """Folder of compiled maps, which exists, and which any number of actors share; without one,
     each episode of a level with random maps compiles a map, which takes seconds.
     """
@@ -53,7 +55,7 @@ class Lab(Picture):
 class Vizdoom(Picture):
     """Settings of `vizdoom:` environments."""
 
-    buttons_at_once: Positive = fixed(1, "it sets the number of actions and what each one does")
+    buttons_at_once: Annotated[Positive, ACTIONS] = 1
     """Most buttons that an action presses. With 1, the actions are: nothing, and each button of the
     scenario; with 2, each pair of buttons too.
     """

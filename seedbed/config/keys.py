@@ -7,7 +7,9 @@ from typing import Any, TypeGuard
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from seedbed.agents import AGENTS
 from seedbed.config.schema import Experiment
+from seedbed.settings import KeyClass
 
 
 @dataclass(frozen=True)
@@ -17,10 +19,12 @@ class Key:
     Attributes:
         path: Dotted path, such as `learner.optimizer.name`.
         field: Type, default, bounds and description.
+        section: Section that declares the setting.
     """
 
     path: str
     field: FieldInfo
+    section: type[BaseModel]
 
     @property
     def description(self) -> str:
@@ -28,20 +32,32 @@ class Key:
         return " ".join((self.field.description or "").split())
 
     @property
-    def resume(self) -> str:
-        """Reason that a run cannot resume with another value; empty where it can."""
-        extra = self.field.json_schema_extra
-        return str(extra.get("resume", "")) if isinstance(extra, dict) else ""
+    def key_class(self) -> KeyClass:
+        """Class of the setting.
+
+        Raises:
+            TypeError: The setting is declared without one.
+        """
+        declared = [item for item in self.field.metadata if isinstance(item, KeyClass)]
+        declared += [c] if (c := getattr(self.section, "key_class", None)) else []
+        if not declared:
+            raise TypeError(f"{self.path} has no class: annotate it with RESULT, FREE or identity")
+        return declared[0]
 
 
 def keys() -> list[Key]:
     """List every setting: keys of a section before its subsections."""
     return [
-        Key(f"{section}.{name}".lstrip("."), field)
+        Key(f"{section}.{name}".lstrip("."), field, model)
         for section, model in sections()
         for name, field in model.model_fields.items()
         if not is_section(field.annotation)
     ]
+
+
+def agent_sections() -> set[str]:
+    """Return the sections that hold the options of one agent."""
+    return set(AGENTS)
 
 
 def sections(

@@ -2,33 +2,46 @@
 
 import re
 from functools import partial
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from seedbed.networks import NETWORKS
-from seedbed.settings import NonNegative, Positive, Section, fixed, join_lines, one_of, pattern
+from seedbed.settings import (
+    FREE,
+    INPUT,
+    RESULT,
+    SHAPES,
+    KeyClass,
+    NonNegative,
+    Positive,
+    Section,
+    identity,
+    join_lines,
+    one_of,
+    pattern,
+)
 
 
 class Inference(Section):
     """Inference: where actions are chosen, and the batches of the learner."""
 
-    location: Literal["learner", "actor"] = "learner"
+    location: Annotated[Literal["learner", "actor"], RESULT] = "learner"
     """Process that chooses the actions. `actor` is IMPALA, the baseline of the paper: an actor runs
     a copy of the network on one CPU, with one version of the parameters in an unroll, and sends
     unrolls (`vtrace`, and other agents that correct for an older policy).
     """
-    batch_envs: Annotated[int, Field(ge=0)] = 0
+    batch_envs: Annotated[int, FREE, Field(ge=0)] = 0
     """Environments at which a batch is full. 0 takes half of the connected ones, since the groups
     of an actor alternate.
     """
-    max_batch_envs: Positive = 512
+    max_batch_envs: Annotated[Positive, FREE] = 512
     """Largest batch, in environments."""
-    max_wait_ms: NonNegative = 5.0
+    max_wait_ms: Annotated[NonNegative, FREE] = 5.0
     """Longest wait of the oldest request for others to join, in milliseconds."""
-    slots: Positive = 2048
+    slots: Annotated[Positive, FREE] = 2048
     """Environments that can be connected at once, each with a slot in the device tables."""
-    frontends: Annotated[int, Field(ge=0, le=64)] = 0
+    frontends: Annotated[int, FREE, Field(ge=0, le=64)] = 0
     """Processes that own the sockets of actors over TCP, and relay the streams to the learner
     through shared memory. One interpreter takes some six thousand gRPC messages a second. Front end
     i listens at the port of the learner plus 100 + i; actors ask the learner, and take the
@@ -39,9 +52,12 @@ class Inference(Section):
 class Optimizer(Section):
     """Adam or RMSProp, with a schedule and clipping."""
 
-    name: Literal["adam", "rmsprop", "rmsprop_pytorch"] = fixed(
-        "adam", "the optimizer's state belongs to that optimizer"
-    )
+    key_class: ClassVar[KeyClass] = RESULT
+
+    name: Annotated[
+        Literal["adam", "rmsprop", "rmsprop_pytorch"],
+        identity("the optimizer's state belongs to that optimizer"),
+    ] = "adam"
     """Optimization algorithm; the two forms of RMSProp differ in the place of `epsilon`."""
     learning_rate: Annotated[float, Field(gt=0)] = 4.8e-4
     """Learning rate at the start of training."""
@@ -57,9 +73,9 @@ class Optimizer(Section):
     """Decay of the second moment (Adam only)."""
     decay: Annotated[float, Field(ge=0, lt=1)] = 0.99
     """Decay rho of the mean square (RMSProp only)."""
-    momentum: Annotated[float, Field(ge=0, lt=1)] = fixed(
-        0.0, "RMSProp has velocities only where it is not 0"
-    )
+    momentum: Annotated[
+        float, identity("RMSProp has velocities only where it is not 0"), Field(ge=0, lt=1)
+    ] = 0.0
     """Momentum (RMSProp only)."""
     epsilon: Annotated[float, Field(gt=0)] = 1e-7
     """Smallest denominator, nearly: g / √(v + ε) for `rmsprop`, as in TensorFlow, where 1e-5 is a
@@ -77,6 +93,8 @@ class Optimizer(Section):
 
 class Checkpoint(Section):
     """Checkpoints: place, interval and number."""
+
+    key_class: ClassVar[KeyClass] = FREE
 
     directory: str = ""
     """Path of the checkpoints: any fsspec path, such as `gs://bucket/run`. Empty: `checkpoints` in
@@ -98,42 +116,42 @@ class Replay(Section):
     The defaults are the paper's Table 8.
     """
 
-    storage: Literal["host", "device", "remote"] = "host"
+    storage: Annotated[Literal["host", "device", "remote"], FREE] = "host"
     """Storage of the sequences: `host` is the learner's RAM, `device` the accelerator's memory,
     `remote` replay shards (`seedbed replay`).
     """
-    capacity: Positive = 100_000
+    capacity: Annotated[Positive, RESULT] = 100_000
     """Sequences that are kept, first in, first out; with `remote` storage each shard has a separate
     capacity.
     """
-    min_size: Positive = 5_000
+    min_size: Annotated[Positive, RESULT] = 5_000
     """Sequences that can be sampled before training begins."""
-    ratio: Annotated[float, Field(gt=0)] = 0.75
+    ratio: Annotated[float, RESULT, Field(gt=0)] = 0.75
     """Trained steps for each inserted step. Training waits to keep the ratio, and so do the actors.
     """
-    ratio_tolerance_batches: Annotated[float, Field(ge=1)] = 4.0
+    ratio_tolerance_batches: Annotated[float, RESULT, Field(ge=1)] = 4.0
     """Batches by which the actors may be ahead of the ratio before they wait. Below 1 both sides
     could wait for each other.
     """
-    priority_exponent: Annotated[float, Field(ge=0, le=2)] = 0.9
+    priority_exponent: Annotated[float, RESULT, Field(ge=0, le=2)] = 0.9
     """Exponent α: a sequence of priority p is sampled in proportion to p^α; 0 is uniform."""
-    importance_sampling_exponent: Annotated[float, Field(ge=0, le=2)] = 0.6
+    importance_sampling_exponent: Annotated[float, RESULT, Field(ge=0, le=2)] = 0.6
     """Exponent β: the loss of a sequence is weighted by (N P)^-β, divided by the largest weight of
     the batch.
     """
-    prefetch_batches: Positive = 2
+    prefetch_batches: Annotated[Positive, FREE] = 2
     """Batches sampled ahead of training (`host` and `remote`)."""
-    transfer_steps: Positive = 2_000
+    transfer_steps: Annotated[Positive, FREE] = 2_000
     """Steps that are copied to the device at a time (`device`). Steps that wait for the copy cannot
     be sampled.
     """
-    directory: str = ""
+    directory: Annotated[str, FREE] = ""
     """Directory on a local disk with the files of the `host` storage, which so survives the
     process, after a kill -9 too. Empty: in memory only.
     """
-    shards: list[str] = Field(default_factory=list)
+    shards: Annotated[list[str], FREE] = Field(default_factory=list)
     """Addresses `host:port` of the shards of `remote` storage; the chart sets this key."""
-    shard_timeout_s: Annotated[float, Field(gt=0)] = 240.0
+    shard_timeout_s: Annotated[float, FREE, Field(gt=0)] = 240.0
     """Longest time without any shard before the learner gives up, in seconds."""
 
     @model_validator(mode="after")
@@ -169,6 +187,7 @@ class Devices(Section):
     """Devices of one host by role, on JAX; `auto` leaves the choice to the learner."""
 
     model_config = ConfigDict(json_schema_extra=_auto_schema)
+    key_class: ClassVar[KeyClass] = FREE
 
     inference: Annotated[int, Field(ge=0)] = 0
     """Devices that act, and do nothing else. 0 with `training` 1: one device acts and trains."""
@@ -204,11 +223,11 @@ class Devices(Section):
 class Learner(Section):
     """Everything that needs the model."""
 
-    backend: Literal["tensorflow", "jax"] = "tensorflow"
+    backend: Annotated[Literal["tensorflow", "jax"], FREE] = "tensorflow"
     """Backend of Keras; `jax` never imports TensorFlow, and is the way to TPUs."""
-    device: Literal["auto", "cpu", "gpu", "tpu"] = "auto"
+    device: Annotated[Literal["auto", "cpu", "gpu", "tpu"], FREE] = "auto"
     """Device of the model; anything but `auto` must be there."""
-    precision: Literal["float32", "bfloat16", "tensorfloat32"] = "float32"
+    precision: Annotated[Literal["float32", "bfloat16", "tensorfloat32"], RESULT] = "float32"
     """Number format in which the network computes. `bfloat16` is for convolutions, dense layers and
     the LSTM's products, and all else stays in float32: parameters, optimizer, recurrent state,
     logits, values, losses and priorities. `tensorfloat32` rounds the inputs of all products of an
@@ -216,57 +235,58 @@ class Learner(Section):
     """
     devices: Devices = Field(default_factory=Devices)
     """Devices by role."""
-    operation_threads: Annotated[int, Field(ge=0)] = 0
+    operation_threads: Annotated[int, FREE, Field(ge=0)] = 0
     """Threads of one operation on the CPU (TensorFlow only); inference and training are beside each
     other in any case. 0 takes the cores that the actors of this machine leave, but at least one:
     parts of an operation that wait for each other on busy cores take a fifth of the frames. Without
     actors on this machine 0 takes all cores.
     """
-    network: Annotated[str, AfterValidator(partial(one_of, NETWORKS))] = fixed(
-        "impala_shallow", "the parameters belong to that network", pattern=pattern(NETWORKS)
-    )
+    network: Annotated[
+        str,
+        identity("the parameters belong to that network"),
+        AfterValidator(partial(one_of, NETWORKS)),
+    ] = Field("impala_shallow", json_schema_extra={"pattern": pattern(NETWORKS)})
     """Network: `impala_shallow`, `impala_deep`, `football`, `nature`, `nature_shallow`, `mlp`, or
     `module:Class`.
     """
-    network_options: dict[str, Any] = Field(
-        default_factory=dict,
-        json_schema_extra={"resume": "the parameters' shapes follow from them"},
-    )
+    network_options: Annotated[dict[str, Any], SHAPES] = Field(default_factory=dict)
     """Keyword arguments of the network, such as `width: 2`."""
-    lstm_units: Annotated[int, Field(ge=0)] = fixed(0, "the parameters' shapes follow from it")
+    lstm_units: Annotated[int, SHAPES, Field(ge=0)] = 0
     """Units of the LSTM core; 0 is a feed-forward agent."""
-    initial_weights: Literal["default", "glorot"] = "default"
+    initial_weights: Annotated[
+        Literal["default", "glorot"], identity("the parameters were drawn with it")
+    ] = "default"
     """Initial values of weights. With `glorot` all are Glorot uniform, as the SEED paper states;
     the default draws the LSTM's recurrent kernel orthogonal, and the policy head orthogonal and a
     hundred times smaller, for nearly uniform first actions. Biases are 0, the forget gate's 1.
     """
-    frame_stack: Positive = fixed(4, "it sets the network's input shape")
+    frame_stack: Annotated[Positive, INPUT] = 4
     """Newest K observations that the network sees, stacked on the device."""
-    unroll_length: Positive = 20
+    unroll_length: Annotated[Positive, RESULT] = 20
     """Steps T of an unroll."""
-    hosts: Positive = 1
+    hosts: Annotated[Positive, FREE] = 1
     """Processes that train together as one learner, on JAX, each with separate devices and actors.
     `batch_size` is divided among the hosts.
     """
-    coordinator: str = ""
+    coordinator: Annotated[str, FREE] = ""
     """Address `host:port` at which the first of several hosts meets the others; `seedbed train` and
     the chart set this key.
     """
-    batch_size: Positive = 32
+    batch_size: Annotated[Positive, RESULT] = 32
     """Unrolls (or sequences) B of a training batch."""
-    epochs_per_batch: Positive = 1
+    epochs_per_batch: Annotated[Positive, RESULT] = 1
     """Updates made with each batch. More updates use each frame better and cost more training;
     V-trace corrects for the policy's changes in between.
     """
-    max_skipped_updates: Positive = 10
+    max_skipped_updates: Annotated[Positive, FREE] = 10
     """Updates skipped in a row that end the run. An update whose loss or gradient is not finite is
     skipped: the parameters stay as they were, and the batch is kept in `quarantine/`.
     """
-    queue_batches: Positive = 1
+    queue_batches: Annotated[Positive, RESULT] = 1
     """Training batches that may wait. When the queue is full, inference waits, which bounds the
     policy lag.
     """
-    straggler_timeout_s: Annotated[float, Field(gt=0)] = 30.0
+    straggler_timeout_s: Annotated[float, FREE, Field(gt=0)] = 30.0
     """Seconds that a synchronous batch (`a2c`) waits after the first unroll for the other
     environments. Then the batch goes without the stragglers, and so do later batches until the
     stragglers are back.
@@ -276,17 +296,17 @@ class Learner(Section):
     """Replay buffer, of agents that train from replay."""
     optimizer: Optimizer = Field(default_factory=Optimizer)
     checkpoint: Checkpoint = Field(default_factory=Checkpoint)
-    idle_timeout_s: Annotated[float, Field(gt=0)] = 60.0
+    idle_timeout_s: Annotated[float, FREE, Field(gt=0)] = 60.0
     """Seconds of silence after which a stream is ended and the slots are freed."""
-    notice_interval_s: Annotated[float, Field(gt=0)] = 2.0
+    notice_interval_s: Annotated[float, FREE, Field(gt=0)] = 2.0
     """Seconds between two notices to an actor that the actions are late."""
-    watchdog_timeout_s: Annotated[float, Field(gt=0)] = 300.0
+    watchdog_timeout_s: Annotated[float, FREE, Field(gt=0)] = 300.0
     """Seconds after which a thread that has work and takes none ends the process. First compiles
     count as work in progress.
     """
-    metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
+    metrics_port: Annotated[int, FREE, Field(ge=0, le=65535)] = 0
     """HTTP port for /metrics, /status and /healthz; 0 is none."""
-    deterministic: bool = False
+    deterministic: Annotated[bool, RESULT] = False
     """Deterministic mode: `seedbed train` runs everything in one thread with a fixed batch
     composition. The same seed then gives the same actions and losses, slowly.
     """

@@ -20,13 +20,15 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     """Read an experiment from a YAML file.
 
     Args:
-        path: A file, or the name of a shipped experiment, such as `cartpole-vtrace`.
+        path: A file, a run directory, or the name of a shipped experiment, such as
+            `cartpole-vtrace`.
         overrides: `a.b=value` each; the value is YAML, and later ones win.
 
     Raises:
         SeedbedError: CONFIG, with the file, the key's path, and what is wrong with it.
     """
-    path = experiment_file(path)
+    run = run_of(path)
+    path = run / "experiment.yaml" if run is not None else experiment_file(path)
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -36,7 +38,7 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
         meant = f"; did you mean {' or '.join(str(path.with_name(name)) for name in near)}?"
         text = f"cannot read the experiment {path}: {error.strerror}{meant if near else ''}"
         raise ConfigError(text) from error
-    return parse_experiment(text, overrides, str(path), stored=_is_stored(path))
+    return parse_experiment(text, overrides, str(path), stored=run is not None)
 
 
 def _beside(path: Path) -> list[str]:
@@ -44,10 +46,18 @@ def _beside(path: Path) -> list[str]:
     return [file.name for file in path.parent.glob("*.y*ml")] if path.parent.is_dir() else []
 
 
-def _is_stored(path: Path) -> bool:
-    """Return whether `path` is the file that a run directory keeps, not one that a user wrote."""
+def run_of(path: str | Path) -> Path | None:
+    """Return the run directory that `path` names, itself or by the experiment that it keeps.
+
+    Args:
+        path: As for `load_experiment`.
+    """
+    path = Path(path)
+    folder = path if path.is_dir() else path.parent
     beside = ("seedbed.lock", "status.json", "summary.json")
-    return path.name == "experiment.yaml" and any((path.parent / x).is_file() for x in beside)
+    kept = folder / "experiment.yaml"
+    is_run = kept.is_file() and any((folder / name).is_file() for name in beside)
+    return folder if is_run and (path == folder or path.name == kept.name) else None
 
 
 def parse_experiment(
@@ -88,9 +98,15 @@ def parse_experiment(
         raise ConfigError("\n".join(explain(item, source, overrides) for item in found)) from error
 
 
-def dump_experiment(experiment: Experiment) -> str:
-    """Return the resolved experiment as YAML, with every key. `parse_experiment` reads it."""
-    return yaml.safe_dump(experiment.model_dump(mode="json"), sort_keys=False, width=100)
+def dump_experiment(experiment: Experiment, named_only: bool = False) -> str:
+    """Return the resolved experiment as YAML. `parse_experiment` reads it.
+
+    Args:
+        experiment: The experiment.
+        named_only: Leave out the keys that neither a file nor a command has named.
+    """
+    tree = experiment.model_dump(mode="json", exclude_unset=named_only)
+    return yaml.safe_dump(tree, sort_keys=False, width=100)
 
 
 def override(tree: dict[str, Any], setting: str) -> None:

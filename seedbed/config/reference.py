@@ -19,6 +19,8 @@ _TYPES = {
     type(None): "null",
 }
 
+_CLASSES = {"identity": "**identity**", "result": "*result*", "free": "free"}
+
 _HEAD = """\
 # Configuration reference
 
@@ -30,8 +32,10 @@ value of the wrong type or out of range, and pairs that contradict each other ar
 key's path. `seedbed config show EXPERIMENT` prints what an experiment comes to with all defaults;
 `seedbed config schema` prints the JSON Schema, for an editor that completes and checks.
 
-The column *resume* says whether a run can go on with another value: **no** where the value gives
-the parameters their shapes or their meaning.
+The column *class* tells what another value means for a run that has begun. **identity**: the run
+cannot resume with it, because the parameters have their shapes or their meaning from it. *result*:
+the run can, but what it measures changes, so that a person accepts the change (`--change`). free:
+the run resumes with any value.
 """
 
 
@@ -43,7 +47,7 @@ def reference() -> str:
         lines += [f"## {f'`{section}`' if section else 'Experiment'}", "", about, ""]
         rows = [_row(key) for key in keys() if key.path.rpartition(".")[0] == section]
         if rows:
-            lines += ["| key | type | default | range | resume | |", "|---|---|---|---|---|---|"]
+            lines += ["| key | type | default | range | class | |", "|---|---|---|---|---|---|"]
             lines += [*rows, ""]
     return "\n".join(lines).rstrip() + "\n"
 
@@ -58,7 +62,7 @@ def _row(key: Key) -> str:
         _type(key.field.annotation),
         default,
         _range(key.field),
-        "**no**" if key.resume else "yes",
+        _CLASSES[key.key_class.name],
         key.description,
     )
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"

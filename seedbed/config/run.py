@@ -1,14 +1,16 @@
 """Sections `stop`, `cost`, `evaluation` and `logging`: how a run ends, is priced and is watched."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from seedbed.settings import NonNegative, Positive, Section
+from seedbed.settings import FREE, KeyClass, NonNegative, Positive, Section
 
 
 class Stop(Section):
     """Stop conditions: the first that is met ends the experiment. 0 (or null) is never met."""
+
+    key_class: ClassVar[KeyClass] = FREE
 
     env_frames: Annotated[int, Field(ge=0)] = 0
     """Emulator frames, over all restarts."""
@@ -31,6 +33,8 @@ class Stop(Section):
 
 class Cost(Section):
     """Prices, in US dollars an hour, of what the run occupies on this machine."""
+
+    key_class: ClassVar[KeyClass] = FREE
 
     cpu_hour: NonNegative = 0.031611
     """Price of one vCPU (n1, us-central1, on demand, August 2026)."""
@@ -57,6 +61,8 @@ class Cost(Section):
 class Evaluation(Section):
     """Episodes that the policy plays apart from training."""
 
+    key_class: ClassVar[KeyClass] = FREE
+
     every_frames: Annotated[int, Field(ge=0)] = 0
     """Emulator frames between two background evaluations; 0 is none."""
     episodes: Positive = 20
@@ -74,6 +80,8 @@ class Evaluation(Section):
 class Wandb(Section):
     """Weights & Biases, an optional extra: never imported unless enabled."""
 
+    key_class: ClassVar[KeyClass] = FREE
+
     enabled: bool = False
     """Upload of the run to Weights & Biases."""
     project: str = "seedbed"
@@ -86,6 +94,8 @@ class Wandb(Section):
 
 class Logging(Section):
     """Output while a run goes on."""
+
+    key_class: ClassVar[KeyClass] = FREE
 
     interval_s: Annotated[float, Field(gt=0)] = 5.0
     """Seconds between two progress lines, rows of progress.csv and TensorBoard events."""

@@ -19,17 +19,19 @@ from seedbed.config.environment import Actor, Environment
 from seedbed.config.gossip import Gossip
 from seedbed.config.learner import Learner
 from seedbed.config.run import Cost, Evaluation, Logging, Stop
-from seedbed.settings import Section, fixed, one_of, pattern
+from seedbed.settings import FREE, RESULT, Section, identity, one_of, pattern
 
 
 class Experiment(Section):
     """One experiment."""
 
-    name: str = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?$")
+    name: Annotated[str, FREE] = Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,51}[a-z0-9])?$")
     """Name of the run directory; on Kubernetes the release names everything else."""
-    seed: Annotated[int, Field(ge=0, lt=2**31)] = fixed(
-        1, "the parameters were drawn from it, and results are filed under it"
-    )
+    seed: Annotated[
+        int,
+        identity("the parameters were drawn from it, and results are filed under it"),
+        Field(ge=0, lt=2**31),
+    ] = 1
     """Seed of all random numbers. Environment i of actor j has a seed that follows from this one, i
     and j.
     """
@@ -37,13 +39,13 @@ class Experiment(Section):
     actor: Actor = Field(default_factory=Actor)
     learner: Learner = Field(default_factory=Learner)
     gossip: Gossip = Field(default_factory=Gossip)
-    agent: Annotated[str, AfterValidator(partial(one_of, AGENTS))] = fixed(
-        "vtrace",
-        "the heads, the loss and what their outputs mean belong to that agent",
-        pattern=pattern(AGENTS),
-    )
+    agent: Annotated[
+        str,
+        identity("the heads, the loss and what their outputs mean belong to that agent"),
+        AfterValidator(partial(one_of, AGENTS)),
+    ] = Field("vtrace", json_schema_extra={"pattern": pattern(AGENTS)})
     """Algorithm: `vtrace`, `a2c`, `r2d2`, `dqn`, or `module:Class`."""
-    agent_options: dict[str, Any] = Field(default_factory=dict)
+    agent_options: Annotated[dict[str, Any], RESULT] = Field(default_factory=dict)
     """Hyperparameters of a `module:Class` agent."""
     vtrace: VtraceOptions = Field(default_factory=VtraceOptions)
     a2c: A2cOptions = Field(default_factory=A2cOptions)

@@ -95,7 +95,9 @@ def export_policy(
     # Name to "dtype[shape]", the leading N aside.
     inputs = {tensor.name: _row(tensor) for tensor in model.inputs}
     outputs = {name: _row(tensor) for name, tensor in model.output.items()}
+    changes = [str(change) for change in checkpoint.meta.get("changes", [])]
     about = {
+        "changes": changes,
         "inputs": inputs,
         "outputs": outputs,
         "imports": imports,
@@ -107,7 +109,9 @@ def export_policy(
         "keras": keras.__version__,
     }
     (directory / "policy.json").write_text(json.dumps(about, indent=2) + "\n")
-    (directory / "README.md").write_text(readme(inputs, outputs, imports, experiment, spec))
+    (directory / "README.md").write_text(
+        readme(inputs, outputs, imports, experiment, spec, changes)
+    )
     return path, imports
 
 

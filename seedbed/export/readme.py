@@ -36,6 +36,7 @@ def readme(
     imports: Sequence[str],
     experiment: Experiment,
     spec: EnvironmentSpec,
+    changes: Sequence[str] = (),
 ) -> str:
     """Return the page in Markdown.
 
@@ -45,6 +46,7 @@ def readme(
         imports: `module:Class` that must be imported before the policy is loaded.
         experiment: the experiment of the training.
         spec: the environment of the training.
+        changes: settings that were changed in the middle of the training, in words.
     """
     packed = isinstance(spec.observation, PackedSpec)
     words = {
@@ -54,6 +56,9 @@ def readme(
         "logits": _LOGITS[spec.action.kind].format(action=spec.action),
     }
     lines = [f"# A policy for {spec.name}", "", f"From the experiment `{experiment.name}`.", ""]
+    if changes:
+        lines += ["Settings that changed in the middle of the training:", ""]
+        lines += [*(f"- {change}" for change in changes), ""]
     for title, rows, about in (("Inputs", inputs, _INPUTS), ("Outputs", outputs, _OUTPUTS)):
         lines += [f"| {title.lower()} | of one environment | |", "|---|---|---|"]
         lines += [f"| `{n}` | {row} | {about[n].format(**words)} |" for n, row in rows.items()]

@@ -34,6 +34,25 @@ def ending(summary: Mapping[str, Any], directory: RunDirectory) -> str:
     )
 
 
+def at_end(summary: Mapping[str, Any], directory: RunDirectory) -> str:
+    """Return the lines of a command that finds the run at its end, and changes nothing.
+
+    Args:
+        summary: The run's summary.
+        directory: The run directory.
+    """
+    reason = str(summary["stop_reason"])
+    key = reason.partition(":")[0]
+    return "\n".join(
+        [
+            f"seedbed: {shown(directory.path)} is at its end ({reason}): nothing to do",
+            _ROW.format("evaluation", _evaluated(summary)),
+            _ROW.format("to resume", f"raise {key}; --restart fresh begins a new run"),
+            _ROW.format("next", _next(summary, directory.path)),
+        ]
+    )
+
+
 def _evaluated(summary: Mapping[str, Any]) -> str:
     evaluation = summary["evaluation"]
     trained = f"none; mean return {significant(summary['mean_return'])} in training"

@@ -19,6 +19,7 @@ log = logging.getLogger(__name__)
 
 _FAILURES = 5  # of each process
 _TAIL_BYTES = 8192
+_CAUSE = 4000  # characters of a cause, at most
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -195,13 +196,17 @@ def describe_exit(code: int) -> str:
 
 
 def last_cause(log: str) -> str:
-    """Return the last line of a process's log that is not the explanation of its exit code."""
-    causes = [
+    """Return the error that ends a process's log, without the explanation of the exit code.
+
+    An error of several lines begins with the name of the program; any other one is the last line.
+    """
+    lines = [
         line
         for line in log.split("\n")
         if line.strip() and not line.startswith("seedbed: exit code")
     ]
-    return causes[-1][:500] if causes else ""
+    first = next((i for i in reversed(range(len(lines))) if lines[i].startswith("seedbed: ")), None)
+    return "\n".join(lines[-1:] if first is None else lines[first:])[:_CAUSE]
 
 
 def last_cause_in(path: Path) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
-from seedbed.config.load import dump_experiment, load_experiment, parse_experiment
+from seedbed.config.load import dump_experiment, load_experiment, parse_experiment, run_of
 from seedbed.config.schema import Experiment
 from seedbed.launch.supervisor import describe_exit, last_cause, start_seedbed
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -42,6 +42,7 @@ def train(
     experiment: Experiment | str | Path,
     run_dir: str | Path | None = None,
     overrides: Sequence[str] = (),
+    change: str = "",
 ) -> RunSummary:
     """Train an experiment on this machine until a stop condition, as `seedbed train` does.
 
@@ -55,18 +56,28 @@ def train(
             comes with the package.
         run_dir: Run directory; None for `runs/NAME` of the experiment.
         overrides: `"a.b=c"` each; the value is YAML.
+        change: Digest of the one change of settings that you accept for a run that has begun, as
+            the refusal (`RESUME_REFUSED`) prints it.
 
     Raises:
         SeedbedError: with the exit code of `seedbed train`, and the cause that it has logged.
     """
+    own = None if isinstance(experiment, Experiment) else run_of(experiment)
     if isinstance(experiment, Experiment):
-        resolved = parse_experiment(dump_experiment(experiment), overrides)
+        resolved = parse_experiment(dump_experiment(experiment, named_only=True), overrides)
     else:
         resolved = load_experiment(experiment, overrides)
     with tempfile.TemporaryDirectory(prefix="seedbed-") as scratch:
         file = Path(scratch) / f"{resolved.name}.yaml"
-        file.write_text(dump_experiment(resolved))
-        arguments = ["train", str(file), *(["--run-dir", str(run_dir)] if run_dir else [])]
+        file.write_text(dump_experiment(resolved, named_only=True))
+        path = run_dir or own or Path("runs") / resolved.name
+        arguments = ["train", str(file), "--run-dir", str(path)]
+        if own is not None:  # its file has every key: what is named is in its history
+            arguments[1] = str(own)
+            arguments += [word for setting in overrides for word in ("--set", setting)]
+        arguments += ["--change", change] if change else []
+        named = str(experiment) if not isinstance(experiment, Experiment) else resolved.name
+        arguments += ["--called-as", f"seedbed.train({named!r}, overrides={list(overrides)!r})"]
         return cast(RunSummary, json.loads(_run(arguments, Path(scratch) / "summary.json")))
 
 

@@ -3,6 +3,7 @@
 NAME/
   seedbed.lock      marks a run directory of Seedbed; locked while a learner runs
   experiment.yaml   resolved; experiment.1.yaml ... are of earlier starts
+  history.json      each start: command, version, packages, machine, changed settings
   xla-cache/        with JAX: compiled functions, for a faster restart; may be deleted
   checkpoints/  logs/  tensorboard/  progress.csv  status.json
   devices.json      the roles of the devices, where the learner has chosen them
@@ -14,6 +15,7 @@ import json
 import logging
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,13 +25,24 @@ from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
 from seedbed.rpc.local.addresses import SUFFIX
+from seedbed.runs.finished import end_of
+from seedbed.runs.history import append_start, read_history
 from seedbed.runs.layout import (
     checkpoint_directory,
     has_shared_copy,
     learner_directories,
     socket_path,
 )
-from seedbed.runs.resume import check_resume, read_stored
+from seedbed.runs.resume import (
+    Change,
+    check_identity,
+    check_resume,
+    digest,
+    keep_recorded,
+    named,
+    read_stored,
+    result_changes,
+)
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
@@ -48,6 +61,7 @@ COMPILED_FOLDER = "xla-cache"
 _OWN_FILES = (
     "experiment.yaml",
     "experiment.*.yaml",
+    "history.json",
     "progress.csv",
     "evaluations.csv",
     "trace.csv",
@@ -85,19 +99,29 @@ class RunDirectory:
         experiment_yaml: File of the resolved experiment.
         socket: Path of the unix socket; listen on `unix:` plus the path.
         store: Checkpoints of this run.
+        experiment: Settings of this start, with what the run's record keeps.
+        changes: Settings that differ from the record.
+        named: Paths of the settings that the file or the command of this start has named.
+        finished: Summary of a run that is at its end, which was left as it is; else None.
         resume_from: Newest checkpoint, where there is one to go on from. Set it to None when it
             is loaded, to free the memory.
         start_from: Checkpoint of `--init-from`, where a run begins from other parameters. Set it
             to None when it is loaded.
     """
 
-    def __init__(self, path: Path, lock: int, store: CheckpointStore) -> None:
+    def __init__(
+        self, path: Path, lock: int, store: CheckpointStore, experiment: Experiment
+    ) -> None:
         self.path = path
+        self.experiment = experiment
+        self.changes: list[Change] = []
+        self.named: set[str] = set()
         self.logs = path / "logs"
         self.experiment_yaml = path / "experiment.yaml"
         self.socket = socket_path(path)
         self.store = store
         self._lock: int | None = lock
+        self.finished: dict[str, Any] | None = None
         self.resume_from: Checkpoint | None = None
         self.start_from: Checkpoint | None = None
 
@@ -147,6 +171,10 @@ def open_run_directory(
     experiment: Experiment,
     restart: Restart = "resume",
     init_from: str | None = None,
+    accepted: str = "",
+    command: Sequence[str] = (),
+    set_here: Sequence[str] | None = None,
+    may_be_finished: bool = False,
 ) -> RunDirectory:
     """Lock a run directory for this process, and find the checkpoint that the run begins with.
 
@@ -158,6 +186,11 @@ def open_run_directory(
             deletes the run's own files and begins.
         init_from: Run directory or checkpoint file whose parameters a new run begins with; not
             used by a run that goes on.
+        accepted: As of `check_resume`.
+        command: Words of the command line, for messages and for the run's history.
+        set_here: The `a.b=c` of `--set` where the experiment is the run's own file, which has every
+            key; None of another file.
+        may_be_finished: Leave a run that is at its end as it is, with `finished` set.
 
     Raises:
         SeedbedError: RUN_DIRECTORY (in use, or not a run), RESUME_REFUSED, CHECKPOINT_READ.
@@ -171,7 +204,8 @@ def open_run_directory(
             lock = _archive(path, lock)
         keep = experiment.learner.checkpoint.keep
         store = CheckpointStore(checkpoint_directory(path, experiment), keep)
-        directory = RunDirectory(path, lock, store)
+        directory = RunDirectory(path, lock, store, experiment)
+        directory.named = named(experiment)
         if restart == "fresh":
             # Checkpoints in another directory were not moved with the run.
             if aside := store.archive():
@@ -179,7 +213,12 @@ def open_run_directory(
         elif restart == "overwrite":
             _delete_own(directory)
         else:
-            _find_newest(directory, experiment)
+            _resume(directory, accepted, command, set_here)
+            if may_be_finished:
+                summary = directory.read_summary()
+                if end_of(summary, directory.experiment) is not None:
+                    directory.finished = summary
+                    return directory
         if init_from is not None:
             if directory.resume_from is None:
                 directory.start_from = read_checkpoint(init_from)
@@ -191,7 +230,7 @@ def open_run_directory(
                     file=sys.stderr,
                 )
         try:
-            _prepare(directory, experiment)
+            _prepare(directory, command)
         except OSError as error:
             raise RunDirectoryError(
                 f"cannot write to {directory.path}: {error.strerror}; {cure(error)}"
@@ -215,7 +254,8 @@ def _acquire(path: Path) -> int:
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        (path / _LOCK).touch()
+        if not (path / _LOCK).exists():
+            (path / _LOCK).touch()
     except OSError as error:
         raise RunDirectoryError(
             f"cannot make the run directory {path}: {error.strerror}; {cure(error)}"
@@ -356,31 +396,82 @@ def _delete_own(directory: RunDirectory) -> None:
     print(f"overwrite: {deleted} files of the run before were deleted", file=sys.stderr)
 
 
-def _find_newest(directory: RunDirectory, experiment: Experiment) -> None:
-    """Set `resume_from` to the newest checkpoint, if the experiment may resume from it."""
+def _resume(
+    directory: RunDirectory,
+    accepted: str,
+    command: Sequence[str],
+    set_here: Sequence[str] | None,
+) -> None:
+    """Set `resume_from`, `experiment` and `changes`, if the experiment may resume the run."""
+    starts = read_history(directory.path)["starts"]
+    recorded = set(starts[-1]["named"]) if starts else None
+    if set_here is not None:
+        directory.named = {setting.partition("=")[0] for setting in set_here} | (recorded or set())
     newest = directory.store.newest()
-    stored = directory.experiment_yaml
-    if newest is None and stored.exists():
+    record = _record(directory)
+    if newest is None and record is not None:
         # learner.checkpoint.directory may have changed: go on from the old directory.
-        before = read_stored(stored.read_text(), str(stored))
-        elsewhere = CheckpointStore(checkpoint_directory(directory.path, before))
+        elsewhere = CheckpointStore(checkpoint_directory(directory.path, record))
         if elsewhere.directory != directory.store.directory:
             newest = elsewhere.newest()
-    if newest is None:
-        return
-    before = read_stored(str(newest.meta["experiment"]), newest.path)
-    check_resume(before, experiment, newest.path)
-    print(f"resume: from {newest.path} at {newest.updates} updates", file=sys.stderr)
+    if newest is None and not _has_frames(directory):
+        return  # nothing was measured with other settings
+    source = str(directory.experiment_yaml)
+    stored = None if newest is None else read_stored(str(newest.meta["experiment"]), newest.path)
+    if record is None:
+        assert newest is not None
+        assert stored is not None
+        record, source = stored, newest.path
+    experiment = keep_recorded(record, directory.experiment, directory.named, recorded, source)
+    aside = _free_name(directory.path)
+    directory.changes = check_resume(record, experiment, source, accepted, command, aside)
+    directory.experiment = experiment
+    if newest is not None and stored is not None:
+        check_identity(stored, experiment, newest.path)
+        print(f"resume: from {newest.path} at {newest.updates} updates", file=sys.stderr)
     directory.resume_from = newest
 
 
-def _prepare(directory: RunDirectory, experiment: Experiment) -> None:
+def _record(directory: RunDirectory) -> Experiment | None:
+    """Read the experiment that the run records; None where there is none."""
+    stored = directory.experiment_yaml
+    return read_stored(stored.read_text(), str(stored)) if stored.exists() else None
+
+
+def _has_frames(directory: RunDirectory) -> bool:
+    """Return whether the run, or one of its learners, has counted a frame."""
+    learners = learner_directories(directory.path)
+    if any((learner / "checkpoints").is_dir() for learner in learners):
+        return True
+    return bool(directory.last_counters().get("env_frames") or directory.read_summary())
+
+
+def _free_name(path: Path) -> str:
+    """Return a path beside a run's that does not exist, for another run."""
+    number = 2
+    while (other := path.with_name(f"{path.name}-{number}")).exists():
+        number += 1
+    here = Path.cwd()
+    return str(other.relative_to(here) if other.is_relative_to(here) else other)
+
+
+def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
     """Make the subdirectories, write the experiment, delete the sockets of a killed learner."""
     directory.logs.mkdir(exist_ok=True)
     (directory.path / "tensorboard").mkdir(exist_ok=True)
     for suffix in ("", SUFFIX):
         Path(f"{directory.socket}{suffix}").unlink(missing_ok=True)
-    text = dump_experiment(experiment)
+    resumed = directory.resume_from
+    changes = result_changes(directory.changes)
+    append_start(
+        directory.path,
+        command,
+        sorted(directory.named),
+        resumed.meta["counters"] if resumed is not None else {},
+        changes,
+        digest(changes),
+    )
+    text = dump_experiment(directory.experiment)
     current = directory.experiment_yaml
     if current.exists():
         if current.read_text() == text:

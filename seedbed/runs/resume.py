@@ -1,28 +1,35 @@
-"""Settings that may change between two starts of one run, and settings that may not.
+"""What another value of a setting means for a run that resumes, by the class of the setting.
 
 A run that resumes takes its parameters, optimizer state and counters from a checkpoint. A setting
-that gives the stored arrays their shapes or their meaning cannot change; every other setting can.
+of `identity` cannot change. A change of a setting of `result` is accepted by its digest, which
+names this one difference. Every other setting is free.
 """
 
+import hashlib
+import json
 import reprlib
+import shlex
 import sys
+from collections.abc import Collection, Iterable, Sequence
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import yaml
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from seedbed.config import Experiment
 from seedbed.config.environment import FAMILIES
-from seedbed.config.keys import keys
+from seedbed.config.keys import agent_sections, is_section, keys
 from seedbed.config.renamed import translate
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.text import LONGEST, printable
+from seedbed.settings import FREE, RESULT, KeyClass
 
 # Shows a value of a file in bounded words, however deep it is.
 SHOWN = reprlib.Repr()
 SHOWN.maxlevel, SHOWN.maxstring, SHOWN.maxother = 2, LONGEST, LONGEST
 _LINES = 20
+_DIGEST = 8  # hexadecimal digits
 
 
 class Change(NamedTuple):
@@ -30,13 +37,25 @@ class Change(NamedTuple):
 
     Attributes:
         key: Path of the setting.
-        text: The path, the value of the stored experiment, and that of the new one.
-        refusal: Why the change is refused; empty where it is allowed.
+        before: Value of the stored experiment.
+        after: Value of the new one.
+        key_class: Class of the setting in these experiments.
     """
 
     key: str
-    text: str
-    refusal: str
+    before: Any
+    after: Any
+    key_class: KeyClass
+
+    @property
+    def text(self) -> str:
+        """The path and both values."""
+        return f"{self.key}: {self.before!r} -> {self.after!r}"
+
+    @property
+    def refusal(self) -> str:
+        """Why the change is refused for good; empty where it can be accepted or is free."""
+        return self.key_class.reason
 
 
 def compare(old: Experiment, new: Experiment) -> list[Change]:
@@ -45,47 +64,191 @@ def compare(old: Experiment, new: Experiment) -> list[Change]:
     for key in keys():
         before, after = attrgetter(key.path)(old), attrgetter(key.path)(new)
         if before != after:
-            refusal = key.resume if _matters(key.path, old, new) else ""
-            changes.append(Change(key.path, f"{key.path}: {before!r} -> {after!r}", refusal))
+            key_class = _class(key.path, key.key_class, old, new)
+            changes.append(Change(key.path, before, after, key_class))
     return changes
 
 
-def _matters(key: str, old: Experiment, new: Experiment) -> bool:
-    """Tell whether a fixed setting has an effect in these experiments."""
-    section = key.split(".")[1] if key.startswith("environment.") else ""
-    if section in FAMILIES:
-        return section == old.environment.family
-    if key.endswith(".dueling_units"):
-        return key.startswith(f"{old.agent}.")
+def _class(key: str, declared: KeyClass, old: Experiment, new: Experiment) -> KeyClass:
+    """Return the class of a setting that differs: FREE where nothing reads the setting."""
+    first, _, rest = key.partition(".")
+    if first in agent_sections() and first != old.agent:
+        return FREE
+    if first == "environment" and rest.partition(".")[0] in FAMILIES:
+        return declared if rest.startswith(f"{old.environment.family}.") else FREE
     if key == "learner.optimizer.momentum":
         before, after = old.learner.optimizer, new.learner.optimizer
-        return before.name == "rmsprop" and (before.momentum == 0) != (after.momentum == 0)
-    return True
+        if before.name == "adam":
+            return FREE
+        return declared if (before.momentum == 0) != (after.momentum == 0) else RESULT
+    return declared
 
 
-def check_resume(old: Experiment, new: Experiment, source: str) -> None:
-    """Report on stderr every setting that changed since a checkpoint; refuse what cannot change.
+def result_changes(changes: Iterable[Change]) -> list[Change]:
+    """Return the changes that a person must accept."""
+    return [change for change in changes if change.key_class is RESULT]
+
+
+def digest(changes: Iterable[Change]) -> str:
+    """Return the name of one difference: of its keys, and of both values of each."""
+    lines = sorted(
+        json.dumps([change.key, change.before, change.after], sort_keys=True, default=str)
+        for change in changes
+    )
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_DIGEST]
+
+
+def keep_recorded(
+    old: Experiment,
+    new: Experiment,
+    named_now: Collection[str],
+    named_before: Collection[str] | None,
+    source: str,
+) -> Experiment:
+    """Keep recorded values of settings that nobody names, where a version has other defaults.
 
     Args:
-        old: Experiment that the checkpoint stores.
-        new: Experiment to go on with.
-        source: Path of the checkpoint, for messages.
+        old: Experiment that the run records.
+        new: Experiment of today's command.
+        named_now: Paths that today's file and command name.
+        named_before: Paths that the recorded file and command named; None where unknown.
+        source: Path of the record, for messages.
+
+    Returns:
+        `new` with the recorded value of each setting that neither names.
+    """
+    kept: dict[str, Any] = {}
+    for change in compare(old, new):
+        unnamed = change.key not in named_now and change.key not in (named_before or ())
+        if unnamed and change.key_class is not FREE:
+            kept[change.key] = change.before
+            print(
+                f"resume: {change.key} stays {change.before!r}, as {source} records it: the "
+                f"default of this version is {change.after!r}, and no one has named the key",
+                file=sys.stderr,
+            )
+    for key, value in kept.items():
+        *parents, leaf = key.split(".")
+        section: BaseModel = new
+        path = [section]
+        for name in parents:
+            section = getattr(section, name)
+            path.append(section)
+        updated = path.pop().model_copy(update={leaf: value})
+        for name, parent in zip(reversed(parents), reversed(path), strict=True):
+            updated = parent.model_copy(update={name: updated})
+        assert isinstance(updated, Experiment)
+        new = updated
+    return new
+
+
+def named(section: BaseModel, path: str = "") -> set[str]:
+    """Return the paths of the settings that a file or a command has named."""
+    found: set[str] = set()
+    for name in section.model_fields_set:
+        value, here = getattr(section, name), f"{path}.{name}".lstrip(".")
+        field = type(section).model_fields[name]
+        if is_section(field.annotation) and isinstance(value, BaseModel):
+            found |= named(value, here)
+        else:
+            found.add(here)
+    return found
+
+
+def check_resume(
+    old: Experiment,
+    new: Experiment,
+    source: str,
+    accepted: str = "",
+    command: Sequence[str] = (),
+    elsewhere: str = "",
+) -> list[Change]:
+    """Report on stderr every setting that changed since a start; refuse what is not accepted.
+
+    Args:
+        old: Experiment that the run records.
+        new: Experiment to resume with.
+        source: Path of the record, for messages.
+        accepted: Digest of the one difference that the person accepts; `*` accepts each.
+        command: Words of the command, for the ways on that the refusal prints; one word is a call
+            in Python.
+        elsewhere: Run directory that does not exist yet, for the same.
+
+    Returns:
+        The changes.
+
+    Raises:
+        SeedbedError: RESUME_REFUSED, naming every refused key with both values and the ways on.
+    """
+    changes = check_identity(old, new, source, command, elsewhere)
+    measured = result_changes(changes)
+    name = digest(measured)
+    if measured and accepted not in (name, "*"):
+        other = f"--change {accepted} names another difference: " if accepted else ""
+        ways = [f"  old settings  drop what differs: {', '.join(c.key for c in measured)}"]
+        if command:
+            ways = [
+                f"  new run       {_command(command, '--run-dir', elsewhere)}",
+                *ways,
+                f"  this run      {_command(command, '--change', name)}",
+            ]
+        else:
+            ways += [f"  this run      --change {name}"]
+        raise SeedbedError(
+            ExitCode.RESUME_REFUSED,
+            f"{other}{source} is of a run with other settings, and what it measures would change "
+            "in its middle:\n"
+            + "\n".join(f"  {change.text}" for change in measured)
+            + "\nthree ways on:\n"
+            + "\n".join(ways),
+        )
+    for change in changes:
+        print(f"resume: {change.text} since {source}", file=sys.stderr)
+    return changes
+
+
+def check_identity(
+    old: Experiment,
+    new: Experiment,
+    source: str,
+    command: Sequence[str] = (),
+    elsewhere: str = "",
+) -> list[Change]:
+    """Refuse changes of settings with which a run cannot resume. As `check_resume`.
+
+    Returns:
+        All changes.
 
     Raises:
         SeedbedError: RESUME_REFUSED, naming every refused key with both values and the way out.
     """
     changes = compare(old, new)
-    refused = [f"  {change.text} ({change.refusal})" for change in changes if change.refusal]
-    if refused:
+    if refused := [f"  {change.text} ({change.refusal})" for change in changes if change.refusal]:
         raise SeedbedError(
             ExitCode.RESUME_REFUSED,
             f"{source} cannot be resumed with these settings changed:\n"
             + "\n".join(refused)
             + "\nset them back, or begin a new run: another --run-dir (with --init-from to start "
-            "from these parameters where the shapes fit), or --restart fresh",
+            "from these parameters where the shapes fit), or --restart fresh"
+            + (f"\n  new run   {_command(command, '--run-dir', elsewhere)}" if command else ""),
         )
-    for change in changes:
-        print(f"resume: {change.text} since {source}", file=sys.stderr)
+    return changes
+
+
+def _command(words: Sequence[str], option: str, value: str) -> str:
+    """Return a command, or a call in Python, with one option set."""
+    if len(words) == 1:
+        return f"{words[0].removesuffix(')')}, {option[2:].replace('-', '_')}={value!r})"
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word == option:
+            skip = True
+        elif not word.startswith(f"{option}="):
+            kept.append(word)
+    return shlex.join([*kept, option, value])
 
 
 def read_stored(text: str, source: str) -> Experiment:

@@ -94,6 +94,19 @@ class ChargedStatus(TypedDict):
     metered: bool  # by a cost meter, which charges all pods of a release instead
 
 
+class ProvenanceStatus(TypedDict):
+    """What made the run, and what was changed in it; of the run's history."""
+
+    starts: int
+    version: str
+    commit: str
+    clean: bool | None
+    command: list[str]
+    python: str
+    machine: str
+    changes: list[str]  # of settings, at which frame
+
+
 class RunStatus(TypedDict):
     """The status of one learner. Its keys are a file format and a wire format."""
 
@@ -124,6 +137,7 @@ class RunStatus(TypedDict):
     evaluation: dict[str, Any] | None
     # An older learner's status has none.
     learners: NotRequired[LearnersStatus]
+    provenance: NotRequired[ProvenanceStatus | None]
     network_bytes: NotRequired[dict[str, int]]  # by `PEER DIRECTION`
     policy_lag_by_step: NotRequired[list[float]]  # [T] in updates; empty with replay
     discarded_by_reason: dict[str, int]

@@ -30,6 +30,7 @@ from seedbed.telemetry.sessions import SessionStats
 from seedbed.telemetry.snapshot import take_snapshot
 from seedbed.telemetry.status import (
     LearnersStatus,
+    ProvenanceStatus,
     RunStatus,
     describe_threads,
     plain,
@@ -127,6 +128,7 @@ class Telemetry:
         self.phase = "starting"
         self.stop_condition: str | None = None
         self.stop_reason: str | None = None
+        self.provenance: ProvenanceStatus | None = None
         self.cost = RunCost(experiment, counters, now, tokens)
         self.energy = EnergyStats(experiment.cost.cpu_watts)
         self._run_dir = run_dir
@@ -331,6 +333,7 @@ class Telemetry:
             },
             "evaluation": self.evaluation.newest or None,
             "learners": self._peer_summary(),
+            "provenance": self.provenance,
             "network_bytes": {" ".join(key): n for key, n in self.network.bytes.items()},
             "policy_lag_by_step": self.training.lag_by_step(),
             "discarded_by_reason": dict(self.sessions.discarded_by_reason),

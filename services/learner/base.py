@@ -20,6 +20,7 @@ from seedbed.packed import read_environment_spec
 from seedbed.rpc.certificate_stats import CertificateStats
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runs.directory import COMPILED_FOLDER, RunDirectory
+from seedbed.runs.history import provenance
 from seedbed.runtime.collector import suspended_collector
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.http import MetricsServer, start_metrics_server
@@ -86,6 +87,7 @@ class LearnerBase:
             actors_here=actors_here,
             tokens=credentials.tokens if credentials else None,
         )
+        self.telemetry.provenance = provenance(run.path)
         if credentials and credentials.tls:
             self.telemetry.registry.add(CertificateStats(credentials.tls.folder))
         self.threads = Threads()

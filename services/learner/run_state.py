@@ -92,6 +92,7 @@ class RunState:
         Args:
             components: the components, with the state of their random numbers.
         """
+        origin = self._telemetry.provenance
         return {
             "counters": self._telemetry.whole_counters().to_json(),
             "telemetry": self._telemetry.to_json(),
@@ -101,6 +102,7 @@ class RunState:
             "sampler": components.source.sampler_state(),
             "experiment": dump_experiment(self._experiment),
             "best_evaluation": self._evaluation.best,
+            "changes": origin["changes"] if origin else [],
         }
 
     def _random_state(self, components: LearnerComponents) -> Any:

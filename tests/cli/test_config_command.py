@@ -83,12 +83,13 @@ def test_the_reference_has_type_default_range_and_words_for_each_key() -> None:
     assert list(rows) == [key.path for key in keys()]
     assert [key.path for key in keys() if not key.description] == []
     assert "**required**" in rows["name"]
-    assert "| integer | `1` | ≥ 0, < 2147483648 | **no** |" in rows["seed"]
+    assert "| integer | `1` | ≥ 0, < 2147483648 | **identity** |" in rows["seed"]
     assert '`"adam"` or `"rmsprop"`' in rows["learner.optimizer.name"]
     assert "number or null | `null`" in rows["stop.mean_return"]
-    assert {path for path, row in rows.items() if "| **no** |" in row} == {
-        key.path for key in keys() if key.resume
-    }
+    for cell, name in (("**identity**", "identity"), ("*result*", "result"), ("free", "free")):
+        assert {path for path, row in rows.items() if f"| {cell} |" in row} == {
+            key.path for key in keys() if key.key_class.name == name
+        }
 
 
 def test_every_key_is_read_somewhere() -> None:

@@ -7,22 +7,40 @@ from pathlib import Path
 import pytest
 
 from seedbed.config import Experiment, parse_experiment
-from seedbed.config.keys import keys
+from seedbed.config.keys import Key, keys
 from seedbed.config.load import dump_experiment
-from seedbed.runs.resume import check_resume, compare, read_stored
+from seedbed.runs.resume import (
+    check_resume,
+    compare,
+    digest,
+    keep_recorded,
+    named,
+    read_stored,
+    result_changes,
+)
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.settings import Section
 
-FIXED = {key.path: key.resume for key in keys() if key.resume}
+FIXED = {key.path: key.key_class.reason for key in keys() if key.key_class.name == "identity"}
 
 
 def experiment(*overrides: str) -> Experiment:
     return parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", overrides)
 
 
-def test_every_key_of_the_schema_is_classified_once() -> None:
-    """A new setting is a decision: say `resume` beside the field, or list the key in the file."""
-    listed = (Path(__file__).parent / "resumable_keys.txt").read_text().split()
-    assert listed == sorted(key.path for key in keys() if not key.resume)
+def test_every_key_of_the_schema_has_a_class() -> None:
+    """A new setting is a decision. The file lists what each key was classified as."""
+    lines = (Path(__file__).parent / "key_classes.txt").read_text().splitlines()
+    assert lines == sorted(f"{key.path} {key.key_class.name}" for key in keys())
+    assert all(key.key_class.reason for key in keys() if key.key_class.name == "identity")
+
+
+def test_a_key_without_a_class_is_an_error() -> None:
+    class Unclassified(Section):
+        size: int = 1
+
+    with pytest.raises(TypeError, match=r"a\.size has no class"):
+        _ = Key("a.size", Unclassified.model_fields["size"], Unclassified).key_class
 
 
 def test_the_same_experiment_has_no_changes(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,13 +48,69 @@ def test_the_same_experiment_has_no_changes(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().err == ""
 
 
-def test_allowed_changes_are_said_with_both_values(capsys: pytest.CaptureFixture[str]) -> None:
-    new = experiment("learner.optimizer.learning_rate=0.001", "stop.env_frames=10")
-    check_resume(experiment(), new, "runs/pong")
+def test_free_changes_are_said_with_both_values(capsys: pytest.CaptureFixture[str]) -> None:
+    check_resume(experiment(), experiment("stop.env_frames=10"), "runs/pong")
     assert capsys.readouterr().err.splitlines() == [
-        "resume: learner.optimizer.learning_rate: 0.00048 -> 0.001 since runs/pong",
         "resume: stop.env_frames: 0 -> 10 since runs/pong",
     ]
+
+
+RESULTS = ("learner.optimizer.learning_rate=0.001", "vtrace.discount=0.9", "stop.env_frames=10")
+
+
+def test_what_changes_a_result_is_refused_with_three_ways_on() -> None:
+    command = ["seedbed", "train", "pong", "--set", "vtrace.discount=0.9", "--run-dir=runs/pong"]
+    with pytest.raises(SeedbedError) as caught:
+        check_resume(experiment(), experiment(*RESULTS), "runs/pong", "", command, "runs/pong 2")
+    message = str(caught.value)
+    name = digest(result_changes(compare(experiment(), experiment(*RESULTS))))
+    assert caught.value.code == ExitCode.RESUME_REFUSED
+    assert "learner.optimizer.learning_rate: 0.00048 -> 0.001" in message
+    assert "vtrace.discount: 0.99 -> 0.9" in message
+    assert "stop.env_frames" not in message
+    assert "seedbed train pong --set vtrace.discount=0.9 --run-dir 'runs/pong 2'" in message
+    assert f"--run-dir=runs/pong --change {name}" in message
+    assert "drop what differs: learner.optimizer.learning_rate, vtrace.discount" in message
+
+
+def test_a_digest_accepts_one_difference_and_no_other() -> None:
+    name = digest(result_changes(compare(experiment(), experiment(*RESULTS))))
+    changes = check_resume(experiment(), experiment(*RESULTS), "runs/pong", name)
+    assert [change.key for change in changes] == [
+        "learner.optimizer.learning_rate", "vtrace.discount", "stop.env_frames",
+    ]  # fmt: skip
+    # Without a difference there is nothing to accept: the same command resumes.
+    assert check_resume(experiment(*RESULTS), experiment(*RESULTS), "runs/pong", name) == []
+    others = [RESULTS[:1], (*RESULTS, "vtrace.rho_bar=2"), ("vtrace.discount=0.8", RESULTS[0])]
+    for other in others:
+        with pytest.raises(SeedbedError, match=f"--change {name} names another difference"):
+            check_resume(experiment(), experiment(*other), "runs/pong", name)
+    # Nor the way back.
+    with pytest.raises(SeedbedError, match="names another difference"):
+        check_resume(experiment(*RESULTS), experiment(), "runs/pong", name)
+
+
+def test_free_settings_do_not_change_the_digest() -> None:
+    one = compare(experiment(), experiment(*RESULTS))
+    other = compare(experiment(), experiment(*RESULTS[:2], "stop.env_frames=99"))
+    assert digest(result_changes(one)) == digest(result_changes(other))
+
+
+def test_what_nobody_named_keeps_its_recorded_value(capsys: pytest.CaptureFixture[str]) -> None:
+    """A newer version with other defaults resumes the run with the recorded ones, and says so."""
+    old = experiment("learner.optimizer.epsilon=0.01", "vtrace.discount=0.9", "seed=5")
+    new = experiment("vtrace.reward_clip=1", "vtrace.discount=0.95")
+    kept = keep_recorded(old, new, named(new), {"vtrace.discount"}, "the run")
+    assert kept.learner.optimizer.epsilon == 0.01
+    assert kept.seed == 5
+    assert (kept.vtrace.discount, kept.vtrace.reward_clip) == (0.95, 1)
+    said = capsys.readouterr().err
+    assert "learner.optimizer.epsilon stays 0.01" in said
+    # Whoever takes a key back that the recorded command named has changed it.
+    back = keep_recorded(old, experiment(), (), {"vtrace.discount"}, "the run")
+    assert back.vtrace.discount == experiment().vtrace.discount
+    assert named(new) >= {"name", "environment.id", "vtrace.reward_clip", "vtrace.discount"}
+    assert "vtrace" not in named(new)
 
 
 def test_refusals_come_all_at_once_with_both_values_and_the_way_out() -> None:
@@ -59,6 +133,7 @@ def test_refusals_come_all_at_once_with_both_values_and_the_way_out() -> None:
 
 OTHER = {
     "a2c.squash": "true",
+    "learner.initial_weights": "glorot",
     "environment.action_mask": "true",
     "vtrace.squash": "true",
     "environment.id": "atari:Breakout",
@@ -77,6 +152,7 @@ FAMILIES = {
     "environment.vizdoom": ["environment.id=vizdoom:basic"],
 }
 AGENTS = {
+    "a2c": ["agent=a2c", "learner.batch_size=64"],
     "dqn": ["agent=dqn", "learner.unroll_length=1"],
     "r2d2": ["agent=r2d2", "learner.lstm_units=8"],
 }

@@ -59,14 +59,14 @@ def test_resume_begins_where_there_is_nothing_and_goes_on_where_there_is(
         assert directory.logs.is_dir()
         assert (path / "tensorboard").is_dir()
         save(directory, 7, experiment())
-    changed = experiment("learner.optimizer.learning_rate=0.1")
+    changed = experiment("stop.env_frames=100")
     with open_run_directory(path, changed) as directory:
         assert directory.resume_from is not None
         assert directory.resume_from.updates == 7
         assert load_experiment(directory.experiment_yaml) == changed
         assert load_experiment(path / "experiment.1.yaml") == experiment()
     said = capsys.readouterr().err
-    assert "learning_rate: 0.00048 -> 0.1" in said
+    assert "stop.env_frames: 0 -> 100" in said
     assert "at 7 updates" in said
 
 
