@@ -2,10 +2,12 @@
 
 import argparse
 import os
+from collections.abc import Sequence
 
 from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.guard import is_guarded
 from seedbed.runtime.signals import exit_with_starting_thread
 from seedbed.runtime.tokens import TOKEN_FILE_VARIABLE, Role, Tokens, token_file
 
@@ -82,9 +84,21 @@ def exit_with_parent(args: argparse.Namespace) -> None:
     Args:
         args: With the PID of the parent, or None.
     """
-    if args.exit_with_parent is not None:
+    if args.exit_with_parent is not None and not is_guarded():
         exit_with_starting_thread()
         if os.getppid() != args.exit_with_parent:
+            raise SystemExit(ExitCode.OK)
+
+
+def exit_with_parent_of(words: Sequence[str]) -> None:
+    """Do as `--exit-with-parent` of a command line says, in the guard of the process.
+
+    Args:
+        words: the whole command line.
+    """
+    if "--exit-with-parent" in words:
+        exit_with_starting_thread()
+        if words[words.index("--exit-with-parent") + 1] != str(os.getppid()):
             raise SystemExit(ExitCode.OK)
 
 

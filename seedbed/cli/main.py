@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
+from seedbed.runtime.guard import leaving
 from seedbed.runtime.signals import Terminated
 from seedbed.runtime.terminal import log_formatter, print_lines
 from seedbed.runtime.threads import left_behind
@@ -48,6 +49,10 @@ GROUPS = {
         "completion": "print the completion of bash, zsh or fish",
     },
 }
+# Commands that run the code of a user's environment, network or agent.
+RUNS_OTHER_CODE = (
+    *("train", "learner", "actor", "suite", "evaluate", "inspect", "export", "check", "bench"),
+)
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 # Each with words that stand alone, `RUN` for a run directory.
 EXAMPLES = {
@@ -98,6 +103,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The interpreter's own end would wait for some threads, and break others.
         sys.stdout.flush()
         sys.stderr.flush()
+        leaving()
         os._exit(code)
     return code
 
@@ -197,4 +203,6 @@ def _fail(code: ExitCode, cause: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from seedbed.cli.__main__ import run as run_from_console
+
+    run_from_console()

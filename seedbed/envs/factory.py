@@ -1,6 +1,7 @@
 """Factory of Gymnasium environments, and the check of their spaces."""
 
 import importlib
+import re
 import sys
 from collections.abc import Callable
 from functools import partial
@@ -10,6 +11,7 @@ import gymnasium
 import numpy as np
 
 from seedbed.config.environment import Environment
+from seedbed.envs.failures import PASSING, in_words
 from seedbed.envs.spaces import ActionWriter, ObservationReader, UnsupportedSpace
 from seedbed.packed import ACTION_MASK, PackedSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -47,15 +49,14 @@ def make_environment(environment: Environment) -> Env:
         factory = partial(gymnasium.make, environment.id, disable_env_checker=True)
     try:
         made = factory(**environment.kwargs)
-    except SeedbedError:
+    except PASSING:
         raise
-    except Exception as error:
-        # The user's code may raise anything.
+    except BaseException as error:
         given = f" with environment.kwargs {environment.kwargs}" if environment.kwargs else ""
         raise SeedbedError(
             ExitCode.ENVIRONMENT,
             f"environment.id {environment.id!r} cannot be made{given}: "
-            f"{type(error).__name__}: {error}{_hint(environment.id, error)}",
+            f"{in_words(error)}{_hint(environment.id, error)}",
         ) from error
     if not isinstance(made, gymnasium.Env):
         raise SeedbedError(
@@ -67,10 +68,16 @@ def make_environment(environment: Environment) -> Env:
     return made
 
 
-def _hint(env_id: str, error: Exception) -> str:
+def _hint(env_id: str, error: BaseException) -> str:
     """Return what Gymnasium's own words leave out."""
     if isinstance(error, gymnasium.error.DependencyNotInstalled):
         return f" (the pip of this Python is `{sys.executable} -m pip`)"
+    if env_id.startswith("ALE/") or re.search(r"(NoFrameskip|Deterministic)-v\d$", env_id):
+        game = re.sub(r"^ALE/|(-ram)?(NoFrameskip|Deterministic)?-v\d$", "", env_id)
+        return (
+            f"; an Atari game is `atari:{game}` (with the preprocessing of the papers), or "
+            f"`ale_py:{env_id}` as Gymnasium registers it"
+        )
     unknown = (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound)
     if isinstance(error, unknown) and ":" not in env_id and "Did you mean" not in str(error):
         return (
@@ -113,14 +120,51 @@ def read_spaces(
                     "one number for each discrete action"
                 )
     try:
-        repeat = made.get_wrapper_attr("action_repeat")
-    except AttributeError:
-        repeat = 1
-    if not isinstance(repeat, int | np.integer) or repeat < 1:
-        raise refused(f"its action_repeat is {repeat!r}, but must be an integer from 1 on")
+        repeat = action_repeat(made)
+    except UnsupportedSpace as error:
+        raise refused(str(error)) from error
     other = None if space.kind == "discrete" else space
     read = EnvironmentSpec(environment.id, spec, space.width, int(repeat), other)
     return read, observation, action
+
+
+# Attributes by which wrappers and the emulator of Atari name how often they repeat an action.
+_REPEATS = ("frame_skip", "frameskip", "_frame_skip", "_frameskip", "_skip", "num_repeats")
+
+
+def action_repeat(made: Env) -> int:
+    """Return the emulator frames of a step: the product of all that repeats actions.
+
+    An attribute `action_repeat` of the environment, or of a wrapper, is the whole product of what
+    is below it. Gymnasium's own `frameskip` of a registered id, and wrappers that repeat, count.
+
+    Args:
+        made: the environment.
+
+    Raises:
+        UnsupportedSpace: the number is none that is fixed; with what to do.
+    """
+    product, layer = 1, made
+    while True:
+        own = vars(layer).get("action_repeat", vars(type(layer)).get("action_repeat"))
+        if own is not None:
+            return product * _repeats("action_repeat", own)
+        # A simulation's own number of substeps is named alike, and is no repetition of frames.
+        if isinstance(layer, gymnasium.Wrapper) or hasattr(layer, "ale"):
+            found = [(name, vars(layer)[name]) for name in _REPEATS if name in vars(layer)]
+            product *= _repeats(*found[0]) if found else 1
+        if not isinstance(layer, gymnasium.Wrapper):
+            return product
+        layer = layer.env
+
+
+def _repeats(name: str, value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+        raise UnsupportedSpace(
+            f"its {name} is {value!r}, but frames are counted with one integer from 1 on: make it "
+            "repeat a fixed number of times, or set the attribute action_repeat of the environment"
+        )
+    return int(value)
 
 
 def _find(identifier: str, module: str, name: str) -> Any:
@@ -131,6 +175,13 @@ def _find(identifier: str, module: str, name: str) -> Any:
             ExitCode.ENVIRONMENT,
             f"environment.id {identifier!r}: importing {module!r} failed: {error}; is it "
             "installed, or its folder on PYTHONPATH?",
+        ) from error
+    except PASSING:
+        raise
+    except BaseException as error:
+        raise SeedbedError(
+            ExitCode.ENVIRONMENT,
+            f"environment.id {identifier!r}: importing {module!r} failed: {in_words(error)}",
         ) from error
     for part in name.split("."):
         if not hasattr(found, part):

@@ -5,6 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.signals import Terminated
 
 FAILURE_WINDOW_S = 600.0
 # Causes for which an environment is made anew; the labels of the metric.
@@ -33,6 +34,27 @@ class EnvironmentFault(Exception):
     def __init__(self, cause: str, text: str) -> None:
         super().__init__(text)
         self.cause = cause
+
+
+# Exceptions that are not of a user's code, which may raise anything else, `SystemExit` too.
+PASSING = (SeedbedError, KeyboardInterrupt, Terminated)
+
+
+def in_words(error: BaseException) -> str:
+    """Describe an exception of a user's code.
+
+    Args:
+        error: the exception.
+    """
+    if isinstance(error, SystemExit):
+        return f"it ended its process (SystemExit: {error.code})"
+    text = f"{type(error).__name__}: {error}"
+    if "main thread" in text:
+        text += (
+            "; an actor steps environments in threads of their own: actor.workers=1 steps them in "
+            "the main thread of another process"
+        )
+    return text
 
 
 class Failures:

@@ -13,21 +13,20 @@ from seedbed.config.environment import Environment
 from seedbed.envs.factory import Env, make_environment, read_spaces
 from seedbed.envs.failures import (
     MAKE_RAISED,
-    NOT_FINITE,
+    PASSING,
     RESET_RAISED,
     STEP_RAISED,
-    WRONG_SHAPE,
     EnvironmentFault,
     Failures,
+    in_words,
 )
+from seedbed.envs.judge import judge_fps, judge_lives, judge_picture, judge_reset, judge_step
 from seedbed.envs.sequential import SequentialVectorEnv
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import TimeStep, mark_first
 
 # A reset may load a level, or start a simulator.
 STEP_DEADLINE_S = 600.0
-_REWARD_LIMIT = float(np.finfo(np.float32).max)
-
 log = logging.getLogger(__name__)
 
 
@@ -44,6 +43,7 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         max_failures: failures within ten minutes after which `reset` and `step` raise.
         deadline_s: longest time of a call before the process ends; None: ten minutes.
         first: number of the first environment, in logs.
+        needs_lives: the agent's life_loss_ends reads `info["lives"]`, which must be a number.
         clock: seconds, for tests.
     """
 
@@ -55,6 +55,7 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         max_failures: int = 10,
         deadline_s: float | None = None,
         first: int = 0,
+        needs_lives: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         super().__init__(
@@ -63,7 +64,7 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         self._environment = environment
         self._failures = Failures(environment.id, max_failures, clock)
         self.failures = self._failures.counts
-        self._first = first
+        self._first, self._needs_lives = first, needs_lives
         self._envs: list[Env] = []
         try:
             with self._watchdog:
@@ -86,26 +87,19 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         """
         try:
             with self._watchdog:
-                picture = np.asarray(self._envs[i].render())
-        except Exception as error:
-            # The user's code may raise anything.
+                return judge_picture(self._envs[i].render())
+        except PASSING:
+            raise
+        except BaseException as error:
+            text = str(error) if isinstance(error, EnvironmentFault) else in_words(error)
             raise SeedbedError(
-                ExitCode.ENVIRONMENT,
-                f"{self.spec.name} cannot be drawn: {type(error).__name__}: {error}",
+                ExitCode.ENVIRONMENT, f"{self.spec.name} cannot be drawn: {text}"
             ) from error
-        if picture.dtype != np.uint8 or picture.ndim != 3 or picture.shape[-1] != 3:
-            raise SeedbedError(
-                ExitCode.ENVIRONMENT,
-                f"{self.spec.name} cannot be drawn: render() gave "
-                f"{picture.dtype}{list(picture.shape)}, not uint8[H, W, 3]; it must support "
-                'render_mode="rgb_array"',
-            )
-        return picture
 
     @property
     def frames_per_second(self) -> float:
         """Pictures in a second of a video, from the metadata of the environment; otherwise 30."""
-        return float(self._envs[0].metadata.get("render_fps", 30))
+        return judge_fps(self._envs[0].metadata)
 
     @override
     def close(self) -> None:
@@ -118,48 +112,34 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
     def _advance(self, time_step: TimeStep, i: int, action: Any) -> None:
         try:
             values: Any = self._envs[i].step(self._action.write(action))
-            if len(values) != 5:
-                raise EnvironmentFault(
-                    WRONG_SHAPE,
-                    f"step returned {len(values)} values, not the five of Gymnasium: observation, "
-                    "reward, terminated, truncated, info",
-                )
-            observation, reward, terminated, truncated, info = values
-            reward = float(reward)
-            # Written so that NaN does not pass.
-            if not abs(reward) <= _REWARD_LIMIT:
-                raise EnvironmentFault(
-                    NOT_FINITE, f"the reward is {reward}, which is no finite float32"
-                )
+            observation, reward, terminated, truncated, info = judge_step(values)
             time_step.observation[i] = self._observation.read(observation, info)
             time_step.reward[i] = reward
-            time_step.terminated[i] = bool(terminated)
-            time_step.truncated[i] = bool(truncated) and not terminated
-            lives, before = info.get("lives"), self._lives[i]
+            time_step.terminated[i] = terminated
+            time_step.truncated[i] = truncated and not terminated
+            lives, before = judge_lives(info, self._needs_lives), self._lives[i]
             time_step.life_lost[i] = lives is not None and before is not None and lives < before
             self._lives[i] = lives
-        except SeedbedError:
+        except PASSING:
             raise
-        except Exception as error:
-            # The user's code may raise anything.
+        except BaseException as error:
             self._begin(time_step, i, self._replace(i, STEP_RAISED, error))
 
     @override
     def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
         while True:
             try:
-                observation, info = self._envs[i].reset(seed=seed)
+                observation, info = judge_reset(self._envs[i].reset(seed=seed))
                 time_step.observation[i] = self._observation.read(observation, info)
-                self._lives[i] = info.get("lives")
+                self._lives[i] = judge_lives(info, self._needs_lives)
                 # A step that failed may have written some of the rest.
                 return mark_first(time_step, i)
-            except SeedbedError:
+            except PASSING:
                 raise
-            except Exception as error:
-                # The user's code may raise anything.
+            except BaseException as error:
                 seed = self._replace(i, RESET_RAISED, error)
 
-    def _replace(self, i: int, cause: str, error: Exception) -> int:
+    def _replace(self, i: int, cause: str, error: BaseException) -> int:
         """Make environment `i` anew, unless there were too many failures; return its seed."""
         self._close_one(i, self._envs[i])
         while True:
@@ -173,13 +153,13 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         entropy = np.random.SeedSequence((self._seeds[i], self._failures.counts.total()))
         return int(entropy.generate_state(1)[0] >> 1)
 
-    def _count_failure(self, i: int, cause: str, error: Exception) -> None:
+    def _count_failure(self, i: int, cause: str, error: BaseException) -> None:
         if isinstance(error, EnvironmentFault):
             cause = error.cause
         recent = self._failures.add(cause)
         most = self._failures.most
         failed = f"environment {self._first + i} of {self._environment.id} failed"
-        kind = f"{type(error).__name__}: {error}"
+        kind = in_words(error)
         new, self.last_failure = kind != self.last_failure, kind  # the same traceback once
         text = "%s (%s, %d of at most %d within ten minutes)%s"
         log.error(
@@ -194,7 +174,9 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
     def _close_one(self, i: int, env: Env) -> None:
         try:
             env.close()
-        except Exception:
+        except PASSING:
+            raise
+        except BaseException:
             # The environment is not used any more, and the others must continue.
             log.warning(
                 "closing environment %d of %s failed",

@@ -3,25 +3,31 @@
 An environment may need packages that the learner does not have, take long, or end its process.
 """
 
+import contextlib
 import json
 import math
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from tempfile import TemporaryFile
 
 import numpy as np
 
 from seedbed.config.environment import Environment
 from seedbed.packed import random_actions, read_environment_spec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.guard import leaving, run_guarded
 from seedbed.runtime.signals import exit_with_starting_thread
 from seedbed.spec import EnvironmentSpec
 
 # Longest time for an environment to be made.
 DEADLINE_S = 60.0
 _POLL_S = 0.05
+# Longest time for it to be closed, while the run has begun.
+_CLOSE_S = 10.0
 
 
 class EnvironmentProbe:
@@ -43,14 +49,19 @@ class EnvironmentProbe:
         self._deadline = time.monotonic() + DEADLINE_S
         self.failure, self.refused = "", False
         self._spec: EnvironmentSpec | None = None
-        self._process: subprocess.Popen[str] | None = subprocess.Popen(
-            [sys.executable, "-m", __name__, str(os.getpid()), environment.model_dump_json()],
+        # Files and no pipes: a process that the environment starts may hold a pipe open.
+        self._out = TemporaryFile()  # noqa: SIM115
+        self._errors = TemporaryFile()  # noqa: SIM115
+        self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
+            [
+                *(sys.executable, "-m", __name__, str(os.getpid())),
+                *(environment.model_dump_json(), str(self._out.fileno())),
+            ],
             env=dict(os.environ),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            errors="replace",
+            stdout=self._errors,
+            stderr=self._errors,
+            pass_fds=(self._out.fileno(),),
             process_group=0,  # Ctrl-C is the learner's
         )
 
@@ -65,39 +76,57 @@ class EnvironmentProbe:
         """
         until = time.monotonic() + timeout_s
         while (process := self._process) is not None:
-            try:
-                out, errors = process.communicate(timeout=_POLL_S)
-                self._take(process.returncode, out, errors)
-                self._process = None
-            except subprocess.TimeoutExpired:
-                if is_stopping() or time.monotonic() > self._deadline:
-                    process.kill()
-                    process.communicate()
-                    self._process = None
-                    late = time.monotonic() > self._deadline
-                    self.failure = f"it was not made within {DEADLINE_S:g} s" if late else "stopped"
-                elif time.monotonic() > until:
-                    break
+            if self._take() or process.poll() is not None:
+                # The spec may have come between the two.
+                if not self._take():
+                    self._fail(process.returncode)
+                self._end(_CLOSE_S)
+            elif is_stopping() or time.monotonic() > self._deadline:
+                late = time.monotonic() > self._deadline
+                self.failure = f"it was not made within {DEADLINE_S:g} s" if late else "stopped"
+                self._end(0.0)
+            elif time.monotonic() > until:
+                break
+            else:
+                time.sleep(_POLL_S)
         return self._spec
 
-    def _take(self, code: int, out: str, errors: str) -> None:
-        try:
-            self._spec = read_environment_spec(json.loads(out.splitlines()[-1]))
-        except (IndexError, ValueError, KeyError, TypeError):
-            lines = errors.strip().splitlines() or [f"exit code {code}"]
-            self.failure, self.refused = lines[-1][:1000], code == ExitCode.ENVIRONMENT
+    def _take(self) -> bool:
+        """Read the spec, and return whether it is there."""
+        self._out.seek(0)
+        text = self._out.read()
+        if text.endswith(b"\n"):
+            self._spec = read_environment_spec(json.loads(text))
+        return self._spec is not None
+
+    def _fail(self, code: int) -> None:
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        causes = [line for line in lines if not line.startswith("seedbed: exit code")]
+        self.failure = (causes or [f"exit code {code}"])[-1].removeprefix("seedbed: ")[:1000]
+        self.refused = code == ExitCode.ENVIRONMENT
+
+    def _end(self, timeout_s: float) -> None:
+        """End the process in the background, after `timeout_s` at the latest."""
+        process, self._process = self._process, None
+        assert process is not None
+
+        def end() -> None:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout_s)
+            process.kill()
+            process.wait()
+
+        if timeout_s:
+            threading.Thread(target=end, name="end of the probe", daemon=True).start()
+        else:
+            end()
 
 
-def main(parent: int, environment: Environment) -> None:
-    """Print the spec as the last line.
-
-    Args:
-        parent: PID of the process to end with.
-        environment: the experiment's section.
-    """
-    exit_with_starting_thread()
-    if os.getppid() != parent:
-        return
+def main() -> int:
+    """Write the spec to the descriptor of the command line, and close the environment."""
+    environment, out = Environment.model_validate_json(sys.argv[2]), int(sys.argv[3])
+    os.set_inheritable(out, False)
     from seedbed.envs.registry import make_vector_env
 
     try:
@@ -106,11 +135,16 @@ def main(parent: int, environment: Environment) -> None:
         env.step(random_actions(env.spec, first.observation, np.random.default_rng(0)))
     except SeedbedError as error:
         print(error, file=sys.stderr, flush=True)
+        leaving()
         os._exit(ExitCode.ENVIRONMENT)
-    print("\n" + json.dumps(env.spec.to_json()), flush=True)
+    os.write(out, json.dumps(env.spec.to_json()).encode() + b"\n")
+    env.close()
+    leaving()
     # Threads of the environment keep no learner waiting.
-    os._exit(0)
+    os._exit(ExitCode.OK)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), Environment.model_validate_json(sys.argv[2]))
+    exit_with_starting_thread()
+    if os.getppid() == int(sys.argv[1]):
+        run_guarded(main)

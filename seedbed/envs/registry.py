@@ -65,6 +65,7 @@ def make_vector_env(
     max_failures: int = 10,
     workers: int = 0,
     worker_timeout_s: float = 0.0,
+    needs_lives: bool = False,
 ) -> VectorEnv:
     """Make a vector environment.
 
@@ -79,6 +80,7 @@ def make_vector_env(
         workers: processes over which the environments are divided, at most one for each; 0: this
             one steps them. Atari `fast` has none.
         worker_timeout_s: seconds after which a worker that hangs is killed; 0: never.
+        needs_lives: the agent reads lost lives.
 
     Raises:
         SeedbedError: the environment cannot be made, or its spaces are not supported.
@@ -95,9 +97,14 @@ def make_vector_env(
         from seedbed.envs.workers.vector_env import WorkerVectorEnv
 
         return WorkerVectorEnv(
-            environment, seeds, min(workers, num_envs), max_failures, worker_timeout_s
+            environment,
+            seeds,
+            min(workers, num_envs),
+            max_failures,
+            worker_timeout_s,
+            needs_lives,
         )
-    return make_sequential_env(environment, seeds, max_failures)
+    return make_sequential_env(environment, seeds, max_failures, needs_lives=needs_lives)
 
 
 def make_sequential_env(
@@ -106,6 +113,7 @@ def make_sequential_env(
     max_failures: int,
     deadline_s: float | None = None,
     first: int = 0,
+    needs_lives: bool = False,
 ) -> SequentialVectorEnv:
     """Make a vector environment that steps one environment after the other in the caller's thread.
 
@@ -115,6 +123,7 @@ def make_sequential_env(
         max_failures: as of `make_vector_env`.
         deadline_s: longest time of a call before the process ends; None: the kind's own.
         first: number of the first environment, in logs.
+        needs_lives: as of `make_vector_env`.
 
     Raises:
         SeedbedError: as `make_vector_env`.
@@ -126,7 +135,12 @@ def make_sequential_env(
     from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 
     return GymnasiumVectorEnv(
-        environment, seeds, max_failures=max_failures, deadline_s=deadline_s, first=first
+        environment,
+        seeds,
+        max_failures=max_failures,
+        deadline_s=deadline_s,
+        first=first,
+        needs_lives=needs_lives,
     )
 
 
@@ -153,6 +167,7 @@ def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
         settings.max_environment_failures,
         settings.workers,
         settings.worker_timeout_s,
+        getattr(experiment.builtin_options, "life_loss_ends", False),
     )
     if settings.decorrelate_steps:
         return DecorrelatedVectorEnv(made, settings.decorrelate_steps, seeds)

@@ -1,7 +1,7 @@
 """Spaces of Gymnasium: as specs, and the conversion of observations and actions."""
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -24,6 +24,12 @@ log = logging.getLogger(__name__)
 
 _AXES = 3
 _WHOLE = "the observation"
+# A width of a continuous action from which its bounds are taken for none.
+_NO_BOUND = 1e6
+BOUND_ACTIONS = (
+    "such as by gymnasium.wrappers.TransformAction(env, lambda action: action, "
+    "gymnasium.spaces.Box(-1, 1, env.action_space.shape))"
+)
 
 
 class UnsupportedSpace(Exception):
@@ -38,7 +44,8 @@ class ActionWriter:
             Box of floats.
 
     Attributes:
-        spec: the action space as the learner knows it.
+        spec: the action space as the learner has it.
+        warnings: what is taken as it is, and is hardly meant.
 
     Raises:
         UnsupportedSpace: the space is another one.
@@ -46,6 +53,7 @@ class ActionWriter:
 
     def __init__(self, space: Space[Any]) -> None:
         self.write: Callable[[Any], Any]
+        self.warnings: list[str] = []
         if isinstance(space, Discrete):
             first = int(space.start)
             self.spec = ActionSpec.discrete(int(space.n))
@@ -63,8 +71,14 @@ class ActionWriter:
             low, high = space.low.astype(np.float64), space.high.astype(np.float64)
             if not (np.isfinite(low).all() and np.isfinite(high).all()):
                 raise UnsupportedSpace(
-                    f"the action space is {space}, which has no bounds to scale to: wrap the "
-                    "environment in gymnasium.wrappers.RescaleAction, or bound the space"
+                    f"the action space is {space}, which has no bounds to scale to: bound it, "
+                    f"{BOUND_ACTIONS}"
+                )
+            widest = float(np.max(high - low))
+            if widest >= _NO_BOUND:
+                self.warnings.append(
+                    f"the bounds of {space} are {widest:.3g} apart, which is no bound: actions of "
+                    f"the policy are scaled to it; bound the space, {BOUND_ACTIONS}"
                 )
             self.spec = ActionSpec("continuous", (int(np.prod(space.shape, dtype=int)),))
             self.write = lambda chosen: np.clip(
@@ -133,7 +147,7 @@ class ObservationReader:
             raise UnsupportedSpace(f"the observation space is {space}, which has nothing to send")
         self.spec = PackedSpec.of(entries)
 
-    def read(self, observation: Any, info: dict[str, Any]) -> NDArray[Any]:
+    def read(self, observation: Any, info: Mapping[str, Any]) -> NDArray[Any]:
         """Return an observation [*shape]. Allows casts within a kind, such as float64 to float32.
 
         Args:
@@ -150,7 +164,7 @@ class ObservationReader:
             arrays[ACTION_MASK] = self._read_mask(info)
         return self.spec.pack(arrays)
 
-    def _read_mask(self, info: dict[str, Any]) -> NDArray[np.uint8]:
+    def _read_mask(self, info: Mapping[str, Any]) -> NDArray[np.uint8]:
         if ACTION_MASK not in info:
             raise EnvironmentFault(
                 WRONG_SHAPE,
@@ -173,14 +187,17 @@ class _Leaf:
 
     def __init__(self, name: str, space: Space[Any], path: tuple[Any, ...]) -> None:
         self._name, self._path, self._start = name, path, 0
+        self._sizes: NDArray[Any] = np.asarray(0)
         categories = 0
         if isinstance(space, Discrete):
             shape: tuple[int, ...] = ()
             dtype, categories, self._start = "int32", int(space.n), int(space.start)
+            self._sizes = np.asarray(categories)
         elif isinstance(space, MultiDiscrete):
             if np.any(space.start):
                 _refuse(name, space, "but only a MultiDiscrete from 0 on is supported")
             shape, dtype, categories = space.shape, "int32", int(space.nvec.max())
+            self._sizes = np.asarray(space.nvec)
         elif isinstance(space, MultiBinary):
             shape, dtype = space.shape, "bool"
         elif isinstance(space, Box) and space.dtype is not None:
@@ -204,7 +221,7 @@ class _Leaf:
         self._is_mask = name == ACTION_MASK
         if self._is_mask:
             dtype, categories = "uint8", 0
-        self._space_dtype: Any = space.dtype
+        self._space_dtype: np.dtype[Any] = np.dtype(space.dtype)
         self.entry = Entry(name, ArraySpec(tuple(map(int, shape)), dtype), categories)
 
     def find(self, observation: Any) -> Any:
@@ -220,31 +237,69 @@ class _Leaf:
         return observation
 
     def read(self, value: Any) -> NDArray[Any]:
-        """Return the array of the spec."""
-        array, spec = np.asarray(value), self.entry.array
+        """Return the array of the spec, which holds the same numbers.
+
+        Raises:
+            EnvironmentFault: the value is of another shape or kind than its space, or a number of
+                it is not finite, is none of its space, or does not survive the conversion.
+        """
+        spec, space_dtype = self.entry.array, self._space_dtype
         what = "an observation" if self._name == _WHOLE else f"the entry {self._name}"
-        fits = np.can_cast(array.dtype, self._space_dtype, "same_kind")
+        try:
+            array = np.asarray(value)
+        except (TypeError, ValueError) as error:
+            raise EnvironmentFault(WRONG_SHAPE, f"{what} is no array: {error}") from error
         if self.entry.categories:
-            fits = array.dtype.kind in "iu"
+            fits = array.dtype.kind in "biu"
+        else:
+            whole = array.dtype.kind in "biu" and space_dtype.kind in "biu"
+            fits = whole or np.can_cast(array.dtype, space_dtype, "same_kind")
         if array.shape != spec.shape or not fits:
             raise EnvironmentFault(
                 WRONG_SHAPE,
                 f"{what} is {array.dtype}{list(array.shape)}, but its "
-                f"space says {self._space_dtype}{list(spec.shape)}: correct one of them",
+                f"space says {space_dtype}{list(spec.shape)}: correct one of them",
             )
-        if spec.dtype == "float32" and not np.isfinite(array).all():
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
             raise EnvironmentFault(NOT_FINITE, f"{what} holds NaN or infinite numbers")
         if self._is_mask:
-            array = array != 0
+            valid: NDArray[Any] = (array != 0).astype(spec.dtype)
+            return valid
         if self.entry.categories:
-            array = array - self._start
-            if array.min() < 0 or array.max() >= self.entry.categories:
+            number = _kept(array, np.dtype(np.int64), what) - self._start
+            if (number < 0).any() or (number >= self._sizes).any():
                 raise EnvironmentFault(
                     WRONG_SHAPE,
                     f"{what} is {np.asarray(value).tolist()}, which is none of the "
-                    f"{self.entry.categories} values of its space",
+                    f"{np.max(self._sizes)} values of its space",
                 )
-        return array.astype(spec.dtype)
+            return number.astype(spec.dtype)
+        kept = _kept(_kept(array, space_dtype, what), np.dtype(spec.dtype), what)
+        return kept.copy() if np.may_share_memory(kept, array) else kept
+
+
+def _kept(array: NDArray[Any], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
+    """Convert to another dtype; floats are rounded, and nothing else is lost.
+
+    Raises:
+        EnvironmentFault: a number does not survive, with the number.
+    """
+    if np.can_cast(array.dtype, dtype, "safe"):  # int64 to float64 is, for NumPy
+        return array.astype(dtype, copy=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        converted = array.astype(dtype)
+        if array.dtype.kind == "f":
+            lost = np.isfinite(array) & ~np.isfinite(converted)
+        else:
+            lost = converted.astype(array.dtype) != array
+    if lost.any():
+        number = array[lost].ravel()[0]
+        raise EnvironmentFault(
+            NOT_FINITE if array.dtype.kind == "f" else WRONG_SHAPE,
+            f"{what} holds {number} of {array.dtype}, which {dtype} cannot hold: it is sent as "
+            f"{dtype}; scale it, or correct its space",
+        )
+    return converted
 
 
 def _refuse(name: str, space: Space[Any], why: str) -> NoReturn:

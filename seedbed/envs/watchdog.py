@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.guard import leaving
 
 
 class Watchdog:
@@ -66,6 +67,7 @@ class Watchdog:
     def _end(self, busy_s: float) -> None:
         self._on_late(busy_s)
         # os._exit, because an ordinary exit would wait for the thread that hangs.
+        leaving()
         os._exit(ExitCode.ENVIRONMENT)
 
     def _print_error(self, busy_s: float) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from types import FrameType
 
 from seedbed.runtime import terminal
+from seedbed.runtime.guard import leaving
 
 _PR_SET_PDEATHSIG = 1
 _libc = ctypes.CDLL(None)
@@ -54,6 +55,7 @@ def exit_at_once_on_signals() -> None:
 
 def _exit_at_once(number: int, _: FrameType | None) -> None:
     terminal.write(f"seedbed: {signal.Signals(number).name}: ended at once")
+    leaving()
     os._exit(128 + number)
 
 

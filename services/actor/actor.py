@@ -15,6 +15,7 @@ from seedbed.envs import make_actor_env
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.guard import leaving
 from seedbed.runtime.http import start_metrics_server
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.services.actor.loop import ActorLoop
@@ -136,4 +137,5 @@ class Actor:
 
 def _exit_hanging() -> None:
     log.error("an environment did not come back within %g s of the signal: ending", EXIT_S)
+    leaving()
     os._exit(ExitCode.ENVIRONMENT)

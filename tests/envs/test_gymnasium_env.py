@@ -124,7 +124,7 @@ def test_dtypes_on_the_wire(monkeypatch: pytest.MonkeyPatch, dtype: str, wire: s
             r"entry a is Graph.*drop or fla",
         ),
         (Dict({"m": Text(9)}), Discrete(2), None, r"Dict.*which has nothing to send"),
-        (Box(0, 1, (3,)), Box(-np.inf, 1, (2,)), None, r"no bounds to scale to.*RescaleAction"),
+        (Box(0, 1, (3,)), Box(-np.inf, 1, (2,)), None, r"no bounds to scale to.*TransformAction"),
         (Box(0, 1, (3,)), Dict({"a": Discrete(2)}), None, r"Dict.*only Discrete, MultiDiscrete"),
         (
             Dict({"x": Discrete(2), "action_mask": Box(0, 1, (3,), np.int8)}),

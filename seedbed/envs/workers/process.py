@@ -27,6 +27,7 @@ class Share(NamedTuple):
         seeds: of these environments.
         max_failures: failures within ten minutes after which the worker gives up.
         memory: descriptor of the group's block.
+        needs_lives: as of `make_vector_env`.
     """
 
     environment: Environment
@@ -37,6 +38,7 @@ class Share(NamedTuple):
     seeds: list[int]
     max_failures: int
     memory: int
+    needs_lives: bool
 
     @property
     def name(self) -> str:
@@ -83,6 +85,7 @@ class WorkerProcess:
             "max_failures": share.max_failures,
             "socket": theirs.fileno(),
             "memory": share.memory,
+            "needs_lives": share.needs_lives,
         }
         with theirs:
             self._process = subprocess.Popen(

@@ -49,6 +49,7 @@ class WorkerVectorEnv(VectorEnv):
             end counts as one.
         timeout_s: seconds after which a worker whose step or reset has not come back is killed,
             and at least ten minutes while it starts; 0: never.
+        needs_lives: as of `make_vector_env`.
 
     Raises:
         SeedbedError: the environments cannot be made.
@@ -62,6 +63,7 @@ class WorkerVectorEnv(VectorEnv):
         workers: int,
         max_failures: int,
         timeout_s: float,
+        needs_lives: bool = False,
     ) -> None:
         self.num_envs = e = len(seeds)
         self._failures = Failures(environment.id, max_failures)
@@ -75,8 +77,9 @@ class WorkerVectorEnv(VectorEnv):
             for k in range(workers):
                 rows = slice(bounds[k], bounds[k + 1])
                 share = Share(
-                    environment, k, workers, e, rows, list(seeds[rows]), max_failures, self._memory
-                )
+                    environment, k, workers, e, rows, list(seeds[rows]), max_failures,
+                    self._memory, needs_lives,
+                )  # fmt: skip
                 self._workers.append(WorkerProcess(share))
             self._wait(range(workers), None)
             self.spec = self._specs[0]

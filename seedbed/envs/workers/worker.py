@@ -17,6 +17,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.guard import leaving, run_guarded
 from seedbed.runtime.signals import exit_with_starting_thread
 from seedbed.runtime.terminal import log_formatter
 
@@ -32,12 +33,9 @@ DONE = b"D"
 LONGEST_TEXT = 8000
 
 
-def main() -> None:
+def main() -> int:
     """Make the environments, and obey commands until the socket ends."""
-    exit_with_starting_thread()
     arguments: dict[str, Any] = json.loads(sys.argv[1])
-    if os.getppid() != arguments["parent"]:
-        return
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave_to_parent)
     sys.path[:] = arguments["path"]  # where the parent finds the environments of a user
@@ -58,6 +56,7 @@ def main() -> None:
         _send(channel, {"missing": str(error)[:LONGEST_TEXT]})
     sys.stdout.flush()
     sys.stderr.flush()
+    leaving()
     # Threads of an environment keep no actor waiting.
     os._exit(0)
 
@@ -70,7 +69,12 @@ def _serve(channel: socket.socket, arguments: dict[str, Any]) -> None:
     first, seeds = arguments["first"], arguments["seeds"]
     environment = Environment.model_validate_json(arguments["environment"])
     env = make_sequential_env(
-        environment, seeds, arguments["max_failures"], deadline_s=math.inf, first=first
+        environment,
+        seeds,
+        arguments["max_failures"],
+        deadline_s=math.inf,
+        first=first,
+        needs_lives=arguments["needs_lives"],
     )
     with closing(env):
         _obey(channel, arguments, env)
@@ -111,4 +115,6 @@ def _leave_to_parent(_: int, __: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    exit_with_starting_thread()
+    if os.getppid() == json.loads(sys.argv[1])["parent"]:
+        run_guarded(main)

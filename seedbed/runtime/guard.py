@@ -1,0 +1,246 @@
+"""A guard: a small process above one of ours, which ends whatever that one leaves behind.
+
+An environment, a network or an agent of a user may start processes, daemons too, and may end its
+own process at any moment, with exit code 0. So whatever runs such code has a guard:
+
+- The guard adopts every process below it whose parent ends (`PR_SET_CHILD_SUBREAPER`). When the
+  guarded process has ended, the guard ends all of them.
+- A guarded process reports its own end (`leaving`). An end without a report is one that other code
+  has caused, whatever the exit code is.
+- The kernel kills the guarded process where the guard is killed. What the guarded process has
+  started then belongs to the next guard above, which finds it by `SEEDBED_GUARD` in its
+  environment, and ends it.
+"""
+
+import contextlib
+import ctypes
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NoReturn
+
+from seedbed.runtime.exit_codes import HELP, ExitCode
+
+# The guards of a process, the outermost first, as PID:START separated by commas.
+GUARDS = "SEEDBED_GUARD"
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_FORWARDED = {
+    *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
+    *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH),
+}
+_POLL_S = 1.0
+# Seconds that what is left behind has after SIGTERM, and in all.
+_GRACE_S, _END_S = 2.0, 8.0
+_report: int | None = None  # descriptor of the guarded process
+
+
+def leaving() -> None:
+    """Report to the guard that this process ends by itself, whatever its exit code is."""
+    global _report
+    if _report is not None:
+        with contextlib.suppress(OSError):
+            os.write(_report, b".")
+            os.close(_report)
+        _report = None
+
+
+def is_guarded() -> bool:
+    """Return whether a guard runs above this process."""
+    return _report is not None
+
+
+def run_guarded(main: Callable[[], int]) -> NoReturn:
+    """Run `main` in a child of this process, and end as the child does. Called before any thread.
+
+    Args:
+        main: returns the exit code.
+    """
+    if not sys.platform.startswith("linux"):
+        sys.exit(main())
+    libc = ctypes.CDLL(None)
+    libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    before = os.environ.get(GUARDS, "")
+    os.environ[GUARDS] = f"{before},{os.getpid()}".lstrip(",")
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_FORWARDED, signal.SIGCHLD, signal.SIGTSTP})
+    reading, writing = os.pipe()
+    guard, child = os.getpid(), os.fork()
+    if child:
+        os.close(writing)
+        _watch(child, reading, mask)
+    os.close(reading)
+    # Signals from a terminal go to the guard alone, which passes each on once.
+    os.setpgid(0, 0)
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != guard:
+        os._exit(ExitCode.TERMINATED)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    global _report
+    _report = writing
+    code: int | str | None = ExitCode.INTERNAL
+    try:
+        code = main()
+    except SystemExit as error:
+        code = error.code
+    finally:
+        leaving()
+    sys.exit(code)
+
+
+def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn:
+    """Pass signals on until the child has ended; end what it has left, and end alike."""
+    signals = {*_FORWARDED, signal.SIGCHLD, signal.SIGTSTP}
+    ended: int | None = None
+    while ended is None:
+        found = signal.sigtimedwait(signals, _POLL_S)
+        if found is not None and found.si_signo == signal.SIGTSTP:
+            _stop_with(child)
+        elif found is not None and found.si_signo != signal.SIGCHLD:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(child, found.si_signo)
+        ended = _reap(child)
+        if ended is None:
+            _end_orphans(child)
+    _end_all_below()
+    reported = bool(os.read(report, 1)) if _is_readable(report) else False
+    if os.WIFSIGNALED(ended):
+        number = os.WTERMSIG(ended)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+        signal.signal(number, signal.SIG_DFL) if number not in (9, 19) else None
+        os.kill(os.getpid(), number)
+        signal.pause()
+    code = os.WEXITSTATUS(ended)
+    if not reported:
+        text = (
+            f"the process was ended with exit code {code} by code that it ran, not by Seedbed: "
+            "an environment, a network or an agent called sys.exit, os._exit, exec, or a library "
+            "that ends the process"
+        )
+        code = ExitCode.ENVIRONMENT
+        line = f"seedbed: {text}\nseedbed: exit code {code:d} ({code.name}): {HELP[code]}\n"
+        with contextlib.suppress(OSError):
+            os.write(2, line.encode())
+    os._exit(code)
+
+
+def _is_readable(descriptor: int) -> bool:
+    """Return whether a byte is there: another process may hold the other end open."""
+    os.set_blocking(descriptor, False)
+    import select
+
+    return bool(select.select([descriptor], [], [], 0)[0])
+
+
+def _stop_with(child: int) -> None:
+    """Stop with the child, and continue with it, as a shell's Ctrl-Z and fg want it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGSTOP)
+    os.kill(os.getpid(), signal.SIGSTOP)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGCONT)
+
+
+def _reap(child: int) -> int | None:
+    """Reap all that have ended; return the status of the child, None while it runs."""
+    status = None
+    while True:
+        try:
+            pid, found = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return status
+        if pid == 0:
+            return status
+        if pid == child:
+            status = found
+
+
+def _end_orphans(child: int) -> None:
+    """End adopted processes of guards that are gone; `child` is the guarded process."""
+    parents = dict(_parents())
+    own = os.getpid()
+    for pid in [pid for pid, parent in parents.items() if parent == own and pid != child]:
+        guards = [int(each) for each in _guards_of(pid) if each.isdigit()]
+        below = guards[guards.index(own) + 1 :] if own in guards else guards
+        if any(guard not in parents for guard in below):
+            for each in (pid, *_descendants(pid, parents)):
+                _kill(each, signal.SIGKILL)
+
+
+def _end_all_below() -> None:
+    """End every process below this one: SIGTERM, and SIGKILL to what is left."""
+    begun = time.monotonic()
+    number = signal.SIGTERM
+    while time.monotonic() < begun + _END_S:
+        _reap(0)
+        below = _descendants(os.getpid(), dict(_parents()))
+        if not below:
+            return
+        if time.monotonic() > begun + _GRACE_S:
+            number = signal.SIGKILL
+        for pid in below:
+            _kill(pid, number)
+            _kill(pid, signal.SIGCONT)
+        signal.sigtimedwait({signal.SIGCHLD}, 0.1)
+
+
+def end_left_behind(run: Path) -> None:
+    """End the processes of a run whose guards are all gone. Called with the lock of the run.
+
+    Args:
+        run: the run directory.
+    """
+    parents = dict(_parents())
+    alive = set(parents)
+    for pid in alive:
+        if pid == os.getpid() or _variable(pid, RUN) != str(run):
+            continue
+        guards = [int(each) for each in _guards_of(pid) if each.isdigit()]
+        if guards and not any(guard in alive for guard in guards):
+            _kill(pid, signal.SIGKILL)
+
+
+# The run directory of a process and of all below it.
+RUN = "SEEDBED_RUN_DIR"
+
+
+def _descendants(of: int, parents: dict[int, int]) -> list[int]:
+    found, level = list[int](), {of}
+    while level:
+        level = {pid for pid, parent in parents.items() if parent in level}
+        found += level
+    return found
+
+
+def _parents() -> Iterator[tuple[int, int]]:
+    """Yield each process of this machine, or container, with its parent; zombies not."""
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                text = Path(f"/proc/{entry.name}/stat").read_text(errors="replace")
+            except OSError:
+                continue
+            state, parent = text.rpartition(")")[2].split()[:2]
+            if state not in "ZX":
+                yield int(entry.name), int(parent)
+
+
+def _guards_of(pid: int) -> list[str]:
+    return _variable(pid, GUARDS).split(",")
+
+
+def _variable(pid: int, name: str) -> str:
+    """Return a variable of the environment with which a process began; empty where unknown."""
+    try:
+        text = Path(f"/proc/{pid}/environ").read_bytes()
+    except OSError:
+        return ""
+    start = f"{name}=".encode()
+    found = [part for part in text.split(b"\0") if part.startswith(start)]
+    return os.fsdecode(found[0][len(start) :]) if found else ""
+
+
+def _kill(pid: int, number: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, number)
