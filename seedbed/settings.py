@@ -1,11 +1,12 @@
 """Base class and field types of all settings: the sections of an experiment, an agent's options."""
 
+import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, field_validator
 
 Positive = Annotated[int, Field(ge=1)]
 NonNegative = Annotated[float, Field(ge=0)]
@@ -70,6 +71,40 @@ def join_lines(schema: dict[str, Any]) -> None:
     for setting in schema.get("properties", {}).values():
         if "description" in setting:
             setting["description"] = " ".join(setting["description"].split())
+
+
+def plain(value: Any, path: str = "") -> Any:
+    """Return a free-form value if files, processes and checkpoints keep it as it is.
+
+    Args:
+        value: Text, number, true, false, null, or lists and mappings of them.
+        path: Where in the setting the value is.
+
+    Raises:
+        ValueError: A part of it is anything else, with the part and what to write.
+    """
+    where = f"{path}: " if path else ""
+    if value is None or type(value) in (bool, int, str):
+        return value
+    if type(value) is float:
+        if not math.isfinite(value):
+            raise ValueError(f"{where}{value} is kept by no file: leave it out, or write a text")
+        return value
+    if type(value) is list:
+        return [plain(item, f"{path}[{i}]") for i, item in enumerate(value)]
+    if type(value) is dict:
+        for key in value:
+            if type(key) is not str:
+                raise ValueError(f"{where}the key {key!r} is no text: write it in quotes")
+        return {key: plain(item, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
+    raise ValueError(
+        f"{where}{value!r} is a {type(value).__name__}: only texts, numbers, true, false, null, "
+        "and lists and mappings of them are passed on as they are"
+    )
+
+
+# A section of free form: the same in the process that reads it and in all others.
+Free = Annotated[dict[str, Any], BeforeValidator(plain)]
 
 
 class Section(BaseModel):

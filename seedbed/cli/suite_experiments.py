@@ -6,9 +6,8 @@ from difflib import get_close_matches
 from operator import attrgetter
 from pathlib import Path
 
-import yaml
-
 from seedbed.config import Experiment, load_experiment, parse_experiment
+from seedbed.config.yaml_text import dump_yaml
 from seedbed.evaluation.atari57 import scores
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.files import atomic_write
@@ -77,7 +76,7 @@ def suite_experiments(
             f"{source} has no stop condition, so that the first game would never end: set "
             "stop.env_frames"
         )
-    given = yaml.safe_dump(_given(base))
+    given = dump_yaml(_given(base))
     shared = {key: folder for key in _FOLDERS if (folder := attrgetter(key)(base))}
     found = []
     for game in games:
@@ -154,7 +153,7 @@ def write_suite(folder: Path, experiments: Sequence[Experiment], source: str) ->
         folder.mkdir(parents=True, exist_ok=True)
         for file, experiment in files.items():
             if file not in there:
-                text = yaml.safe_dump(_given(experiment), sort_keys=False, width=100)
+                text = dump_yaml(_given(experiment))
                 atomic_write(file, f"# By `seedbed suite prepare` from {source}.\n{text}")
     except OSError as error:
         raise ConfigError(f"cannot write the suite to {folder}: {error}") from error

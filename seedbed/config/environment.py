@@ -1,6 +1,6 @@
 """Sections `environment` and `actor`: what is stepped, and the processes that step it."""
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -12,6 +12,7 @@ from seedbed.settings import (
     INPUT,
     REPEAT,
     RESULT,
+    Free,
     KeyClass,
     Positive,
     Section,
@@ -78,7 +79,7 @@ class Environment(Section):
     `lab:explore_goal_locations_small`, `vizdoom:basic`, any Gymnasium id such as `CartPole-v1`, or
     `module:factory`.
     """
-    kwargs: Annotated[dict[str, Any], RESULT] = Field(default_factory=dict)
+    kwargs: Annotated[Free, RESULT] = Field(default_factory=dict)
     """Keyword arguments for `gymnasium.make`, or for the factory."""
     action_mask: Annotated[bool, identity("the network reads it")] = False
     """Masks of valid actions in `info["action_mask"]` of reset and step, which the actor-critic

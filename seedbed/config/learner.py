@@ -12,6 +12,7 @@ from seedbed.settings import (
     INPUT,
     RESULT,
     SHAPES,
+    Free,
     KeyClass,
     NonNegative,
     Positive,
@@ -249,7 +250,7 @@ class Learner(Section):
     """Network: `impala_shallow`, `impala_deep`, `football`, `nature`, `nature_shallow`, `mlp`, or
     `module:Class`.
     """
-    network_options: Annotated[dict[str, Any], SHAPES] = Field(default_factory=dict)
+    network_options: Annotated[Free, SHAPES] = Field(default_factory=dict)
     """Keyword arguments of the network, such as `width: 2`."""
     lstm_units: Annotated[int, SHAPES, Field(ge=0)] = 0
     """Units of the LSTM core; 0 is a feed-forward agent."""

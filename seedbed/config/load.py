@@ -1,6 +1,5 @@
 """Read an experiment: YAML, then `--set a.b=c`, then the schema."""
 
-import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -13,6 +12,7 @@ from seedbed.config.explain import explain
 from seedbed.config.renamed import renamed_keys, renamed_value, translate
 from seedbed.config.schema import Experiment
 from seedbed.config.shipped import experiment_file
+from seedbed.config.yaml_text import dump_yaml, load_yaml
 from seedbed.runtime.exit_codes import ConfigError
 
 
@@ -106,7 +106,7 @@ def dump_experiment(experiment: Experiment, named_only: bool = False) -> str:
         named_only: Leave out the keys that neither a file nor a command has named.
     """
     tree = experiment.model_dump(mode="json", exclude_unset=named_only)
-    return yaml.safe_dump(tree, sort_keys=False, width=100)
+    return dump_yaml(tree)
 
 
 def override(tree: dict[str, Any], setting: str) -> None:
@@ -131,38 +131,9 @@ def override(tree: dict[str, Any], setting: str) -> None:
     node[leaf] = _yaml(value, f"--set {setting!r}:")
 
 
-class _Loader(yaml.SafeLoader):
-    """Loader with two repairs of YAML 1.1.
-
-    1e-4 is a number (YAML 1.1 wants 1.0e-4), and a key that is there twice is refused (YAML 1.1
-    silently takes the last one).
-    """
-
-    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        seen = set()
-        for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
-                raise yaml.constructor.ConstructorError(
-                    None, None, "a key that is a list or a mapping", key_node.start_mark
-                )
-            if key_node.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {key_node.value!r} twice", key_node.start_mark
-                )
-            seen.add(key_node.value)
-        return super().construct_mapping(node, deep)
-
-
-_Loader.add_implicit_resolver(
-    "tag:yaml.org,2002:float",
-    re.compile(r"[-+]?(\d[\d_]*(\.\d*)?|\.\d+)[eE][-+]?\d+$"),
-    list("-+.0123456789"),
-)
-
-
 def _yaml(text: str, source: str) -> Any:
     """Parse YAML; `source` is the beginning of an error."""
     try:
-        return yaml.load(text, _Loader)  # a SafeLoader: plain data only
+        return load_yaml(text)
     except yaml.YAMLError as error:
         raise ConfigError(f"{source} not YAML: {error}") from error

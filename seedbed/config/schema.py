@@ -5,7 +5,7 @@ key's path, both numbers and the consequence.
 """
 
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -19,7 +19,7 @@ from seedbed.config.environment import Actor, Environment
 from seedbed.config.gossip import Gossip
 from seedbed.config.learner import Learner
 from seedbed.config.run import Cost, Evaluation, Logging, Stop
-from seedbed.settings import FREE, RESULT, Section, identity, one_of, pattern
+from seedbed.settings import FREE, RESULT, Free, Section, identity, one_of, pattern
 
 
 class Experiment(Section):
@@ -45,7 +45,7 @@ class Experiment(Section):
         AfterValidator(partial(one_of, AGENTS)),
     ] = Field("vtrace", json_schema_extra={"pattern": pattern(AGENTS)})
     """Algorithm: `vtrace`, `a2c`, `r2d2`, `dqn`, or `module:Class`."""
-    agent_options: Annotated[dict[str, Any], RESULT] = Field(default_factory=dict)
+    agent_options: Annotated[Free, RESULT] = Field(default_factory=dict)
     """Hyperparameters of a `module:Class` agent."""
     vtrace: VtraceOptions = Field(default_factory=VtraceOptions)
     a2c: A2cOptions = Field(default_factory=A2cOptions)

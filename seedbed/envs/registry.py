@@ -50,7 +50,11 @@ def make_env(
     try:
         families = {"atari": atari, "football": football, "lab": lab, "vizdoom": vizdoom}
         settings = {name: given for name, given in families.items() if given}
-        environment = Environment.model_validate({"id": env_id, "kwargs": kwargs, **settings})
+        environment = Environment.model_validate({"id": env_id, **settings})
+        if environment.family and kwargs:  # refused by the schema
+            Environment.model_validate({"id": env_id, "kwargs": kwargs, **settings})
+        # Objects of Python, too, because no file and no other process has to keep them.
+        environment = environment.model_copy(update={"kwargs": kwargs})
     except ValidationError as error:
         raise ConfigError(f"{env_id}: {error}") from error
     seeds = [environment_seed(seed, 0, 0, i) for i in range(num_envs)]

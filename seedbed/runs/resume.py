@@ -21,6 +21,7 @@ from seedbed.config import Experiment
 from seedbed.config.environment import FAMILIES
 from seedbed.config.keys import agent_sections, is_section, keys
 from seedbed.config.renamed import translate
+from seedbed.config.yaml_text import load_yaml
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.text import LONGEST, printable
 from seedbed.settings import FREE, RESULT, KeyClass
@@ -265,7 +266,7 @@ def read_stored(text: str, source: str) -> Experiment:
         SeedbedError: RUN_DIRECTORY: the text is not an experiment.
     """
     try:
-        tree = yaml.safe_load(text)
+        tree = load_yaml(text)
         if isinstance(tree, dict):
             translate(tree)
         while True:
