@@ -8,6 +8,9 @@ def run() -> None:
     """Run `seedbed.cli.main`; a Ctrl-C while Python imports it ends the process without a word."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from seedbed.runtime.streams import keep_stdout, open_closed
+
+    open_closed()
     from seedbed.cli.main import RUNS_OTHER_CODE, main
 
     if sys.argv[1:2] and sys.argv[1] in RUNS_OTHER_CODE:
@@ -15,6 +18,7 @@ def run() -> None:
         from seedbed.runtime.guard import run_guarded
 
         exit_with_parent_of(sys.argv)
+        keep_stdout()
         run_guarded(main)
     sys.exit(main())
 

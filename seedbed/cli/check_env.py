@@ -9,6 +9,7 @@ import json
 import sys
 
 from seedbed.cli.arguments import add_set
+from seedbed.cli.output import emit
 from seedbed.config import parse_experiment
 from seedbed.envs.check import Report, check_environment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -54,7 +55,7 @@ def run(args: argparse.Namespace) -> ExitCode:
     )
     _show(report)
     if args.json:
-        print(json.dumps({"ok": report.ok, **dataclasses.asdict(report)}))
+        emit(json.dumps({"ok": report.ok, **dataclasses.asdict(report)}))
     return ExitCode.OK if report.ok else ExitCode.ENVIRONMENT
 
 

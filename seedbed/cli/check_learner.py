@@ -15,6 +15,7 @@ from typing import Any
 import grpc
 
 from seedbed.cli.arguments import add_credentials, add_experiment, credentials_of
+from seedbed.cli.output import emit
 from seedbed.config import load_experiment
 from seedbed.envs import make_vector_env
 from seedbed.rpc import channels
@@ -57,7 +58,7 @@ def run(args: argparse.Namespace) -> None:
             "nothing",
             file=sys.stderr,
         )
-        print(json.dumps({"action": None, key: reason}))
+        emit(json.dumps({"action": None, key: reason}))
         return
     experiment = load_experiment(args.experiment, args.set)
     env = make_vector_env(experiment.environment, 1, 1, [SEED])
@@ -94,7 +95,7 @@ def run(args: argparse.Namespace) -> None:
         action = _action(answers, env.spec.action, args.learner)
         text = f"action {action} after {seconds:g} s, the connection included"
     print(f"check: {text}", file=sys.stderr)
-    print(json.dumps({"action": action, "over": over, "seconds": seconds}))
+    emit(json.dumps({"action": action, "over": over, "seconds": seconds}))
 
 
 def _held(state: Path) -> tuple[str, str] | None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from seedbed.cli import machine_checks, part_checks, precision_check
 from seedbed.cli.arguments import add_experiment
 from seedbed.cli.machine_checks import Finding
+from seedbed.cli.output import emit
 from seedbed.config import Experiment, load_experiment
 from seedbed.runtime.exit_codes import ExitCode
 
@@ -39,9 +40,9 @@ def run(args: argparse.Namespace) -> ExitCode:
     failed = [finding for _, finding in findings if finding.level == "fail"]
     if args.json:
         rows = [{"check": check} | finding._asdict() for check, finding in findings]
-        print(json.dumps({"ok": not failed, "findings": rows}, indent=1, ensure_ascii=False))
+        emit(json.dumps({"ok": not failed, "findings": rows}, indent=1, ensure_ascii=False))
     else:
-        print("\n".join(lines(findings)))
+        emit("\n".join(lines(findings)))
     return failed[0].code if failed else ExitCode.OK
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from seedbed import backends
 from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
 from seedbed.cli.arguments import add_parent, add_set, add_trust, exit_with_parent
-from seedbed.cli.output import add_json, print_result
+from seedbed.cli.output import add_json, emit, print_result
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
@@ -207,7 +207,7 @@ class _Progress:
                 "episodes": self._wanted,
                 "mean": sum(totals) / len(totals) if totals else None,
             }
-            print(json.dumps({"progress": done}), flush=True)
+            emit(json.dumps({"progress": done}))
         if not to_report:
             return
         self._reported = now

@@ -5,6 +5,7 @@ import sys
 
 from seedbed import backends
 from seedbed.cli.arguments import add_trust
+from seedbed.cli.output import emit
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.trust import stored_experiment
 
@@ -33,4 +34,4 @@ def run(args: argparse.Namespace) -> None:
     print(f"exported {checkpoint.path} at {checkpoint.updates} updates", file=sys.stderr)
     for name in imports:
         print(f"import {name} before loading the policy: Keras lacks this layer", file=sys.stderr)
-    print(model)
+    emit(str(model))

@@ -11,6 +11,7 @@ from pathlib import Path
 from seedbed import backends
 from seedbed.analysis.unroll_files import UnrollDump, load_batch, plot_unroll, write_unroll
 from seedbed.cli.arguments import add_set, add_trust
+from seedbed.cli.output import emit
 from seedbed.config import Experiment, load_experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import read_checkpoint
@@ -55,7 +56,7 @@ def run(args: argparse.Namespace) -> None:
         plot_unroll(dump.arrays, title, args.directory / "unroll.png", args.columns)
     except ImportError as error:
         print(f"inspect: no unroll.png ({error}): {how_to_install('plots')}", file=sys.stderr)
-    print(args.directory)
+    emit(args.directory)
 
 
 def _collect(args: argparse.Namespace) -> UnrollDump:

@@ -29,7 +29,6 @@ from seedbed.launch.run_header import header
 from seedbed.rpc.credentials import check_exposure
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ConfigError
-from seedbed.runtime.log_files import keep_stdout
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
 from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.tokens import Role
@@ -98,8 +97,6 @@ def run(args: argparse.Namespace) -> int | None:
         from seedbed.launch.hosts import run_host
 
         return run_host(args.argv, host, experiment.learner.hosts)
-    if host is not None:
-        keep_stdout()  # from the collectives of the CPU
     with open_run(args, experiment, host or 0) as directory:
         experiment = directory.experiment
         print_lines(header(experiment, directory))

@@ -13,6 +13,7 @@ from difflib import get_close_matches
 from importlib.metadata import version
 from pathlib import Path
 
+from seedbed.runtime import streams
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.guard import leaving
 from seedbed.runtime.signals import Terminated
@@ -51,7 +52,7 @@ GROUPS = {
 }
 # Commands that run the code of a user's environment, network or agent.
 RUNS_OTHER_CODE = (
-    *("train", "learner", "actor", "suite", "evaluate", "inspect", "export", "check", "bench"),
+    *("train", "learner", "actor", "suite", "evaluate", "inspect", "export", "check"),
 )
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 # Each with words that stand alone, `RUN` for a run directory.
@@ -84,6 +85,24 @@ RENAMED = {
     "try": "check learner",
     "report": "analyze` (learners that gossip) or `seedbed plot",
     "debug": "inspect",
+}
+# Words of other programs, and what does the same here.
+OTHER_WORDS = {
+    "resume": "`seedbed train` resumes, by the same command or with the run directory",
+    "restart": "`seedbed train` resumes; --restart fresh begins anew",
+    "continue": "`seedbed train` resumes, by the same command or with the run directory",
+    "compare": "`seedbed plot RUN_DIR...` draws runs together",
+    "watch": "`seedbed status RUN_DIR` shows a run; `seedbed evaluate --video` films it",
+    "play": "`seedbed evaluate RUN_DIR --video FILE.mp4` plays a policy",
+    "enjoy": "`seedbed evaluate RUN_DIR --video FILE.mp4` plays a policy",
+    "test": "`seedbed evaluate RUN_DIR` plays a policy; `make test` runs the tests",
+    "ls": "`seedbed list` shows the runs",
+    "stop": "Ctrl-C, or kill of its process, stops a run with a last checkpoint",
+    "sweep": "run `seedbed train` for each value with a --run-dir of its own",
+    "tune": "run `seedbed train` for each value with a --run-dir of its own",
+    "init": "`seedbed train` makes the run directory",
+    "serve": "`seedbed learner` serves actors",
+    "install": "`seedbed deploy` installs an experiment on Kubernetes",
 }
 # And options, of whatever command.
 RENAMED_OPTIONS = {"--stay": "--linger", "--environments": "--num-envs"}
@@ -149,6 +168,8 @@ def _main(argv: Sequence[str] | None) -> int:
         )
         module.add_arguments(parser_of_command)
     else:
+        if argv[0] in OTHER_WORDS:
+            parser.error(f"there is no command {argv[0]!r}: {OTHER_WORDS[argv[0]]}")
         near = get_close_matches(argv[0], COMMANDS, 2, 0.5)
         if near and not argv[0].startswith("-"):
             meant = " or ".join(f"`seedbed {name}`" for name in near)
@@ -164,7 +185,10 @@ def _main(argv: Sequence[str] | None) -> int:
     handler.setFormatter(log_formatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     try:
-        args = parser.parse_args(argv)
+        args, unknown = parser.parse_known_args(argv)
+        if unknown:
+            hint = _settings_meant(unknown) if hasattr(args, "set") else ""
+            parser_of_command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         args.argv = argv
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # of the console script
             signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -175,7 +199,7 @@ def _main(argv: Sequence[str] | None) -> int:
         return _fail(error.code, str(error))
     except BrokenPipeError:
         # `| head` has ended; Python would report the closed pipe again when it exits.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        streams.drop_result()
         return int(ExitCode.OK)
     except Terminated:
         return _fail(ExitCode.TERMINATED, "SIGTERM")
@@ -184,6 +208,19 @@ def _main(argv: Sequence[str] | None) -> int:
     except Exception as error:
         traceback.print_exc()
         return _fail(ExitCode.INTERNAL, f"{type(error).__name__}: {error}")
+
+
+def _settings_meant(unknown: Sequence[str]) -> str:
+    """Return the `--set` that options which no command has may mean, such as `--seed 3`."""
+    from seedbed.config.explain import settings_named
+
+    meant = []
+    for word, after in zip(unknown, [*unknown[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option.startswith("--") and (found := settings_named(option)):
+            given = value if equals else after if not after.startswith("--") else ""
+            meant += [f"--set {key}={given or 'VALUE'}" for key in found[:2]]
+    return f"; did you mean {' or '.join(meant)}?" if meant else ""
 
 
 def _overview() -> str:

@@ -2,9 +2,10 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from typing import Any
+
+from seedbed.runtime import streams
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
@@ -20,8 +21,13 @@ def print_result(args: argparse.Namespace, result: Any) -> None:
         args: of a parser with `add_json`.
         result: the object.
     """
-    if args.json or not sys.stdout.isatty():
-        print(json.dumps(result), flush=True)
+    if args.json or not streams.result().isatty():
+        emit(json.dumps(result))
+
+
+def emit(text: str) -> None:
+    """Print to the stdout of the command, whatever other code prints to its own."""
+    print(text, file=streams.result(), flush=True)
 
 
 def columns(rows: Sequence[Sequence[str] | str], align: str) -> str:

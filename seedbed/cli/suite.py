@@ -6,7 +6,6 @@ experiments. `table` prints Table 10 of the SEED paper with the suite's scores b
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Sequence
 from copy import copy
 from pathlib import Path
@@ -15,7 +14,7 @@ from typing import Any
 from seedbed.cli.arguments import add_set
 from seedbed.cli.deploy import add_release_options, install_release
 from seedbed.cli.deploy_programs import run as call
-from seedbed.cli.output import add_json, print_result
+from seedbed.cli.output import add_json, emit, print_result
 from seedbed.cli.suite_experiments import describe, games_of, suite_experiments, write_suite
 from seedbed.cli.suite_table import page, table
 from seedbed.launch.suite import SuiteRunner, code_name
@@ -155,10 +154,9 @@ def _live_learners(args: argparse.Namespace, members: Sequence[Member]) -> dict[
 def _table(args: argparse.Namespace) -> None:
     result = table(read_suite(args.directory))
     if args.json:
-        json.dump(result, sys.stdout, indent=1, ensure_ascii=False)
-        print()
+        emit(json.dumps(result, indent=1, ensure_ascii=False))
         return
-    print(page(result))
+    emit(page(result))
 
 
 def _add_folder(add: Callable[..., Any]) -> None:

@@ -23,7 +23,7 @@ from seedbed.launch.run_header import header
 from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runs.history import this_command
 from seedbed.runs.layout import host_directory
-from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS, keep_stdout
+from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
 from seedbed.runtime.terminal import print_lines
 
@@ -131,8 +131,6 @@ def run(args: argparse.Namespace) -> None:
     exit_with_parent(args)
     replicas = [] if args.learners is None else [f"gossip.replicas={args.learners}"]
     experiment = load_experiment(args.experiment, [*args.set, *replicas])
-    if args.host is not None:
-        keep_stdout()  # from the collectives of the CPU
     is_first = args.rank is None and args.host is None
     with open_run(args, experiment, may_be_finished=True) as directory:
         experiment = directory.experiment

@@ -15,6 +15,45 @@ _NAME = (
 )
 
 
+# Usual short names of settings.
+ABBREVIATIONS = {
+    "lr": "learner.optimizer.learning_rate",
+    "gamma": "AGENT.discount",
+    "bs": "learner.batch_size",
+    "env": "environment.id",
+    "env_id": "environment.id",
+    "num_envs": "actor.envs_per_group",
+    "total_timesteps": "stop.env_frames",
+    "total_steps": "stop.env_frames",
+    "frames": "stop.env_frames",
+    "steps": "stop.env_frames",
+    "hidden_size": "learner.network_options",
+    "ent_coef": "AGENT.entropy_cost",
+    "entropy_coef": "AGENT.entropy_cost",
+    "vf_coef": "AGENT.baseline_cost",
+    "max_grad_norm": "learner.optimizer.max_gradient_norm",
+    "n_steps": "learner.unroll_length",
+    "num_steps": "learner.unroll_length",
+    "rollout_length": "learner.unroll_length",
+    "lstm": "learner.lstm_units",
+}
+
+
+def settings_named(word: str) -> list[str]:
+    """Return the settings that a word may mean: by their leaf's name, or by a usual short one.
+
+    Args:
+        word: such as `lr`, `learning-rate` or `batch_size`.
+    """
+    name = word.lstrip("-").replace("-", "_")
+    if name in ABBREVIATIONS:
+        return [ABBREVIATIONS[name]]
+    known = [key.path for key in keys()]
+    exact = [path for path in known if path == name or path.rpartition(".")[2] == name]
+    leaves = {path.rpartition(".")[2]: path for path in known}
+    return exact or [leaves[near] for near in get_close_matches(name, leaves, 1, 0.8)]
+
+
 def explain(item: dict[str, Any], source: str, overrides: Sequence[str]) -> str:
     """Return the line that explains one error of the schema.
 
@@ -89,14 +128,15 @@ def _shown(given: Any) -> str:
 
 def _meant(path: str) -> str:
     """Return which known keys are near an unknown one."""
+    if path in ABBREVIATIONS:
+        return f": did you mean {ABBREVIATIONS[path]}?"
     section, _, leaf = path.rpartition(".")
     here = [name for name, _ in _names(section)]
     near = [f"{section}.{name}".lstrip(".") for name in get_close_matches(leaf, here, 3, 0.6)]
     if not near:
         # The right name in the wrong place.
         known = [key.path for key in keys()]
-        near = [key for key in known if key.rpartition(".")[2] == leaf]
-        near = near or get_close_matches(path, known, 2, 0.85)
+        near = settings_named(leaf) or get_close_matches(path, known, 2, 0.85)
     if near:
         return f": did you mean {' or '.join(near)}?"
     return _children(section).replace(" with", f": {section or 'an experiment'} has", 1)

@@ -1,7 +1,7 @@
 """YAML as experiments have it: the words of YAML 1.2, and what is written is what is read again."""
 
 import re
-from typing import Any, ClassVar
+from typing import Any
 
 import yaml
 
@@ -24,7 +24,7 @@ class _Loader(yaml.SafeLoader):
     number. Underscores in numbers are allowed. A key that is there twice is refused.
     """
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {}
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen = set()
@@ -48,7 +48,7 @@ class _Loader(yaml.SafeLoader):
 class _Dumper(yaml.SafeDumper):
     """Dumper that quotes every text which YAML 1.1 or 1.2 would read as something else."""
 
-    yaml_implicit_resolvers: ClassVar[dict[str, list[tuple[str, re.Pattern[str]]]]] = {
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {  # noqa: RUF012
         key: list(resolvers) for key, resolvers in yaml.SafeDumper.yaml_implicit_resolvers.items()
     }
 

@@ -124,7 +124,9 @@ class LocalLearners(Supervisor):
         """Return whether to restart a learner: not when it has met a stop condition."""
         summary = read_json(self._output(index))
         reason = str(summary["stop_reason"]) if summary else "signal "
-        if code in (ExitCode.OK, ExitCode.NO_FRAMES) and not reason.startswith("signal "):
+        if code in (ExitCode.OK, ExitCode.NO_FRAMES, ExitCode.NO_UPDATES) and not reason.startswith(
+            "signal "
+        ):
             return False  # else a signal that was sent to this learner alone has ended it
         if code == ExitCode.DIVERGED and index in self._may_diverge:
             self._may_diverge.remove(index)

@@ -69,9 +69,10 @@ def _evaluated(summary: Mapping[str, Any]) -> str:
 def _next(summary: Mapping[str, Any], path: Path) -> str:
     reason = str(summary["stop_reason"])
     run, command = shlex.quote(shown(path)), program()
-    if not summary["env_frames"]:
-        return f"{command} status {run}; the logs are in {shown(path / 'logs')}"
-    again = "the same command goes on where it was; " * reason.startswith("signal ")
+    if not summary["updates"]:
+        again = "the same command begins anew; " * reason.startswith("signal ")
+        return f"{again}{command} status {run}; the logs are in {shown(path / 'logs')}"
+    again = "the same command resumes; " * reason.startswith("signal ")
     words = [f"evaluate {run}", f"export {run} policy", f"plot {run}", f"status {run}"]
     return again + f"\n{'':<15}".join(f"{command} {word}" for word in words)
 
@@ -88,14 +89,21 @@ def program() -> str:
 
 
 def check_frames(summary: Mapping[str, Any]) -> None:
-    """Refuse to call a run that has stepped no environment a success.
+    """Refuse to call a run a success that has stepped no environment, or has made no update.
 
     Raises:
-        SeedbedError: NO_FRAMES; INTERRUPTED or TERMINATED, where a signal ended it so early.
+        SeedbedError: NO_FRAMES, NO_UPDATES; INTERRUPTED or TERMINATED, where a signal ended it
+            before the first frame.
     """
-    if summary["env_frames"]:
-        return
     reason = str(summary["stop_reason"])
+    if summary["env_frames"]:
+        if not summary["updates"] and not reason.startswith("signal "):
+            raise SeedbedError(
+                ExitCode.NO_UPDATES,
+                f"the run ended before its first update, after {summary['env_frames']:,} frames, "
+                f"by {reason}: nothing was learned",
+            )
+        return
     if reason.startswith("signal "):
         code = ExitCode.INTERRUPTED if reason.endswith("SIGINT") else ExitCode.TERMINATED
         raise SeedbedError(code, f"{reason}, before the first frame")

@@ -32,6 +32,7 @@ class ExitCode(IntEnum):
     THREAD_FAILED = 41
     DIVERGED = 42
     FRONTENDS_FAILED = 43
+    NO_UPDATES = 44
     DEPLOY = 50
     INTERRUPTED = 130
     TERMINATED = 143
@@ -53,8 +54,8 @@ HELP: dict[ExitCode, str] = {
     "one.",
     ExitCode.RUN_DIRECTORY: "The run directory cannot be used: do as the line says, or name "
     "another one.",
-    ExitCode.RESUME_REFUSED: "A setting that cannot change on resume has changed: set it back, or "
-    "begin a new run in another --run-dir.",
+    ExitCode.RESUME_REFUSED: "The run has begun with other settings: take one of the ways that the "
+    "lines name.",
     ExitCode.REPLAY_FILES: "The replay's directory cannot be used: do as the line says, or "
     "name another one.",
     ExitCode.LEARNER_UNREACHABLE: "No learner answered at the address in time: is it up, and does "
@@ -74,6 +75,8 @@ HELP: dict[ExitCode, str] = {
     "without the others: start all of them again; they resume from the newest checkpoint.",
     ExitCode.NO_FRAMES: "A stop condition ended the run before an environment was stepped: raise "
     "the condition, and see logs/ in the run directory for why no actor played.",
+    ExitCode.NO_UPDATES: "A stop condition ended the run before its first update, so nothing was "
+    "learned and nothing is saved: raise the condition, or make batches smaller.",
     ExitCode.FRONTENDS_FAILED: "Front end processes keep failing: see logs/frontend-*.log in the "
     "run directory, or set learner.inference.frontends to 0.",
     ExitCode.SUITE_FAILED: "Runs of a suite failed, and the others went on: mend what their lines "

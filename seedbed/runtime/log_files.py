@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-import sys
 from pathlib import Path
 
 # So large may a log file become, about, before a new one begins; and so many old ones are kept.
@@ -35,10 +34,3 @@ def rotate_log(path: Path) -> None:
 
 def _old(path: Path, number: int) -> Path:
     return path.with_name(f"{path.name}.{number}")
-
-
-def keep_stdout() -> None:
-    """Keep stdout for this program: what libraries in C print there goes to stderr from now on."""
-    own = os.dup(1)
-    os.dup2(2, 1)
-    sys.stdout = os.fdopen(own, "w")

@@ -1,0 +1,52 @@
+"""The standard streams: open from the first moment on, and stdout for the result of a command."""
+
+import os
+import sys
+from typing import TextIO
+
+_own: TextIO | None = None
+
+
+def open_closed() -> None:
+    """Open what the caller has closed (`>&-`) on the null device.
+
+    Otherwise the next file or socket of this process would be its stdout or stderr.
+    """
+    for descriptor, name, flags in (
+        (0, "stdin", os.O_RDONLY),
+        (1, "stdout", os.O_WRONLY),
+        (2, "stderr", os.O_WRONLY),
+    ):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            null = os.open(os.devnull, flags)
+            if null != descriptor:
+                os.dup2(null, descriptor)
+                os.close(null)
+            os.set_inheritable(descriptor, True)
+        if getattr(sys, name) is None:
+            mode = "r" if name == "stdin" else "w"
+            setattr(sys, name, os.fdopen(descriptor, mode, closefd=False))
+
+
+def keep_stdout() -> None:
+    """Keep stdout for `result`: whatever else is printed there goes to stderr from now on.
+
+    So it does from C, from processes that are started, and from the code of a user.
+    """
+    global _own
+    if _own is None:
+        sys.stdout.flush()
+        _own = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+        os.dup2(2, 1)
+
+
+def result() -> TextIO:
+    """Return the stream of a command's result."""
+    return _own or sys.stdout
+
+
+def drop_result() -> None:
+    """Let what is still to be written to the result go nowhere: its reader has gone."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), result().fileno())
