@@ -1,0 +1,143 @@
+"""What a guarded process leaves behind is ended, whatever ends the process, and its end is named."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.limits import process_state
+from tests.support.waiting import wait_for
+
+GUARDED = """
+import os, subprocess, sys, time
+from seedbed.runtime.guard import leaving, run_guarded
+
+def daemon():
+    "A grandchild in a session of its own, whose parent has ended; some without an environment."
+    for words in (["sleep", "1000"], ["env", "-i", "sleep", "1000"]):
+        shell = "setsid " + " ".join(words) + " & echo $!"
+        print(subprocess.run(["sh", "-c", shell], stdout=subprocess.PIPE, text=True).stdout.strip())
+    print(subprocess.Popen(["sleep", "1000"]).pid)
+    print(os.getpid(), flush=True)
+
+def main():
+    what = sys.argv[1]
+    if what == "os._exit":
+        os._exit(0)
+    if what == "exec":
+        os.execv("/bin/true", ["true"])
+    if what == "library":
+        import ctypes
+        ctypes.CDLL(None).exit(0)
+    if what == "sys.exit":
+        sys.exit(7)
+    if what == "reported":
+        leaving()
+        os._exit(9)
+    daemon()
+    if what == "waits":
+        time.sleep(1000)
+    return 5
+
+run_guarded(main)
+"""
+ENDED_S = 10
+
+
+def gone(pid: int) -> bool:
+    return process_state(pid) in (None, "Z")
+
+
+@contextmanager
+def guarded(what: str) -> Iterator[tuple[subprocess.Popen[str], list[int]]]:
+    """A guard, and the processes below it, the guarded one last."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", GUARDED, what], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    pids = [int(process.stdout.readline()) for _ in range(4)]
+    try:
+        yield process, pids
+    finally:
+        for pid in (process.pid, *pids):
+            if not gone(pid):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+@pytest.mark.parametrize(
+    ("what", "code"),
+    [("os._exit", 11), ("exec", 11), ("library", 11), ("sys.exit", 7), ("reported", 9)],
+)
+def test_an_end_that_other_code_causes_is_named(what: str, code: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GUARDED, what], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == code
+    assert ("by code that it ran" in done.stderr) == (code == ExitCode.ENVIRONMENT)
+
+
+def test_nothing_is_left_when_the_process_returns() -> None:
+    with guarded("returns") as (process, pids):
+        assert process.wait(ENDED_S) == 5
+        assert all(map(gone, pids))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGSEGV])
+def test_nothing_is_left_when_the_process_is_killed(number: signal.Signals) -> None:
+    with guarded("waits") as (process, pids):
+        os.kill(pids[-1], number)
+        assert process.wait(ENDED_S) == -number
+        assert all(map(gone, pids))
+
+
+def test_a_signal_to_the_guard_reaches_the_process_once_and_ends_all() -> None:
+    with guarded("waits") as (process, pids):
+        process.terminate()
+        assert process.wait(ENDED_S) == -signal.SIGTERM
+        assert all(map(gone, pids))
+
+
+OUTER = """
+import os, subprocess, sys, time
+from seedbed.runtime.guard import run_guarded
+
+def main():
+    inner = subprocess.Popen([sys.executable, "-c", sys.argv[1], "waits"])
+    print(inner.pid, flush=True)
+    time.sleep(1000)
+    return 0
+
+run_guarded(main)
+"""
+
+
+def test_a_killed_guard_leaves_nothing_to_the_next_one_above(tmp_path: Path) -> None:
+    """The inner guard is killed: its process dies with it, and the outer guard ends the daemons."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", OUTER, GUARDED], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    inner, *pids = (int(process.stdout.readline()) for _ in range(5))
+    try:
+        os.kill(inner, signal.SIGKILL)
+        # One that has dropped its environment is ended with the outer guard's own process.
+        with_environment = [pids[0], *pids[2:]]
+        wait_for(lambda: all(map(gone, with_environment)), "all are gone", ENDED_S)
+        assert process.poll() is None
+        process.terminate()
+        process.wait(ENDED_S)
+        wait_for(lambda: all(map(gone, pids)), "all are gone", ENDED_S)
+    finally:
+        for pid in (process.pid, inner, *pids):
+            if not gone(pid):
+                os.kill(pid, signal.SIGKILL)
+        process.wait()
