@@ -17,6 +17,7 @@ from gymnasium.spaces import (
 from numpy.typing import NDArray
 
 from seedbed.envs.failures import NOT_FINITE, WRONG_SHAPE, EnvironmentFault
+from seedbed.envs.pictures import PictureScale, channels_first, CHANNELS_LAST, picture_scale
 from seedbed.packed import ACTION_MASK, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
 from seedbed.spec import ActionSpec, ArraySpec
 
@@ -147,6 +148,19 @@ class ObservationReader:
             raise UnsupportedSpace(f"the observation space is {space}, which has nothing to send")
         self.spec = PackedSpec.of(entries)
 
+    @property
+    def notes(self) -> tuple[list[str], list[str]]:
+        """What networks see of pictures, and what is hardly meant, in words."""
+        seen, warnings = [], []
+        for leaf in self._leaves:
+            name = "the picture" if leaf.entry.name == _WHOLE else f"the picture {leaf.entry.name}"
+            if leaf.picture is not None:
+                seen.append(f"{name}: {leaf.picture.seen}")
+            shape = leaf.entry.array.shape
+            if channels_first(shape):
+                warnings.append(f"{name} is {list(shape)}: channels first? {CHANNELS_LAST}")
+        return seen, warnings
+
     def read(self, observation: Any, info: Mapping[str, Any]) -> NDArray[Any]:
         """Return an observation [*shape]. Allows casts within a kind, such as float64 to float32.
 
@@ -188,6 +202,7 @@ class _Leaf:
     def __init__(self, name: str, space: Space[Any], path: tuple[Any, ...]) -> None:
         self._name, self._path, self._start = name, path, 0
         self._sizes: NDArray[Any] = np.asarray(0)
+        self.picture: PictureScale | None = None
         categories = 0
         if isinstance(space, Discrete):
             shape: tuple[int, ...] = ()
@@ -209,6 +224,8 @@ class _Leaf:
                     f"of dtype {space.dtype}, but only bool, integers and floats are supported",
                 )
             dtype = "uint8" if space.dtype in (np.uint8, np.bool_) else "float32"
+            if (picture := picture_scale(space)) is not None:
+                self.picture, dtype = picture, picture.dtype
         else:
             _refuse(name, space, "which cannot be sent: drop or flatten it")
         if len(shape) > _AXES:
@@ -274,7 +291,16 @@ class _Leaf:
                     f"{np.max(self._sizes)} values of its space",
                 )
             return number.astype(spec.dtype)
-        kept = _kept(_kept(array, space_dtype, what), np.dtype(spec.dtype), what)
+        kept = _kept(array, space_dtype, what)
+        if (picture := self.picture) is not None:
+            if (np.abs(kept) > picture.highest).any():
+                raise EnvironmentFault(
+                    WRONG_SHAPE,
+                    f"{what} holds {np.max(np.abs(kept))}, and its space ends at "
+                    f"{picture.highest:g}: correct one of them",
+                )
+            return picture.apply(kept)
+        kept = _kept(kept, np.dtype(spec.dtype), what)
         return kept.copy() if np.may_share_memory(kept, array) else kept
 
 

@@ -145,6 +145,12 @@ class ImageTorso(keras.layers.Layer):
                 f"learner.network {name} wants images [height, width(, channels)], but the "
                 f"environment gives {frame}: use `mlp` or a network of your own"
             )
+        if len(frame.shape) == 3 and frame.shape[0] <= 4 < min(frame.shape[1:]):
+            raise ConfigError(
+                f"learner.network {name} wants images [height, width, channels], but the "
+                f"environment gives {frame}: channels first? Move the axis, such as by "
+                "gymnasium.wrappers.TransformObservation with numpy.moveaxis(observation, 0, -1)"
+            )
         if min(frame.shape[:2]) < self.smallest:
             raise ConfigError(
                 f"learner.network {name} wants images of at least {self.smallest} x "
