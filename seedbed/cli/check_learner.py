@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_experiment(parser)
     add = parser.add_argument
     add("--learner", required=True, metavar="ADDRESS", help="host:port or unix:PATH")
-    text = "longest wait in seconds (default %(default)g)"
-    add("--timeout-s", type=float, default=300.0, metavar="S", help=text)
+    text = "longest wait in seconds, for a learner that is starting too (default %(default)g)"
+    add("--timeout-s", type=float, default=5.0, metavar="S", help=text)
     text = "folder with the keys of a release's state as files: nothing is asked at zero replicas"
     add("--state", type=Path, metavar="DIR", help=text)
     add_credentials(parser)

@@ -35,6 +35,7 @@ GROUPS = {
         "cost": "price a release on Kubernetes, and end it when it is over",
     },
     "look": {
+        "list": "list the runs of a folder with state, progress and score",
         "status": "show the progress, the bottleneck and the cost of a run",
         "plot": "draw the learning curves of one run or of several",
         "table": "print speeds, costs and latencies beside the SEED paper's",
@@ -66,6 +67,7 @@ EXAMPLES = {
     "suite": "suite prepare atari57 --experiment atari-r2d2 --out runs/atari57 --seeds 3",
     "tokens": "tokens tokens",
     "cost": "cost --help",
+    "list": "list runs",
     "status": "status runs/cartpole-vtrace",
     "plot": "plot runs/seed-1 runs/seed-2 runs/seed-3 --out seeds.png",
     "table": "table 1 --actors spot --learner l4",

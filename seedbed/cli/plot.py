@@ -14,6 +14,7 @@ from typing import Any
 
 from seedbed.analysis.curves import Curve, Group, draw_curves, read_groups
 from seedbed.cli.output import add_json, columns, print_result
+from seedbed.runs.found import runs_below
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.install import how_to_install
 from seedbed.telemetry.formats import si_number, significant
@@ -22,7 +23,8 @@ from seedbed.telemetry.formats import si_number, significant
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `plot RUN_DIR...`."""
     add = parser.add_argument
-    add("run_dirs", metavar="RUN_DIR", nargs="+", type=Path, help="run directory (repeatable)")
+    text = "run directory, or a folder of runs (repeatable)"
+    add("run_dirs", metavar="RUN_DIR", nargs="+", type=Path, help=text)
     text = "picture: .png, .svg or .pdf (default: curve.png in the only run, plot.png of several)"
     add("--out", type=Path, metavar="FILE", help=text)
     add("--csv", type=Path, metavar="FILE", help="also write the points of all curves as CSV")
@@ -37,9 +39,10 @@ def run(args: argparse.Namespace) -> None:
         SeedbedError: RUN_DIRECTORY: no such run, or one without an episode. USAGE: the picture
             cannot be written.
     """
-    groups = read_groups([path.resolve() for path in args.run_dirs])
-    single = len(args.run_dirs) == 1
-    out = args.out or (args.run_dirs[0] / "curve.png" if single else Path("plot.png"))
+    paths = [run for path in args.run_dirs for run in runs_below(path)]
+    groups = read_groups([path.resolve() for path in paths])
+    single = len(paths) == 1
+    out = args.out or (paths[0] / "curve.png" if single else Path("plot.png"))
     title = args.title or ", ".join(group.label for group in groups)
     try:
         draw_curves(groups, title, out)

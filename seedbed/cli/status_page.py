@@ -151,21 +151,40 @@ def _now(status: RunStatus, thread: str) -> str:
     return now["state"] + for_s + (f": {now['waiting_for']}" if now["waiting_for"] else "")
 
 
+def state_of(status: RunStatus) -> str:
+    """Return the state of a run in one word; capitals where a person should look.
+
+    Args:
+        status: With `source`.
+    """
+    source, age_s = status["source"], status["source"]["age_s"]
+    if (reason := status["stop_reason"]) is not None:
+        if reason.startswith("signal "):
+            return "stopped"
+        return "finished" if reason.startswith(("stop.", "learner ")) else "FAILED"
+    if source["alive"] is False:
+        return "DEAD"
+    if age_s > max(60.0, 5 * status["interval_s"]) and not source["alive"]:
+        return "SILENT"
+    return status["state"]
+
+
 def _head(status: RunStatus) -> list[str]:
     source, process = status["source"], status["process"]
     name, age_s = f"process {process['pid']} on {process['host']}", source["age_s"]
     ago, waiting = fill("{age_s:ago}", source), status["waiting_for"]
+    state = state_of(status)
     if status["stop_reason"] is not None:
-        state, text, waiting = "finished", f"{status['stop_reason']} ({ago})", None
-    elif source["alive"] is False:
-        state = "DEAD"
+        again = "; the same command resumes" * (state == "stopped")
+        text, waiting = f"{status['stop_reason']} ({ago}){again}", None
+    elif state == "DEAD":
         text = f"{name} ended without a word, {ago}; run the same command again to resume"
-    elif age_s > max(60.0, 5 * status["interval_s"]) and source["alive"]:
-        state, text = status["state"], f"{name} runs, and wrote its status {ago}"
+    elif state == "SILENT":
+        text = f"{name} wrote its status {ago}; is it stuck or gone?"
     elif age_s > max(60.0, 5 * status["interval_s"]):
-        state, text = "SILENT", f"{name} wrote its status {ago}; is it stuck or gone?"
+        text = f"{name} runs, and wrote its status {ago}"
     else:
-        state, text = status["state"], f"{name}, seen {ago}"
+        text = f"{name}, seen {ago}"
     return [
         f"{status['name']}: {status['environment']}, agent {status['agent']}",
         _line(state, text),

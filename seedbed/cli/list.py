@@ -1,0 +1,80 @@
+"""List the runs below a folder: state, progress, score, time and cost."""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from seedbed.cli.output import columns, emit
+from seedbed.cli.status import read_file
+from seedbed.cli.status_page import state_of
+from seedbed.runs.found import runs_below
+from seedbed.runs.layout import learner_directories
+from seedbed.runtime.exit_codes import RunDirectoryError
+from seedbed.telemetry.formats import NOTHING, duration, money, percent, si_number, significant
+
+_HEAD = ("run", "state", "frames", "done", "return", "evaluation", "time", "to go", "cost")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `list [DIR]`."""
+    text = "folder of runs, or a run directory (default: runs)"
+    parser.add_argument("folder", metavar="DIR", nargs="?", type=Path, default=Path("runs"), help=text)
+    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the table, or JSON, to stdout.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY: no run is there.
+    """
+    rows = [row(path, args.folder) for path in runs_below(args.folder)]
+    if args.json:
+        emit(json.dumps(rows, indent=1, ensure_ascii=False))
+        return
+    emit(columns([_HEAD, *(_cells(each) for each in rows)], "<<>>>>>>>"))
+
+
+def row(path: Path, folder: Path) -> dict[str, Any]:
+    """Return what is shown of a run: null where it is not known.
+
+    Args:
+        path: Run directory.
+        folder: Folder to which the run's name is relative.
+    """
+    name = str(path.relative_to(folder)) if path != folder else path.name
+    shown: dict[str, Any] = {
+        "run": name, "path": str(path), "state": "begun", "env_frames": None, "goal": None,
+        "return_mean": None, "evaluation_mean": None, "seconds": None, "seconds_left": None,
+        "dollars": None,
+    }  # fmt: skip
+    try:
+        statuses = [read_file(each) for each in learner_directories(path) or [path]]
+    except RunDirectoryError:
+        return shown
+    status = statuses[0]
+    frames = sum(int(each["counters"]["env_frames"]) for each in statuses)
+    left = status["eta"] if status["stop_reason"] is None else None
+    return {
+        **shown,
+        "state": state_of(status),
+        "env_frames": frames,
+        "goal": status["stop"]["env_frames"] or None,
+        "return_mean": status["numbers"].get("return_mean"),
+        "evaluation_mean": (status["evaluation"] or {}).get("mean"),
+        "seconds": status["counters"]["seconds"],
+        "seconds_left": left["seconds"] if left else None,
+        "dollars": sum(float(each["counters"]["dollars"]) for each in statuses),
+    }
+
+
+def _cells(of: dict[str, Any]) -> tuple[str, ...]:
+    frames, goal = of["env_frames"], of["goal"]
+    share = min(1.0, frames / goal) if frames is not None and goal else None
+    return (
+        of["run"], of["state"], si_number(frames), percent(share), significant(of["return_mean"]),
+        significant(of["evaluation_mean"]), duration(of["seconds"]),
+        duration(of["seconds_left"]) if of["seconds_left"] is not None else NOTHING,
+        money(of["dollars"]),
+    )  # fmt: skip
