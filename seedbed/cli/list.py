@@ -19,7 +19,9 @@ _HEAD = ("run", "state", "frames", "done", "return", "evaluation", "time", "to g
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `list [DIR]`."""
     text = "folder of runs, or a run directory (default: runs)"
-    parser.add_argument("folder", metavar="DIR", nargs="?", type=Path, default=Path("runs"), help=text)
+    parser.add_argument(
+        "folder", metavar="DIR", nargs="?", type=Path, default=Path("runs"), help=text
+    )
     parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
 
 

@@ -23,6 +23,7 @@ from seedbed.launch.run_header import header
 from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runs.history import this_command
 from seedbed.runs.layout import host_directory
+from seedbed.runtime.guard import claim_run
 from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
 from seedbed.runtime.terminal import print_lines
@@ -90,6 +91,7 @@ def open_run(
         set_here=args.set if own is not None else None,
         may_be_finished=may_be_finished and not is_part,
     )
+    claim_run(run.path)
     if run.finished is not None:
         return run
     handler = RotatingFileHandler(

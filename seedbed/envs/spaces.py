@@ -17,7 +17,7 @@ from gymnasium.spaces import (
 from numpy.typing import NDArray
 
 from seedbed.envs.failures import NOT_FINITE, WRONG_SHAPE, EnvironmentFault
-from seedbed.envs.pictures import PictureScale, channels_first, CHANNELS_LAST, picture_scale
+from seedbed.envs.pictures import CHANNELS_LAST, PictureScale, channels_first, picture_scale
 from seedbed.packed import ACTION_MASK, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
 from seedbed.spec import ActionSpec, ArraySpec
 

@@ -198,15 +198,15 @@ def describe_exit(code: int) -> str:
 def last_cause(log: str) -> str:
     """Return the error that ends a process's log, without the explanation of the exit code.
 
-    An error of several lines begins with the name of the program; any other one is the last line.
+    An error above that explanation begins with the name of the program and may have several lines.
+    Any other one is the last line.
     """
-    lines = [
-        line
-        for line in log.split("\n")
-        if line.strip() and not line.startswith("seedbed: exit code")
-    ]
-    first = next((i for i in reversed(range(len(lines))) if lines[i].startswith("seedbed: ")), None)
-    return "\n".join(lines[-1:] if first is None else lines[first:])[:_CAUSE]
+    lines = [line for line in log.split("\n") if line.strip()]
+    if not lines or not lines[-1].startswith("seedbed: exit code"):
+        return "".join(lines[-1:])[:_CAUSE]
+    lines.pop()
+    starts = [i for i, line in enumerate(lines) if line.startswith("seedbed: ")]
+    return "\n".join(lines[starts[-1] if starts else -1 :])[:_CAUSE]
 
 
 def last_cause_in(path: Path) -> str:

@@ -10,11 +10,14 @@ own process at any moment, with exit code 0. So whatever runs such code has a gu
 - The kernel kills the guarded process where the guard is killed. What the guarded process has
   started then belongs to the next guard above, which finds it by `SEEDBED_GUARD` in its
   environment, and ends it.
+- Where all guards are killed, the next process that opens the run directory ends the rest
+  (`claim_run`).
 """
 
 import contextlib
 import ctypes
 import os
+import select
 import signal
 import sys
 import time
@@ -24,8 +27,10 @@ from typing import NoReturn
 
 from seedbed.runtime.exit_codes import HELP, ExitCode
 
-# The guards of a process, the outermost first, as PID:START separated by commas.
+# The guards of a process as PIDs separated by commas, the outermost first.
 GUARDS = "SEEDBED_GUARD"
+# The run directory of a process and of all below it.
+_RUN = "SEEDBED_RUN_DIR"
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _FORWARDED = {
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
@@ -127,9 +132,6 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
 
 def _is_readable(descriptor: int) -> bool:
     """Return whether a byte is there: another process may hold the other end open."""
-    os.set_blocking(descriptor, False)
-    import select
-
     return bool(select.select([descriptor], [], [], 0)[0])
 
 
@@ -158,8 +160,11 @@ def _reap(child: int) -> int | None:
 
 def _end_orphans(child: int) -> None:
     """End adopted processes of guards that are gone; `child` is the guarded process."""
-    parents = dict(_parents())
     own = os.getpid()
+    with contextlib.suppress(OSError):  # a kernel may lack the list
+        if Path(f"/proc/{own}/task/{own}/children").read_text().split() == [str(child)]:
+            return
+    parents = dict(_parents())
     for pid in [pid for pid, parent in parents.items() if parent == own and pid != child]:
         guards = [int(each) for each in _guards_of(pid) if each.isdigit()]
         below = guards[guards.index(own) + 1 :] if own in guards else guards
@@ -185,24 +190,17 @@ def _end_all_below() -> None:
         signal.sigtimedwait({signal.SIGCHLD}, 0.1)
 
 
-def end_left_behind(run: Path) -> None:
-    """End the processes of a run whose guards are all gone. Called with the lock of the run.
+def claim_run(run: Path) -> None:
+    """End what a killed process of a run has left, and mark what this process starts from now on.
 
     Args:
-        run: the run directory.
+        run: the run directory, absolute. The caller holds its lock.
     """
-    parents = dict(_parents())
-    alive = set(parents)
-    for pid in alive:
-        if pid == os.getpid() or _variable(pid, RUN) != str(run):
-            continue
-        guards = [int(each) for each in _guards_of(pid) if each.isdigit()]
-        if guards and not any(guard in alive for guard in guards):
+    alive = {str(pid) for pid, _ in _parents()}
+    for pid in map(int, alive):
+        if _variable(pid, _RUN) == str(run) and alive.isdisjoint(_guards_of(pid)):
             _kill(pid, signal.SIGKILL)
-
-
-# The run directory of a process and of all below it.
-RUN = "SEEDBED_RUN_DIR"
+    os.environ[_RUN] = str(run)
 
 
 def _descendants(of: int, parents: dict[int, int]) -> list[int]:

@@ -44,8 +44,7 @@ def take_lock(path: Path) -> int:
         log.warning("%s was locked by %s, which ended without releasing it: taken over", path, text)
     # The lock holds without the name, which a full disk may have no room for.
     with suppress(OSError):
-        os.ftruncate(file, 0)
-        os.pwrite(file, f"process {os.getpid()} on {socket.gethostname()}\n".encode(), 0)
+        _write(file, f"process {os.getpid()} on {socket.gethostname()}\n")
     return file
 
 
@@ -56,8 +55,16 @@ def release_lock(file: int) -> None:
         file: descriptor of the lock's file.
     """
     with suppress(OSError):
-        os.ftruncate(file, 0)
+        _write(file, "")
     os.close(file)
+
+
+def _write(file: int, text: str) -> None:
+    """Replace the content of a lock's file, and keep its time: a lock is no change of a run."""
+    before = os.fstat(file)
+    os.ftruncate(file, 0)
+    os.pwrite(file, text.encode(), 0)
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
 def _holder(path: Path, content: bytes) -> str:

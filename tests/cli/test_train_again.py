@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -24,7 +25,7 @@ SETTINGS = [
 def train(folder: Path, *words: str, experiment: str = "cartpole-vtrace") -> tuple[int, str]:
     """Exit code and stderr of `seedbed train` in a folder."""
     command = [sys.executable, "-m", "seedbed.cli.main", "train", experiment, *words]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
     return done.returncode, done.stderr
 
 
@@ -47,51 +48,70 @@ def rate(value: float) -> str:
     return f"learner.optimizer.learning_rate={value}"
 
 
-def test_three_learning_rates_in_one_directory(tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which `seedbed train` has trained with a learning rate of 0.003."""
+    folder = tmp_path_factory.mktemp("finished")
+    code, said = train(folder, *options(FRAMES, rate(0.003)))
+    assert code == 0, said
+    return folder
+
+
+@pytest.fixture
+def folder(finished: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(finished, tmp_path / "copy")
+
+
+def test_three_learning_rates_in_one_directory(folder: Path) -> None:
     """A shell loop over learning rates never gives the first one's result for another."""
-    assert train(tmp_path, *options(FRAMES, rate(0.003)))[0] == 0
-    run = tmp_path / "runs" / "cartpole-vtrace"
+    run = folder / "runs" / "cartpole-vtrace"
     before = contents(run)
     for value in (0.01, 0.03):
-        code, said = train(tmp_path, *options(FRAMES, rate(value)))
+        code, said = train(folder, *options(FRAMES, rate(value)))
         assert code == ExitCode.RESUME_REFUSED, said
         assert f"learner.optimizer.learning_rate: 0.003 -> {value}" in said
         assert contents(run) == before
         new = next(line for line in said.splitlines() if line.startswith("  new run"))
         words = shlex.split(new.partition("seedbed train ")[2])
     # The command for another directory trains as it was printed.
-    code, said = train(tmp_path, *words[1:], experiment=words[0])
+    code, said = train(folder, *words[1:], experiment=words[0])
     assert code == 0, said
-    assert (tmp_path / "runs" / "cartpole-vtrace-2" / "summary.json").exists()
-    # With the old settings the run is at its end, and nothing is touched.
-    code, said = train(tmp_path, *options(FRAMES, rate(0.003)))
-    assert code == 0
-    assert "is at its end (stop.env_frames" in said
-    assert contents(run) == before
-    # Its own file means that run.
-    code, said = train(tmp_path, experiment="runs/cartpole-vtrace/experiment.yaml")
-    assert code == 0
-    assert "runs/cartpole-vtrace is at its end" in said
-    assert train(tmp_path, experiment="runs/cartpole-vtrace")[0] == 0
-    # A backend that is not here changes nothing of a finished run.
-    assert train(tmp_path, *options(FRAMES, rate(0.003), "learner.device=gpu"))[0] == 0
+    assert (folder / "runs" / "cartpole-vtrace-2" / "summary.json").exists()
     assert contents(run) == before
 
 
-def test_an_accepted_change_goes_on_and_is_seen(tmp_path: Path) -> None:
-    run = tmp_path / "runs" / "cartpole-vtrace"
-    assert train(tmp_path, *options(FRAMES))[0] == 0
-    more = options("stop.env_frames=1600", rate(0.01))
-    code, said = train(tmp_path, *more)
+@pytest.mark.parametrize("experiment", ["cartpole-vtrace", "runs/cartpole-vtrace/experiment.yaml"])
+def test_a_run_at_its_end_is_left_as_it_is(folder: Path, experiment: str) -> None:
+    """The old settings, the run's own file, and a backend that is not here change nothing."""
+    run = folder / "runs" / "cartpole-vtrace"
+    before = contents(run)
+    words = [] if "/" in experiment else options(FRAMES, rate(0.003), "learner.device=gpu")
+    code, said = train(folder, *words, experiment=experiment)
+    assert code == 0, said
+    assert "runs/cartpole-vtrace is at its end (stop.env_frames" in said
+    assert contents(run) == before
+
+
+def test_an_accepted_change_resumes_and_is_seen(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder)
+    more = [*SETTINGS, "stop.env_frames=1600"]
+    with pytest.raises(SeedbedError, match=r"learning_rate: 0\.003 -> 0\.01") as caught:
+        seedbed.train("cartpole-vtrace", overrides=[*more, rate(0.01)])
+    assert caught.value.code == ExitCode.RESUME_REFUSED
+    accept = str(caught.value).split("change=")[1][1:9]
+    # The digest names this one change, and the words are the same in a shell.
+    code, said = train(folder, *options(*more[len(SETTINGS) :], rate(0.02)), "--change", accept)
     assert code == ExitCode.RESUME_REFUSED
-    accept = said.split("--change ")[1].split()[0]
-    assert train(tmp_path, *options("stop.env_frames=1600", rate(0.02)), "--change", accept)[0] == (
-        ExitCode.RESUME_REFUSED
-    )
-    code, said = train(tmp_path, *more, "--change", accept)
-    assert code == 0, said
+    assert f"--change {accept} names another difference" in said
+    code, said = train(folder, *options("stop.env_frames=1600", rate(0.01)))
+    assert f"--change {accept}" in said
+    summary = seedbed.train("cartpole-vtrace", overrides=[*more, rate(0.01)], change=accept)
+    assert summary["env_frames"] >= 1600
     # Left in a script, the option changes nothing more.
-    assert train(tmp_path, *more, "--change", accept)[0] == 0
+    assert seedbed.train("cartpole-vtrace", overrides=[*more, rate(0.01)], change=accept) == summary
+    run = folder / "runs" / "cartpole-vtrace"
     origin = provenance(run)
     assert origin is not None
     (change,) = origin["changes"]
@@ -101,17 +121,4 @@ def test_an_accepted_change_goes_on_and_is_seen(tmp_path: Path) -> None:
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert change in status
-    assert "--change" in status
-
-
-def test_python_raises_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    first = seedbed.train("cartpole-vtrace", overrides=[*SETTINGS, FRAMES])
-    with pytest.raises(SeedbedError, match=r"learning_rate: 0\.003 -> 0\.01") as caught:
-        seedbed.train("cartpole-vtrace", overrides=[*SETTINGS, FRAMES, rate(0.01)])
-    assert caught.value.code == ExitCode.RESUME_REFUSED
-    accept = str(caught.value).split("change=")[1][1:9]
-    again = seedbed.train("cartpole-vtrace", overrides=[*SETTINGS, FRAMES])
-    assert again["env_frames"] == first["env_frames"]
-    more = [*SETTINGS, "stop.env_frames=1600", rate(0.01)]
-    assert seedbed.train("cartpole-vtrace", overrides=more, change=accept)["env_frames"] >= 1600
+    assert "change=" in status

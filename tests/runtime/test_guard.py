@@ -1,4 +1,4 @@
-"""What a guarded process leaves behind is ended, whatever ends the process, and its end is named."""
+"""What a guarded process leaves behind is ended, whatever ends it, and its end is named."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.guard import claim_run
 from seedbed.runtime.limits import process_state
 from tests.support.waiting import wait_for
 
@@ -23,7 +24,7 @@ from seedbed.runtime.guard import leaving, run_guarded
 def daemon():
     "A grandchild in a session of its own, whose parent has ended; some without an environment."
     for words in (["sleep", "1000"], ["env", "-i", "sleep", "1000"]):
-        shell = "setsid " + " ".join(words) + " & echo $!"
+        shell = "setsid " + " ".join(words) + " >/dev/null 2>&1 & echo $!"
         print(subprocess.run(["sh", "-c", shell], stdout=subprocess.PIPE, text=True).stdout.strip())
     print(subprocess.Popen(["sleep", "1000"]).pid)
     print(os.getpid(), flush=True)
@@ -141,3 +142,18 @@ def test_a_killed_guard_leaves_nothing_to_the_next_one_above(tmp_path: Path) -> 
             if not gone(pid):
                 os.kill(pid, signal.SIGKILL)
         process.wait()
+
+
+def test_the_next_command_of_a_run_ends_what_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every process of ours is killed at once. A command in another run's directory ends nothing."""
+    monkeypatch.setenv("SEEDBED_RUN_DIR", str(tmp_path / "run"))
+    with guarded("waits") as (process, pids):
+        daemon, main = pids[0], pids[-1]
+        os.kill(process.pid, signal.SIGKILL)  # the kernel kills the guarded process with it
+        wait_for(lambda: gone(main), "the process is gone", ENDED_S)
+        claim_run(tmp_path / "run-2")
+        assert not gone(daemon)
+        claim_run(tmp_path / "run")
+        wait_for(lambda: gone(daemon), "the daemon is gone", ENDED_S)

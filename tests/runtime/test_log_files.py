@@ -56,7 +56,10 @@ def test_the_log_of_a_child_is_rotated_while_it_writes(
 
 def test_the_learners_own_log_is_rotated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(train, "LOG_BYTES", BOUND)
-    args = argparse.Namespace(run_dir=str(tmp_path / "run"), restart="resume", init_from=None)
+    parser = argparse.ArgumentParser()
+    train.add_arguments(parser)
+    args = parser.parse_args(["x.yaml", "--run-dir", str(tmp_path / "run")])
+    args.argv = []
     experiment = parse_experiment("{name: x, environment: {id: CartPole-v1}}", ())
     root, before = logging.getLogger(), list(logging.getLogger().handlers)
     with train.open_run(args, experiment) as run:
