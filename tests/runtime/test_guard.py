@@ -147,7 +147,7 @@ def test_a_killed_guard_leaves_nothing_to_the_next_one_above(tmp_path: Path) -> 
 def test_the_next_command_of_a_run_ends_what_is_left(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every process of ours is killed at once. A command in another run's directory ends nothing."""
+    """All of ours are killed at once. A command in the directory of another run ends nothing."""
     monkeypatch.setenv("SEEDBED_RUN_DIR", str(tmp_path / "run"))
     with guarded("waits") as (process, pids):
         daemon, main = pids[0], pids[-1]
