@@ -8,6 +8,7 @@ from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.guard import is_guarded
+from seedbed.runtime.paths import absolute
 from seedbed.runtime.signals import exit_with_starting_thread
 from seedbed.runtime.tokens import TOKEN_FILE_VARIABLE, Role, Tokens, token_file
 
@@ -42,11 +43,11 @@ def credentials_of(args: argparse.Namespace, role: Role) -> Credentials:
         SeedbedError: CONFIG, a file is missing or wrong.
     """
     file = token_file(args.token_file)
-    tokens = Tokens(file) if file else None
+    tokens = Tokens(absolute(file)) if file else None
     return Credentials(
         role,
         tokens,
-        Tls(args.tls) if args.tls else None,
+        Tls(absolute(args.tls)) if args.tls else None,
         args.tls_release,
         getattr(args, "insecure", False),  # servers only
     )

@@ -26,6 +26,7 @@ from seedbed.runs.evaluations import append_evaluation, read_evaluations
 from seedbed.runs.resume import compare
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.runtime.paths import absolute, shown
 
 if TYPE_CHECKING:
     from seedbed.evaluation.episodes import EpisodeCollector, EvaluationSettings
@@ -139,6 +140,8 @@ def _evaluate(args: argparse.Namespace, checkpoint: Checkpoint) -> dict[str, Any
 
 def _follow(args: argparse.Namespace) -> None:
     """Evaluate the newest checkpoint, again and again, until the last one of an ended run."""
+    if "://" not in args.run_dir:
+        args.run_dir = str(absolute(args.run_dir))
     folder, every = args.rows or Path(args.run_dir), args.every or 1
     if args.rows is not None:
         try:
@@ -237,7 +240,8 @@ def _report_summary(result: dict[str, Any]) -> None:
         _report(f"{result['restarted_episodes']} episodes began again: their environment raised")
     if video := result.get("video"):
         _report(
-            f"{video['file']}: one episode of {video['length']} steps, return {video['return']:.4g}"
+            f"{shown(video['file'])}: one episode of {video['length']} steps, return "
+            f"{video['return']:.4g}"
         )
 
 

@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from pathlib import Path
 
 from seedbed import backends
 from seedbed.cli.arguments import add_trust
@@ -14,7 +15,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `export RUN_DIR DIR`."""
     add = parser.add_argument
     add("run_dir", metavar="RUN_DIR", help="run directory, or a .safetensors file")
-    add("directory", metavar="DIR", help="new or empty directory of the files")
+    add("directory", type=Path, metavar="DIR", help="new or empty directory of the files")
     add("--checkpoint", default="newest", metavar="newest|best|N", help="N is a number of updates")
     add_trust(parser)
 

@@ -17,6 +17,7 @@ from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.install import how_to_install
+from seedbed.runtime.paths import shown
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +57,7 @@ def run(args: argparse.Namespace) -> None:
         plot_unroll(dump.arrays, title, args.directory / "unroll.png", args.columns)
     except ImportError as error:
         print(f"inspect: no unroll.png ({error}): {how_to_install('plots')}", file=sys.stderr)
-    emit(args.directory)
+    emit(shown(args.directory))
 
 
 def _collect(args: argparse.Namespace) -> UnrollDump:

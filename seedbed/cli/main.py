@@ -16,6 +16,7 @@ from pathlib import Path
 from seedbed.runtime import streams
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.guard import leaving
+from seedbed.runtime.paths import STARTED_IN, absolute
 from seedbed.runtime.signals import Terminated
 from seedbed.runtime.terminal import log_formatter, print_lines
 from seedbed.runtime.threads import left_behind
@@ -180,9 +181,9 @@ def _main(argv: Sequence[str] | None) -> int:
             subparsers.add_parser(name, help=text)
         parser.parse_args(argv)  # ends the process, unless the command comes after `--`
         parser.error(f"the first word is the command, not {argv[0]!r}")
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+    if "" not in sys.path and str(STARTED_IN) not in sys.path:
         # Find `module:name` parts of the user.
-        sys.path.insert(0, str(Path.cwd()))
+        sys.path.insert(0, str(STARTED_IN))
     handler = logging.StreamHandler()
     handler.setFormatter(log_formatter())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -192,6 +193,9 @@ def _main(argv: Sequence[str] | None) -> int:
             hint = _settings_meant(unknown) if hasattr(args, "set") else ""
             parser_of_command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         args.argv = argv
+        if argv[0] in RUNS_OTHER_CODE:
+            paths = {name: path for name, path in vars(args).items() if isinstance(path, Path)}
+            vars(args).update({name: absolute(path) for name, path in paths.items()})
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # of the console script
             signal.signal(signal.SIGINT, signal.default_int_handler)
         code = module.run(args)

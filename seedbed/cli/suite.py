@@ -22,6 +22,7 @@ from seedbed.papers.seed_atari import BILLION_FRAMES_DOLLARS
 from seedbed.runs.suite import Member, read_suite
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.runtime.paths import shown
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.runtime.terminal import print_lines
 
@@ -83,8 +84,10 @@ def _prepare(args: argparse.Namespace) -> None:
     written = write_suite(args.out, experiments, args.experiment)
     kept = len(experiments) - written
     also = f", {kept} are there already" if kept else ""
-    print_lines(f"suite: {written} files written to {args.out}{also}")
-    print_lines(f"next: `seedbed suite run {args.out}`, or `seedbed suite deploy {args.out}`")
+    print_lines(f"suite: {written} files written to {shown(args.out)}{also}")
+    print_lines(
+        f"next: `seedbed suite run {shown(args.out)}`, or `seedbed suite deploy {shown(args.out)}`"
+    )
 
 
 def _run(args: argparse.Namespace) -> None:

@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from seedbed.launch.run_header import shown
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.paths import shown
 from seedbed.telemetry.formats import duration, money, si_number, significant
 
 _ROW = "  {:<12} {}"

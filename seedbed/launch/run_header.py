@@ -2,7 +2,6 @@
 
 import math
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from seedbed.backends.roles import SHARED
@@ -11,6 +10,7 @@ from seedbed.config.schema import Experiment
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.accelerators import unusable_accelerator
+from seedbed.runtime.paths import shown
 from seedbed.telemetry.formats import duration, money, si_number
 
 if TYPE_CHECKING:  # these import Keras
@@ -76,12 +76,6 @@ def describe_model(experiment: Experiment, backend: "Backend", trainer: "Trainer
         f"{learner.network}{lstm}, {size:,} parameters, {learner.precision}; {backend.name} "
         f"{version(backend.name)} on {', '.join(backend.devices())}{roles}"
     )
-
-
-def shown(path: Path) -> str:
-    """Return a path as a person would type it: relative where it is below this folder."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 def _ends(stop: Stop) -> list[str]:

@@ -46,6 +46,7 @@ from seedbed.runs.resume import (
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.runtime.paths import absolute, shown
 from seedbed.runtime.shortage import cure, keep_spare_descriptors
 
 log = logging.getLogger(__name__)
@@ -195,7 +196,7 @@ def open_run_directory(
     Raises:
         SeedbedError: RUN_DIRECTORY (in use, or not a run), RESUME_REFUSED, CHECKPOINT_READ.
     """
-    path = Path(path).absolute()
+    path = absolute(path)
     _check_ours(path)
     lock = _acquire(path)
     keep_spare_descriptors()
@@ -451,8 +452,7 @@ def _free_name(path: Path) -> str:
     number = 2
     while (other := path.with_name(f"{path.name}-{number}")).exists():
         number += 1
-    here = Path.cwd()
-    return str(other.relative_to(here) if other.is_relative_to(here) else other)
+    return shown(other)
 
 
 def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:

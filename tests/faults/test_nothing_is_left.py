@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+from functools import partial
 from pathlib import Path
 
 from seedbed.runtime.limits import process_state
@@ -49,6 +50,10 @@ def gone(pid: int) -> bool:
     return process_state(pid) in (None, "Z")
 
 
+def are_gone(pids: list[int]) -> bool:
+    return all(map(gone, pids))
+
+
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
@@ -80,7 +85,7 @@ def test_whichever_process_is_killed(tmp_path: Path) -> None:
             for _ in range(above):
                 victim = parent_of(victim)
             os.kill(victim, signal.SIGKILL)
-            wait_for(lambda pids=held: all(map(gone, pids)), f"{held} are gone", ENDED_S)
+            wait_for(partial(are_gone, held), f"{held} are gone", ENDED_S)
             run.runs()
         workers()
         os.kill(run.popen.pid, signal.SIGKILL)
