@@ -132,8 +132,8 @@ class ActionSpec:
 
     def __str__(self) -> str:
         if self.kind == "continuous":
-            return f"{self.sizes[0]} continuous actions"
-        return f"{' x '.join(map(str, self.sizes))} actions"
+            return f"{self.sizes[0]} continuous action{'s' * (self.sizes[0] != 1)}"
+        return f"{' x '.join(map(str, self.sizes))} action{'s' * (self.sizes != (1,))}"
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ seedbed: exit code {bind:d} ({bind.name}): {bind_help}
 ```
 
 A process that was ended by a signal it cannot catch (`kill -9`, out of memory) has no exit code of
-its own; a shell shows 137, and the same command run again goes on from the newest checkpoint.
+its own; a shell shows 137, and the same command resumes from the newest checkpoint.
 
 | code | name | what happened | what to do |
 |---|---|---|---|
@@ -42,14 +42,14 @@ CURES: dict[ExitCode, str] = {
     ExitCode.OK: "The JSON object on stdout says why it stopped (`stop_reason`).",
     ExitCode.INTERNAL: "Report it with the traceback in the log.",
     ExitCode.USAGE: "See `seedbed COMMAND --help`.",
-    ExitCode.CONFIG: "Mend what the line names; [configuration](configuration.md) has the keys, "
+    ExitCode.CONFIG: "Correct what the line names; [configuration](configuration.md) has the keys, "
     "and [security](security.md) what a process needs to listen beyond its machine.",
     ExitCode.ENVIRONMENT: "`seedbed check env ID` tries it alone; the traceback is in "
     "`logs/actor-*.log`.",
     ExitCode.BACKEND: "`seedbed check machine` says which backends and devices this machine has.",
     ExitCode.BIND: "End the process that listens there, or choose another `--listen`.",
     ExitCode.CHECKPOINT_WRITE: "`learner.checkpoint.max_failures` in a row failed. The line says "
-    "why: a full or read-only volume, or no descriptors or memory left. Mend that, then run the "
+    "why: a full or read-only volume, or no descriptors or memory left. Correct that, then run the "
     "same command: it resumes from the newest whole checkpoint.",
     ExitCode.CHECKPOINT_READ: "Name an older one with `--checkpoint`, or begin anew with "
     "`--restart fresh`, which deletes nothing.",
@@ -67,7 +67,7 @@ CURES: dict[ExitCode, str] = {
     ExitCode.ACTORS_FAILED: "See `logs/actor-*.log` in the run directory.",
     ExitCode.REPLAY_UNREACHABLE: "Learners try for `learner.replay.shard_timeout_s`; the line has "
     "the addresses. Look at the shards' logs and the network policy. A learner that is started "
-    "again goes on with the sequences that the shards hold.",
+    "again continues with the sequences that the shards hold.",
     ExitCode.REFUSED_BY_REPLAY: "The line names both sides' spec, priority exponent and protocol "
     "version, or the token that is missing. Give each experiment shards, and volumes, of its own.",
     ExitCode.PEERS_UNREACHABLE: "With all-reduce each update needs the gradients of all learners. "

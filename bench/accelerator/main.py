@@ -50,7 +50,8 @@ def run(args: argparse.Namespace) -> int:
     """
     if args.json is None:
         raise SeedbedError(
-            ExitCode.USAGE, "bench accelerator needs --json FILE, in which it goes on when cut off"
+            ExitCode.USAGE,
+            "bench accelerator needs --json FILE, from which it resumes after a cut",
         )
     path = args.json.absolute()
     session = Session(path, _settings(args), FIXED)

@@ -16,6 +16,7 @@ from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import delete_oldest
 from seedbed.runtime.limits import usable_memory_bytes
+from seedbed.runtime.text import counted
 from seedbed.spec import ArraySpec
 
 # Both before the import: XLA's own log, and its memory.
@@ -268,8 +269,8 @@ class JaxBackend(Backend):
         if len(local) < sum(split):
             raise SeedbedError(
                 ExitCode.BACKEND,
-                f"learner.devices asks for {split.inference} devices that act and "
-                f"{split.training} that train, and this host has {len(local)} "
+                f"learner.devices asks for {counted(split.inference, 'device')} to act and "
+                f"{split.training} to train, and this host has {len(local)} "
                 f"({', '.join(str(one) for one in local)}): ask for at most {len(local)} in all",
             )
         roles = roles_of(local, split)

@@ -98,7 +98,7 @@ class CheckpointStore:
                 # name, because it would count as newer than the one that was just saved.
                 if other in self._damaged or _updates(other) > updates:
                     path = f"{self.directory}/{other}"
-                    log.warning("%s is renamed to .aside: the run goes on without it", path)
+                    log.warning("%s is renamed to .aside: the run continues without it", path)
                     self._files.rename(other, f"{other}.aside")
             self._damaged.clear()
             for old in self.names()[: -self.keep]:

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--idle-s", type=float, default=0.0, metavar="SECONDS", help=text)
     add("--paused", action="store_true", help="hold the release at zero")
     add("--run", default="", metavar="NAME", help="name of the run, which has a bill of its own")
-    text = "stop conditions in any form: with others a finished experiment goes on"
+    text = "stop conditions in any form: with others a finished experiment resumes"
     add("--goal", default="", metavar="TEXT", help=text)
     add("--replay", type=int, default=0, metavar="SHARDS", help="number of replay shards")
     text = "number of hosts of a learner that has several"

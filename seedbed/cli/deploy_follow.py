@@ -8,6 +8,7 @@ from typing import Any
 from seedbed.cli.deploy_programs import run, run_watched
 from seedbed.launch.supervisor import describe_exit, last_cause
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.text import counted
 from seedbed.telemetry.formats import duration
 
 _INTERVAL_S = 2.0
@@ -23,7 +24,7 @@ _HOPELESS = {
     "ErrImagePull": _PUSH,
     "ImagePullBackOff": _PUSH,
     "ErrImageNeverPull": "load the image into the nodes, or --set image.pullPolicy=IfNotPresent",
-    "InvalidImageName": "mend the image's name: --set image.registry=R",
+    "InvalidImageName": "correct the image's name: --set image.registry=R",
     "CreateContainerConfigError": "make the Secret or ConfigMap that the pod names",
 }
 # Exit codes after which a restart of a container does not help.
@@ -152,7 +153,7 @@ def learner_state(status: dict[str, Any]) -> str:
         return f"finished: {over}"
     if not (sessions := status["numbers"]["sessions"]):
         return f"{status['state']}: {status['waiting_for'] or 'waits for actors'}"
-    return f"{status['state']}: {sessions} groups of environments play"
+    return f"{status['state']}: {counted(sessions, 'group')} of environments play"
 
 
 def pod_state(pod: dict[str, Any]) -> str:

@@ -27,6 +27,7 @@ from seedbed.runs.resume import compare
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.paths import absolute, shown
+from seedbed.runtime.text import counted
 
 if TYPE_CHECKING:
     from seedbed.evaluation.episodes import EpisodeCollector, EvaluationSettings
@@ -215,33 +216,39 @@ class _Progress:
             return
         self._reported = now
         mean = f", mean {sum(totals) / len(totals):.4g} so far" if totals else ""
-        _report(f"{len(totals)} of {self._wanted} episodes in {now - self._started:.0f} s{mean}")
+        played = f"{len(totals)} of {counted(self._wanted, 'episode')}"
+        _report(f"{played} in {now - self._started:.0f} s{mean}")
 
 
 def _report_summary(result: dict[str, Any]) -> None:
     error = result["standard_error"]
     _report(
-        f"{result['environment']} after {result['env_frames']:,} frames, {result['checkpoint']}"
+        f"{result['environment']} after {counted(result['env_frames'], 'frame')}, "
+        f"{result['checkpoint']}"
     )
     _report(
-        f"{result['episodes']} episodes, {result['policy']} policy: mean {result['mean']:.4g}"
+        f"{counted(result['episodes'], 'episode')}, {result['policy']} policy: "
+        f"mean {result['mean']:.4g}"
         + (f" ± {error:.2g} (standard error)" if error is not None else "")
         + f", median {result['median']:.4g}, from {result['min']:.4g} to {result['max']:.4g}; "
-        f"{result['mean_length']:,.0f} steps on average; {result['seconds']:.0f} s"
+        f"mean length {result['mean_length']:,.0f}; {result['seconds']:.0f} s"
     )
     if result["human_normalised"] is not None:
         _report(f"human-normalised score {100 * result['human_normalised']:.1f} %")
     if result["cut_episodes"]:
         _report(
-            f"{result['cut_episodes']} episodes were cut after "
-            f"{result['protocol']['max_steps']:,} steps (--max-steps): their returns are too short"
+            f"episodes cut after {counted(result['protocol']['max_steps'], 'step')} "
+            f"(--max-steps): {result['cut_episodes']:,}; their returns are too low"
         )
     if result["restarted_episodes"]:
-        _report(f"{result['restarted_episodes']} episodes began again: their environment raised")
+        _report(
+            "episodes started again because their environment raised: "
+            f"{result['restarted_episodes']:,}"
+        )
     if video := result.get("video"):
         _report(
-            f"{shown(video['file'])}: one episode of {video['length']} steps, return "
-            f"{video['return']:.4g}"
+            f"{shown(video['file'])}: one episode of {counted(video['length'], 'step')}, "
+            f"return {video['return']:.4g}"
         )
 
 

@@ -9,6 +9,7 @@ from seedbed.cli.arguments import add_trust
 from seedbed.cli.output import emit
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.trust import stored_experiment
+from seedbed.runtime.text import counted
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -32,7 +33,9 @@ def run(args: argparse.Namespace) -> None:
     from seedbed.export.policy import export_policy
 
     model, imports = export_policy(checkpoint, experiment, args.directory)
-    print(f"exported {checkpoint.path} at {checkpoint.updates} updates", file=sys.stderr)
+    print(
+        f"exported {checkpoint.path} after {counted(checkpoint.updates, 'update')}", file=sys.stderr
+    )
     for name in imports:
         print(f"import {name} before loading the policy: Keras lacks this layer", file=sys.stderr)
     emit(str(model))

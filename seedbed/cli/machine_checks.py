@@ -15,6 +15,7 @@ from typing import Literal, NamedTuple
 from seedbed.config import Experiment
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
+from seedbed.runtime.text import counted
 
 _GIB = 1 << 30
 # Length of the comparison of the two clocks.
@@ -52,16 +53,17 @@ def python(version: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]
 def cores(experiment: Experiment | None) -> Iterator[Finding]:
     """Compare usable cores with visible ones, and with the threads of the experiment."""
     usable = usable_cpus()
+    usable_cores = counted(f"{usable:g}", "core")
     shown = len(os.sched_getaffinity(0))
     if usable < shown:
         yield Finding(
             "warn",
-            f"{usable:g} cores usable, {shown} visible: a CPU limit (cgroup) is set, and "
+            f"{usable_cores} usable, {shown} visible: a CPU limit (cgroup) is set, and "
             f"TensorFlow and JAX size their thread pools for {shown}",
             f"raise the CPU limit, or run under `taskset -c 0-{max(0, int(usable) - 1)}`",
         )
     else:
-        yield Finding("ok", f"{usable:g} cores usable")
+        yield Finding("ok", f"{usable_cores} usable")
     if experiment is not None:
         actor = experiment.actor
         # The groups of an actor take turns.
@@ -72,7 +74,7 @@ def cores(experiment: Experiment | None) -> Iterator[Finding]:
             yield Finding(
                 "warn",
                 f"actor.processes {actor.processes} x actor.{kind} {each} = {busy} "
-                f"{kind} step environments on {usable:g} cores, which the learner needs too",
+                f"{kind} step environments on {usable_cores}, which the learner needs too",
                 f"lower actor.processes or actor.{kind}",
             )
 

@@ -25,6 +25,7 @@ from seedbed.rpc import channels
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.install import how_to_install
 from seedbed.runtime.limits import usable_cpus
+from seedbed.runtime.text import counted
 from seedbed.v1 import inference_pb2, inference_pb2_grpc
 
 _DEADLINE_S = 5.0
@@ -101,7 +102,7 @@ def backends(experiment: Experiment | None) -> Iterator[Finding]:
 def _slowness() -> str:
     return (
         f"it has not started within {_PROCESS_S:g} s, at a load of {os.getloadavg()[0]:.1f} on "
-        f"{usable_cpus():g} cores"
+        f"{counted(f'{usable_cpus():g}', 'core')}"
     )
 
 

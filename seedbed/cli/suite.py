@@ -25,6 +25,7 @@ from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.runtime.paths import shown
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.runtime.terminal import print_lines
+from seedbed.runtime.text import counted
 
 _NOTICE = "stopping each run with a last checkpoint; a second signal ends them at once"
 
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--billion-frames-dollars", type=float, default=default, metavar="D", help=text)
     add_set(part)
 
-    text = "train what is not finished; the same command goes on where it was"
+    text = "train what is not finished; the same command resumes"
     add = (part := actions.add_parser("run", help=text, description=text)).add_argument
     _add_folder(add)
     add("--parallel", type=_positive, default=1, metavar="N", help="runs at once (default: 1)")
@@ -84,10 +85,9 @@ def _prepare(args: argparse.Namespace) -> None:
     written = write_suite(args.out, experiments, args.experiment)
     kept = len(experiments) - written
     also = f", {kept} are there already" if kept else ""
-    print_lines(f"suite: {written} files written to {shown(args.out)}{also}")
-    print_lines(
-        f"next: `seedbed suite run {shown(args.out)}`, or `seedbed suite deploy {shown(args.out)}`"
-    )
+    out = shown(args.out)
+    print_lines(f"suite: {counted(written, 'file')} written to {out}{also}")
+    print_lines(f"next: `seedbed suite run {out}`, or `seedbed suite deploy {out}`")
 
 
 def _run(args: argparse.Namespace) -> None:

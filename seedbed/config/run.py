@@ -22,7 +22,7 @@ class Stop(Section):
     """Cost of the run in US dollars, a hard cap."""
     idle_s: NonNegative = 0
     """Seconds without a frame that pause a release in Kubernetes: the cost meter takes the pods to
-    zero, and the release goes on when it is resumed. It must exceed the longest start of a learner.
+    zero, until the release is resumed. It must exceed the longest start of a learner.
     A run without a cost meter is not paused.
     """
     mean_return: float | None = None

@@ -20,6 +20,7 @@ from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import STEP_DEADLINE_S, atari_spec, rom_name
 from seedbed.envs.seeds import moved_seed
 from seedbed.envs.watchdog import Watchdog
+from seedbed.runtime.text import counted
 from seedbed.spec import TimeStep, VectorEnv, mark_first
 
 
@@ -81,7 +82,9 @@ class FastAtariVectorEnv(VectorEnv):
         self._shape = (num_envs, *self.spec.observation.shape)
         self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
         self._done: NDArray[np.bool_] = np.zeros(num_envs, np.bool_)
-        self._watchdog = Watchdog(f"{environment.id} with {num_envs} environments", deadline_s)
+        self._watchdog = Watchdog(
+            f"{environment.id} with {counted(num_envs, 'environment')}", deadline_s
+        )
 
     @override
     def reset(self) -> TimeStep:

@@ -17,6 +17,7 @@ from seedbed.envs.watched import Deadline, WatchedVectorEnv
 from seedbed.packed import random_actions
 from seedbed.rpc.step_codec import Step, write_actor_message
 from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.text import counted
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
 REPRODUCED_STEPS = 50
@@ -100,7 +101,7 @@ def _check(
     report_progress: Progress,
     deadline: Deadline,
 ) -> Report:
-    report_progress(f"making {num_envs} environments of {environment.id}")
+    report_progress(f"making {counted(num_envs, 'environment')} of {environment.id}")
     before = _resident_bytes()
     try:
         group = _make(environment, num_envs, 1, deadline)
@@ -109,7 +110,7 @@ def _check(
         return report
     try:
         report.spec = spec = group.spec
-        sizes = f"{spec.action}, {spec.action_repeat} frames a step"
+        sizes = f"{spec.action}, {counted(spec.action_repeat, 'frame')} a step"
         report.add("spaces", f"observation {spec.observation}, {sizes}")
         report_progress("comparing runs of the same and of other seeds")
         _check_seeds(report, environment, min(num_envs, 4), deadline)
@@ -136,7 +137,7 @@ def _check_steps(report: Report, measured: Measured) -> None:
     fits = "finished steps, then first steps with reward 0, as the protocol needs them"
     report.add("rows", measured.broken or fits, "failed" if measured.broken else "ok")
     if measured.failures:
-        detail = f"{measured.failures} environments raised and were made anew: see the log above"
+        detail = f"environments made again after an error: {measured.failures}; see the log above"
         report.warn("failures", detail)
     if ended := measured.terminated + measured.truncated:
         detail = f"{measured.terminated} terminated, {measured.truncated} truncated"

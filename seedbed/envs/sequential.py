@@ -11,6 +11,7 @@ from typing_extensions import override
 from seedbed.envs.actions import check_actions
 from seedbed.envs.seeds import moved_seed
 from seedbed.envs.watchdog import Watchdog
+from seedbed.runtime.text import counted
 from seedbed.spec import TimeStep, VectorEnv
 
 
@@ -38,7 +39,9 @@ class SequentialVectorEnv(VectorEnv):
         self._done = np.zeros(self.num_envs, np.bool_)
         self.failures: Counter[str] = Counter()
         self.current = np.full(1, -1, np.int32)
-        self._watchdog = Watchdog(f"{name} with {self.num_envs} environments", deadline_s)
+        self._watchdog = Watchdog(
+            f"{name} with {counted(self.num_envs, 'environment')}", deadline_s
+        )
 
     @override
     def reset(self) -> TimeStep:

@@ -16,6 +16,7 @@ from seedbed.packed import PackedSpec
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import ConfigError
+from seedbed.runtime.text import counted
 from seedbed.spec import ArraySpec, EnvironmentSpec, TimeStep
 
 if TYPE_CHECKING:
@@ -79,7 +80,8 @@ class Policy:
         self._begins = True  # the next call of `act` is the first after `reset`
 
     def __repr__(self) -> str:
-        return f"<Policy of {self.experiment.name} after {self.updates} updates, {self.spec}>"
+        updates = counted(self.updates, "update")
+        return f"<Policy of {self.experiment.name} after {updates}, {self.spec}>"
 
     def reset(self, num_envs: int = 1, greedy: bool | None = None, seed: int = 0) -> None:
         """Prepare for `num_envs` new environments, and compile inference for their number.

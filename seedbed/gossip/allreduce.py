@@ -92,7 +92,7 @@ class AllReduceExchange(PeerExchange):
             raise SeedbedError(
                 ExitCode.PEERS_UNREACHABLE,
                 f"the state of learner {newest}, which has the most updates, is refused ({error}): "
-                "stop it, and the others go on from their own",
+                "stop it, and the others continue from their own",
             ) from error
         if fetched.status is None or not fetched.state:
             return False
@@ -151,7 +151,7 @@ class AllReduceExchange(PeerExchange):
                     ExitCode.PEERS_UNREACHABLE,
                     f"no gradients of learner {previous} for update {update + 1} in {waited:.0f} "
                     f"s, and gossip.deadline_s is {self._settings.deadline_s:g}: with all-reduce "
-                    "no learner goes on alone; with gossip.topology gossip it does",
+                    "no learner continues alone; with gossip.topology gossip it does",
                 )
         self.stats.waiting = ""
         self.stats.wait_seconds += time.perf_counter() - began

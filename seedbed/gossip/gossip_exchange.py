@@ -121,7 +121,7 @@ class GossipExchange(PeerExchange):
         self._active_at = time.monotonic()
         if adopted:
             log.warning(
-                "no update for %.0f s, so the other learners went on without this one "
+                "no update for %.0f s, so the other learners continued without it "
                 "(gossip.deadline_s is %g): it has taken a peer's parameters. If this happens "
                 "again and again, raise it above the time of an update",
                 away_s,

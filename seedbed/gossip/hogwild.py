@@ -78,7 +78,7 @@ class HogwildExchange(PeerExchange):
         if self._counters.updates and not newest.iteration:
             log.warning(
                 "learner 0 has taken no gradients since it started, and this learner had made %d "
-                "updates: training goes on from the checkpoint of learner 0",
+                "updates: training continues from the checkpoint of learner 0",
                 self._counters.updates,
             )
         self._adopt(newest)
@@ -143,7 +143,7 @@ class HogwildExchange(PeerExchange):
                     ExitCode.PEERS_UNREACHABLE,
                     f"no parameters of learner 0 in {waited_s:.0f} s, and the limit is "
                     f"{deadline_s:g}: with gossip.topology hogwild learner 0 holds the only "
-                    "shared copy; with gossip the other learners go on without it",
+                    "shared copy; with gossip the other learners continue without it",
                 )
         self.stats.waiting = ""
         return newest

@@ -13,6 +13,7 @@ from seedbed.config.run import Evaluation
 from seedbed.launch.supervisor import start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.log_files import rotate_log
+from seedbed.runtime.text import counted
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class EvaluationProcess:
         with suppress(ValueError, KeyError, IndexError, TypeError):
             newest = json.loads(lines[-1])["progress"]
             mean = newest["mean"]
-            words = f"{newest['ended']} of {newest['episodes']} episodes"
+            words = f"{newest['ended']} of {counted(newest['episodes'], 'episode')}"
             return words if mean is None else f"{words}, mean {mean:.4g} so far"
         return ""
 

@@ -11,6 +11,7 @@ from typing import Any
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.paths import shown
+from seedbed.runtime.text import counted
 from seedbed.telemetry.formats import duration, money, si_number, significant
 
 _ROW = "  {:<12} {}"
@@ -23,7 +24,8 @@ def ending(summary: Mapping[str, Any], directory: RunDirectory) -> str:
         summary: The run's summary.
         directory: The run directory.
     """
-    done = f"{si_number(summary['env_frames'])} frames, {summary['updates']:,} updates"
+    frames = counted(si_number(summary["env_frames"]), "frame")
+    done = f"{frames}, {counted(summary['updates'], 'update')}"
     cost = f"{duration(summary['seconds'])} of training, {money(summary['dollars'])}"
     rows = [("evaluation", _evaluated(summary)), ("next", _next(summary, directory.path))]
     return "\n".join(
@@ -60,7 +62,7 @@ def _evaluated(summary: Mapping[str, Any]) -> str:
         return trained
     mean, spread = significant(evaluation["mean"]), evaluation["standard_error"]
     text = f"mean return {mean}" + (f" ± {significant(spread)}" if spread is not None else "")
-    text += f" over {evaluation['episodes']} episodes"
+    text += f" over {counted(evaluation['episodes'], 'episode')}"
     if evaluation["updates"] != summary["updates"] and "learners" not in summary:
         text += f", of the checkpoint at update {evaluation['updates']:,}"
     return text
@@ -100,8 +102,8 @@ def check_frames(summary: Mapping[str, Any]) -> None:
         if not summary["updates"] and not reason.startswith("signal "):
             raise SeedbedError(
                 ExitCode.NO_UPDATES,
-                f"the run ended before its first update, after {summary['env_frames']:,} frames, "
-                f"by {reason}: nothing was learned",
+                f"the run ended before its first update, after "
+                f"{counted(summary['env_frames'], 'frame')}, by {reason}: nothing was learned",
             )
         return
     if reason.startswith("signal "):

@@ -11,6 +11,7 @@ from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.accelerators import unusable_accelerator
 from seedbed.runtime.paths import shown
+from seedbed.runtime.text import counted
 from seedbed.telemetry.formats import duration, money, si_number
 
 if TYPE_CHECKING:  # these import Keras
@@ -30,10 +31,10 @@ def header(experiment: Experiment, directory: RunDirectory) -> str:
     begin = "begins here"
     if directory.resume_from is not None:
         counters = directory.resume_from.meta["counters"]
-        begin = f"goes on at {si_number(counters['env_frames'])} frames"
+        begin = f"resumes at {counted(si_number(counters['env_frames']), 'frame')}"
         begin += f", update {counters['updates']:,}"
     elif any((one / "checkpoints").is_dir() for one in learner_directories(directory.path)):
-        begin = "each learner goes on from its checkpoint"
+        begin = "each learner resumes from its checkpoint"
     elif directory.start_from is not None:
         begin += f" with the parameters of {directory.start_from.path}"
     environment = f"{experiment.environment.id}, agent {experiment.agent}"
@@ -81,11 +82,13 @@ def describe_model(experiment: Experiment, backend: "Backend", trainer: "Trainer
 def _ends(stop: Stop) -> list[str]:
     ends = []
     if stop.mean_return is not None:
-        ends.append(f"mean return {stop.mean_return:g} over {stop.mean_return_episodes} episodes")
+        ends.append(
+            f"mean return {stop.mean_return:g} over {counted(stop.mean_return_episodes, 'episode')}"
+        )
     if stop.env_frames:
-        ends.append(f"{si_number(stop.env_frames)} frames")
+        ends.append(counted(si_number(stop.env_frames), "frame"))
     if stop.updates:
-        ends.append(f"{stop.updates:,} updates")
+        ends.append(counted(stop.updates, "update"))
     if stop.seconds:
         ends.append(f"{duration(stop.seconds)} of training")
     if stop.dollars:

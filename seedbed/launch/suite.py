@@ -54,7 +54,7 @@ class SuiteRunner:
     def _start(self, member: Member, place: str) -> None:
         member.log.parent.mkdir(exist_ok=True)
         rotate_log(member.log)
-        begins = "goes on" if (member.run / "status.json").exists() else "begins"
+        begins = "resumes" if (member.run / "status.json").exists() else "begins"
         with member.log.open("ab") as errors:
             process = start_seedbed(
                 *("train", str(member.file), f"--run-dir={member.run}"),

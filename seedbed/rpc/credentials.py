@@ -100,7 +100,7 @@ class Credentials:
             if role is None:
                 return Denial(
                     grpc.StatusCode.UNAUTHENTICATED,
-                    "a token of this release is demanded: give the client --token-file, or "
+                    "a token of this release is required: give the client --token-file, or "
                     f"{TOKEN_FILE_VARIABLE}; upgrade a client of 0.1, which has no such option "
                     "(docs/security.md)",
                 )

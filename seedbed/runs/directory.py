@@ -48,6 +48,7 @@ from seedbed.runtime.files import atomic_write
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.runtime.paths import absolute, shown
 from seedbed.runtime.shortage import cure, keep_spare_descriptors
+from seedbed.runtime.text import counted
 
 log = logging.getLogger(__name__)
 
@@ -226,7 +227,7 @@ def open_run_directory(
                 print(f"init: from {directory.start_from.path}", file=sys.stderr)
             else:
                 print(
-                    f"init: {init_from} is not used, since the run goes on; --restart fresh begins "
+                    f"init: {init_from} is not used, since the run resumes; --restart fresh begins "
                     "anew",
                     file=sys.stderr,
                 )
@@ -429,7 +430,9 @@ def _resume(
     directory.experiment = experiment
     if newest is not None and stored is not None:
         check_identity(stored, experiment, newest.path)
-        print(f"resume: from {newest.path} at {newest.updates} updates", file=sys.stderr)
+        print(
+            f"resume: from {newest.path} after {counted(newest.updates, 'update')}", file=sys.stderr
+        )
     directory.resume_from = newest
 
 

@@ -42,10 +42,9 @@ HELP: dict[ExitCode, str] = {
     ExitCode.OK: "Finished, or stopped cleanly on a signal.",
     ExitCode.INTERNAL: "A defect of Seedbed: please report it with the traceback in the log.",
     ExitCode.USAGE: "The command line is wrong: see --help.",
-    ExitCode.CONFIG: "A key of the experiment, a --set, an option or a token file is wrong: "
-    "mend what the line names.",
-    ExitCode.ENVIRONMENT: "The environment cannot be made, raises, hangs, or has spaces that are "
-    "not supported: mend what the line names; `seedbed check env ID` tries it alone.",
+    ExitCode.CONFIG: "A setting, an option or a token file is wrong: correct what the line names.",
+    ExitCode.ENVIRONMENT: "The environment cannot be made, raises, hangs, or has unsupported "
+    "spaces: `seedbed check env ID` tries it alone.",
     ExitCode.BACKEND: "The backend or its device does not start: run `seedbed check machine`.",
     ExitCode.BIND: "An address or port to listen on is taken or not allowed: choose another one.",
     ExitCode.CHECKPOINT_WRITE: "Checkpoints cannot be written: do as the line says, then run the "
@@ -54,14 +53,13 @@ HELP: dict[ExitCode, str] = {
     "one.",
     ExitCode.RUN_DIRECTORY: "The run directory cannot be used: do as the line says, or name "
     "another one.",
-    ExitCode.RESUME_REFUSED: "The run has begun with other settings: take one of the ways that the "
-    "lines name.",
+    ExitCode.RESUME_REFUSED: "The run began with other settings: choose one of the ways above.",
     ExitCode.REPLAY_FILES: "The replay's directory cannot be used: do as the line says, or "
     "name another one.",
     ExitCode.LEARNER_UNREACHABLE: "No learner answered at the address in time: is it up, and does "
     "the network policy let this actor through?",
     ExitCode.REFUSED_BY_LEARNER: "The learner refused this process, as the line says: both must "
-    "run the same experiment, and a learner with --token-file demands a token of its release.",
+    "run the same experiment, and a learner with --token-file requires a token of its release.",
     ExitCode.ACTORS_FAILED: "Actor processes keep failing: see actor-*.log in the run directory.",
     ExitCode.REPLAY_UNREACHABLE: "No replay shard answered in time: are they up, and does the "
     "network policy let the learner through?",
@@ -79,8 +77,8 @@ HELP: dict[ExitCode, str] = {
     "learned and nothing is saved: raise the condition, or make batches smaller.",
     ExitCode.FRONTENDS_FAILED: "Front end processes keep failing: see logs/frontend-*.log in the "
     "run directory, or set learner.inference.frontends to 0.",
-    ExitCode.SUITE_FAILED: "Runs of a suite failed, and the others went on: mend what their lines "
-    "name; the same command goes on with what is not finished.",
+    ExitCode.SUITE_FAILED: "Runs of a suite failed, and the others were trained: fix what their "
+    "lines name; the same command resumes the runs that are not finished.",
     ExitCode.THREAD_STUCK: "A part of the learner had work and took none for too long: the line "
     "says which and what it waited for.",
     ExitCode.THREAD_FAILED: "A part of the learner failed: the line names it; the log has the "

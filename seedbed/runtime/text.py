@@ -1,4 +1,4 @@
-"""Texts of peers, made safe for logs, terminals and status pages."""
+"""Words for people: counts with their nouns, and texts of peers made safe to show."""
 
 LONGEST = 256
 
@@ -14,3 +14,15 @@ def printable(text: object, longest: int = LONGEST) -> str:
     start = str(text)[: longest + 1]
     escaped = start if start.isprintable() else start.encode("unicode_escape").decode("ascii")
     return escaped if len(escaped) <= longest else escaped[: longest - 3] + "..."
+
+
+def counted(number: int | str, noun: str) -> str:
+    """Return a number and its noun: "1 episode", "2,000 episodes", "1.20M frames".
+
+    Args:
+        number: an integer, or a number that is formatted already.
+        noun: singular, with a regular plural.
+    """
+    text = number if isinstance(number, str) else f"{number:,}"
+    ending = "" if text == "1" else "es" if noun.endswith(("s", "ch")) else "s"
+    return f"{text} {noun}{ending}"

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from seedbed.backends.roles import SHARED, Split
+from seedbed.runtime.text import counted
 from seedbed.telemetry.busy import THREADS
 from seedbed.telemetry.formats import fill, percent
 
@@ -190,4 +191,4 @@ def _cpu_sentence(known: Mapping[str, float], used: float, cores: float, actors_
         parts["the rest"] = others - parts["environments"]
     shown = sorted(((part, name) for name, part in parts.items()), reverse=True)
     shares = [f"{name} {percent(part / used)}" for part, name in shown if part / used >= 0.02]
-    return f"{used:.1f} of {cores:g} cores busy: {', '.join(shares) or 'learner'}"
+    return f"{used:.1f} of {counted(f'{cores:g}', 'core')} busy: {', '.join(shares) or 'learner'}"

@@ -139,7 +139,7 @@ class Outputs:
             self.errors[output] += 1
             if output not in self.failing:
                 log.warning(
-                    "cannot write %s (%s: %s%s): training goes on without, and tries again each "
+                    "cannot write %s (%s: %s%s): training continues without, and tries again each "
                     "interval",
                     output,
                     type(error).__name__,

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from seedbed.runtime import terminal
+from seedbed.runtime.text import counted
 from seedbed.telemetry.bottleneck import Bottleneck
 from seedbed.telemetry.formats import Number, duration, money, number, si_number, significant
 from seedbed.telemetry.time_left import TimeLeft
@@ -35,7 +36,7 @@ def progress_line(
     """
     done = [
         returns(numbers["return_mean"], numbers["return_episodes"]),
-        f"{si_number(numbers['env_frames'])} frames",
+        counted(si_number(numbers["env_frames"]), "frame"),
     ]
     rate = [
         f"{number(numbers['env_fps_10s'])} frames/s",

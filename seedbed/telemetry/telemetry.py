@@ -11,6 +11,7 @@ from seedbed.backends.roles import SHARED
 from seedbed.config.schema import Experiment
 from seedbed.runtime.limits import machine_cpu_seconds, usable_cpus
 from seedbed.runtime.metrics import Metric, StatsRegistry, documented, gauge
+from seedbed.runtime.text import counted
 from seedbed.runtime.tokens import Tokens
 from seedbed.telemetry.bottleneck import PARTS, Bottleneck
 from seedbed.telemetry.busy import THREADS, BusyClock
@@ -292,7 +293,7 @@ class Telemetry:
                 return f"{name} for {for_s:.0f} s: {clock.waiting_for or 'it did not say why'}"
         silent_s = self._now() - self._messages_at
         if self.sessions.messages == self._messages_seen and silent_s > _SILENT_S:
-            return f"no step has arrived for {silent_s:.0f} s from {sessions} sessions"
+            return f"no step has arrived for {silent_s:.0f} s from {counted(sessions, 'session')}"
         full = 0 < training.capacity_unrolls <= training.waiting_unrolls
         if full and self._bottleneck.part == "training":
             return "unroll queue full: training is behind"

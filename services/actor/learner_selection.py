@@ -15,6 +15,7 @@ import grpc.aio
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.reconnect import details_of
+from seedbed.runtime.text import counted
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
@@ -110,7 +111,8 @@ class LearnerSelection:
         failed, self._failed = self._failed, set()
         also = f"; tried just now: {', '.join(sorted(failed))}" if failed else ""
         raise NoCapacity(
-            f"no learner has room for {num_envs} environments: {'; '.join(causes + silent)}{also}"
+            f"no learner has room for {counted(num_envs, 'environment')}: "
+            f"{'; '.join(causes + silent)}{also}"
         )
 
     async def wait_for_less_loaded(self, address: str, num_envs: int) -> None:

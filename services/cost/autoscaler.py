@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from pydantic import Field
 
+from seedbed.runtime.text import counted
 from seedbed.services.cost.price_table import Row
 
 log = logging.getLogger(__name__)
@@ -146,7 +147,7 @@ class Autoscaler:
                 break
             self._step //= 2
         self.holds = True
-        log.info("%d actors: %.4g dollars for a billion frames", best, self.means[best])
+        log.info("%s: %.4g dollars for a billion frames", counted(best, "actor"), self.means[best])
         return self._ask(best, sample) if best != sample.wanted else None
 
     def _watch_drift(self, mean: float) -> None:

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from seedbed.runtime.text import counted
+
 if TYPE_CHECKING:
     from seedbed.services.cost.cluster import Cluster
 
@@ -88,7 +90,7 @@ class Brake:
         self._ending = state.get("ending", "")
         self._before = _replicas(state.get("resumeReplicas"))
         if self.finished and state.get("goal", self._goal) != self._goal:
-            log.info("the experiment goes on: its stop conditions or its run have changed")
+            log.info("the experiment continues: its stop conditions or its run have changed")
             self._save(finished=None, finishedAt=None, ending=None, goal=None)
             self.finished = self._ending = ""
         if self.paused == BY_VALUE and not self._by_value:
@@ -157,7 +159,7 @@ class Brake:
                 before = self._before.get(name, 0)
                 if before and replicas.get(name) == 0:
                     number = self._wanted.get(name, before)
-                    log.info("%s goes on with %d replicas", name, number)
+                    log.info("%s continues with %s", name, counted(number, "replica"))
                     self._cluster.scale(name, number)
             self._save(resumeReplicas=None)
             self._before = None
@@ -183,7 +185,7 @@ class Brake:
     def _why(self) -> str:
         if self.paused:
             return f"the release is paused ({self.paused}); docs/kubernetes.md says how to resume"
-        return f"{self.finished or self._ending}; to go on, raise the stop condition and upgrade"
+        return f"{self.finished or self._ending}; to continue, raise the stop condition and upgrade"
 
     def _remember(self) -> str:
         """Return the replicas before the end or pause that is about to begin, as JSON."""

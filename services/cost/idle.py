@@ -2,6 +2,8 @@
 
 from collections.abc import Mapping
 
+from seedbed.runtime.text import counted
+
 
 class IdleClock:
     """Time without a frame, while a learner occupies a node.
@@ -42,5 +44,5 @@ class IdleClock:
             return None
         return (
             f"stop.idle_s: no frame for {idle_s:.0f} s of {self._idle_s:g}, with "
-            f"{pods.get('actor', 0)} actors"
+            f"{counted(pods.get('actor', 0), 'actor')}"
         )

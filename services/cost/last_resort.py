@@ -53,7 +53,7 @@ def hold_at_zero(
         return
     brake = Brake(cluster, state.get("goal", goal), state.get("paused") == BY_VALUE, {}, now=now)
     brake.follow(state)
-    why = f"has saved nothing for {silent_s:.0f} s" if dead else "goes on"
+    why = f"has saved nothing for {silent_s:.0f} s" if dead else "keeps running"
     reason = f"stop.dollars: {spent:.4g} of {budget:g}, ended by the last resort: the meter {why}"
     try:
         if not ended:

@@ -93,8 +93,8 @@ class Ledger:
                 self.asked = set()
         except (TypeError, ValueError, AttributeError, KeyError) as error:
             raise ConfigError(
-                f"the ConfigMap of the state does not hold what a meter writes: {error}; mend or "
-                "remove that key with kubectl edit configmap"
+                f"the ConfigMap of the state does not hold what a meter writes: {error}; "
+                "correct or remove that key with kubectl edit configmap"
             ) from error
         self.run = run
         self.rates: dict[tuple[str, str], float] = {}

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from seedbed.runtime.metrics import Metric, StatsRegistry
-from seedbed.runtime.text import printable
+from seedbed.runtime.text import counted, printable
 from seedbed.services.cost.autoscaler import Autoscaler, Sample
 from seedbed.services.cost.brake import Brake
 from seedbed.services.cost.charges import VOLUME, present_charges
@@ -254,7 +254,7 @@ class CostMeter:
         )
         target = self.autoscaler.target(sample) if self.autoscaler else None
         if target is not None:
-            log.info("%d actors after %d, by what a frame costs", target, sample.wanted)
+            log.info("%s after %d, by what a frame costs", counted(target, "actor"), sample.wanted)
             self.cluster.scale("actor", target)
 
     def _read_wanted(self) -> None:
@@ -299,7 +299,7 @@ class CostMeter:
             # The learner did not: it waits for a node, crashes, or does not reach this meter.
             reason = (
                 f"stop.dollars: {spent:.4g} of {budget:g}, ended by the cost meter because the "
-                f"learner {'goes on' if answers else 'does not answer'}"
+                f"learner {'keeps training' if answers else 'does not answer'}"
             )
             self.brake.finish(reason)
         elif idle:

@@ -9,6 +9,7 @@ from seedbed.runs.directory import RunDirectory
 from seedbed.runs.evaluations import FILE, append_evaluation
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.shortage import cure
+from seedbed.runtime.text import counted
 from seedbed.services.learner.checkpointer import Checkpointer
 from seedbed.telemetry import Telemetry
 
@@ -117,7 +118,8 @@ class BackgroundEvaluation:
         except OSError as error:
             log.error("%s has no row for %s: %s; %s", FILE, name, error, cure(error))
         mean = float(result["mean"])
-        log.info("evaluation of %s: mean %.4g over %d episodes", name, mean, result["episodes"])
+        over = counted(result["episodes"], "episode")
+        log.info("evaluation of %s: mean %.4g over %s", name, mean, over)
         if self.best is None or mean > self.best:
             try:
                 checkpointer.store.save_best(name)

@@ -275,7 +275,7 @@ class LearnerBase:
         if self.hosts is not None:
             note = StopNote(0, met.text, met.key)
             self.hosts.tell_finished(self._load_backend(), note)
-        log.info("this run is finished (%s): to go on, raise that condition", met.text)
+        log.info("this run is finished (%s): to continue, raise that condition", met.text)
         stored = self.run_directory.read_summary()
         if stored is None:
             return self.end()

@@ -8,6 +8,7 @@ from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership
 from seedbed.numbers import InvalidNumbers, check_number
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.text import counted
 from seedbed.telemetry import Counters, Telemetry
 
 if TYPE_CHECKING:
@@ -50,8 +51,8 @@ def met_condition(
         if mean is not None and mean >= stop.mean_return:
             return MetCondition(
                 "mean_return",
-                f"stop.mean_return: {mean:.4g} over {stop.mean_return_episodes} episodes, "
-                f"wanted {stop.mean_return:g}",
+                f"stop.mean_return: {mean:.4g} over "
+                f"{counted(stop.mean_return_episodes, 'episode')}, wanted {stop.mean_return:g}",
             )
     return None
 

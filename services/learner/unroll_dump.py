@@ -14,6 +14,7 @@ from seedbed.analysis.unroll_files import Arrays, UnrollDump, title_of
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.directory import open_run_directory
+from seedbed.runtime.text import counted
 from seedbed.services.learner.components import LearnerComponents
 from seedbed.services.learner.single_threaded import SingleThreadedLearner
 from seedbed.services.learner.synchronous import is_synchronous
@@ -70,7 +71,7 @@ def collect_unroll(experiment: Experiment, init_from: str | None, updates: int) 
             if learner.counters.updates < updates or dumps or built is None:
                 return
             params, version = learner.store.newest()
-            words = f"{origin} and {version} more updates" if version else origin
+            words = f"{origin} and {counted(version, 'further update')}" if version else origin
             dumps.append(
                 UnrollDump(unroll_arrays(built, params, batch), title_of(experiment), words)
             )

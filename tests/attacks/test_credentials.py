@@ -141,7 +141,7 @@ def test_every_method_is_for_its_roles(team: Team) -> None:
 def test_status_is_read_with_a_token(team: Team, capsys: pytest.CaptureFixture[str]) -> None:
     address = f"127.0.0.1:{team.inference}"
     assert main(["status", address]) == ExitCode.REFUSED_BY_LEARNER
-    assert "UNAUTHENTICATED: a token of this release is demanded" in capsys.readouterr().err
+    assert "UNAUTHENTICATED: a token of this release is required" in capsys.readouterr().err
     assert main(["status", address, *team.token_file(Role.SHARD)]) == ExitCode.CONFIG
     assert "has no line `observer SECRET`" in capsys.readouterr().err
     # In a pod the only file is the pod's own.

@@ -292,5 +292,5 @@ def test_an_environment_that_hangs_ends_the_process() -> None:
     )
     assert done.returncode == ExitCode.ENVIRONMENT
     assert (
-        "tests.support.toy_environments:Stuck with 1 environments has not come back" in done.stderr
+        "tests.support.toy_environments:Stuck with 1 environment has not come back" in done.stderr
     )

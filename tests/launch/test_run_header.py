@@ -16,7 +16,7 @@ from seedbed.runs.directory import open_run_directory
     [
         ((), "begins here"),
         (("learner-0",), "begins here"),
-        (("learner-0", "learner-1/checkpoints"), "each learner goes on from its checkpoint"),
+        (("learner-0", "learner-1/checkpoints"), "each learner resumes from its checkpoint"),
     ],
 )
 def test_learners_that_were_there_before(tmp_path: Path, made: tuple[str, ...], words: str) -> None:

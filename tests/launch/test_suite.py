@@ -70,7 +70,7 @@ def test_a_suite_goes_on_after_ctrl_c_and_kill_9(tmp_path: Path) -> None:
     both = Process(tmp_path / "d", *run, "--parallel", "2")
     wait_for(lambda: both.runs() or frames(second), f"a checkpoint: {both.said}", START_S)
     wait_for(lambda: both.runs() or frames(first) > saved, f"more: {both.said}", START_S)
-    assert "small-breakout-1: goes on (1 of 2)" in both.said
+    assert "small-breakout-1: resumes (1 of 2)" in both.said
     trains = children(both.pid)
     assert len(trains) == 2
     both.send(signal.SIGKILL)
@@ -85,7 +85,7 @@ def test_a_suite_goes_on_after_ctrl_c_and_kill_9(tmp_path: Path) -> None:
     assert sorted(last.summary()["finished"]) == ["small-breakout-1", "small-pong-1"]
     for member in (first, second):
         assert f"{member.name}: finished, mean return" in last.said
-        assert "goes on at" in member.log.read_text()
+        assert "resumes at" in member.log.read_text()
 
     table = Process(tmp_path / "f", "suite", "table", str(folder), "--json")
     assert table.wait() == 0

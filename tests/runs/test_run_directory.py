@@ -67,7 +67,7 @@ def test_resume_begins_where_there_is_nothing_and_goes_on_where_there_is(
         assert load_experiment(path / "experiment.1.yaml") == experiment()
     said = capsys.readouterr().err
     assert "stop.env_frames: 0 -> 100" in said
-    assert "at 7 updates" in said
+    assert "after 7 updates" in said
 
 
 def test_a_refused_resume_changes_nothing(tmp_path: Path) -> None:

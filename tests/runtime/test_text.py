@@ -1,10 +1,10 @@
-"""Texts of peers in logs."""
+"""Counts with their nouns, and texts of peers in logs."""
 
 from __future__ import annotations
 
 import pytest
 
-from seedbed.runtime.text import LONGEST, printable
+from seedbed.runtime.text import LONGEST, counted, printable
 
 
 @pytest.mark.parametrize("text", ["host/17/0", "Pong über alles", ""])
@@ -27,3 +27,17 @@ def test_a_long_text_is_cut(text: str) -> None:
 
 def test_a_text_of_the_longest_length_is_whole() -> None:
     assert printable("x" * LONGEST) == "x" * LONGEST
+
+
+@pytest.mark.parametrize(
+    ("number", "noun", "expected"),
+    [
+        (0, "update", "0 updates"),
+        (1, "episode", "1 episode"),
+        (2000, "batch", "2,000 batches"),
+        ("1", "process", "1 process"),
+        ("1.20M", "frame", "1.20M frames"),
+    ],
+)
+def test_a_noun_agrees_with_its_number(number: int | str, noun: str, expected: str) -> None:
+    assert counted(number, noun) == expected

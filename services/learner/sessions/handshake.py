@@ -7,7 +7,7 @@ from seedbed.rpc.channels import MAX_MESSAGE_BYTES
 from seedbed.rpc.spaces import observation_from_wire, space_from_wire
 from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.limits import usable_memory_bytes
-from seedbed.runtime.text import printable
+from seedbed.runtime.text import counted, printable
 from seedbed.services.learner.sessions.rejections import SpecMismatch
 from seedbed.spec import EnvironmentSpec
 from seedbed.v1 import inference_pb2 as wire
@@ -101,7 +101,8 @@ def validate_hello(
         "observation",
         step_bytes <= MAX_MESSAGE_BYTES - _STEP_OVERHEAD_BYTES,
         f"messages of at most {MAX_MESSAGE_BYTES} bytes",
-        f"{step_bytes} bytes: {steps} x {hello.environments} environments of {theirs.observation}",
+        f"{step_bytes} bytes: {steps} x {counted(hello.environments, 'environment')} of "
+        f"{theirs.observation}",
         "lower actor.envs_per_group or make the observation smaller",
     )
     advice = "all actors and the checkpoint must have one environment"

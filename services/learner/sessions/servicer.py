@@ -27,7 +27,7 @@ from seedbed.rpc.step_codec import Actions, Step, hello_in, kind_of
 from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
 from seedbed.rpc.versions import HELLO_KEY
 from seedbed.runtime.peer_log import PeerLog
-from seedbed.runtime.text import printable
+from seedbed.runtime.text import counted, printable
 from seedbed.services.learner.components import ComponentsFuture
 from seedbed.services.learner.sessions.batcher import Batcher, Request
 from seedbed.services.learner.sessions.handshake import Handshake, check_first_spec, validate_hello
@@ -185,7 +185,8 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             )
             self._streams[stream.number] = stream
             self._update_connected()
-            sizes = f"{handshake.num_envs} environments as protocol {handshake.protocol_version}"
+            environments = counted(handshake.num_envs, "environment")
+            sizes = f"{environments} as protocol {handshake.protocol_version}"
             self._log.info(
                 "joining", "session %d: %s joins with %s", stream.number, handshake.actor, sizes
             )
@@ -426,7 +427,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         sequence = stream.session.sequence - 1 if stream.session else 0
         reason = self._telemetry.waiting() or "the learner is busy"
         if isinstance(self._queue, SynchronousUnrollQueue) and self._queue.missing:
-            reason = f"the round waits for {self._queue.missing} environments that have not come"
+            reason = f"the round waits for {counted(self._queue.missing, 'environment')}"
         notice = wire.Notice(sequence=max(sequence, 0), reason=reason, waited_seconds=late)
         # If the stream has ended meanwhile, its own coroutine raises why.
         with suppress(grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from seedbed.numbers import Bounds, InvalidNumbers, check_flags, check_magnitudes
 from seedbed.rpc.step_codec import Step
+from seedbed.runtime.text import counted
 from seedbed.services.learner.sessions.batcher import Request
 from seedbed.services.learner.sessions.rejections import InvalidStep
 from seedbed.services.learner.unrolls.queue import CompletedUnroll
@@ -120,7 +121,7 @@ class Session:
             for numbers in self._floats(observation):
                 check_magnitudes("observation", numbers, self._max_observation)
         except InvalidNumbers as wrong:
-            advice = f"mend the environment, or raise environment.max_abs_{wrong.field}"
+            advice = f"fix the environment, or raise environment.max_abs_{wrong.field}"
             raise InvalidStep(wrong.field, wrong.expected, wrong.received, advice) from None
         if self._any_must_be_first or is_flagged:
             if is_flagged:
@@ -142,7 +143,8 @@ class Session:
     def _wrong_bytes(self, field: str, expected: int, received: int) -> InvalidStep:
         return InvalidStep(
             field,
-            f"{expected} bytes ({self.num_envs} environments of {self._spec.observation})",
+            f"{expected} bytes ({counted(self.num_envs, 'environment')} of "
+            f"{self._spec.observation})",
             f"{received} bytes",
             "send exactly what Hello announced",
         )

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.config import Experiment
+from seedbed.runtime.text import counted
 from seedbed.services.learner.sessions.rejections import NoCapacity
 
 
@@ -39,8 +40,9 @@ class SlotAllocator:
         if count > len(self._available):
             raise NoCapacity(
                 "slots",
-                f"at most {len(self._available)} environments ({self.slots} slots in all)",
-                f"{count} environments",
+                f"at most {counted(len(self._available), 'environment')} "
+                f"({self.slots} slots in all)",
+                counted(count, "environment"),
                 f"raise {self._key} or run fewer actors",
             )
         return np.array([heapq.heappop(self._available) for _ in range(count)], np.int32)

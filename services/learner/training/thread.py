@@ -305,8 +305,8 @@ class TrainingThread:
             return
         self._warned = True
         log.warning(
-            "replay holds sequences of another run (made after %d updates, and this run has "
-            "made %d): their recurrent states and priorities are of its network. For a fresh "
+            "replay holds sequences of another run (made at update %d, and this run is at "
+            "update %d): their recurrent states and priorities are of its network. For a fresh "
             "start name another directory, or delete what is there",
             int(np.max(batch.version)),
             updates,

@@ -82,7 +82,7 @@ def test_a_run_goes_on(name: str, tmp_path: Path) -> None:
         assert process.wait(DEADLINE_S) == 0, process.said
         check_lines(process.said)
         newest = EXPECTED[name]["newest"]
-        assert f"{newest['file']} at {newest['updates']} updates" in process.said
+        assert f"{newest['file']} after {newest['updates']} updates" in process.said
         check_summary(process.summary(), name)
 
 

@@ -404,7 +404,7 @@ def test_slots_are_leased_lowest_first_and_never_twice() -> None:
     with pytest.raises(NoCapacity) as refusal:
         table.allocate(2)
     assert refusal.value.field == "slots"
-    assert "at most 1 environments (8 slots in all)" in refusal.value.expected
+    assert "at most 1 environment (8 slots in all)" in refusal.value.expected
     assert refusal.value.received == "2 environments"
     assert table.available == 1  # a refusal takes none
     table.free(first)

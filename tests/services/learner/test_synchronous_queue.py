@@ -428,7 +428,7 @@ def test_who_waits_is_told_for_whom(bare: Any) -> None:
         hand_in(three)
         message = three.read()
         assert message is not None
-        assert message.notice.reason == "the round waits for 1 environments that have not come"
+        assert message.notice.reason == "the round waits for 1 environment"
 
 
 def test_more_environments_than_a_batch_has(bare: Any) -> None:
@@ -438,7 +438,7 @@ def test_more_environments_than_a_batch_has(bare: Any) -> None:
             with pytest.raises(Refused) as refusal:
                 late.read()
         assert refusal.value.error is not None
-        assert "at most 1 environments (4 slots in all)" in refusal.value.error.expected
+        assert "at most 1 environment (4 slots in all)" in refusal.value.error.expected
         assert refusal.value.error.received == "2 environments"
         assert "raise learner.batch_size" in refusal.value.error.advice
 
