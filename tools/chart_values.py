@@ -1,7 +1,8 @@
 """The chart's values, typed: `values.schema.json` and the table of `README.md` come from here.
 
-`python tools/chart_values.py` writes both; with `--check` it writes nothing and fails where a file
-is not what this says. The tree `experiment:` is the schema of experiments itself.
+`python tools/chart_values.py` writes both, and `files/key-classes.json`; with `--check` it writes
+nothing and fails where a file is not what this says. The tree `experiment:` is the schema of
+experiments itself.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from pydantic import BaseModel, Field
 
 from seedbed.config.schema import Experiment
 from seedbed.services.cost.price_table import Prices
+from tools.chart_keys import key_classes
 from tools.chart_types import Cidr, Images, Port, Resources, Section, Strings
 from tools.chart_workloads import ActorValues, CostValues, LearnerValues, ReplayValues
 from tools.generated import write_or_check
@@ -274,6 +276,7 @@ def main() -> int:
     wanted = {
         CHART / "values.schema.json": json.dumps(schema(), indent=1) + "\n",
         CHART / "README.md": readme(),
+        CHART / "files" / "key-classes.json": key_classes(),
     }
     return write_or_check(wanted, "tools/chart_values.py")
 

@@ -130,12 +130,17 @@ def _values(status: RunStatus) -> dict[str, Any]:
         ],
         **{f"origin_{name}": value for name, value in origin.items()},
         "origin_dirty": origin.get("clean") is False,
-        "command": [shlex.join(origin["command"])] if origin else [],
+        "command": [_command(origin["command"])] if origin else [],
         "CHANGED": origin.get("changes", []),
         "discarded": _list("{name} {value:n}", status["discarded_by_reason"]),
         "bad streams": _list("{name} {value:n}", status["stream_errors"]),
         "NOT WRITTEN": status["failing_outputs"],
     }
+
+
+def _command(words: list[str]) -> str:
+    """Return a command line; a call in Python, or an upgrade of a release, is one word."""
+    return words[0] if len(words) == 1 else shlex.join(words)
 
 
 def _list(template: str, values: Mapping[str, Any]) -> list[str]:

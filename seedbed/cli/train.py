@@ -62,7 +62,7 @@ def add_run_directory(parser: argparse.ArgumentParser) -> None:
         "accept the one change of settings that DIGEST names, as the refusal of a command prints it"
     )
     add("--change", metavar="DIGEST", default="", help=text)
-    # The call of `seedbed.train` that has started this process.
+    # What a person has typed to start this process: a call of `seedbed.train`, or `helm upgrade`.
     add("--called-as", default="", help=argparse.SUPPRESS)
 
 

@@ -2,7 +2,8 @@
 
 A run that resumes takes its parameters, optimizer state and counters from a checkpoint. A setting
 of `identity` cannot change. A change of a setting of `result` is accepted by its digest, which
-names this one difference. Every other setting is free.
+names this one difference. Every other setting is free. The chart compares in the same way before
+it replaces a learner (`helm/seedbed/templates/_validate-change.tpl`), and names the same digest.
 """
 
 import hashlib
@@ -11,6 +12,7 @@ import reprlib
 import shlex
 import sys
 from collections.abc import Collection, Iterable, Sequence
+from decimal import Decimal
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -30,7 +32,10 @@ from seedbed.settings import FREE, RESULT, KeyClass
 SHOWN = reprlib.Repr()
 SHOWN.maxlevel, SHOWN.maxstring, SHOWN.maxother = 2, LONGEST, LONGEST
 _LINES = 20
-_DIGEST = 8  # hexadecimal digits
+# A letter, so that YAML and `helm --set` never read a digest as a number, and hexadecimal digits.
+_DIGEST = ("c", 7)
+# Values of the chart that do what an option does.
+_CHART_VALUES = {"--run-dir": "learner.run", "--change": "learner.acceptChange"}
 
 
 class Change(NamedTuple):
@@ -92,11 +97,42 @@ def result_changes(changes: Iterable[Change]) -> list[Change]:
 
 def digest(changes: Iterable[Change]) -> str:
     """Return the name of one difference: of its keys, and of both values of each."""
-    lines = sorted(
-        json.dumps([change.key, change.before, change.after], sort_keys=True, default=str)
-        for change in changes
-    )
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:_DIGEST]
+    lines = sorted(canonical([change.key, change.before, change.after]) for change in changes)
+    letter, digits = _DIGEST
+    return letter + hashlib.sha256("\n".join(lines).encode()).hexdigest()[:digits]
+
+
+def canonical(value: Any) -> str:
+    """Return a value of a setting as `toRawJson` of Helm writes it.
+
+    Args:
+        value: Plain data, or a section.
+
+    Returns:
+        JSON without spaces, with sorted keys. Every number is a float64, as in Helm's YAML.
+    """
+    if isinstance(value, BaseModel):
+        return canonical(value.model_dump(mode="json"))
+    if isinstance(value, dict):
+        items = (f"{canonical(str(key))}:{canonical(value[key])}" for key in sorted(value))
+        return f"{{{','.join(items)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{','.join(map(canonical, value))}]"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return _number(float(value))
+    text = json.dumps(value, ensure_ascii=False)
+    return text.replace("\u2028", r"\u2028").replace("\u2029", r"\u2029")
+
+
+def _number(value: float) -> str:
+    """Return the shortest text of a finite float, in the form of Go's `encoding/json`."""
+    exact = Decimal(repr(value))
+    if value == 0 or 1e-6 <= abs(value) < 1e21:
+        text = format(exact, "f")
+        return text.rstrip("0").rstrip(".") if "." in text else text
+    exponent = exact.adjusted()
+    mantissa = format(exact.scaleb(-exponent).normalize(), "f")
+    return f"{mantissa}e{exponent}" if exponent < 0 else f"{mantissa}e+{exponent}"
 
 
 def keep_recorded(
@@ -172,7 +208,7 @@ def check_resume(
         source: Path of the record, for messages.
         accepted: Digest of the one difference that the person accepts; `*` accepts each.
         command: Words of the command, for the ways on that the refusal prints; one word is a call
-            in Python.
+            in Python, or the `helm upgrade` of a release.
         elsewhere: Run directory that does not exist yet, for the same.
 
     Returns:
@@ -185,23 +221,15 @@ def check_resume(
     measured = result_changes(changes)
     name = digest(measured)
     if measured and accepted not in (name, "*"):
-        other = f"--change {accepted} names another difference: " if accepted else ""
-        ways = [f"  old settings  drop what differs: {', '.join(c.key for c in measured)}"]
-        if command:
-            ways = [
-                f"  new run       {_command(command, '--run-dir', elsewhere)}",
-                *ways,
-                f"  this run      {_command(command, '--change', name)}",
-            ]
-        else:
-            ways += [f"  this run      --change {name}"]
+        option = "learner.acceptChange" if _is_chart(command) else "--change"
+        other = f"{option} {accepted} names another difference: " if accepted else ""
         raise SeedbedError(
             ExitCode.RESUME_REFUSED,
             f"{other}{source} is of a run with other settings, and what it measures would change "
             "in its middle:\n"
             + "\n".join(f"  {change.text}" for change in measured)
             + "\nthree ways on:\n"
-            + "\n".join(ways),
+            + "\n".join(_ways(measured, name, command, elsewhere)),
         )
     for change in changes:
         print(f"resume: {change.text} since {source}", file=sys.stderr)
@@ -225,19 +253,51 @@ def check_identity(
     """
     changes = compare(old, new)
     if refused := [f"  {change.text} ({change.refusal})" for change in changes if change.refusal]:
+        if _is_chart(command):
+            way = f"set them back (`{_rollback(command)}`), or begin a new run (with --set "
+            way += "learner.initFrom=RUN to start from these parameters where the shapes fit)"
+        else:
+            way = "set them back, or begin a new run: another --run-dir (with --init-from to start "
+            way += "from these parameters where the shapes fit), or --restart fresh"
         raise SeedbedError(
             ExitCode.RESUME_REFUSED,
             f"{source} cannot be resumed with these settings changed:\n"
             + "\n".join(refused)
-            + "\nset them back, or begin a new run: another --run-dir (with --init-from to start "
-            "from these parameters where the shapes fit), or --restart fresh"
+            + f"\n{way}"
             + (f"\n  new run   {_command(command, '--run-dir', elsewhere)}" if command else ""),
         )
     return changes
 
 
+def _ways(
+    measured: Iterable[Change], name: str, command: Sequence[str], elsewhere: str
+) -> list[str]:
+    """Return the lines of the three ways on; arguments as of `check_resume`."""
+    old = f"drop what differs: {', '.join(change.key for change in measured)}"
+    if not command:
+        return [f"  old settings  {old}", f"  this run      --change {name}"]
+    return [
+        f"  new run       {_command(command, '--run-dir', elsewhere)}",
+        f"  old settings  {_rollback(command) if _is_chart(command) else old}",
+        f"  this run      {_command(command, '--change', name)}",
+    ]
+
+
+def _is_chart(words: Sequence[str]) -> bool:
+    """Return whether the command is the `helm upgrade` of a release."""
+    return len(words) == 1 and words[0].startswith("helm ")
+
+
+def _rollback(words: Sequence[str]) -> str:
+    return words[0].replace(" upgrade ", " rollback ", 1)
+
+
 def _command(words: Sequence[str], option: str, value: str) -> str:
-    """Return a command, or a call in Python, with one option set."""
+    """Return a command, a call in Python, or the upgrade of a release, with one option set."""
+    if _is_chart(words):
+        if option == "--run-dir":
+            value = _folder(value)
+        return f"{words[0]} ... --set {_CHART_VALUES[option]}={value}"
     if len(words) == 1:
         return f"{words[0].removesuffix(')')}, {option[2:].replace('-', '_')}={value!r})"
     kept: list[str] = []
@@ -250,6 +310,12 @@ def _command(words: Sequence[str], option: str, value: str) -> str:
         elif not word.startswith(f"{option}="):
             kept.append(word)
     return shlex.join([*kept, option, value])
+
+
+def _folder(elsewhere: str) -> str:
+    """Return the `learner.run` of a path on the learner's volume, `/runs/RUN[/learner-RANK]`."""
+    run, *own = elsewhere.partition("runs/")[2].split("/")
+    return f"{run}-2" if own else run
 
 
 def read_stored(text: str, source: str) -> Experiment:

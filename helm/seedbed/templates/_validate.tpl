@@ -21,6 +21,7 @@
 {{- include "seedbed.validateActors" . -}}
 {{- include "seedbed.validateExperiment" . -}}
 {{- include "seedbed.validateAgent" . -}}
+{{- include "seedbed.validateChange" . -}}
 {{- end -}}
 
 {{/* Helm 3.18.0 gives templates every number as a text, and "0" is true. */}}

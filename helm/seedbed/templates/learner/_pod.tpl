@@ -53,6 +53,10 @@ spec:
         {{- end }}
         {{- $own := include "seedbed.ownFolder" . }}
         - --run-dir={{ include "seedbed.runDirectory" . }}
+        - --called-as=helm -n {{ $.root.Release.Namespace }} upgrade {{ $.root.Release.Name }}
+        {{- with $learner.acceptChange }}
+        - --change={{ . }}
+        {{- end }}
         {{- with $learner.initFrom }}
         - --init-from=/runs/{{ . }}{{ $own }}
         {{- end }}

@@ -1,0 +1,89 @@
+{{/*
+Another experiment for a run that has begun: refused before its learner is replaced, as the learner
+itself would refuse it (seedbed/runs/resume.py, with the same digest).
+
+Compared is what the release's ConfigMap names with what these values name. A key that both leave out
+keeps the value that the run records, whatever the default of this chart, and is no change; a key that
+only one of them names has the default of this chart on the other side. What is compared are runs that
+train, or are held at zero: a learner that has never been ready has measured nothing, and one that is
+not ready is not replaced while it trains. Without a cluster there is nothing to compare, and where
+the defaults of two charts differ the learner, which knows its own, refuses instead.
+*/}}
+{{- define "seedbed.validateChange" -}}
+{{- $live := dig "data" "experiment.yaml" "" (lookup "v1" "ConfigMap" .Release.Namespace (printf "%s-experiment" (include "seedbed.fullname" .))) -}}
+{{- if and $live (include "seedbed.runIsHeld" .) -}}
+{{- $old := fromYaml $live -}}
+{{- $new := include "seedbed.experiment" . | fromYaml -}}
+{{- $agent := get $old "agent" | default "vtrace" -}}
+{{- $family := regexFind `^\w+:` (dig "environment" "id" "" $old) | trimSuffix ":" -}}
+{{- $optimizer := dig "learner" "optimizer" "name" "adam" $old -}}
+{{- $refused := list -}}
+{{- $measured := list -}}
+{{- $keys := list -}}
+{{- $lines := list -}}
+{{- range $key, $entry := .Files.Get "files/key-classes.json" | fromJson -}}
+  {{- $before := include "seedbed.namedValue" (dict "tree" $old "paths" (prepend ($entry.old | default list) $key)) | fromJsonArray -}}
+  {{- $after := include "seedbed.namedValue" (dict "tree" $new "paths" (list $key)) | fromJsonArray -}}
+  {{- $read := and (eq ($entry.agent | default $agent) $agent) (eq ($entry.family | default $family) $family) -}}
+  {{- if and $read (or $before $after) -}}
+    {{- $was := $entry.default }}{{ if $before }}{{ $was = first $before }}{{ end -}}
+    {{- $is := $entry.default }}{{ if $after }}{{ $is = first $after }}{{ end -}}
+    {{- $class := $entry.class -}}
+    {{- if eq $key "learner.optimizer.momentum" -}}
+      {{- /* The state of RMSProp has velocities where it is not 0. */ -}}
+      {{- if eq $optimizer "adam" }}{{ $class = "free" -}}
+      {{- else if eq (eq (float64 $was) 0.0) (eq (float64 $is) 0.0) }}{{ $class = "result" }}{{ end -}}
+    {{- end -}}
+    {{- if and (ne $class "free") (ne (toRawJson $was) (toRawJson $is)) -}}
+      {{- $text := printf "  %s: %s -> %s" $key (toRawJson $was) (toRawJson $is) -}}
+      {{- if eq $class "identity" -}}
+        {{- $refused = append $refused (printf "%s (%s)" $text $entry.reason) -}}
+      {{- else -}}
+        {{- $measured = append $measured $text -}}
+        {{- $keys = append $keys $key -}}
+        {{- $lines = append $lines (toRawJson (list $key $was $is)) -}}
+      {{- end -}}
+    {{- end -}}
+  {{- end -}}
+{{- end -}}
+{{- $run := .Values.learner.run | default (include "seedbed.fullname" .) -}}
+{{- $another := printf "--set learner.run=%s-2, or another release" $run -}}
+{{- if $refused -}}
+  {{- fail (printf "resume refused: /runs/%s cannot be resumed with these settings changed:\n%s\nset them back, or begin a new run (with --set learner.initFrom=%s to start from these parameters where the shapes fit)\n  new run   %s" $run (join "\n" $refused) $run $another) -}}
+{{- end -}}
+{{- $digest := printf "c%s" (sortAlpha $lines | join "\n" | sha256sum | trunc 7) -}}
+{{- $accepted := .Values.learner.acceptChange -}}
+{{- if and $measured (ne $accepted $digest) -}}
+  {{- $other := $accepted | empty | ternary "" (printf "learner.acceptChange %s names another difference: " $accepted) -}}
+  {{- fail (printf "resume refused: %s/runs/%s is of a run with other settings, and what it measures would change in its middle:\n%s\nthree ways on:\n  new run       %s\n  old settings  drop what differs: %s\n  this run      --set learner.acceptChange=%s" $other $run (join "\n" $measured) $another (join ", " $keys) $digest) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Whether the learner of this run trains, or is at zero: "true" or nothing. */}}
+{{- define "seedbed.runIsHeld" -}}
+{{- $name := include "seedbed.learnerName" (dict "root" . "rank" 0) -}}
+{{- $live := include "seedbed.liveWorkload" (dict "root" . "name" $name "kind" (include "seedbed.learnerKind" .) "pods" 1) | fromJson -}}
+{{- $directory := printf "--run-dir=%s" (include "seedbed.runDirectory" .) | toJson -}}
+{{- if and $live (contains $directory (toJson $live.spec)) -}}
+  {{- $ready := dig "status" "readyReplicas" 0 $live | int -}}
+  {{- range dig "status" "replicatedJobsStatus" list $live }}{{ $ready = add $ready (int .ready) }}{{ end -}}
+  {{- if or $ready (eq (int $live.spec.replicas) 0) }}true{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* The value at the first of these paths that a tree has, in a JSON list; an empty one without.
+Call with (dict "tree" TREE "paths" PATHS). */}}
+{{- define "seedbed.namedValue" -}}
+{{- $found := list -}}
+{{- range $path := .paths -}}
+  {{- $node := $.tree -}}
+  {{- $there := not $found -}}
+  {{- range $part := splitList "." $path -}}
+    {{- $there = and $there (kindIs "map" $node) (hasKey $node $part) -}}
+    {{- if $there }}{{ $node = get $node $part }}{{ end -}}
+  {{- end -}}
+  {{- if $there }}{{ $found = list $node }}{{ end -}}
+{{- end -}}
+{{ toJson $found }}
+{{- end -}}
