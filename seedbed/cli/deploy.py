@@ -66,8 +66,9 @@ def run(args: argparse.Namespace) -> None:
     """Check, build and push if asked, show the plan, install, and follow.
 
     Raises:
-        SeedbedError: CONFIG, the experiment or a value is wrong; DEPLOY, a program failed;
-            LEARNER_UNREACHABLE, actors do not play in time.
+        SeedbedError: CONFIG, the experiment or a value is wrong; RESUME_REFUSED, the run of the
+            release has begun with other settings; DEPLOY, a program failed; LEARNER_UNREACHABLE,
+            actors do not play in time.
     """
     release, objects = install_release(args)
     if not args.dry_run:
@@ -84,7 +85,7 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
         Name and objects of the release.
 
     Raises:
-        SeedbedError: CONFIG, the experiment or a value is wrong; DEPLOY, a program failed.
+        SeedbedError: As `run`, but for LEARNER_UNREACHABLE.
     """
     if not (args.chart.startswith("oci://") or Path(args.chart).is_dir()):
         raise ConfigError(
@@ -107,13 +108,15 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
         if args.dry_run:
             _print_line("\n".join([title, *plan(objects), "nothing is installed (--dry-run)"]))
             return release, objects
+        # As the cluster would have it: the live numbers of pods, 0 where the run is finished.
+        live = ("--dry-run=server", "--is-upgrade", "--disable-openapi-validation")
         if args.registry:
-            call(*kubectl, "get", "--raw=/version")  # before minutes of building
+            # What the cluster refuses, before minutes of building.
+            call(*kubectl, "get", "--raw=/version")
+            call("helm", "template", *chart, *named, own, *live)
             built = build_and_push(_SOURCE, args.registry, experiment, objects)
             chart.append(values("images", built))
         chart.append(own)
-        # As the cluster would have it: the live numbers of pods, 0 where the run is finished.
-        live = ("--dry-run=server", "--is-upgrade", "--disable-openapi-validation")
         objects = objects_of(call("helm", "template", *chart, *live))
         _print_line("\n".join([title, *plan(objects)]))
         install(kubectl, release, "helm", "upgrade", "--install", *chart, "--create-namespace")

@@ -56,7 +56,8 @@ def run(*command: str, shown: bool = False) -> str:
         shown: Its lines go to the terminal, and nothing is returned.
 
     Raises:
-        SeedbedError: CONFIG, the chart refuses the values; DEPLOY, the program is missing or fails.
+        SeedbedError: CONFIG, the chart refuses the values; RESUME_REFUSED, the run of the release
+            has begun with other settings; DEPLOY, the program is missing or fails.
     """
     try:
         done = subprocess.run(
@@ -111,8 +112,11 @@ def run_watched(check: Callable[[], object], interval_s: float, *command: str) -
 
 def _failure(command: tuple[str, ...], code: int, written: str) -> SeedbedError:
     # The chart's own sentences, and those of its schema.
-    if refused := re.search(r"execution error at \([^)]*\): (.*)", written):
-        return ConfigError(refused[1])
+    if refused := re.search(r"execution error at \([^)]*\): ((?:.+\n?)+)", written):
+        said = refused[1].strip()
+        if said.startswith("resume refused: "):
+            return SeedbedError(ExitCode.RESUME_REFUSED, said)
+        return ConfigError(said)
     if "values don't meet the specifications" in written:
         lines = [
             line.strip(" -") for line in written.splitlines() if "- at '" in line or ": " in line

@@ -20,8 +20,8 @@ from seedbed.cli import deploy_follow
 from seedbed.cli.main import main
 from seedbed.config import parse_experiment
 from seedbed.runtime.exit_codes import ExitCode
-from tests.support.api_server import api_server
-from tests.support.chart import ROOT, helm
+from tests.support.api_server import ApiServer, api_server
+from tests.support.chart import ROOT, Rendered, helm
 
 PONG = str(ROOT / "experiments" / "pong-vtrace.yaml")
 
@@ -58,8 +58,8 @@ done
 class Programs:
     """What is in PATH, and what was asked of it."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.path = folder, folder / "bin"
+    def __init__(self, folder: Path, server: ApiServer) -> None:
+        self.folder, self.path, self.server = folder, folder / "bin", server
         self.path.mkdir()
         (folder / "pods").mkdir()
 
@@ -90,15 +90,15 @@ class Programs:
 
 @pytest.fixture
 def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Programs]:
-    made = Programs(tmp_path)
-    for name, text in (("helm", HELM), ("kubectl", KUBECTL), ("docker", DOCKER)):
-        made.write(name, text)
-    made.pods([pod("pong-vtrace-learner-0", ready=True)])
-    made.status(sessions=2)
-    (tmp_path / "hook.pods").write_text('{"items": []}')
-    monkeypatch.setattr(deploy_follow, "_INTERVAL_S", 0.02)
-    monkeypatch.setenv("PATH", f"{made.path}:{os.environ['PATH']}")
     with api_server() as server:
+        made = Programs(tmp_path, server)
+        for name, text in (("helm", HELM), ("kubectl", KUBECTL), ("docker", DOCKER)):
+            made.write(name, text)
+        made.pods([pod("pong-vtrace-learner-0", ready=True)])
+        made.status(sessions=2)
+        (tmp_path / "hook.pods").write_text('{"items": []}')
+        monkeypatch.setattr(deploy_follow, "_INTERVAL_S", 0.02)
+        monkeypatch.setenv("PATH", f"{made.path}:{os.environ['PATH']}")
         monkeypatch.setenv("KUBECONFIG", str(server.file))
         yield made
 
@@ -258,6 +258,25 @@ def test_what_is_wrong_is_said_before_anything_is_installed(
     for word in words:
         assert word in said
     assert not programs.log("helm")
+
+
+def test_another_learning_rate_is_refused_before_anything_is_built(
+    programs: Programs, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the chart's words and digest, and the exit code that the learner would have."""
+    chart = ("template", "pong-vtrace", str(ROOT / "helm" / "seedbed"), "--set-file")
+    answer = programs.server.helm(*chart, f"experimentFile={PONG}")
+    programs.server.apply(Rendered(answer.stdout))
+    learner = programs.server.objects["StatefulSet", "pong-vtrace-learner"]
+    learner["status"] = {"readyReplicas": 1}
+    rate = "--set=experiment.learner.optimizer.learning_rate=0.002"
+    assert main(["deploy", PONG, rate, "--registry=r.example/x"]) == ExitCode.RESUME_REFUSED
+    said = capsys.readouterr().err
+    assert "learner.optimizer.learning_rate: 0.0015 -> 0.002" in said
+    assert programs.log("docker") == programs.log("helm") == []
+    accept = next(line for line in said.splitlines() if "this run" in line).split()[-1]
+    assert main(["deploy", PONG, rate, f"--set={accept}"]) == 0
+    assert len(programs.log("helm")) == 1
 
 
 @pytest.mark.parametrize(
