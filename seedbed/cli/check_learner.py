@@ -8,7 +8,7 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +66,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         credentials = credentials_of(args, Role.ACTOR)
         with channels.channel(args.learner, credentials) as channel:
+            channel.subscribe(_print_once(args.learner, args.timeout_s), try_to_connect=True)
             call = act(channel)(
                 _conversation(env),
                 metadata=credentials.metadata(),
@@ -105,6 +106,23 @@ def _held(state: Path) -> tuple[str, str] | None:
         if file.exists() and (reason := printable(file.read_text())):
             return key, reason
     return None
+
+
+def _print_once(learner: str, timeout_s: float) -> Callable[[grpc.ChannelConnectivity], None]:
+    """Return what says at the first failed connection that nobody answers yet."""
+    said = False
+
+    def look(state: grpc.ChannelConnectivity) -> None:
+        nonlocal said
+        if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE and not said:
+            said = True
+            print(
+                f"check: nobody answers at {learner}: waiting for up to {timeout_s:g} s",
+                file=sys.stderr,
+                flush=True,
+            )
+
+    return look
 
 
 def _without_notices(

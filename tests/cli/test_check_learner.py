@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from seedbed.cli.main import main
+from seedbed.runtime.exit_codes import ExitCode
 
 EXPERIMENT = "name: x\nenvironment: {id: CartPole-v1}\n"
 # Nothing listens there: a call would fail after the timeout.
@@ -47,3 +48,16 @@ def test_a_release_that_trains_is_asked(tmp_path: Path, capsys: pytest.CaptureFi
     state.mkdir()
     (state / "paused").write_text("")
     assert main([*command, f"--state={state}"]) != 0
+
+
+def test_that_nobody_answers_is_said_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    experiment = tmp_path / "experiment.yaml"
+    experiment.write_text(EXPERIMENT)
+    assert main(["check", "learner", str(experiment), f"--learner={ADDRESS}", "--timeout-s=2"]) == (
+        ExitCode.LEARNER_UNREACHABLE
+    )
+    first, last, _ = capsys.readouterr().err.splitlines()
+    assert first == f"check: nobody answers at {ADDRESS}: waiting for up to 2 s"
+    assert "within 2 s" in last
