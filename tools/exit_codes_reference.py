@@ -55,7 +55,9 @@ CURES: dict[ExitCode, str] = {
     "`--restart fresh`, which deletes nothing.",
     ExitCode.RUN_DIRECTORY: "The line names the process that uses it; choose another `--run-dir`, "
     "or `--restart fresh`.",
-    ExitCode.RESUME_REFUSED: "Set back what the line names, or begin a new run with `--init-from`.",
+    ExitCode.RESUME_REFUSED: "Set back what the lines name, begin a new run in another directory, "
+    "perhaps with `--init-from`, or accept the change by its digest: `--change`, on Kubernetes "
+    "[`learner.acceptChange`](kubernetes.md#other-settings-for-a-run).",
     ExitCode.REPLAY_FILES: "Another process uses it, it holds another buffer, its volume is too "
     "small or read-only, or descriptors or memory have run out. Do as the line says, name another "
     "directory, or keep fewer sequences.",

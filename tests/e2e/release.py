@@ -96,15 +96,19 @@ class Release:
     def install(self, given: dict[str, Any], chart: Path = CHART) -> str:
         return self._apply("install", given, chart=chart)
 
-    def upgrade(self, given: dict[str, Any], *options: str) -> str:
-        return self._apply("upgrade", given, *options)
+    def upgrade(self, given: dict[str, Any], *options: str, check: bool = True) -> str:
+        return self._apply("upgrade", given, *options, check=check)
 
-    def _apply(self, verb: str, given: dict[str, Any], *options: str, chart: Path = CHART) -> str:
+    def _apply(
+        self, verb: str, given: dict[str, Any], *options: str, chart: Path = CHART,
+        check: bool = True,
+    ) -> str:  # fmt: skip
         file = self.folder / f"{self.name}.json"
         file.write_text(json.dumps(given))
         return command(
             self.helm, verb, self.name, str(chart), "-n", self.namespace, "-f", str(file), *options,
             timeout_s=LONG_S,  # a Job makes the tokens first
+            check=check,
         )  # fmt: skip
 
     def uninstall(self) -> None:

@@ -47,6 +47,18 @@ def test_install_scale_kill_upgrade_uninstall(pong: Release) -> None:
     assert pong.replicas("deployment/pong-actor") == 2
     assert {p["metadata"]["uid"] for p in (*pong.pods("learner"), *pong.pods("actor"))} == before
 
+    # Another learning rate is refused before anything is replaced. Its digest lets it through, and
+    # with the same values it is a resume.
+    rate = values(experiment={"learner": {"optimizer": {"learning_rate": 0.002}}})
+    said = pong.upgrade(rate, check=False)
+    assert "learner.optimizer.learning_rate: 0.00048 -> 0.002" in said
+    assert {p["metadata"]["uid"] for p in (*pong.pods("learner"), *pong.pods("actor"))} == before
+    rate["learner"]["acceptChange"] = said.partition("learner.acceptChange=")[2].split()[0]
+    pong.upgrade(rate)
+    pong.until(lambda: changed(pong), "the change is in the status")
+    pong.upgrade(rate)
+    assert "resume refused" in pong.upgrade(values(), check=False)
+
     # The learner's pod is deleted: it resumes, and frames never go back past the last checkpoint.
     pong.trains()
     saved = pong.saved_frames()
@@ -72,6 +84,13 @@ def test_install_scale_kill_upgrade_uninstall(pong: Release) -> None:
     names = {(item["kind"], item["metadata"]["name"]) for item in left["items"]}
     ours = {(kind, name) for kind, name in names if "pong" in name}
     assert ours == {("PersistentVolumeClaim", "runs-pong-learner-0")}
+
+
+def changed(release: Release) -> bool:
+    """Whether the run says that it goes on with another learning rate."""
+    page = ("exec", f"{release.name}-learner-0", "--", "seedbed", "status", f"/runs/{release.name}")
+    said = release.kubectl(*page, check=False)
+    return "learner.optimizer.learning_rate: 0.00048 -> 0.002 at frame" in said
 
 
 def test_a_budget_stops_the_run(namespace: str, tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.release import CHART, MINIMUM, Release, command, connects, with_shards
+from tests.support.chart import merged
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
@@ -86,7 +87,11 @@ def test_shards_are_killed_left_behind_scaled_and_ended(kept: Release) -> None:
     # `helm upgrade`, which leaves the others what they have.
     kept.until(lambda: kept.priced("replay", 2), "both are priced")
     pods, sizes = uids(kept), [held(kept, shard) for shard in (0, 1)]
-    kept.upgrade(with_shards(3, metrics={"interval": "30s"}))
+    more = with_shards(3, metrics={"interval": "30s"})
+    said = kept.upgrade(more, check=False)
+    assert "learner.replay.capacity: 100000 -> 150000" in said
+    accept = {"acceptChange": said.partition("learner.acceptChange=")[2].split()[0]}
+    kept.upgrade(merged(more, {"learner": accept}))
     kept.until(lambda: healthy(kept) == 3 and held(kept, 2) > 0, "a third shard fills")
     assert {name: uids(kept)[name] for name in pods} == pods
     assert all(held(kept, shard) >= sizes[shard] for shard in (0, 1))
@@ -98,7 +103,7 @@ def test_shards_are_killed_left_behind_scaled_and_ended(kept: Release) -> None:
     # The end gives the shards back too; their volumes stay.
     frames = kept.counter("env_frames")
     over = {"stop": {"env_frames": frames + 1_000}, "evaluation": {"episodes": 2}}
-    ending = with_shards(3, experiment=over)
+    ending = with_shards(3, experiment=over, learner=accept)
     kept.upgrade(ending)
     kept.until(lambda: kept.state().get("finished"), "it is finished")
     kept.until(lambda: kept.replicas("statefulset/kept-replay") == 0, "the shards at zero")

@@ -25,7 +25,13 @@ def test_a_run_of_0_1_goes_on(namespace: str, tmp_path: Path) -> None:
         "experiment": {
             "environment": {"id": "CartPole-v1"},
             "actor": {"environments": 4, "groups": 2},
-            "learner": {"network": "mlp", "frame_stack": 1, "checkpoint": {"every_s": 5}},
+            "learner": {
+                "network": "mlp",
+                "frame_stack": 1,
+                "unroll_length": 10,
+                "batch_size": 8,
+                "checkpoint": {"every_s": 5},
+            },
             "logging": {"interval_s": 1},
         },
         "image": {"tag": OLD_TAG},
