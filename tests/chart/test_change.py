@@ -130,21 +130,19 @@ def test_the_momentum_of_rmsprop(server: ApiServer) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "replicas", "held"),
-    [
-        ({}, 1, False),
-        ({"readyReplicas": 0}, 1, False),
-        ({"readyReplicas": 1}, 1, True),
-        ({}, 0, True),
-    ],
+    ("ready", "started", "replicas", "held"),
+    [(0, False, 1, False), (1, True, 1, True), (0, True, 1, True), (0, False, 0, True)],
 )
 def test_a_run_that_trains_or_is_at_zero_is_held(
-    server: ApiServer, status: dict[str, Any], replicas: int, held: bool
+    server: ApiServer, ready: int, started: bool, replicas: int, held: bool
 ) -> None:
-    """A learner that never was ready has measured nothing: wrong settings are corrected freely."""
-    server.upgrade()
-    server.objects["StatefulSet", "pong-learner"]["status"] = status
+    """A learner that starts in vain has measured nothing: wrong settings are corrected freely."""
+    begins(server)
+    server.objects["StatefulSet", "pong-learner"]["status"] = {"readyReplicas": ready}
     server.scale("StatefulSet", "pong-learner", replicas)
+    containers = [{"name": "evaluation", "started": True}, {"name": "learner", "started": started}]
+    pod = {"kind": "Pod", "apiVersion": "v1", "status": {"containerStatuses": containers}}
+    server.objects["Pod", "pong-learner-0"] = {**pod, "metadata": {"name": "pong-learner-0"}}
     assert (server.template(RATE).returncode != 0) == held
 
 

@@ -5,9 +5,8 @@ itself would refuse it (seedbed/runs/resume.py, with the same digest).
 Compared is what the release's ConfigMap names with what these values name. A key that both leave out
 keeps the value that the run records, whatever the default of this chart, and is no change; a key that
 only one of them names has the default of this chart on the other side. What is compared are runs that
-train, or are held at zero: a learner that has never been ready has measured nothing, and one that is
-not ready is not replaced while it trains. Without a cluster there is nothing to compare, and where
-the defaults of two charts differ the learner, which knows its own, refuses instead.
+train, or are at zero: a learner that starts in vain has measured nothing. Without a cluster, and where
+two charts have other defaults, the learner refuses instead.
 */}}
 {{- define "seedbed.validateChange" -}}
 {{- $live := dig "data" "experiment.yaml" "" (lookup "v1" "ConfigMap" .Release.Namespace (printf "%s-experiment" (include "seedbed.fullname" .))) -}}
@@ -60,14 +59,22 @@ the defaults of two charts differ the learner, which knows its own, refuses inst
 {{- end -}}
 {{- end -}}
 
-{{/* Whether the learner of this run trains, or is at zero: "true" or nothing. */}}
+{{/* Whether a learner of this run has started, or all are at zero: "true" or nothing. One that is busy
+may not be ready for a moment. */}}
 {{- define "seedbed.runIsHeld" -}}
 {{- $name := include "seedbed.learnerName" (dict "root" . "rank" 0) -}}
-{{- $live := include "seedbed.liveWorkload" (dict "root" . "name" $name "kind" (include "seedbed.learnerKind" .) "pods" 1) | fromJson -}}
+{{- $kind := include "seedbed.learnerKind" . -}}
+{{- $live := include "seedbed.liveWorkload" (dict "root" . "name" $name "kind" $kind "pods" 1) | fromJson -}}
 {{- $directory := printf "--run-dir=%s" (include "seedbed.runDirectory" .) | toJson -}}
 {{- if and $live (contains $directory (toJson $live.spec)) -}}
   {{- $ready := dig "status" "readyReplicas" 0 $live | int -}}
   {{- range dig "status" "replicatedJobsStatus" list $live }}{{ $ready = add $ready (int .ready) }}{{ end -}}
+  {{- if ne $kind "JobSet" -}}
+    {{- $pod := lookup "v1" "Pod" .Release.Namespace (include "seedbed.learnerHost" (dict "root" . "rank" 0 "host" 0)) -}}
+    {{- range dig "status" "containerStatuses" list $pod -}}
+      {{- if and (eq .name "learner") .started }}{{ $ready = 1 }}{{ end -}}
+    {{- end -}}
+  {{- end -}}
   {{- if or $ready (eq (int $live.spec.replicas) 0) }}true{{ end -}}
 {{- end -}}
 {{- end -}}
