@@ -19,10 +19,11 @@ from seedbed.config import Experiment, parse_experiment
 from seedbed.config.keys import Key, keys
 from seedbed.config.load import override
 from seedbed.config.yaml_text import load_yaml
-from seedbed.runs.resume import canonical, check_resume, compare, digest, result_changes
+from seedbed.runs.resume import Change, canonical, check_resume, compare, digest, result_changes
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.settings import RESULT
 from tests.support.api_server import ApiServer, api_server, helms
-from tests.support.chart import helm, merged, render, run
+from tests.support.chart import CHART, helm, merged, render, run
 
 each_helm = pytest.mark.parametrize("binary", helms(), ids=lambda path: Path(path).name)
 
@@ -273,10 +274,10 @@ def run_with(binary: str, *arguments: str) -> str:
 
 def test_a_digest_is_a_text_to_helm_and_yaml() -> None:
     """Hexadecimal digits alone may be a number, such as 12345678 or 1e234567."""
-    said = run("template", "pong", "helm/seedbed", values={"learner": {"acceptChange": "12345678"}})
+    said = run("template", "pong", str(CHART), values={"learner": {"acceptChange": "12345678"}})
     assert said.returncode != 0
-    for number in range(200):
-        name = digest([])[:1] + f"{number:07d}"
+    for number in range(300):
+        name = digest([Change("seed", 0, number, RESULT)])
         assert load_yaml(name) == yaml.safe_load(name) == name
 
 
