@@ -1,6 +1,7 @@
-# Everything starts here, on a machine with Python 3.11 and nothing else: `make help`.
+# Everything starts here, on a machine with Python 3.11, 3.12 or 3.13 and nothing else: `make help`.
 
-PYTHON ?= python3.11
+# A path or a name; empty takes the first that tools/find_python.sh finds.
+PYTHON ?=
 EXPERIMENT ?= experiments/pong-vtrace.yaml
 ARGS ?=
 SEED ?= 0
@@ -31,6 +32,9 @@ ON_BOTH = trap 'exit 130' INT TERM; result=0; \
   SEEDBED_TEST_BACKEND=jax $(PYTEST) $(PARALLEL) $(2) || result=$$?; \
   exit $$result
 E2E := PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) --timeout 1500 tests/e2e
+# $(call MAKE_VENV,folder)
+MAKE_VENV = python=$$(tools/find_python.sh $(if $(PYTHON),'$(PYTHON)')) && \
+  echo "$$python -m venv $(1)" && "$$python" -m venv $(1)
 # Wheels only, and each with a known hash: nothing is built, nothing unpinned is fetched.
 INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
 INSTALL_LOCKED := $(INSTALL) --require-hashes --only-binary :all: -r
@@ -43,7 +47,7 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 
 help: ## Say what there is.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
-	@echo '  PYTHON=... names another Python 3.11; EXPERIMENT=... and ARGS="--set a.b=c" go to make run.'
+	@echo '  PYTHON=... names another Python; EXPERIMENT=... and ARGS="--set a.b=c" go to make run.'
 
 # --- Installing -----------------------------------------------------------------------------------
 
@@ -52,8 +56,7 @@ INSTALLED_RUN := $(VENV)/.installed-run
 INSTALLED_DEV := $(VENV)/.installed-dev
 
 $(BIN)/python:
-	@tools/check_python.sh '$(PYTHON)'
-	'$(PYTHON)' -m venv $(VENV)
+	@$(call MAKE_VENV,$(VENV))
 
 $(INSTALLED_RUN): $(RUN_LOCK) pyproject.toml | $(BIN)/python
 	@echo 'Installing $(RUN_LOCK) into $(VENV) (one or two minutes; CUDA, several) ...'
@@ -168,8 +171,7 @@ docs: $(INSTALLED_DEV) ## Generate references, the chart's schema, dashboard and
 
 # The site has a virtual environment of its own.
 .venv-docs/.installed: requirements/docs.lock
-	@tools/check_python.sh '$(PYTHON)'
-	'$(PYTHON)' -m venv .venv-docs
+	@$(call MAKE_VENV,.venv-docs)
 	@.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: -r requirements/docs.lock
 	@touch $@
 
