@@ -8,10 +8,9 @@ from pathlib import Path
 
 from seedbed.cli.machine_checks import Finding
 from seedbed.config import Experiment
+from seedbed.runtime.accelerators import BFLOAT16, bfloat16_instructions
 from seedbed.runtime.exit_codes import ExitCode
 
-# Linux's names of a CPU's instructions that multiply bfloat16.
-_INSTRUCTIONS = ("amx_bf16", "avx512_bf16")
 # Compute capability of the first GPUs with bfloat16 and TensorFloat-32 (A100).
 _AMPERE = 8.0
 _TIMEOUT_S = 20.0
@@ -38,14 +37,13 @@ def precision(
     if capability >= _AMPERE:
         has.append(f"a GPU of compute capability {capability:g}")
     accelerated = bool(has)
-    instructions = [name for name in _INSTRUCTIONS if name in _flags(cpuinfo)]
-    if instructions:
+    if instructions := bfloat16_instructions(cpuinfo):
         has.append(f"with TensorFlow a CPU with {' and '.join(instructions)}")
     fact = f"learner.precision bfloat16 gains here: {', '.join(has)}"
     if not has:
         fact = (
             "learner.precision bfloat16 gains nothing here: no TPU, no GPU of compute "
-            f"capability {_AMPERE:g} or more, no CPU with {' or '.join(_INSTRUCTIONS)}"
+            f"capability {_AMPERE:g} or more, no CPU with {' or '.join(BFLOAT16)}"
         )
     learner = experiment.learner if experiment is not None else None
     asked = learner.precision if learner is not None else "float32"
@@ -68,14 +66,6 @@ def precision(
         yield Finding("warn", fact, "set learner.precision to float32")
     else:
         yield Finding("ok", fact)
-
-
-def _flags(cpuinfo: Path) -> list[str]:
-    try:
-        lines = cpuinfo.read_text().splitlines()
-    except OSError:
-        return []
-    return next((line.split() for line in lines if line.startswith(("flags", "Features"))), [])
 
 
 def _compute_capability() -> float:

@@ -9,6 +9,7 @@ from seedbed.config.run import Stop
 from seedbed.config.schema import Experiment
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import learner_directories
+from seedbed.runtime.accelerators import slow_bfloat16, unusable_accelerator
 from seedbed.runtime.accelerators import unusable_accelerator
 from seedbed.runtime.paths import shown
 from seedbed.runtime.text import counted
@@ -49,9 +50,13 @@ def header(experiment: Experiment, directory: RunDirectory) -> str:
         ("ends at", " or ".join(_ends(experiment.stop)) or "Ctrl-C: no stop condition is set"),
         ("Ctrl-C", "stops the run with a checkpoint; the same command resumes it"),
     ]
-    unusable = unusable_accelerator(experiment.learner.backend)
-    if unusable and experiment.learner.device != "cpu":
+    learner = experiment.learner
+    unusable = unusable_accelerator(learner.backend)
+    if unusable and learner.device != "cpu":
         rows.append(("accelerator", unusable))
+    slow = slow_bfloat16(learner.backend, learner.device)
+    if slow and learner.precision == "bfloat16":
+        rows.append(("precision", f"{slow}: learner.precision=float32 is better here"))
     return "\n".join(
         [f"seedbed {version('seedbed')}: {experiment.name}", *(_ROW.format(*row) for row in rows)]
     )

@@ -67,6 +67,50 @@ def test_nothing_is_said(
     assert accelerators.unusable_accelerator(backend, machine(tmp_path, *files)) is None
 
 
+AVX2, AMX = "flags\t\t: fpu avx2", "flags\t\t: fpu avx2 amx_bf16"
+
+
+@pytest.mark.parametrize(
+    ("flags", "files", "backend", "device", "words"),
+    [
+        (AVX2, [], "tensorflow", "auto", "slower than float32"),
+        (AVX2, [], "jax", "auto", "slower than float32"),
+        (AVX2, ["dev/accel0"], "tensorflow", "auto", "slower than float32"),  # TensorFlow has none
+        (AVX2, ["dev/nvidia0"], "tensorflow", "cpu", "slower than float32"),
+        (AVX2, ["dev/nvidia0"], "tensorflow", "auto", None),
+        ("Features\t: fp asimd", [], "tensorflow", "auto", "slower than float32"),
+        ("flags\t\t: fpu avx512_bf16", [], "tensorflow", "auto", None),
+        (AMX, [], "tensorflow", "auto", None),
+        (AMX, [], "jax", "auto", "gains nothing with JAX"),
+    ],
+)
+def test_where_bfloat16_is_no_faster(
+    flags: str,
+    files: list[str],
+    backend: str,
+    device: str,
+    words: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    install(monkeypatch, "nvidia-cudnn-cu12")
+    machine(tmp_path, "proc/cpuinfo", *files)
+    (tmp_path / "proc" / "cpuinfo").write_text(f"processor : 0\n{flags} sse\n")
+    sentence = accelerators.slow_bfloat16(backend, device, tmp_path)
+    assert (words in sentence) if words and sentence else words == sentence
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_the_header_tells_of_a_slow_precision(
+    precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_header, "slow_bfloat16", lambda *_: "it is slower")
+    experiment = load_experiment("cartpole-vtrace", [f"learner.precision={precision}"])
+    with open_run_directory(tmp_path / "run", experiment) as directory:
+        text = run_header.header(experiment, directory)
+    assert ("precision    it is slower" in text) == (precision == "bfloat16")
+
+
 @pytest.mark.parametrize(("device", "is_said"), [("auto", True), ("cpu", False)])
 def test_the_header_of_a_run_says_so(
     device: str, is_said: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
