@@ -82,12 +82,9 @@ hooks: $(INSTALLED_DEV) ## Run `make lint` before each commit.
 
 # --- Running --------------------------------------------------------------------------------------
 
-# TPUs are reached through JAX.
-BACKEND := $(if $(filter tpu,$(DEVICE)),--set learner.backend=jax)
-
 run: $(INSTALLED_RUN) ## Train EXPERIMENT (Pong), or resume it; DEVICE=gpu or tpu.
 	@VENV_PYTHON='$(BIN)/python' tools/generate_wire.sh
-	@$(BIN)/seedbed train '$(EXPERIMENT)' $(BACKEND) $(ARGS)
+	@$(BIN)/seedbed train '$(EXPERIMENT)' $(ARGS)
 
 bench: $(INSTALLED_DEV) ## Measure where the time goes.
 	@$(BIN)/seedbed bench $(ARGS)

@@ -44,6 +44,13 @@ def identity(reason: str) -> KeyClass:
     return KeyClass("identity", reason)
 
 
+@dataclass(frozen=True)
+class DefaultText:
+    """Words of the reference for a default that depends on the machine, as an annotation."""
+
+    text: str
+
+
 SHAPES = identity("the parameters' shapes follow from it")
 INPUT = identity("it sets the network's input shape")
 REPEAT = identity("steps, frames and the discount's meaning follow from it")

@@ -9,7 +9,7 @@ from seedbed.backends.protocol import Backend
 from seedbed.backends.roles import Split
 from seedbed.runtime.collector import suspended_collector
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.install import how_to_install
+from seedbed.runtime.install import how_to_install, installed_backends
 from seedbed.runtime.terminal import spared
 
 _current: Backend | None = None
@@ -70,14 +70,26 @@ def use(
 
             _current = JaxBackend(deterministic, device, place, precision, split)
     except ImportError as error:
-        raise SeedbedError(
-            ExitCode.BACKEND,
-            f"learner.backend {name!r} is not installed here ({error}): "
-            f"install it ({how_to_install(name)}), or choose the other one",
-        ) from error
+        raise SeedbedError(ExitCode.BACKEND, f"{_missing(name)} ({error})") from error
     _check_device(_current, device)
     _check_precision(_current, precision)
     return _current
+
+
+def _missing(name: str) -> str:
+    """Say what to do where the backend `name` cannot be imported."""
+    installed = installed_backends()
+    if name in installed:
+        return f"learner.backend {name!r} does not start; reinstall it: {how_to_install(name)}"
+    if not installed:
+        return (
+            f"no backend is installed here: {how_to_install('tensorflow')}; or with jax in the "
+            "place of tensorflow"
+        )
+    return (
+        f"learner.backend {name!r} is not installed here, and {installed[0]!r} is: "
+        f"{how_to_install(name)}; or set learner.backend={installed[0]}"
+    )
 
 
 def _check_device(backend: Backend, device: str) -> None:

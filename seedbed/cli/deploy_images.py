@@ -60,9 +60,11 @@ def _images(
     learner = template_of(only(objects, "learner")).spec.containers[0]
     asked = (learner.resources.get("requests") or {}).keys()
     accelerator = next((_ACCELERATORS[name] for name in asked if name in _ACCELERATORS), "cpu")
+    # As in the chart: the default of this machine is of what is installed here.
+    named = "backend" in experiment.learner.model_fields_set
     options = (
         "--file=Dockerfile.learner",
-        f"--build-arg=BACKEND={experiment.learner.backend}",
+        f"--build-arg=BACKEND={experiment.learner.backend if named else 'tensorflow'}",
         f"--build-arg=ACCELERATOR={accelerator}",
     )
     yield "learner", _repository(learner.image), options

@@ -41,7 +41,7 @@ class Finding(NamedTuple):
 
 
 def python(version: tuple[int, int] = sys.version_info[:2]) -> Iterator[Finding]:
-    """Check for a Python that the package supports; the lock files are made for 3.11."""
+    """Check for a Python that the package and its lock files support."""
     fact = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}"
     if (3, 11) <= version <= (3, 13):
         yield Finding("ok", fact)

@@ -7,11 +7,13 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import AfterValidator, ConfigDict, Field, field_validator, model_validator
 
 from seedbed.networks import NETWORKS
+from seedbed.runtime.install import installed_backends
 from seedbed.settings import (
     FREE,
     INPUT,
     RESULT,
     SHAPES,
+    DefaultText,
     Free,
     KeyClass,
     NonNegative,
@@ -221,11 +223,21 @@ class Devices(Section):
         return self.training == 0
 
 
+def _default_backend() -> str:
+    """Return the backend that is installed: TensorFlow, if both are or none is."""
+    return next(iter(installed_backends()), "tensorflow")
+
+
 class Learner(Section):
     """Everything that needs the model."""
 
-    backend: Annotated[Literal["tensorflow", "jax"], FREE] = "tensorflow"
-    """Backend of Keras; `jax` never imports TensorFlow, and is the way to TPUs."""
+    backend: Annotated[
+        Literal["tensorflow", "jax"], FREE, DefaultText("the one that is installed")
+    ] = Field(default_factory=_default_backend)
+    """Backend of Keras; `jax` never imports TensorFlow, and is the way to TPUs. The default is
+    `tensorflow` where both are installed, and in the chart. A run records its backend and resumes
+    with it.
+    """
     device: Annotated[Literal["auto", "cpu", "gpu", "tpu"], FREE] = "auto"
     """Device of the model; anything but `auto` must be there."""
     precision: Annotated[Literal["float32", "bfloat16", "tensorfloat32"], RESULT] = "float32"

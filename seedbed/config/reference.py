@@ -8,6 +8,7 @@ import annotated_types
 from pydantic.fields import FieldInfo
 
 from seedbed.config.keys import Key, is_section, keys, sections
+from seedbed.settings import DefaultText
 
 _SIGNS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
 _TYPES = {
@@ -54,7 +55,10 @@ def reference() -> str:
 
 def _row(key: Key) -> str:
     default = "**required**"
-    if not key.field.is_required():
+    words = next((item for item in key.field.metadata if isinstance(item, DefaultText)), None)
+    if words is not None:
+        default = words.text
+    elif not key.field.is_required():
         value = key.field.get_default(call_default_factory=True)
         default = f"`{json.dumps(value, ensure_ascii=False)}`"
     cells = (

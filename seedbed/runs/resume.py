@@ -32,6 +32,8 @@ from seedbed.settings import FREE, RESULT, KeyClass
 SHOWN = reprlib.Repr()
 SHOWN.maxlevel, SHOWN.maxstring, SHOWN.maxother = 2, LONGEST, LONGEST
 _LINES = 20
+# Its default is what is installed, which can change below a run.
+_BACKEND = "learner.backend"
 # A letter, so that YAML and `helm --set` never read a digest as a number, and hexadecimal digits.
 _DIGEST = ("c", 7)
 # Values of the chart that do what an option does.
@@ -142,7 +144,9 @@ def keep_recorded(
     named_before: Collection[str] | None,
     source: str,
 ) -> Experiment:
-    """Keep recorded values of settings that nobody names, where a version has other defaults.
+    """Keep recorded values of settings that nobody names, where the defaults are others now.
+
+    A free setting takes the new default, but for the backend.
 
     Args:
         old: Experiment that the run records.
@@ -157,11 +161,11 @@ def keep_recorded(
     kept: dict[str, Any] = {}
     for change in compare(old, new):
         unnamed = change.key not in named_now and change.key not in (named_before or ())
-        if unnamed and change.key_class is not FREE:
+        if unnamed and (change.key_class is not FREE or change.key == _BACKEND):
             kept[change.key] = change.before
             print(
                 f"resume: {change.key} stays {change.before!r}, as {source} records it: the "
-                f"default of this version is {change.after!r}, and no one has named the key",
+                f"default is {change.after!r} now, and no one has named the key",
                 file=sys.stderr,
             )
     for key, value in kept.items():

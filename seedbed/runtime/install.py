@@ -1,7 +1,18 @@
-"""Words for an optional package that is missing."""
+"""Optional packages: which backends are installed, and words for what is missing."""
 
 import sys
+from importlib.util import find_spec
 from importlib.metadata import version
+
+
+def installed_backends() -> list[str]:
+    """Return the values of `learner.backend` that are installed, without importing any.
+
+    TensorFlow is the first.
+    """
+    found = {name: find_spec(name) for name in ("tensorflow", "jax")}
+    # A folder of that name, without a package in it, has no origin.
+    return [name for name, spec in found.items() if spec is not None and spec.origin]
 
 
 def how_to_install(extra: str) -> str:
