@@ -20,6 +20,7 @@ from seedbed.cli.arguments import add_parent, add_set, add_trust, exit_with_pare
 from seedbed.cli.output import add_json, emit, print_result
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
+from seedbed.envs.calls import WAITING
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.evaluations import append_evaluation, read_evaluations
@@ -121,6 +122,8 @@ def _evaluate(args: argparse.Namespace, checkpoint: Checkpoint) -> dict[str, Any
         seed=experiment.seed if args.seed is None else args.seed,
         max_steps=args.max_steps,
     )
+    if args.progress:
+        WAITING.listener = _emit_waiting
     counters = checkpoint.meta["counters"]
     result: dict[str, Any] = {
         "environment": experiment.environment.id,
@@ -218,6 +221,12 @@ class _Progress:
         mean = f", mean {sum(totals) / len(totals):.4g} so far" if totals else ""
         played = f"{len(totals)} of {counted(self._wanted, 'episode')}"
         _report(f"{played} in {now - self._started:.0f} s{mean}")
+
+
+def _emit_waiting(text: str) -> None:
+    """Tell the run that started this process of a call that takes long."""
+    if text:
+        emit(json.dumps({"progress": {"waiting": text}}))
 
 
 def _report_summary(result: dict[str, Any]) -> None:

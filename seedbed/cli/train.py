@@ -124,7 +124,9 @@ def warn_of_exploration(experiment: Experiment) -> None:
 def start_probe(experiment: Experiment, run: RunDirectory) -> EnvironmentProbe | None:
     """Start to read the sizes of the environment, where no checkpoint has them."""
     known = run.resume_from is not None or run.start_from is not None
-    return None if known else EnvironmentProbe(experiment.environment)
+    if known:
+        return None
+    return EnvironmentProbe(experiment.environment, experiment.actor.environment_timeout_s)
 
 
 def run(args: argparse.Namespace) -> None:
@@ -191,6 +193,9 @@ def _train(
         experiment, directory, address, learner.threads, number,
         lambda: learner.counters.env_frames,
     )  # fmt: skip
+    learner.telemetry.environment_wait = lambda: (
+        actors.waiting() or (probe.waiting if probe is not None else "")
+    )
     try:
         # First, because to open environments takes as long as to load the backend.
         actors.start()

@@ -146,10 +146,11 @@ class Actor(Section):
     environment. The time steps are the same. 0 steps the environments in the actor's own process.
     Atari `fast` has threads instead.
     """
-    worker_timeout_s: Annotated[float, Field(ge=0)] = 600.0
-    """Seconds after which a worker that has not finished a step or a reset is killed and replaced,
-    and at least ten minutes while the worker starts; 0 waits without end. Longer than the longest
-    step of the worker's environments one after the other.
+    environment_timeout_s: Annotated[float, Field(ge=0)] = 600.0
+    """Longest construction, reset or step of one environment, in seconds; 0 waits without end. A
+    call that takes longer is ended with its process: a worker is replaced, an actor without workers
+    ends with exit code 11. A call of ten seconds is named on the live line. Atari `fast` steps all
+    environments of a group in one call.
     """
     decorrelate_steps: Annotated[int, RESULT, Field(ge=0)] = 0
     """Upper bound of the step at which the first episode of each environment is cut; each

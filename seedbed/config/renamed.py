@@ -8,6 +8,7 @@ from typing import Any
 RENAMED = {
     "environment.table9": "environment.atari.preprocessing",
     "actor.environments": "actor.envs_per_group",
+    "actor.worker_timeout_s": "actor.environment_timeout_s",
     "actor.stagger_steps": "actor.decorrelate_steps",
     "learner.inference.batch_environments": "learner.inference.batch_envs",
     "learner.inference.max_batch_environments": "learner.inference.max_batch_envs",

@@ -57,10 +57,7 @@ def _reasons(experiment: Experiment) -> Iterator[tuple[str, str]]:
     if not is_atari or environment.atari.preprocessing == "exact":
         yield "actor.threads", "only Atari with the fast preprocessing steps in threads"
     if is_atari and environment.atari.preprocessing == "fast":
-        for name in ("workers", "worker_timeout_s"):
-            yield f"actor.{name}", "Atari with the fast preprocessing steps in actor.threads"
-    elif not experiment.actor.workers:
-        yield "actor.worker_timeout_s", "actor.workers is 0"
+        yield "actor.workers", "Atari with the fast preprocessing steps in actor.threads"
     if learner.backend != "tensorflow":
         yield "learner.operation_threads", f"learner.backend is {learner.backend}"
     if learner.inference.location == "actor":

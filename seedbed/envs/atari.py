@@ -17,10 +17,10 @@ from typing_extensions import override
 
 from seedbed.config.environment import Environment
 from seedbed.envs.actions import check_actions
-from seedbed.envs.atari_games import STEP_DEADLINE_S, atari_spec, rom_name
+from seedbed.envs.atari_games import atari_spec, rom_name
+from seedbed.envs.calls import ALL, DEFAULT_S, RESET, STEP, CallRecord
 from seedbed.envs.seeds import moved_seed
 from seedbed.envs.watchdog import Watchdog
-from seedbed.runtime.text import counted
 from seedbed.spec import TimeStep, VectorEnv, mark_first
 
 
@@ -34,7 +34,8 @@ class FastAtariVectorEnv(VectorEnv):
         environment: the experiment's section.
         threads: threads of the library.
         seeds: [E], one for each environment.
-        deadline_s: longest time of a call before the process ends.
+        timeout_s: longest time of a call before the process ends; 0: no end.
+        record: takes the call that has not come back.
     """
 
     def __init__(
@@ -42,7 +43,8 @@ class FastAtariVectorEnv(VectorEnv):
         environment: Environment,
         threads: int,
         seeds: Sequence[int],
-        deadline_s: float = STEP_DEADLINE_S,
+        timeout_s: float = DEFAULT_S,
+        record: CallRecord | None = None,
     ) -> None:
         atari = environment.atari
         self.num_envs = num_envs = len(seeds)
@@ -82,9 +84,8 @@ class FastAtariVectorEnv(VectorEnv):
         self._shape = (num_envs, *self.spec.observation.shape)
         self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
         self._done: NDArray[np.bool_] = np.zeros(num_envs, np.bool_)
-        self._watchdog = Watchdog(
-            f"{environment.id} with {counted(num_envs, 'environment')}", deadline_s
-        )
+        self._record = record or CallRecord()
+        self._watchdog = Watchdog(environment.id, timeout_s, self._record)
 
     @override
     def reset(self) -> TimeStep:
@@ -97,7 +98,8 @@ class FastAtariVectorEnv(VectorEnv):
 
     def _begin(self, seeds: NDArray[np.int64] | None) -> TimeStep:
         """Start all games, loaded anew where there are seeds, which takes a tenth of a second."""
-        with self._watchdog:
+        with self._record as record:
+            record.begin(RESET, ALL)
             observation, info = self._games.reset(seed=seeds)
         self._lives = info["lives"]
         self._done = np.zeros(self.num_envs, np.bool_)
@@ -108,7 +110,8 @@ class FastAtariVectorEnv(VectorEnv):
     @override
     def step(self, action: NDArray[np.int32]) -> TimeStep:
         check_actions(action, self.num_envs, self.spec.action)
-        with self._watchdog:
+        with self._record as record:
+            record.begin(STEP, ALL)
             observation, reward, terminated, truncated, info = self._games.step(
                 action.astype(np.int32, copy=False)
             )
@@ -127,7 +130,8 @@ class FastAtariVectorEnv(VectorEnv):
 
     @override
     def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
-        with self._watchdog:
+        with self._record as record:
+            record.begin(RESET, ALL)
             observation, info = self._games.reset(options={"reset_mask": chosen})
         time_step.observation[chosen] = observation.reshape(self._shape)[chosen]
         mark_first(time_step, chosen)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config.environment import Atari, Environment
-from seedbed.envs.atari_games import STEP_DEADLINE_S, atari_spec, rom_name
+from seedbed.envs.atari_games import atari_spec, rom_name
+from seedbed.envs.calls import DEFAULT_S, CallRecord
 from seedbed.envs.resize import BilinearResize
 from seedbed.envs.sequential import SequentialVectorEnv
 from seedbed.spec import TimeStep, mark_first
@@ -27,22 +28,24 @@ class ExactAtariVectorEnv(SequentialVectorEnv):
     Args:
         environment: the experiment's section.
         seeds: [E], one for each environment.
-        deadline_s: longest time of a call before the process ends; None: two minutes.
+        timeout_s: as of `SequentialVectorEnv`.
+        record: as of `SequentialVectorEnv`.
+        first: as of `SequentialVectorEnv`.
     """
 
     def __init__(
         self,
         environment: Environment,
         seeds: Sequence[int],
-        deadline_s: float | None = None,
+        timeout_s: float | None = DEFAULT_S,
+        record: CallRecord | None = None,
+        first: int = 0,
     ) -> None:
         ale_py.ALEInterface.setLoggerMode(ale_py.LoggerMode.Error)
         rom = str(roms.get_rom_path(rom_name(environment.id)))
         self._games = [_Game(rom, environment.atari, seed) for seed in seeds]
         self.spec = atari_spec(environment, self._games[0].actions)
-        super().__init__(
-            environment.id, seeds, STEP_DEADLINE_S if deadline_s is None else deadline_s
-        )
+        super().__init__(environment.id, seeds, timeout_s, record, first)
 
     @override
     def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
@@ -73,7 +76,7 @@ class ExactAtariVectorEnv(SequentialVectorEnv):
 
     @override
     def close(self) -> None:
-        self._watchdog.close()
+        super().close()
         self._games = []
 
 

@@ -8,9 +8,6 @@ from seedbed.config.environment import Environment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec, EnvironmentSpec
 
-# A step of 64 environments takes about 20 ms of CPU time.
-STEP_DEADLINE_S = 120.0
-
 
 def atari_spec(environment: Environment, actions: int) -> EnvironmentSpec:
     """Return the spec of a game: single gray images.

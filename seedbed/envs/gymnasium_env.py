@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config.environment import Environment
+from seedbed.envs.calls import CLOSE, CONSTRUCTION, DEFAULT_S, RENDER, RESET, CallRecord
 from seedbed.envs.factory import Env, make_environment, read_spaces
 from seedbed.envs.failures import (
     MAKE_RAISED,
@@ -25,8 +26,6 @@ from seedbed.envs.sequential import SequentialVectorEnv
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import TimeStep, mark_first
 
-# A reset may load a level, or start a simulator.
-STEP_DEADLINE_S = 600.0
 log = logging.getLogger(__name__)
 
 
@@ -41,8 +40,9 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         environment: the experiment's section.
         seeds: [E], one for each environment.
         max_failures: failures within ten minutes after which `reset` and `step` raise.
-        deadline_s: longest time of a call before the process ends; None: ten minutes.
-        first: number of the first environment, in logs.
+        timeout_s: as of `SequentialVectorEnv`.
+        record: as of `SequentialVectorEnv`.
+        first: as of `SequentialVectorEnv`.
         needs_lives: the agent's life_loss_ends reads `info["lives"]`, which must be a number.
         clock: seconds, for tests.
     """
@@ -53,23 +53,24 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         seeds: Sequence[int],
         *,
         max_failures: int = 10,
-        deadline_s: float | None = None,
+        timeout_s: float | None = DEFAULT_S,
+        record: CallRecord | None = None,
         first: int = 0,
         needs_lives: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        super().__init__(
-            environment.id, seeds, STEP_DEADLINE_S if deadline_s is None else deadline_s
-        )
+        super().__init__(environment.id, seeds, timeout_s, record, first)
         self._environment = environment
         self._failures = Failures(environment.id, max_failures, clock)
         self.failures = self._failures.counts
-        self._first, self._needs_lives = first, needs_lives
+        self._needs_lives = needs_lives
         self._envs: list[Env] = []
         try:
-            with self._watchdog:
-                self._envs.extend(make_environment(environment) for _ in seeds)
-                self.spec, self._observation, self._action = read_spaces(environment, self._envs[0])
+            with self._record:
+                for i in range(self.num_envs):
+                    self._envs.append(self._make(i))
+            self.spec, self._observation, self._action = read_spaces(environment, self._envs[0])
+            self._check_alike()
         except BaseException:
             self.close()
             raise
@@ -86,7 +87,8 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
                 support it.
         """
         try:
-            with self._watchdog:
+            with self._record as record:
+                record.begin(RENDER, i)
                 return judge_picture(self._envs[i].render())
         except PASSING:
             raise
@@ -103,10 +105,10 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
 
     @override
     def close(self) -> None:
-        self._watchdog.close()
         for i, env in enumerate(self._envs):
             self._close_one(i, env)
         self._envs = []
+        super().close()
 
     @override
     def _advance(self, time_step: TimeStep, i: int, action: Any) -> None:
@@ -145,10 +147,11 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         while True:
             self._count_failure(i, cause, error)
             try:
-                self._envs[i] = make_environment(self._environment)
+                self._envs[i] = self._make(i)
                 break
             except SeedbedError as again:
                 cause, error = MAKE_RAISED, again
+        self._record.begin(RESET, self._first + i)
         # A new seed, because the old one would lead to the same failure.
         entropy = np.random.SeedSequence((self._seeds[i], self._failures.counts.total()))
         return int(entropy.generate_state(1)[0] >> 1)
@@ -171,7 +174,30 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         except SeedbedError as too_many:
             raise too_many from error
 
+    def _make(self, i: int) -> Env:
+        self._record.begin(CONSTRUCTION, self._first + i)
+        return make_environment(self._environment)
+
+    def _check_alike(self) -> None:
+        """Raise where an environment of the group has other spaces than the first one.
+
+        Raises:
+            SeedbedError: ENVIRONMENT, with both.
+        """
+        spaces = [(env.observation_space, env.action_space) for env in self._envs]
+        for i, env in enumerate(self._envs):
+            if spaces[i] == spaces[0]:
+                continue
+            spec, _, _ = read_spaces(self._environment, env)
+            if spec != self.spec:
+                raise SeedbedError(
+                    ExitCode.ENVIRONMENT,
+                    f"environment {self._first + i} is {spec}, and environment {self._first} "
+                    f"{self.spec}: all environments of a group must have the same spaces",
+                )
+
     def _close_one(self, i: int, env: Env) -> None:
+        self._record.begin(CLOSE, self._first + i)
         try:
             env.close()
         except PASSING:

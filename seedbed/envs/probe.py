@@ -17,14 +17,21 @@ from tempfile import TemporaryFile
 import numpy as np
 
 from seedbed.config.environment import Environment
+from seedbed.envs.calls import (
+    CONSTRUCTION,
+    DEFAULT_S,
+    GRACE_S,
+    Call,
+    map_records,
+    records_bytes,
+    shared_memory,
+)
 from seedbed.packed import random_actions, read_environment_spec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.guard import leaving, run_guarded
 from seedbed.runtime.signals import exit_with_starting_thread
 from seedbed.spec import EnvironmentSpec
 
-# Longest time for an environment to be made.
-DEADLINE_S = 60.0
 _POLL_S = 0.05
 # Longest time for it to be closed, while the run has begun.
 _CLOSE_S = 10.0
@@ -37,6 +44,7 @@ class EnvironmentProbe:
 
     Args:
         environment: the experiment's section.
+        timeout_s: longest time of a call into the environment; 0: no end.
 
     Attributes:
         failure: why `wait` has returned no spec.
@@ -44,24 +52,27 @@ class EnvironmentProbe:
             explains.
     """
 
-    def __init__(self, environment: Environment) -> None:
+    def __init__(self, environment: Environment, timeout_s: float = DEFAULT_S) -> None:
         self._name = environment.id
-        self._deadline = time.monotonic() + DEADLINE_S
+        self._timeout_s = timeout_s
+        self._limit_s = (timeout_s or math.inf) + GRACE_S
+        self._begun = time.monotonic()
         self.failure, self.refused = "", False
         self._spec: EnvironmentSpec | None = None
-        # Files and no pipes: a process that the environment starts may hold a pipe open.
-        self._out = TemporaryFile()  # noqa: SIM115
+        # No pipes: a process that the environment starts may hold a pipe open.
+        self._out = shared_memory(1)  # the call, then the spec
+        (self._record,) = map_records(self._out, 1)
         self._errors = TemporaryFile()  # noqa: SIM115
         self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
             [
                 *(sys.executable, "-m", __name__, str(os.getpid())),
-                *(environment.model_dump_json(), str(self._out.fileno())),
+                *(environment.model_dump_json(), str(self._out), str(timeout_s)),
             ],
             env=dict(os.environ),
             stdin=subprocess.DEVNULL,
             stdout=self._errors,
             stderr=self._errors,
-            pass_fds=(self._out.fileno(),),
+            pass_fds=(self._out,),
             process_group=0,  # Ctrl-C is the learner's
         )
 
@@ -81,9 +92,12 @@ class EnvironmentProbe:
                 if not self._take():
                     self._fail(process.returncode)
                 self._end(_CLOSE_S)
-            elif is_stopping() or time.monotonic() > self._deadline:
-                late = time.monotonic() > self._deadline
-                self.failure = f"it was not made within {DEADLINE_S:g} s" if late else "stopped"
+            elif is_stopping():
+                self.failure = "stopped"
+                self._end(0.0)
+            elif (call := self._record.call) is not None and call.busy_s > self._limit_s:
+                # It holds the interpreter lock, or its own watchdog would have ended it.
+                self.failure, self.refused = call.late(self._name, self._timeout_s), True
                 self._end(0.0)
             elif time.monotonic() > until:
                 break
@@ -91,10 +105,16 @@ class EnvironmentProbe:
                 time.sleep(_POLL_S)
         return self._spec
 
+    @property
+    def waiting(self) -> str:
+        """What the probe waits for, in words; "" while nothing takes long."""
+        call = self._record.call or Call(CONSTRUCTION, 0, self._begun)
+        return "" if self._process is None else call.waited_for(self._name)
+
     def _take(self) -> bool:
         """Read the spec, and return whether it is there."""
-        self._out.seek(0)
-        text = self._out.read()
+        start = records_bytes(1)
+        text = os.pread(self._out, os.fstat(self._out).st_size - start, start)
         if text.endswith(b"\n"):
             self._spec = read_environment_spec(json.loads(text))
         return self._spec is not None
@@ -125,19 +145,23 @@ class EnvironmentProbe:
 
 def main() -> int:
     """Write the spec to the descriptor of the command line, and close the environment."""
-    environment, out = Environment.model_validate_json(sys.argv[2]), int(sys.argv[3])
+    environment = Environment.model_validate_json(sys.argv[2])
+    out, timeout_s = int(sys.argv[3]), float(sys.argv[4])
     os.set_inheritable(out, False)
+    (record,) = map_records(out, 1)
     from seedbed.envs.registry import make_vector_env
 
     try:
-        env = make_vector_env(environment, 1, 1, [0], max_failures=1)
+        env = make_vector_env(
+            environment, 1, 1, [0], max_failures=1, timeout_s=timeout_s, record=record
+        )
         first = env.reset()
         env.step(random_actions(env.spec, first.observation, np.random.default_rng(0)))
     except SeedbedError as error:
         print(error, file=sys.stderr, flush=True)
         leaving()
         os._exit(ExitCode.ENVIRONMENT)
-    os.write(out, json.dumps(env.spec.to_json()).encode() + b"\n")
+    os.pwrite(out, json.dumps(env.spec.to_json()).encode() + b"\n", records_bytes(1))
     env.close()
     leaving()
     # Threads of the environment keep no learner waiting.

@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from seedbed.config.environment import Environment
 from seedbed.config.schema import Experiment
+from seedbed.envs.calls import DEFAULT_S, CallRecord
 from seedbed.envs.decorrelate import DecorrelatedVectorEnv
 from seedbed.envs.seeds import environment_seed
 from seedbed.envs.sequential import SequentialVectorEnv
@@ -68,8 +69,9 @@ def make_vector_env(
     seeds: Sequence[int],
     max_failures: int = 10,
     workers: int = 0,
-    worker_timeout_s: float = 0.0,
+    timeout_s: float = DEFAULT_S,
     needs_lives: bool = False,
+    record: CallRecord | None = None,
 ) -> VectorEnv:
     """Make a vector environment.
 
@@ -83,8 +85,10 @@ def make_vector_env(
             a worker may.
         workers: processes over which the environments are divided, at most one for each; 0: this
             one steps them. Atari `fast` has none.
-        worker_timeout_s: seconds after which a worker that hangs is killed; 0: never.
+        timeout_s: seconds after which a call into an environment that has not come back is ended,
+            with its process; 0: never.
         needs_lives: the agent reads lost lives.
+        record: takes the call that has not come back, for another process.
 
     Raises:
         SeedbedError: the environment cannot be made, or its spaces are not supported.
@@ -96,7 +100,7 @@ def make_vector_env(
     if environment.id.startswith("atari:") and environment.atari.preprocessing == "fast":
         from seedbed.envs.atari import FastAtariVectorEnv
 
-        return FastAtariVectorEnv(environment, threads, seeds)
+        return FastAtariVectorEnv(environment, threads, seeds, timeout_s, record)
     if workers:
         from seedbed.envs.workers.vector_env import WorkerVectorEnv
 
@@ -105,17 +109,21 @@ def make_vector_env(
             seeds,
             min(workers, num_envs),
             max_failures,
-            worker_timeout_s,
+            timeout_s,
             needs_lives,
+            record,
         )
-    return make_sequential_env(environment, seeds, max_failures, needs_lives=needs_lives)
+    return make_sequential_env(
+        environment, seeds, max_failures, timeout_s, record, needs_lives=needs_lives
+    )
 
 
 def make_sequential_env(
     environment: Environment,
     seeds: Sequence[int],
     max_failures: int,
-    deadline_s: float | None = None,
+    timeout_s: float | None = DEFAULT_S,
+    record: CallRecord | None = None,
     first: int = 0,
     needs_lives: bool = False,
 ) -> SequentialVectorEnv:
@@ -125,8 +133,9 @@ def make_sequential_env(
         environment: the experiment's section; not Atari `fast`.
         seeds: one for each environment.
         max_failures: as of `make_vector_env`.
-        deadline_s: longest time of a call before the process ends; None: the kind's own.
-        first: number of the first environment, in logs.
+        timeout_s: as of `SequentialVectorEnv`.
+        record: as of `SequentialVectorEnv`.
+        first: number of the first environment, in messages.
         needs_lives: as of `make_vector_env`.
 
     Raises:
@@ -135,26 +144,30 @@ def make_sequential_env(
     if environment.id.startswith("atari:"):
         from seedbed.envs.atari_exact import ExactAtariVectorEnv
 
-        return ExactAtariVectorEnv(environment, seeds, deadline_s)
+        return ExactAtariVectorEnv(environment, seeds, timeout_s, record, first)
     from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 
     return GymnasiumVectorEnv(
         environment,
         seeds,
         max_failures=max_failures,
-        deadline_s=deadline_s,
+        timeout_s=timeout_s,
+        record=record,
         first=first,
         needs_lives=needs_lives,
     )
 
 
-def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
+def make_actor_env(
+    experiment: Experiment, actor: int, group: int, record: CallRecord | None = None
+) -> VectorEnv:
     """Make the vector environment of one group of an actor, with seeds of its own.
 
     Args:
         experiment: its sections `environment` and `actor`, and its seed.
         actor: index of the actor, from 0.
         group: index of the group in the actor, from 0.
+        record: as of `make_vector_env`.
 
     Raises:
         SeedbedError: as `make_vector_env`.
@@ -170,8 +183,9 @@ def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
         seeds,
         settings.max_environment_failures,
         settings.workers,
-        settings.worker_timeout_s,
+        settings.environment_timeout_s,
         getattr(experiment.builtin_options, "life_loss_ends", False),
+        record,
     )
     if settings.decorrelate_steps:
         return DecorrelatedVectorEnv(made, settings.decorrelate_steps, seeds)

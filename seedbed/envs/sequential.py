@@ -9,9 +9,9 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.envs.actions import check_actions
+from seedbed.envs.calls import RESET, STEP, CallRecord
 from seedbed.envs.seeds import moved_seed
 from seedbed.envs.watchdog import Watchdog
-from seedbed.runtime.text import counted
 from seedbed.spec import TimeStep, VectorEnv
 
 
@@ -23,25 +23,33 @@ class SequentialVectorEnv(VectorEnv):
     Args:
         name: the `environment.id`.
         seeds: [E], one for each environment.
-        deadline_s: longest time of a call before the process ends; infinite for no end.
+        timeout_s: longest time of a call before the process ends; 0: no end; None: another process
+            watches.
+        record: takes the call that has not come back; None: one of this process alone.
+        first: number of the first environment.
 
     Attributes:
-        current: [1] int32, the environment whose call has not come back; -1 between calls.
         failures: as of `VectorEnv`; the same object throughout.
         last_failure: the newest failure of an environment, in words.
     """
 
     last_failure = ""
 
-    def __init__(self, name: str, seeds: Sequence[int], deadline_s: float) -> None:
+    def __init__(
+        self,
+        name: str,
+        seeds: Sequence[int],
+        timeout_s: float | None,
+        record: CallRecord | None = None,
+        first: int = 0,
+    ) -> None:
         self.num_envs = len(seeds)
         self._seeds = seeds
         self._done = np.zeros(self.num_envs, np.bool_)
         self.failures: Counter[str] = Counter()
-        self.current = np.full(1, -1, np.int32)
-        self._watchdog = Watchdog(
-            f"{name} with {counted(self.num_envs, 'environment')}", deadline_s
-        )
+        self._first = first
+        self._record = record or CallRecord()
+        self._watchdog = None if timeout_s is None else Watchdog(name, timeout_s, self._record)
 
     @override
     def reset(self) -> TimeStep:
@@ -53,11 +61,10 @@ class SequentialVectorEnv(VectorEnv):
 
     def _begin_all(self, seeds: Sequence[int | None]) -> TimeStep:
         time_step = TimeStep.zeros(self.spec, self.num_envs)
-        with self._watchdog:
+        with self._record as record:
             for i, seed in enumerate(seeds):
-                self.current[0] = i
+                record.begin(RESET, self._first + i)
                 self._begin(time_step, i, seed)
-        self.current[0] = -1
         self._done = np.zeros(self.num_envs, np.bool_)
         return time_step
 
@@ -65,24 +72,29 @@ class SequentialVectorEnv(VectorEnv):
     def step(self, action: NDArray[Any]) -> TimeStep:
         check_actions(action, self.num_envs, self.spec.action)
         time_step = TimeStep.zeros(self.spec, self.num_envs)
-        with self._watchdog:
+        with self._record as record:
             for i, chosen in enumerate(action.tolist()):
-                self.current[0] = i
                 if self._done[i]:
+                    record.begin(RESET, self._first + i)
                     self._begin(time_step, i, None)
                 else:
+                    record.begin(STEP, self._first + i)
                     self._advance(time_step, i, chosen)
-        self.current[0] = -1
         self._done = time_step.terminated | time_step.truncated
         return time_step
 
     @override
     def restart(self, time_step: TimeStep, chosen: NDArray[np.bool_]) -> None:
-        with self._watchdog:
+        with self._record as record:
             for i in np.flatnonzero(chosen).tolist():
-                self.current[0] = i
+                record.begin(RESET, self._first + i)
                 self._begin(time_step, i, None)
-        self.current[0] = -1
+
+    @override
+    def close(self) -> None:
+        self._record.end()
+        if self._watchdog is not None:
+            self._watchdog.close()
 
     def _begin(self, time_step: TimeStep, i: int, seed: int | None) -> None:
         """Start an episode of environment `i`, seeded unless None; write its first step."""

@@ -1,79 +1,75 @@
-"""Watchdog: a deadline for calls into environments, which may never return.
+"""Watchdog: a limit for calls into environments, which may never return.
 
 `AtariVectorEnv.recv()` waits without end after one of its workers has failed, and a user's
 environment may hang. No exception can interrupt such a call, so the watchdog ends the process. Its
 supervisor (Kubernetes, `seedbed train`) starts it again.
 """
 
+import logging
 import math
 import os
 import sys
 import threading
-import time
 from collections.abc import Callable
 
-from seedbed.runtime.exit_codes import ExitCode
+from seedbed.envs.calls import WAITING, Call, CallRecord
+from seedbed.runtime.exit_codes import HELP, ExitCode
 from seedbed.runtime.guard import leaving
+
+log = logging.getLogger(__name__)
+
+
+def _end_process(text: str, call: Call) -> ExitCode:
+    code = ExitCode.ENVIRONMENT
+    print(
+        f"seedbed: {text}\nseedbed: exit code {code:d} ({code.name}): {HELP[code]}",
+        file=sys.stderr,
+        flush=True,
+    )
+    return code
+
+
+# Called with the sentence of a late call, before the process ends with the code that it returns.
+on_late: Callable[[str, Call], ExitCode] = _end_process
 
 
 class Watchdog:
-    """Context manager that ends the process if its block takes longer than a deadline.
+    """Ends the process if a call takes longer than a limit, and tells of it before.
 
-    One thread per watchdog checks the clock four times per deadline, at most once a second. The
-    block itself costs two assignments. The call in the block must sometimes release the
-    interpreter lock.
+    One thread per watchdog looks four times per limit, at most once a second. A call costs two
+    writes of 24 bytes. It must sometimes release the interpreter lock.
 
     Args:
-        name: the guarded environments, for the error.
-        deadline_s: longest time of a block; infinite: no thread, and no end.
-        on_late: called with the seconds that a late block has taken, in the watchdog's thread,
-            before the process ends; None prints an error.
+        name: the `environment.id`.
+        timeout_s: longest time of a call; 0: no end.
+        record: the call of the vector environment.
     """
 
-    def __init__(
-        self, name: str, deadline_s: float, on_late: Callable[[float], None] | None = None
-    ) -> None:
+    def __init__(self, name: str, timeout_s: float, record: CallRecord) -> None:
         self._name = name
-        self._deadline_s = deadline_s
-        self._on_late = on_late or self._print_error
-        self._since: float | None = None
+        self._timeout_s = timeout_s or math.inf
+        self._record = record
         self._closed = threading.Event()
         self._thread = threading.Thread(target=self._watch, name=f"watchdog {name}", daemon=True)
-        if deadline_s < math.inf:
-            self._thread.start()
-
-    def __enter__(self) -> None:
-        self._since = time.monotonic()
-
-    def __exit__(self, *error: object) -> None:
-        self._since = None
+        self._thread.start()
 
     def close(self) -> None:
         """Stop watching."""
         self._closed.set()
-        if self._thread.is_alive():
-            self._thread.join(timeout=self._deadline_s)
+        self._thread.join()
+        WAITING.note(self, "")
 
     def _watch(self) -> None:
-        interval_s = min(1.0, self._deadline_s / 4)
-        while not self._closed.wait(interval_s):
-            since = self._since
-            if since is None:
-                continue
-            busy_s = time.monotonic() - since
-            if busy_s > self._deadline_s:
-                self._end(busy_s)
-
-    def _end(self, busy_s: float) -> None:
-        self._on_late(busy_s)
-        # os._exit, because an ordinary exit would wait for the thread that hangs.
-        leaving()
-        os._exit(ExitCode.ENVIRONMENT)
-
-    def _print_error(self, busy_s: float) -> None:
-        print(
-            f"exit {ExitCode.ENVIRONMENT:d} ({ExitCode.ENVIRONMENT.name}): {self._name} has not "
-            f"come back for {busy_s:.0f} s (limit {self._deadline_s:g} s); run `seedbed check env`",
-            file=sys.stderr,
-            flush=True,
-        )
+        told = None
+        while not self._closed.wait(min(1.0, self._timeout_s / 4)):
+            call = self._record.call
+            text = "" if call is None else call.waited_for(self._name)
+            WAITING.note(self, text)
+            if text and call != told:
+                log.warning("%s", text)
+                told = call
+            if call is not None and call.busy_s > self._timeout_s:
+                code = on_late(call.late(self._name, self._timeout_s), call)
+                # os._exit, because an ordinary exit would wait for the thread that hangs.
+                leaving()
+                os._exit(code)

@@ -215,7 +215,7 @@ def make_evaluation_env(
             seeds,
             actor.max_environment_failures,
             actor.workers,
-            actor.worker_timeout_s,
+            actor.environment_timeout_s,
         )
     except ImportError as error:
         raise SeedbedError(

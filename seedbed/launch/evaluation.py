@@ -91,6 +91,8 @@ class EvaluationProcess:
         lines = tail.decode(errors="replace").split("\n")[:-1]  # the last one may be half a line
         with suppress(ValueError, KeyError, IndexError, TypeError):
             newest = json.loads(lines[-1])["progress"]
+            if waiting := newest.get("waiting"):
+                return str(waiting)
             mean = newest["mean"]
             words = f"{newest['ended']} of {counted(newest['episodes'], 'episode')}"
             return words if mean is None else f"{words}, mean {mean:.4g} so far"

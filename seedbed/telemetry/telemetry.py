@@ -42,6 +42,8 @@ from seedbed.telemetry.time_left import TimeLeft
 from seedbed.telemetry.training import TrainingStats
 from seedbed.telemetry.windows import FPS_WINDOWS_S, History
 
+# The phase in which nothing is known of the environment.
+FIRST_ACTOR = "waiting for the first actor"
 # Shorter blocking is the ordinary give and take between threads.
 _BLOCKED_S = 1.0
 # Connected actors that send nothing for so long are reported.
@@ -127,6 +129,7 @@ class Telemetry:
         self._inference_clocks = [self.busy["inference"]]  # of each device that acts
         self.split = SHARED
         self.phase = "starting"
+        self.environment_wait: Callable[[], str] = str  # a call that takes long, in words
         self.stop_condition: str | None = None
         self.stop_reason: str | None = None
         self.provenance: ProvenanceStatus | None = None
@@ -278,7 +281,10 @@ class Telemetry:
             return None
         if self.evaluation.is_last:
             return f"the last evaluation: {self.evaluation.progress or 'starting'}"
-        if self.phase not in ("", "training"):
+        busy = self.phase not in ("", "training", FIRST_ACTOR)
+        if not busy and (call := self.environment_wait()):
+            return call
+        if busy or self.phase == FIRST_ACTOR:
             return self.phase
         if not sessions:
             return "no actors are connected"

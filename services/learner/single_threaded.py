@@ -17,6 +17,7 @@ import numpy as np
 
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
+from seedbed.envs.calls import WAITING
 from seedbed.runs.directory import RunDirectory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import RUN_STOPS, on_stop_signals
@@ -79,6 +80,9 @@ class SingleThreadedLearner(LearnerBase):
                 that is possible.
         """
         sessions: list[_EnvSession] = []
+        # Ticks come from this thread, which an environment may hold up.
+        self.telemetry.environment_wait = lambda: WAITING.text
+        WAITING.listener = lambda text: self.telemetry.tick()
         try:
             self._serve_http()
             backend = self._load_backend()
@@ -106,6 +110,7 @@ class SingleThreadedLearner(LearnerBase):
         for each in sessions:
             each.session.close()
             each.env.close()
+        WAITING.listener = None
         return self.end()
 
     def _agreed_spec(self, spec: EnvironmentSpec) -> EnvironmentSpec:

@@ -92,10 +92,6 @@ def test_a_missing_file_names_those_that_are_near(tmp_path: Path) -> None:
             "actor.threads has no effect: only Atari with the fast preprocessing steps in threads",
         ),
         (
-            ["actor.worker_timeout_s=5"],
-            "actor.worker_timeout_s has no effect: actor.workers is 0",
-        ),
-        (
             ["environment.id=atari:Pong", "actor.workers=2"],
             "actor.workers has no effect: Atari with the fast preprocessing steps in actor.threads",
         ),

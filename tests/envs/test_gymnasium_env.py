@@ -278,7 +278,7 @@ def test_an_environment_that_hangs_ends_the_process() -> None:
         "from seedbed.envs.gymnasium_env import GymnasiumVectorEnv\n"
         "from seedbed.config.environment import Environment\n"
         "stuck = Environment(id='tests.support.toy_environments:Stuck')\n"
-        "group = GymnasiumVectorEnv(stuck, [0], deadline_s=0.2)\n"
+        "group = GymnasiumVectorEnv(stuck, [0], timeout_s=0.2)\n"
         "group.reset()\n"
         "for _ in range(3): group.step(np.zeros(1, np.int32))\n"
     )
@@ -291,6 +291,6 @@ def test_an_environment_that_hangs_ends_the_process() -> None:
         text=True,
     )
     assert done.returncode == ExitCode.ENVIRONMENT
-    assert (
-        "tests.support.toy_environments:Stuck with 1 environment has not come back" in done.stderr
-    )
+    said = "step of environment 0 of tests.support.toy_environments:Stuck has not come back"
+    assert said in done.stderr
+    assert "(actor.environment_timeout_s is 0.2)" in done.stderr

@@ -79,7 +79,7 @@ def test_trouble_costs_its_own_episodes_only(
         "kwargs": {"folder": str(tmp_path)},
     }
     before = descriptors()
-    env = make(troubled, 4, worker_timeout_s=3, max_failures=100)
+    env = make(troubled, 4, timeout_s=3, max_failures=100)
     expected: dict[str, int] = {}
     for trouble, cause, cut in [
         ("raise", "step_raised", [2]),
@@ -113,22 +113,27 @@ def test_trouble_costs_its_own_episodes_only(
         (tmp_path / "2").unlink()
     said = caplog.text
     assert "worker 1 (environments 2 to 3 of" in said
-    assert "exit code 7, in environment 2 (worker_died, " in said
-    assert "signal SIGKILL: killed, or out of memory, in environment 2" in said
-    assert "actor.worker_timeout_s is 3), in environment 2 (hung, " in said
+    step = "step of environment 2 of tests.support.faulty_environments:Troubled"
+    assert f"exit code 11, in the {step} (worker_died, " in said
+    assert f"signal SIGKILL: killed, or out of memory, in the {step}" in said
+    assert f"was ended: {step} has not come back for 3." in said
+    assert "(actor.environment_timeout_s is 3)" in said
     # What the environments do is said where it happens.
     assert "environment 2 of" in (worker_said := capfd.readouterr().err)
     assert "OSError: the simulator crashed" in worker_said
+    assert "ended with exit code 7 by code that it ran" in worker_said
     # A worker that dies between two steps.
     workers = children(os.getpid())
     env.step(zeros())
     env.step(zeros())
-    os.kill(max(workers), signal.SIGKILL)
+    below = children(guard := max(workers))
+    os.kill(guard, signal.SIGKILL)
+    wait_for(lambda: not [pid for pid in below if parent(pid)], "it is dead", START_S)
     assert env.step(zeros()).first.tolist() in (
         [True, True, False, False],
         [False, False, True, True],
     )
-    for worker in children(os.getpid()):
+    for worker in set().union(*map(children, children(os.getpid()))):
         loaded = Path(f"/proc/{worker}/maps").read_text()
         assert "numpy" in loaded
         assert not [name for name in ("cygrpc", "tensorflow", "jaxlib") if name in loaded]

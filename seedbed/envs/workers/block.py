@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from seedbed.envs.calls import records_bytes
 from seedbed.spec import EnvironmentSpec, TimeStep
 
 _ALIGNMENT = 64  # a cache line
@@ -15,6 +16,8 @@ _ALIGNMENT = 64  # a cache line
 
 class Block:
     """Arrays of a group in anonymous shared memory, which every worker maps.
+
+    The memory begins with the workers' calls (`map_records`).
 
     No two processes write the same rows, and a message over a worker's socket says that the rows
     are whole. The memory is of no file system, so that nothing is left in /dev/shm, which is small
@@ -29,8 +32,6 @@ class Block:
     Attributes:
         action: [E, *action] of the action space.
         chosen: [E] bool, the environments that `restart` restarts.
-        current: [W] int32, the environment of each worker that a call is in, from 0 in each; -1
-            between calls.
     """
 
     def __init__(self, descriptor: int, spec: EnvironmentSpec, num_envs: int, workers: int) -> None:
@@ -40,9 +41,8 @@ class Block:
             ((e,), "float32"),
             *[((e,), "bool")] * 5,
             ((e, *spec.action.array.shape), spec.action.array.dtype),
-            ((workers,), "int32"),
         ]
-        offsets, end = [], 0
+        offsets, end = [], records_bytes(workers)
         for shape, dtype in parts:
             offsets.append(end)
             end += -(-prod(shape) * np.dtype(dtype).itemsize // _ALIGNMENT) * _ALIGNMENT
@@ -57,7 +57,6 @@ class Block:
         self._step = TimeStep(*arrays[:6])
         self.chosen: NDArray[np.bool_] = arrays[6]
         self.action: NDArray[Any] = arrays[7]
-        self.current: NDArray[np.int32] = arrays[8]
 
     def write(self, rows: slice, time_step: TimeStep) -> None:
         """Copy a time step into the rows of one worker.

@@ -9,7 +9,7 @@ import math
 import os
 import select
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,15 @@ from typing_extensions import override
 
 from seedbed.config.environment import Environment
 from seedbed.envs.actions import check_actions
+from seedbed.envs.calls import (
+    CONSTRUCTION,
+    STEP,
+    WAITING,
+    Call,
+    CallRecord,
+    map_records,
+    shared_memory,
+)
 from seedbed.envs.failures import HUNG, WORKER_DIED, Failures
 from seedbed.envs.workers.block import Block
 from seedbed.envs.workers.process import Share, WorkerProcess
@@ -26,8 +35,8 @@ from seedbed.packed import read_environment_spec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
-# Least time for a worker to start and to make its environments.
-START_S = 600.0
+# How often the calls of workers are looked at.
+_LOOK_S = 1.0
 # Longest time in which the workers close their environments; an actor has seconds in all.
 CLOSE_S = 3.0
 
@@ -47,9 +56,10 @@ class WorkerVectorEnv(VectorEnv):
         workers: W, at most E.
         max_failures: failures within ten minutes after which `reset` and `step` raise; a worker's
             end counts as one.
-        timeout_s: seconds after which a worker whose step or reset has not come back is killed,
-            and at least ten minutes while it starts; 0: never.
+        timeout_s: seconds after which a worker is killed, one of whose calls into an environment
+            has not come back; 0: never.
         needs_lives: as of `make_vector_env`.
+        record: as of `make_vector_env`.
 
     Raises:
         SeedbedError: the environments cannot be made.
@@ -64,14 +74,19 @@ class WorkerVectorEnv(VectorEnv):
         max_failures: int,
         timeout_s: float,
         needs_lives: bool = False,
+        record: CallRecord | None = None,
     ) -> None:
         self.num_envs = e = len(seeds)
+        self._name = environment.id
+        self._told: Call | None = None
+        self._record = record or CallRecord()
         self._failures = Failures(environment.id, max_failures)
         self.failures = self._failures.counts
         self._timeout_s = timeout_s or math.inf
         self._specs: list[EnvironmentSpec] = []  # of every worker so far
         self._workers: list[WorkerProcess] = []
-        self._memory = os.memfd_create("seedbed-group")
+        self._memory = shared_memory(workers)
+        self._calls = map_records(self._memory, workers)
         bounds = [e * k // workers for k in range(workers + 1)]
         try:
             for k in range(workers):
@@ -124,6 +139,8 @@ class WorkerVectorEnv(VectorEnv):
         for worker in workers:
             worker.close(deadline)
         vars(self).pop("_block", None)  # gives the memory back
+        self._calls = []
+        WAITING.note(self, "")
         if self._memory >= 0:
             os.close(self._memory)
             self._memory = -1
@@ -151,8 +168,11 @@ class WorkerVectorEnv(VectorEnv):
         for k in asked:
             watch(k)
         while by_descriptor:
-            ready = {by_descriptor[it] for it, _ in poll.poll(self._patience_ms(by_descriptor))}
-            late = set() if ready else {k for k in by_descriptor.values() if self._left_s(k) <= 0}
+            waiting = set(by_descriptor.values())
+            ready = {by_descriptor[it] for it, _ in poll.poll(self._patience_ms(waiting))}
+            late = set() if ready else {k for k in waiting if self._left_s(k) <= 0}
+            if not ready:
+                self._tell(waiting)
             for k in ready:
                 # A worker may have answered before its end.
                 message = self._workers[k].receive()
@@ -166,18 +186,45 @@ class WorkerVectorEnv(VectorEnv):
                 forget(k)
                 self._replace(k, incarnation, HUNG)
                 watch(k)
+        if self._told is not None:
+            self._told = None
+            self._record.end()
+            WAITING.note(self, "")
+
+    def _begun(self, k: int) -> Call | None:
+        """Return the call of a worker since its newest command; None where none has begun."""
+        call = self._calls[k].call
+        return None if call is None or call.since < self._workers[k].since else call
+
+    def _call(self, k: int) -> Call:
+        """Return the call of a worker; between two calls, or before the first, the next one."""
+        worker, record = self._workers[k], self._calls[k]
+        call = self._begun(k)
+        if call is None:
+            kind = CONSTRUCTION if worker.starting else STEP
+            since = max(worker.since, record.changed_at)
+            call = Call(kind, worker.share.rows.start, since)
+        return call
 
     def _left_s(self, k: int) -> float:
         """Return the time until a worker is late."""
-        worker = self._workers[k]
-        limit_s = max(START_S, self._timeout_s) if worker.starting else self._timeout_s
-        return worker.since + limit_s - time.monotonic()
+        if self._workers[k].starting and self._begun(k) is None:
+            return math.inf  # the interpreter starts
+        return self._timeout_s - self._call(k).busy_s
 
-    def _patience_ms(self, by_descriptor: dict[int, int]) -> float | None:
-        """Return the time until the first worker is late; None: none ever is."""
-        if self._timeout_s == math.inf:
-            return None
-        return max(0.0, 1e3 * min(map(self._left_s, by_descriptor.values()))) + 1.0
+    def _patience_ms(self, waiting: Collection[int]) -> float:
+        """Return the time until the first worker is late, or until the next look at the calls."""
+        left_s = min(map(self._left_s, waiting)) if self._timeout_s < math.inf else math.inf
+        return 1e3 * min(_LOOK_S, max(0.0, left_s)) + 1.0
+
+    def _tell(self, waiting: Collection[int]) -> None:
+        call = min(map(self._call, waiting), key=lambda call: call.since)
+        text = call.waited_for(self._name)
+        WAITING.note(self, text)
+        self._record.copy(call)
+        if text and call != self._told:
+            log.warning("%s", text)
+        self._told = call
 
     def _take(self, worker: WorkerProcess, message: dict[str, Any]) -> bool:
         """Take a message; return whether it is the last one that was waited for."""
@@ -204,25 +251,22 @@ class WorkerVectorEnv(VectorEnv):
     def _replace(self, k: int, incarnation: int | None, cause: str) -> None:
         """Start a worker in the place of one that is over, unless there were too many failures."""
         old = self._workers[k]
-        waited_s = time.monotonic() - old.since
+        call = self._call(k)
         how = old.kill()
         if cause == HUNG:
-            how = (
-                f"has not come back for {waited_s:.1f} s (actor.worker_timeout_s is "
-                f"{self._timeout_s:g})"
-            )
+            how = f"was ended: {call.late(self._name, self._timeout_s)}"
         else:
             how = f"was ended by {how}" if how.startswith("signal") else f"ended with {how}"
-        inside = -1 if incarnation is None else int(self._block.current[k])
-        where = f", in environment {old.share.rows.start + inside}" if inside >= 0 else ""
+        inside = None if cause == HUNG else self._calls[k].call
+        where = f", in the {inside.named(self._name)}" if inside is not None else ""
         recent = self._failures.add(cause)
         log.error(
             "%s %s%s (%s, %d of at most %d within ten minutes)",
             *(old.share.name, how, where, cause, recent, self._failures.most),
         )
         self._failures.check(f"{old.share.name} {how}{where}")
+        self._calls[k].end()
         if incarnation is not None:
-            self._block.current[k] = -1
             # Other episodes than before, because the old ones would lead to the same end.
             incarnation += self._failures.counts.total() << 48
         self._workers[k] = WorkerProcess(old.share, incarnation)

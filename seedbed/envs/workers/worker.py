@@ -6,13 +6,12 @@ neither gRPC nor a model library. It ends with the thread that started it, and w
 
 import json
 import logging
-import math
 import os
 import signal
 import socket
 import struct
 import sys
-from contextlib import closing
+from contextlib import closing, suppress
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -51,9 +50,11 @@ def main() -> int:
     except (BrokenPipeError, ConnectionResetError):
         pass  # the parent has closed its end
     except SeedbedError as error:
-        _send(channel, {"error": str(error)[:LONGEST_TEXT], "code": int(error.code)})
+        with suppress(BrokenPipeError):  # the parent has its error from another worker
+            _send(channel, {"error": str(error)[:LONGEST_TEXT], "code": int(error.code)})
     except ImportError as error:
-        _send(channel, {"missing": str(error)[:LONGEST_TEXT]})
+        with suppress(BrokenPipeError):
+            _send(channel, {"missing": str(error)[:LONGEST_TEXT]})
     sys.stdout.flush()
     sys.stderr.flush()
     leaving()
@@ -64,15 +65,18 @@ def main() -> int:
 def _serve(channel: socket.socket, arguments: dict[str, Any]) -> None:
     # Imported here, because the parent is to end this process from its first line on.
     from seedbed.config.environment import Environment
+    from seedbed.envs.calls import map_records
     from seedbed.envs.registry import make_sequential_env
 
+    record = map_records(arguments["memory"], arguments["workers"])[arguments["worker"]]
     first, seeds = arguments["first"], arguments["seeds"]
     environment = Environment.model_validate_json(arguments["environment"])
     env = make_sequential_env(
         environment,
         seeds,
         arguments["max_failures"],
-        deadline_s=math.inf,
+        timeout_s=None,
+        record=record,
         first=first,
         needs_lives=arguments["needs_lives"],
     )
@@ -86,8 +90,6 @@ def _obey(channel: socket.socket, arguments: dict[str, Any], env: "SequentialVec
     first = arguments["first"]
     rows = slice(first, first + env.num_envs)
     block = Block(arguments["memory"], env.spec, arguments["num_envs"], arguments["workers"])
-    worker = arguments["worker"]
-    env.current = block.current[worker : worker + 1]
     _send(channel, {"spec": env.spec.to_json()})
     reported = env.failures.copy()
     while command := channel.recv(COMMAND.size):
