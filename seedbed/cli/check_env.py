@@ -11,6 +11,7 @@ import sys
 from seedbed.cli.arguments import add_set
 from seedbed.cli.output import emit
 from seedbed.config import parse_experiment
+from seedbed.envs.calls import KEY
 from seedbed.envs.check import Report, check_environment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
@@ -27,8 +28,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--num-envs", type=int, default=32, help="environments that step together (default 32)")
     add("--seconds", type=float, default=5.0, help="seconds of a measurement (default 5)")
-    text = "longest time of a call into the environment, in seconds (default 60)"
-    add("--timeout", type=float, default=60.0, metavar="S", help=text)
+    text = "the same as --set actor.environment_timeout_s=S"
+    add("--timeout", metavar="S", help=text)
     add_set(parser)
     add("--json", action="store_true", help="print the report as JSON on stdout")
 
@@ -42,16 +43,23 @@ def run(args: argparse.Namespace) -> ExitCode:
     Raises:
         SeedbedError: USAGE or CONFIG, an argument is wrong.
     """
-    if args.num_envs < 1 or not args.seconds > 0 or not args.timeout > 0:
+    if args.num_envs < 1 or not args.seconds > 0:
         raise SeedbedError(
             ExitCode.USAGE,
-            f"--num-envs {args.num_envs} must be at least 1, and --seconds {args.seconds:g} and "
-            f"--timeout {args.timeout:g} more than 0",
+            f"--num-envs {args.num_envs} must be at least 1, and --seconds {args.seconds:g} more "
+            "than 0",
         )
     text = json.dumps({"name": "check", "environment": {"id": args.id}})
-    environment = parse_experiment(text, args.set, "check env").environment
+    limit = [] if args.timeout is None else [f"{KEY}={args.timeout}"]
+    experiment = parse_experiment(text, [*args.set, *limit], "check env")
     report = check_environment(
-        environment, args.num_envs, args.seconds, _print, args.timeout, on_late=_show
+        experiment.environment,
+        args.num_envs,
+        args.seconds,
+        _print,
+        experiment.actor,
+        getattr(experiment.builtin_options, "life_loss_ends", False),
+        _show,
     )
     _show(report)
     if args.json:

@@ -1,26 +1,42 @@
-"""Checks and measurements of an environment, for `seedbed check env`."""
+"""Checks and measurements of an environment, for `seedbed check env`.
+
+The environment is stepped as an actor steps it: several in one process, in another thread than the
+main one (with `actor.workers` in the main one, as a worker does).
+"""
 
 import os
+import re
+import threading
+import traceback
+import warnings
 from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
-from seedbed.config.environment import Environment
+from gymnasium.utils.env_checker import check_env
+
+from seedbed.config.environment import Actor, Environment
+from seedbed.envs import watchdog
 from seedbed.envs.advice import Advice, advise
+from seedbed.envs.calls import CHECKER, CLOSE, CONSTRUCTION, Call, CallRecord
+from seedbed.envs.factory import make_environment
+from seedbed.envs.failures import PASSING, in_words
+from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 from seedbed.envs.measure import Measured, measure
 from seedbed.envs.registry import make_vector_env
 from seedbed.envs.seeds import environment_seed
-from seedbed.envs.watched import Deadline, WatchedVectorEnv
 from seedbed.packed import random_actions
 from seedbed.rpc.step_codec import Step, write_actor_message
-from seedbed.runtime.exit_codes import SeedbedError
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import counted
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
 REPRODUCED_STEPS = 50
+_LONGEST = 500  # characters of a line of Gymnasium's
 Progress = Callable[[str], None]
 
 
@@ -62,12 +78,40 @@ class Report:
         self.add(name, detail, "warning")
 
 
+class _Plan(NamedTuple):
+    """What is checked, and how.
+
+    Attributes:
+        environment: the experiment's section.
+        actor: the experiment's section.
+        needs_lives: as of `make_vector_env`.
+    """
+
+    environment: Environment
+    actor: Actor
+    needs_lives: bool
+
+    def make(self, num_envs: int, threads: int = 1, run_seed: int = 1) -> VectorEnv:
+        """Make a group as an actor does, in this process."""
+        seeds = [environment_seed(run_seed, 0, 0, i) for i in range(num_envs)]
+        return make_vector_env(
+            self.environment,
+            num_envs,
+            threads,
+            seeds,
+            self.actor.max_environment_failures,
+            timeout_s=self.actor.environment_timeout_s,
+            needs_lives=self.needs_lives,
+        )
+
+
 def check_environment(
     environment: Environment,
     num_envs: int,
     seconds: float,
     report_progress: Progress = lambda _: None,
-    timeout_s: float = 60.0,
+    actor: Actor | None = None,
+    needs_lives: bool = False,
     on_late: Callable[[Report], None] = lambda _: None,
 ) -> Report:
     """Make an environment, compare two runs of one seed, measure it, and give advice.
@@ -77,43 +121,67 @@ def check_environment(
         num_envs: environments that step together.
         seconds: duration of the measurement, for each number of threads.
         report_progress: receives a line for each stage.
-        timeout_s: longest time of a call into the environment.
-        on_late: called with the report so far when a call takes longer; then the process ends.
+        actor: the experiment's section, for its limits; with workers the environment is stepped in
+            this thread. None: the defaults.
+        needs_lives: as of `make_vector_env`.
+        on_late: called with the report so far when a call takes longer than the limit; then the
+            process ends.
     """
     report = Report(environment.id)
+    plan = _Plan(environment, actor or Actor(), needs_lives)
 
-    def late(sentence: str) -> None:
-        report.add("hangs", sentence, "failed")
+    def late(sentence: str, call: Call) -> ExitCode:
+        # An actor does not wait for `close`.
+        report.add("hangs", sentence, "warning" if call.kind == CLOSE else "failed")
         on_late(report)
+        return ExitCode.OK if report.ok else ExitCode.ENVIRONMENT
 
-    deadline = Deadline(timeout_s, late)
+    def check() -> None:
+        try:
+            _check(report, plan, num_envs, seconds, report_progress)
+        except BaseException as error:
+            failed.append(error)
+
+    failed: list[BaseException] = []
+    before, watchdog.on_late = watchdog.on_late, late
     try:
-        return _check(report, environment, num_envs, seconds, report_progress, deadline)
+        if plan.actor.workers:
+            check()
+        else:
+            thread = threading.Thread(target=check, name="environments", daemon=True)
+            thread.start()
+            thread.join()
     finally:
-        deadline.watchdog.close()
+        watchdog.on_late = before
+    if failed:
+        raise failed[0]
+    return report
 
 
 def _check(
-    report: Report,
-    environment: Environment,
-    num_envs: int,
-    seconds: float,
-    report_progress: Progress,
-    deadline: Deadline,
-) -> Report:
+    report: Report, plan: _Plan, num_envs: int, seconds: float, report_progress: Progress
+) -> None:
+    environment = plan.environment
     report_progress(f"making {counted(num_envs, 'environment')} of {environment.id}")
     before = _resident_bytes()
     try:
-        group = _make(environment, num_envs, 1, deadline)
+        group = plan.make(num_envs)
     except SeedbedError as error:
         report.add("make", str(error), "failed")
-        return report
+        return
     try:
         report.spec = spec = group.spec
         sizes = f"{spec.action}, {counted(spec.action_repeat, 'frame')} a step"
         report.add("spaces", f"observation {spec.observation}, {sizes}")
+        if isinstance(group, GymnasiumVectorEnv):
+            for line in group.seen:
+                report.add("sees", line)
+            for line in group.warnings:
+                report.warn("spaces", line)
+            report_progress("asking Gymnasium's checker")
+            _check_api(report, plan)
         report_progress("comparing runs of the same and of other seeds")
-        _check_seeds(report, environment, min(num_envs, 4), deadline)
+        _check_seeds(report, plan, min(num_envs, 4))
         report_progress(f"stepping for {seconds:g} s")
         start = group.reset()
         memory = max(0, _resident_bytes() - before) / num_envs
@@ -124,13 +192,52 @@ def _check(
         fast = environment.id.startswith("atari:") and environment.atari.preprocessing == "fast"
         if fast and len(os.sched_getaffinity(0)) >= 2:
             report_progress(f"stepping with two threads for {seconds:g} s")
-            speedup = _two_threads(report, environment, num_envs, seconds, measured, deadline)
+            speedup = _two_threads(report, plan, num_envs, seconds, measured)
         _add_speed(report, measured, start, memory, speedup)
     except SeedbedError as error:
         report.add("step", str(error), "failed")
     finally:
         group.close()
-    return report
+
+
+def _check_api(report: Report, plan: _Plan) -> None:
+    """Ask Gymnasium's own checker. What it finds stops no actor, and is a warning."""
+    record = CallRecord()
+    watch = watchdog.Watchdog(plan.environment.id, plan.actor.environment_timeout_s, record)
+    lines = dict[str, None]()  # each once
+    try:
+        with warnings.catch_warnings(record=True) as caught, record:
+            warnings.simplefilter("always")
+            record.begin(CONSTRUCTION, 0)
+            made = make_environment(plan.environment)
+            record.begin(CHECKER, 0)
+            try:
+                check_env(made, skip_render_check=True)
+            except PASSING:
+                raise
+            except BaseException as error:
+                lines[_api_words(error)] = None
+        for warning in caught:
+            if warning.category is UserWarning or "gymnasium" in warning.filename:
+                lines[_plain(str(warning.message))] = None
+    finally:
+        watch.close()
+    for line in lines:
+        report.warn("API", line)
+
+
+def _api_words(error: BaseException) -> str:
+    """Return what failed in Gymnasium's checker, with its line where an assertion has no words."""
+    if text := _plain(str(error)):
+        return text
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return f"{in_words(error)} in `{last.line}`"
+
+
+def _plain(text: str) -> str:
+    """Return a text without colours, in one line."""
+    text = re.sub(r"\x1b\[[0-9;]*m", "", text).removeprefix("WARN: ")
+    return " ".join(text.split())[:_LONGEST]
 
 
 def _check_steps(report: Report, measured: Measured) -> None:
@@ -163,13 +270,12 @@ def _check_bounds(report: Report, measured: Measured, environment: Environment) 
         bound = getattr(environment.bounds, name)
         if largest > bound:
             detail = f"a {name} of {largest:g}: the learner refuses numbers beyond {bound:g}; "
-            report.warn("bounds", f"{detail}scale them, or raise environment.max_abs_{name}")
+            detail = f"{detail}scale them, or raise environment.max_abs_{name}"
+            report.add("bounds", detail, "failed")
 
 
-def _check_seeds(
-    report: Report, environment: Environment, num_envs: int, deadline: Deadline
-) -> None:
-    runs = [_play(environment, num_envs, deadline, run_seed) for run_seed in (1, 1, 2)]
+def _check_seeds(report: Report, plan: _Plan, num_envs: int) -> None:
+    runs = [_play(plan, num_envs, run_seed) for run_seed in (1, 1, 2)]
     steps = len(runs[0]) - 1
     parted = next((t for t in range(steps + 1) if not _same(runs[0][t], runs[1][t])), None)
     if parted is None:
@@ -187,10 +293,8 @@ def _check_seeds(
         report.warn("other seeds", detail + "alike until their actions differ")
 
 
-def _play(
-    environment: Environment, num_envs: int, deadline: Deadline, run_seed: int
-) -> list[TimeStep]:
-    with closing(_make(environment, num_envs, 1, deadline, run_seed)) as group:
+def _play(plan: _Plan, num_envs: int, run_seed: int) -> list[TimeStep]:
+    with closing(plan.make(num_envs, run_seed=run_seed)) as group:
         random = np.random.default_rng(0)
         time_steps = [group.reset()]
         for _ in range(REPRODUCED_STEPS):
@@ -204,15 +308,10 @@ def _same(one: TimeStep, other: TimeStep) -> bool:
 
 
 def _two_threads(
-    report: Report,
-    environment: Environment,
-    num_envs: int,
-    seconds: float,
-    one: Measured,
-    deadline: Deadline,
+    report: Report, plan: _Plan, num_envs: int, seconds: float, one: Measured
 ) -> float | None:
     """Return steps/s with two threads divided by steps/s with one; None if unknown."""
-    with closing(_make(environment, num_envs, 2, deadline)) as group:
+    with closing(plan.make(num_envs, threads=2)) as group:
         two = measure(group, group.reset(), seconds, threads=2)
     report.speed["steps_per_second_2_threads"] = two.rate
     return None if one.crowded or two.crowded else two.rate / one.rate
@@ -246,15 +345,6 @@ def _add_speed(
             "threads of its own; set OMP_NUM_THREADS=1 or give the pod as many CPUs",
         )
     report.advice = advise(step_s, cpu_s, speedup, memory)
-
-
-def _make(
-    environment: Environment, num_envs: int, threads: int, deadline: Deadline, run_seed: int = 1
-) -> VectorEnv:
-    seeds = [environment_seed(run_seed, 0, 0, i) for i in range(num_envs)]
-    return WatchedVectorEnv(
-        lambda: make_vector_env(environment, num_envs, threads, seeds), deadline
-    )
 
 
 def _resident_bytes() -> int:

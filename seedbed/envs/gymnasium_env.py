@@ -99,6 +99,16 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
             ) from error
 
     @property
+    def seen(self) -> list[str]:
+        """What networks see of pictures, in words."""
+        return self._observation.notes[0]
+
+    @property
+    def warnings(self) -> list[str]:
+        """What is taken as it is and is hardly meant, in words."""
+        return [*self._observation.notes[1], *self._action.warnings]
+
+    @property
     def frames_per_second(self) -> float:
         """Pictures in a second of a video, from the metadata of the environment; otherwise 30."""
         return judge_fps(self._envs[0].metadata)

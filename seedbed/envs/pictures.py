@@ -1,77 +1,82 @@
 """Pictures among observations: their range and the order of their axes, by their space.
 
-Image networks divide bytes by 255, and take floats as they are. A picture of another range is
-scaled where it is read, so that every network sees 0 to 1 (-1 to 1 where the space has a sign).
+Image networks divide bytes (uint8) by 255, and take every other dtype as it is. A picture of
+another range than 0 to 255 is scaled where it is read, so that they see 0 to 1, or -1 to 1 where
+the space has a sign. Bits are sent as they are: int8 as a whole observation, bits in a dictionary.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from gymnasium.spaces import Box
+from gymnasium.spaces import Box, MultiBinary
 from numpy.typing import NDArray
 
-_CHANNELS = 4
 _SMALLEST_SIDE = 8  # of a picture of floats, which may as well be a matrix
+_CHANNELS = 4  # of a picture in the usual sense
 _LARGEST = 65535.0  # beyond it, a bound of floats is none
 
 
 @dataclass(frozen=True)
-class PictureScale:
-    """How a picture is sent.
+class Picture:
+    """A picture as it is sent.
 
     Attributes:
-        dtype: `uint8`, of which image networks divide by 255, or `float32`.
-        factor: by which numbers are multiplied before they are sent.
-        highest: largest magnitude of a number in its space.
+        shape: [height, width] or [height, width, channels].
+        low: least number of its space.
+        high: largest number of its space.
+        dtype: of the numbers that are sent; None: as every other array.
+        factor: by which numbers are multiplied before.
     """
 
-    dtype: str
-    factor: float
-    highest: float
+    shape: tuple[int, ...]
+    low: float
+    high: float
+    dtype: str | None = None
+    factor: float = 1.0
 
-    def apply(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return the picture as it is sent; no number is above `highest`."""
-        if self.dtype == "uint8":
-            return array.astype(np.uint8) * np.uint8(self.factor)
-        return (array * np.float32(self.factor)).astype(np.float32)
+    def scale(self, array: NDArray[Any]) -> NDArray[Any]:
+        """Return the numbers as they are sent."""
+        if self.factor == 1.0:
+            return array
+        return (array.astype(np.float32) * np.float32(self.factor)).astype(np.float32)
 
     @property
     def seen(self) -> str:
-        """What the network sees, in words."""
-        return f"0 to {self.highest:g} of the space as 0 to 1"
+        """What an image network sees, in words."""
+        height, width, channels = (*self.shape, 1)[:3]
+        size = f"{height} high, {width} wide, {channels} channel{'s' * (channels > 1)}"
+        factor = self.factor if self.dtype else 1 / 255 if self.high == 255 else 1.0
+        low, high = self.low * factor, self.high * factor
+        return f"{size}; {self.low:g} to {self.high:g} of its space as {low:.3g} to {high:.3g}"
 
 
-def picture_scale(space: Box) -> PictureScale | None:
-    """Return how a picture of another range than 0 to 255 or 0 to 1 is sent; None: as it is.
+def picture_of(space: Box | MultiBinary, in_dictionary: bool) -> Picture | None:
+    """Return how a picture is sent; None of what is none.
 
     Args:
         space: of whatever shape and dtype.
+        in_dictionary: other entries are sent with it.
     """
-    if not is_picture(space):
+    shape = tuple(map(int, space.shape))
+    if isinstance(space, MultiBinary):
+        return Picture(shape, 0.0, 1.0, "bool") if len(shape) in (2, 3) else None
+    if not _is_picture(space):
         return None
     low, high = float(np.min(space.low)), float(np.max(space.high))
-    highest = max(abs(low), abs(high))
-    if space.dtype in (np.uint8, np.bool_):
-        if highest in (0.0, 255.0):
-            return None
-        if 255 % highest == 0:  # bytes lose nothing
-            return PictureScale("uint8", 255 // highest, highest)
-        return PictureScale("float32", 1 / highest, highest)
-    if not np.isfinite(highest) or not 1 < highest <= _LARGEST:
-        return None
-    return PictureScale("float32", 1 / highest, highest)
+    if space.dtype is not None and space.dtype.kind in "biu" and low >= 0 and high == 1:
+        return Picture(shape, low, high, "bool" if in_dictionary else "int8")
+    largest = max(abs(low), abs(high))
+    if not 1 < largest <= _LARGEST or (space.dtype == np.uint8 and largest == 255):
+        return Picture(shape, low, high)
+    return Picture(shape, low, high, "float32", 1 / largest)
 
 
-def is_picture(space: Box) -> bool:
-    """Return whether an array is a picture: [height, width] or [height, width, channels]."""
-    shape = tuple(space.shape)
+def _is_picture(space: Box) -> bool:
+    shape = space.shape
     if len(shape) not in (2, 3):
         return False
-    if space.dtype in (np.uint8, np.bool_):
-        return True
-    channels = shape[2] if len(shape) == 3 else 1
-    return min(shape[:2]) >= _SMALLEST_SIDE and channels <= _CHANNELS
+    return space.dtype in (np.uint8, np.bool_) or min(shape[:2]) >= _SMALLEST_SIDE
 
 
 def channels_first(shape: tuple[int, ...]) -> bool:
@@ -80,7 +85,7 @@ def channels_first(shape: tuple[int, ...]) -> bool:
     Args:
         shape: without a leading axis.
     """
-    return len(shape) == 3 and shape[0] <= _CHANNELS < min(shape[1:]) and shape[2] > _CHANNELS
+    return len(shape) == 3 and shape[0] <= _CHANNELS < min(shape[1:])
 
 
 CHANNELS_LAST = (

@@ -17,6 +17,7 @@ from gymnasium.spaces import (
 from numpy.typing import NDArray
 
 from seedbed.envs.failures import NOT_FINITE, WRONG_SHAPE, EnvironmentFault
+from seedbed.envs.pictures import CHANNELS_LAST, Picture, channels_first, picture_of
 from seedbed.envs.pictures import CHANNELS_LAST, PictureScale, channels_first, picture_scale
 from seedbed.packed import ACTION_MASK, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
 from seedbed.spec import ActionSpec, ArraySpec
@@ -114,7 +115,7 @@ class ObservationReader:
     def __init__(self, space: Space[Any], masks: int = 0) -> None:
         self._leaves: list[_Leaf] = []
         if isinstance(space, Box) and not masks:
-            leaf = _Leaf(_WHOLE, space, ())
+            leaf = _Leaf(_WHOLE, space, (), in_dictionary=False)
             if not space.shape:
                 raise UnsupportedSpace(
                     "the observation's shape [] has 0 axes, but 1 to 3 are supported"
@@ -150,15 +151,23 @@ class ObservationReader:
 
     @property
     def notes(self) -> tuple[list[str], list[str]]:
-        """What networks see of pictures, and what is hardly meant, in words."""
+        """What image networks see of pictures, and what is hardly meant, in words."""
         seen, warnings = [], []
         for leaf in self._leaves:
-            name = "the picture" if leaf.entry.name == _WHOLE else f"the picture {leaf.entry.name}"
-            if leaf.picture is not None:
-                seen.append(f"{name}: {leaf.picture.seen}")
-            shape = leaf.entry.array.shape
-            if channels_first(shape):
-                warnings.append(f"{name} is {list(shape)}: channels first? {CHANNELS_LAST}")
+            entry, picture = leaf.entry, leaf.picture
+            if picture is None:
+                continue
+            name = "the picture" if entry.name == _WHOLE else f"the picture {entry.name}"
+            seen.append(f"{name}: {picture.seen}")
+            if channels_first(picture.shape):
+                text = f"{name} is {list(picture.shape)}: channels first? {CHANNELS_LAST}"
+                warnings.append(text)
+            elif entry.name != _WHOLE and not entry.is_image and len(picture.shape) == 3:
+                warnings.append(
+                    f"{name} is of {entry.array.dtype}, which no image network takes from a "
+                    "dictionary, so that its numbers go through dense layers: give bytes of 0 to "
+                    "255 in a Box of uint8"
+                )
         return seen, warnings
 
     def read(self, observation: Any, info: Mapping[str, Any]) -> NDArray[Any]:
@@ -199,10 +208,14 @@ class ObservationReader:
 class _Leaf:
     """One array of an observation space."""
 
-    def __init__(self, name: str, space: Space[Any], path: tuple[Any, ...]) -> None:
+    def __init__(
+        self, name: str, space: Space[Any], path: tuple[Any, ...], in_dictionary: bool = True
+    ) -> None:
         self._name, self._path, self._start = name, path, 0
         self._sizes: NDArray[Any] = np.asarray(0)
-        self.picture: PictureScale | None = None
+        self.picture: Picture | None = None
+        if isinstance(space, Box | MultiBinary) and name != ACTION_MASK:
+            self.picture = picture_of(space, in_dictionary)
         categories = 0
         if isinstance(space, Discrete):
             shape: tuple[int, ...] = ()
@@ -224,8 +237,8 @@ class _Leaf:
                     f"of dtype {space.dtype}, but only bool, integers and floats are supported",
                 )
             dtype = "uint8" if space.dtype in (np.uint8, np.bool_) else "float32"
-            if (picture := picture_scale(space)) is not None:
-                self.picture, dtype = picture, picture.dtype
+            if self.picture is not None:
+                dtype = self.picture.dtype or dtype
         else:
             _refuse(name, space, "which cannot be sent: drop or flatten it")
         if len(shape) > _AXES:
@@ -292,14 +305,13 @@ class _Leaf:
                 )
             return number.astype(spec.dtype)
         kept = _kept(array, space_dtype, what)
-        if (picture := self.picture) is not None:
-            if (np.abs(kept) > picture.highest).any():
+        if self.picture is not None:
+            if self.picture.dtype in ("bool", "int8") and (kept > 1).any():
                 raise EnvironmentFault(
                     WRONG_SHAPE,
-                    f"{what} holds {np.max(np.abs(kept))}, and its space ends at "
-                    f"{picture.highest:g}: correct one of them",
+                    f"{what} holds {np.max(kept)}, and its space ends at 1: correct one of them",
                 )
-            return picture.apply(kept)
+            kept = self.picture.scale(kept)
         kept = _kept(kept, np.dtype(spec.dtype), what)
         return kept.copy() if np.may_share_memory(kept, array) else kept
 

@@ -13,6 +13,9 @@ from seedbed.spec import ArraySpec
 from seedbed.types import Tensor
 
 
+_CHANNELS = 4  # most of a picture whose first axis they may be
+
+
 class FirstConvolution(keras.layers.Layer):
     """A valid convolution with ReLU of raw images, as pixels or as blocks of pixels.
 
@@ -22,7 +25,7 @@ class FirstConvolution(keras.layers.Layer):
     frames). The weights are those of the plain convolution, [n * s, n * s, channels, filters],
     so they load into a `keras.layers.Conv2D`.
 
-    Integer images are scaled by 1/255. The scale goes into the kernel, which is smaller.
+    Bytes (uint8) are scaled by 1/255. The scale goes into the kernel, which is smaller.
 
     Args:
         standardize: give each stack of images a mean of 0 and a standard deviation of 1 (at least
@@ -83,9 +86,9 @@ class FirstConvolution(keras.layers.Layer):
         Args:
             image: prepared and stacked frames [N, ...].
         """
-        integer = not keras.backend.is_float_dtype(keras.backend.standardize_dtype(image.dtype))
+        are_bytes = keras.backend.standardize_dtype(image.dtype) == "uint8"
         kernel = ops.convert_to_tensor(self.kernel)
-        if integer:
+        if are_bytes:
             kernel = kernel * (1.0 / 255.0)
         stride = self.stride
         if self.frame_channels:
@@ -107,7 +110,7 @@ class FirstConvolution(keras.layers.Layer):
             mean = ops.mean(pixels, -1)
             # All sums of squares of one byte a pixel are far below what float32 tells apart.
             variance = ops.mean(ops.square(pixels), -1) - ops.square(mean)
-            scale = 1.0 / 255.0 if integer else 1.0
+            scale = 1.0 / 255.0 if are_bytes else 1.0
             deviation = ops.maximum(scale * ops.sqrt(ops.maximum(variance, 0.0)), 1.0 / 255.0)
             mean, deviation = (ops.reshape(v, (-1, 1, 1, 1)) for v in (mean, deviation))
             x = (x - mean * ops.sum(kernel, axis=(0, 1, 2))) / deviation
@@ -145,7 +148,7 @@ class ImageTorso(keras.layers.Layer):
                 f"learner.network {name} wants images [height, width(, channels)], but the "
                 f"environment gives {frame}: use `mlp` or a network of your own"
             )
-        if len(frame.shape) == 3 and frame.shape[0] <= 4 < min(frame.shape[1:]):
+        if len(frame.shape) == 3 and frame.shape[0] <= _CHANNELS < min(frame.shape[1:]):
             raise ConfigError(
                 f"learner.network {name} wants images [height, width, channels], but the "
                 f"environment gives {frame}: channels first? Move the axis, such as by "
@@ -169,14 +172,14 @@ class ImageTorso(keras.layers.Layer):
 
 
 def scaled(image: Tensor) -> Tensor:
-    """Return images as float32; integers are scaled to [0, 1].
+    """Return images as float32; bytes (uint8) are scaled to [0, 1].
 
     Args:
         image: of any shape.
     """
-    integer = not keras.backend.is_float_dtype(keras.backend.standardize_dtype(image.dtype))
+    are_bytes = keras.backend.standardize_dtype(image.dtype) == "uint8"
     image = ops.cast(image, "float32")
-    return image * (1.0 / 255.0) if integer else image
+    return image * (1.0 / 255.0) if are_bytes else image
 
 
 def convolution(filters: int, size: int, stride: int, name: str) -> Any:
