@@ -69,7 +69,7 @@ class Call(NamedTuple):
         """Return the sentence of a call that took longer than its limit."""
         return (
             f"{self.named(name)} has not come back for {self.busy_s:.1f} s ({KEY} is "
-            f"{timeout_s:g}): raise it, or see what the call waits for with `seedbed check env`"
+            f"{timeout_s:g}): raise it, or see why the call takes so long"
         )
 
 

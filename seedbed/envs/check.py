@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-
 from gymnasium.utils.env_checker import check_env
 
 from seedbed.config.environment import Actor, Environment

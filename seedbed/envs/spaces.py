@@ -17,8 +17,12 @@ from gymnasium.spaces import (
 from numpy.typing import NDArray
 
 from seedbed.envs.failures import NOT_FINITE, WRONG_SHAPE, EnvironmentFault
-from seedbed.envs.pictures import CHANNELS_LAST, Picture, channels_first, picture_of
-from seedbed.envs.pictures import CHANNELS_LAST, PictureScale, channels_first, picture_scale
+from seedbed.envs.pictures import (
+    CHANNELS_LAST,
+    Picture,
+    channels_first,
+    picture_of,
+)
 from seedbed.packed import ACTION_MASK, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
 from seedbed.spec import ActionSpec, ArraySpec
 
@@ -329,7 +333,8 @@ def _kept(array: NDArray[Any], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
         if array.dtype.kind == "f":
             lost = np.isfinite(array) & ~np.isfinite(converted)
         else:
-            lost = converted.astype(array.dtype) != array
+            # -1 of int8 comes back from uint8, which has it as 255.
+            lost = (converted.astype(array.dtype) != array) | ((converted < 0) != (array < 0))
     if lost.any():
         number = array[lost].ravel()[0]
         raise EnvironmentFault(

@@ -12,7 +12,6 @@ from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import ArraySpec
 from seedbed.types import Tensor
 
-
 _CHANNELS = 4  # most of a picture whose first axis they may be
 
 

@@ -74,7 +74,7 @@ def test_a_picture_that_never_changes_is_a_warning(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("field", ["reward", "observation"])
-def test_numbers_beyond_the_bounds_are_a_warning(
+def test_numbers_beyond_the_bounds_fail_as_the_learner_refuses_them(
     field: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Large(toy_environments.Counter):
@@ -86,8 +86,7 @@ def test_numbers_beyond_the_bounds_are_a_warning(
 
     monkeypatch.setattr(toy_environments, "Large", Large, raising=False)
     report = check("Large")
-    assert report.ok
-    assert results(report)["bounds"] == "warning"
+    assert results(report)["bounds"] == "failed"
     (detail,) = (check.detail for check in report.checks if check.name == "bounds")
     assert f"a {field} of 5e+06" in detail
     assert f"environment.max_abs_{field}" in detail
@@ -191,7 +190,8 @@ def test_a_step_that_hangs_is_named_with_what_was_found_before(tmp_path: Path) -
         env={**os.environ, "PYTHONPATH": f"{tmp_path}:{root}"},
     )  # fmt: skip
     assert done.returncode == ExitCode.ENVIRONMENT
-    assert "step 3 after reset has not come back" in done.stderr
+    assert "step of environment 0 of hanging:Hangs has not come back for 0." in done.stderr
+    assert "(actor.environment_timeout_s is 0.5)" in done.stderr
     assert "spaces" in done.stderr
 
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from typing import Any
 
 import gymnasium
@@ -17,6 +14,7 @@ from seedbed.cli.main import main
 from seedbed.config.environment import Environment
 from seedbed.envs import make_vector_env
 from seedbed.envs.failures import EnvironmentFault
+from seedbed.envs.probe import EnvironmentProbe
 from seedbed.envs.spaces import ActionWriter, ObservationReader
 from seedbed.packed import PackedSpec, random_actions, read_environment_spec
 from seedbed.rpc.spaces import observation_from_wire, space_from_wire, spaces_to_wire
@@ -285,10 +283,6 @@ def test_actions_of_check_and_probe_are_valid_ones(kwargs: dict[str, Any]) -> No
         chosen.append(action)
         time_step = env.step(action)
     assert len(np.unique(np.array(chosen))) > 2, "not one of them alone"
-    section = environment.model_dump_json()
-    done = subprocess.run(
-        [sys.executable, "-m", "seedbed.envs.probe", str(os.getpid()), section],
-        capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    probe = EnvironmentProbe(environment)
+    assert probe.wait() == env.spec, probe.failure
     assert main(["check", "env", environment.id, "--seconds", "0.2", "--num-envs", "2"]) == 0

@@ -17,16 +17,9 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config.environment import Environment
+from seedbed.envs import calls
 from seedbed.envs.actions import check_actions
-from seedbed.envs.calls import (
-    CONSTRUCTION,
-    STEP,
-    WAITING,
-    Call,
-    CallRecord,
-    map_records,
-    shared_memory,
-)
+from seedbed.envs.calls import WAITING, Call, CallRecord, map_records, shared_memory
 from seedbed.envs.failures import HUNG, WORKER_DIED, Failures
 from seedbed.envs.workers.block import Block
 from seedbed.envs.workers.process import Share, WorkerProcess
@@ -201,7 +194,7 @@ class WorkerVectorEnv(VectorEnv):
         worker, record = self._workers[k], self._calls[k]
         call = self._begun(k)
         if call is None:
-            kind = CONSTRUCTION if worker.starting else STEP
+            kind = calls.CONSTRUCTION if worker.starting else calls.STEP
             since = max(worker.since, record.changed_at)
             call = Call(kind, worker.share.rows.start, since)
         return call
