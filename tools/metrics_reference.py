@@ -12,6 +12,8 @@ from seedbed.services.cost.metrics import METRICS as COST
 from seedbed.services.replay.metrics import METRICS as REPLAY
 from seedbed.telemetry import Counters, Telemetry
 from seedbed.telemetry.bottleneck import PARTS
+from seedbed.telemetry.checkpoints import EVALUATION_TAGS
+from seedbed.telemetry.snapshot import NUMBER_TAGS
 
 _HEAD = """\
 # Metrics reference
@@ -28,11 +30,6 @@ that a panel raises: they split, count or bound what the panel shows. Every seri
 the start, with 0, or with NaN where 0 would be wrong (no episode has ended, so there is no mean
 return). The exceptions are labels whose values are not known in advance; the table names them.
 
-TensorBoard (`tensorboard/` in the run directory) has the learner's metrics under the same names,
-labels after a slash (`seedbed_busy_fraction/training`), over `seedbed_env_frames_total`. A
-histogram is there the mean of the interval, and has no point where nothing happened;
-`seedbed_recent/` holds percentiles of the last few thousand values.
-
 The counters that say "over all restarts" continue from the checkpoint, so after a restart they
 may start lower than they ended. Prometheus takes that for a reset and `rate()` shows one spike:
 plot `seedbed_env_fps` and `seedbed_updates_per_second` instead. Returns can be negative; so take
@@ -41,15 +38,14 @@ then.
 """
 
 _PROGRESS = """\
-## progress.csv, W&B and `logging.scalars`
+## progress.csv and `logging.scalars`
 
 A row each `logging.interval_s`: the numbers of `status.json` under `numbers` (`env_frames`,
 `seconds`, `env_fps_60s`, `return_mean`, `policy_lag_p50`, `inference_ms_p99`, `busy_training`,
 `dollars`, ...), then the training scalars (means of the interval), then `user_` and the name of
 each of your own. An empty cell is "nothing to say", never 0. New columns are added at the right;
 rows are never taken away, so `env_frames` steps back once where a restart resumed from an older
-checkpoint. W&B gets the same row; its run id is drawn once and kept in the run directory's
-`wandb-run-id`, so a resumed run stays one run.
+checkpoint.
 
 `logging.scalars: my_package.scalars:mine` names a function that is called with that row, as a
 dict, and returns a dict of floats; they become `seedbed_user_scalar{name="..."}` and columns
@@ -67,6 +63,7 @@ def metrics_reference() -> str:
         _HEAD,
         f"The parts of `seedbed_bottleneck` are {names}.\n",
         _table("Learner", [metric for metric, _ in learner]),
+        _tags([metric for metric, _ in learner]),
         _table("Actor", ActorMetrics.METRICS),
         _table("Replay shard", REPLAY),
         _table("Cost meter", COST),
@@ -74,6 +71,46 @@ def metrics_reference() -> str:
         _PROGRESS,
     )
     return "\n".join(parts)
+
+
+_TAGS = """\
+## TensorBoard and W&B
+
+`tensorboard/` in the run directory and, with `logging.wandb.enabled`, W&B have the same curves
+over emulator frames: `charts/`, `eval/`, `losses/`, `speed/`, `system/`, and `user/` for
+`logging.scalars`. Every metric of the learner that the table does not name is
+`system/` and its name without `seedbed_`, with its labels after a slash
+(`system/busy_fraction/training`, `system/learner_network_bytes_total/actor_received`). A curve of
+`system/` begins with its first value that is not 0, so that what a run does not use has none. A
+histogram and the numbers of the updates are means of the interval, and have no point where nothing
+happened. An evaluation is a point at the frames of its checkpoint.
+
+`tensorboard --logdir runs` shows the runs of a folder side by side. The tab TEXT has the settings
+of each start as YAML, and HPARAMS has a row for each run: the settings of the classes `identity`
+and `result` that have an effect, and the newest return, evaluation, loss, speed and cost. A run
+that resumes from a checkpoint continues its curves there, and TensorBoard hides what came after it.
+W&B's run id is drawn once and kept in the run directory's `wandb-run-id`, so a resumed run stays
+one run; its config is the settings.
+"""
+
+
+def _tags(metrics: Sequence[Metric]) -> str:
+    """Return the table of the tags in TensorBoard and W&B."""
+    rows = [
+        (f"{row.tag}{'/NAME' * bool(row.labels)}", f"`{row.name}`{_how(row)}")
+        for row in metrics
+        if row.tag
+    ]
+    rows += [(tag, f"`{name}` of progress.csv") for name, tag in NUMBER_TAGS.items()]
+    rows += [(tag, f"`{name}` of the evaluation") for name, tag in EVALUATION_TAGS.items()]
+    lines = [f"| `{tag}` | {what} |" for tag, what in sorted(rows)]
+    absent = ", ".join(f"`{row.name}`" for row in metrics if row.tag is None)
+    none = f"Only in Prometheus and `/status`: {absent}.\n"
+    return "\n".join([_TAGS, "| tag | what it is |", "|---|---|", *lines, "", none])
+
+
+def _how(metric: Metric) -> str:
+    return ", mean of the interval" if metric.kind == "histogram" else ""
 
 
 def _table(title: str, metrics: Sequence[Metric]) -> str:

@@ -18,7 +18,7 @@ def settings_without_effect(experiment: Experiment) -> list[str]:
     Args:
         experiment: as `load_experiment` returns it.
     """
-    reasons = list(_reasons(experiment))
+    reasons = list(without_effect(experiment))
     lines = []
     for path in _changed(experiment):
         for prefix, reason in reasons:
@@ -40,7 +40,7 @@ def _changed(section: BaseModel, path: str = "") -> Iterator[str]:
             yield here
 
 
-def _reasons(experiment: Experiment) -> Iterator[tuple[str, str]]:
+def without_effect(experiment: Experiment) -> Iterator[tuple[str, str]]:
     """Yield prefixes of paths that have no effect in this experiment, and why."""
     agent, environment, learner = experiment.agent, experiment.environment, experiment.learner
     for other in AGENTS:

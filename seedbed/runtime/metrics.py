@@ -30,6 +30,8 @@ LATENCY_BOUNDS_S = (
     *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
     *(0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
+# Group in TensorBoard and W&B of what has no tag of its own.
+REST = "system/"
 # An entry of a section `Attributes:`, with the lines that continue it.
 _ATTRIBUTE = re.compile(r"^ {4}([\w.]+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
@@ -101,6 +103,8 @@ class Metric:
         known: Label values that are exported from the start, with 0.
         nothing: Value that is exported where there is none.
         help: A sentence that stands alone; for gauges also what NaN means, where it can occur.
+        tag: Name in TensorBoard and W&B; "" is `system/` and the name without its `seedbed_`.
+            None is written to neither.
     """
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -110,6 +114,12 @@ class Metric:
     known: tuple[str, ...] = ()
     nothing: float = math.nan
     help: str = ""
+    tag: str | None = ""
+
+    @property
+    def tag_prefix(self) -> str | None:
+        """Name in TensorBoard and W&B, which a label follows after a slash; None is none."""
+        return f"{REST}{self.name.removeprefix('seedbed_')}" if self.tag == "" else self.tag
 
     def value(self, stats: object) -> Value:
         """Read the present value from a stats object."""

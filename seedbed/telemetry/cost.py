@@ -59,8 +59,8 @@ class RunCost:
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
         __doc__,
         gauge("seedbed_run_dollars_per_hour", "dollars_per_hour"),
-        gauge("seedbed_run_budget_dollars", "budget_dollars"),
-        gauge("seedbed_run_goal_frames", "goal_frames"),
+        gauge("seedbed_run_budget_dollars", "budget_dollars", tag=None),
+        gauge("seedbed_run_goal_frames", "goal_frames", tag=None),
     )
 
     def __init__(

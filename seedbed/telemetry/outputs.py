@@ -3,28 +3,25 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar, TextIO
 
 from seedbed.config.schema import Experiment
 from seedbed.runtime.metrics import Metric, Value, counter, documented
 from seedbed.runtime.shortage import cure
+from seedbed.telemetry.curves import Curves, Points
 from seedbed.telemetry.formats import Number
 from seedbed.telemetry.progress import ProgressFile
 from seedbed.telemetry.progress_line import ProgressLine
 from seedbed.telemetry.status import RunStatus, write_status
-from seedbed.telemetry.tensorboard import EventFile, MetricScalars
+from seedbed.telemetry.tensorboard import EventFile
 from seedbed.telemetry.weights_and_biases import WandbRun
 
 log = logging.getLogger(__name__)
 
 OUTPUTS = ("progress.csv", "tensorboard", "status.json", "progress line", "wandb")
-_PERCENTILES = (
-    *("inference_ms_p50", "inference_ms_p99", "round_trip_ms_p50", "round_trip_ms_p99"),
-    *("policy_lag_p50", "train_step_ms_p50"),
-)
 
 
 class Outputs:
@@ -69,7 +66,8 @@ class Outputs:
         self._run_dir = run_dir
         self._line = ProgressLine(out, now)
         self._progress = ProgressFile(run_dir / "progress.csv") if run_dir else None
-        self._scalars = MetricScalars()
+        self._experiment = experiment
+        self._curves = Curves()
         # Opened by the first `write`, when the counters are restored.
         self._events: EventFile | None = None
         enabled = experiment.logging.wandb.enabled
@@ -84,25 +82,28 @@ class Outputs:
         self,
         row: Mapping[str, Number],
         parts: list[str],
-        metrics: Callable[[], Mapping[str, Value]],
+        metrics: Callable[[], Sequence[tuple[Metric, Value]]],
         status: Callable[[], RunStatus],
     ) -> None:
         """Write everything once.
 
         Args:
-            row: The row of progress.csv and W&B.
+            row: The row of progress.csv.
             parts: The progress line.
             metrics: Returns the present value of every metric.
             status: Returns the object of status.json.
         """
         self._guarded("progress line", partial(self._line.show, parts))
-        if self._run_dir and self._progress and not self._closed:
+        if self._closed:
+            return
+        points = cache(lambda: self._curves.take(metrics(), row))
+        if self._run_dir and self._progress:
             run_dir = self._run_dir
             self._guarded("progress.csv", partial(self._progress.append, row))
-            self._guarded("tensorboard", lambda: self._write_events(run_dir, row, metrics()))
+            self._guarded("tensorboard", lambda: self._write_events(run_dir, points()))
             self._guarded("status.json", lambda: write_status(run_dir, status()))
-        if self._wandb and not self._closed:
-            self._guarded("wandb", partial(self._wandb.log, row))
+        if wandb := self._wandb:
+            self._guarded("wandb", lambda: wandb.log(points()))
 
     def close(self) -> None:
         """Close the files. A `write` after that writes nothing."""
@@ -113,20 +114,14 @@ class Outputs:
         if self._wandb:
             self._guarded("wandb", self._wandb.close)
 
-    def _write_events(
-        self, run_dir: Path, row: Mapping[str, Number], metrics: Mapping[str, Value]
-    ) -> None:
-        frames = row["env_frames"]
-        assert isinstance(frames, int)
-        if self._events is None:
-            self._events = EventFile(run_dir / "tensorboard", frames)
-        scalars = self._scalars.take(metrics)
-        for name in _PERCENTILES:
-            value = row[name]
-            if isinstance(value, float):
-                scalars[f"seedbed_recent/{name}"] = value
+    def _write_events(self, run_dir: Path, points: Iterable[Points]) -> None:
+        *_, (frames, _) = points
         try:
-            self._events.add(frames, scalars)
+            if self._events is None:
+                self._events = EventFile(run_dir / "tensorboard", frames)
+                self._events.add_settings(frames, self._experiment)
+            for each in points:
+                self._events.add(*each)
         except OSError:
             # Half an event may be there, so the next one goes to a new file.
             self._events = None

@@ -3,6 +3,7 @@
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
+from seedbed.runtime.metrics import REST
 from seedbed.telemetry.bottleneck import Bottleneck, bottleneck
 from seedbed.telemetry.busy import THREADS
 from seedbed.telemetry.counters import Counters
@@ -15,6 +16,24 @@ if TYPE_CHECKING:
     from seedbed.telemetry.telemetry import Telemetry
 
 RECENT_EPISODES = 100
+# Numbers that no metric has, with their tags in TensorBoard and W&B.
+NUMBER_TAGS = {
+    "return_min": "charts/lowest_return",
+    "return_max": "charts/highest_return",
+    "env_fps_60s": "speed/frames_per_second",
+    "trained_fps_60s": "speed/trained_frames_per_second",
+    "dollars_per_billion_frames": "speed/dollars_per_billion_frames",
+    "frames_per_kilojoule": "speed/frames_per_kilojoule",
+    **{
+        name: f"{REST}{name}"
+        for name in (
+            *("inference_ms_p50", "inference_ms_p99", "round_trip_ms_p50", "round_trip_ms_p99"),
+            *("policy_lag_p50", "policy_lag_max", "train_step_ms_p50", "inference_run_ms"),
+            *("batch_wait_ms", "batch_padding", "unroll_queue_fill", "wire_cpu", "machine_cores"),
+            *("actor_held_up", "actor_network", "watts"),
+        )
+    },
+}
 
 
 class Snapshot(NamedTuple):

@@ -1,5 +1,6 @@
 """The statistics of a learner, and everything that is shown and written of them."""
 
+import math
 import sys
 import threading
 import time
@@ -10,6 +11,7 @@ from typing import Any, ClassVar, TextIO
 from seedbed.backends.roles import SHARED
 from seedbed.config.schema import Experiment
 from seedbed.runtime.limits import machine_cpu_seconds, usable_cpus
+from seedbed.runtime.metrics import Metric, StatsRegistry, Value, documented, gauge
 from seedbed.runtime.metrics import Metric, StatsRegistry, documented, gauge
 from seedbed.runtime.text import counted
 from seedbed.runtime.tokens import Tokens
@@ -80,16 +82,19 @@ class Telemetry:
 
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
         __doc__,
-        gauge("seedbed_env_fps", "env_fps", ("window",)),
-        gauge("seedbed_updates_per_second", "numbers.updates_per_s", nothing=0.0),
+        gauge("seedbed_env_fps", "env_fps", ("window",), tag=None),
+        gauge(
+            "seedbed_updates_per_second", "numbers.updates_per_s", nothing=0.0,
+            tag="speed/updates_per_second",
+        ),
         gauge("seedbed_busy_fraction", "busy_fractions", ("thread",)),
         gauge("seedbed_blocked_fraction", "blocked_fractions", ("thread",)),
         gauge("seedbed_actor_stepping_fraction", "numbers.actor_stepping"),
         gauge("seedbed_learner_cpu_cores", "numbers.learner_cores", nothing=0.0),
         gauge("seedbed_bottleneck", "is_bottleneck", ("part",)),
-        gauge("seedbed_user_scalar", "user.values", ("name",)),
-        gauge("seedbed_run_finished", "is_finished"),
-    )
+        gauge("seedbed_user_scalar", "user.values", ("name",), tag="user"),
+        gauge("seedbed_run_finished", "is_finished", tag=None),
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -262,7 +267,16 @@ class Telemetry:
                 self.waiting(),
                 self.cost.is_over,
             )
-            self.outputs.write(row, parts, self.registry.values, self.status)
+            self.outputs.write(row, parts, lambda: self._values(scalars), self.status)
+
+    def _values(self, scalars: Mapping[str, float]) -> list[tuple[Metric, Value]]:
+        """Return the value of every metric, but the means of this interval for the scalars."""
+        means: dict[str, Value] = {
+            "seedbed_loss": scalars.get("loss", math.nan),
+            "seedbed_training_scalar": {n: x for n, x in scalars.items() if n != "loss"},
+        }
+        found = self.registry.values() | means
+        return [(metric, found[metric.name]) for metric, _ in self.registry.metrics]
 
     def inference_clock(self, acting: int) -> BusyClock:
         """Return the clock of a new inference thread.

@@ -39,11 +39,11 @@ class TrainingStats:
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
         __doc__,
         gauge("seedbed_unroll_queue_depth", "waiting_unrolls"),
-        gauge("seedbed_unroll_queue_capacity", "capacity_unrolls"),
+        gauge("seedbed_unroll_queue_capacity", "capacity_unrolls", tag=None),
         histogram("seedbed_policy_lag_updates", "lag"),
         histogram("seedbed_train_step_seconds", "step_s"),
-        gauge("seedbed_loss", "scalars.loss"),
-        gauge("seedbed_training_scalar", "other_scalars", ("name",)),
+        gauge("seedbed_loss", "scalars.loss", tag="losses/loss"),
+        gauge("seedbed_training_scalar", "other_scalars", ("name",), tag="losses"),
     )
 
     def __init__(self, counters: Counters) -> None:

@@ -2,13 +2,14 @@
 
 import importlib
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from seedbed.config.schema import Experiment
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.install import how_to_install
+from seedbed.telemetry.curves import Points
 
 RUN_ID_FILE = "wandb-run-id"
 
@@ -49,9 +50,10 @@ class WandbRun:
         self._run.define_metric("env_frames")
         self._run.define_metric("*", step_metric="env_frames")
 
-    def log(self, numbers: Mapping[str, Any]) -> None:
-        """Log one interval's numbers; `env_frames` among them is the x axis."""
-        self._run.log({name: value for name, value in numbers.items() if value is not None})
+    def log(self, points: Iterable[Points]) -> None:
+        """Log the points of one interval, over `env_frames`, by their tags in TensorBoard."""
+        for frames, values in points:
+            self._run.log({"env_frames": frames, **values})
 
     def close(self, exit_code: int = 0) -> None:
         """Finish the run, after its uploads.
