@@ -58,21 +58,22 @@ def use(
             f"learner.backend is {name!r}: set KERAS_BACKEND={name} before Keras is imported",
         )
     os.environ["KERAS_BACKEND"] = name
-    try:
-        if name == "tensorflow":
-            with spared(), suspended_collector():
-                from seedbed.backends.tensorflow import TensorFlowBackend
+    with spared():
+        try:
+            if name == "tensorflow":
+                with suspended_collector():
+                    from seedbed.backends.tensorflow import TensorFlowBackend
 
-            _current = TensorFlowBackend(deterministic, device, precision, operation_threads)
-        else:
-            with suspended_collector():
-                from seedbed.backends.jax import JaxBackend
+                _current = TensorFlowBackend(deterministic, device, precision, operation_threads)
+            else:
+                with suspended_collector():
+                    from seedbed.backends.jax import JaxBackend
 
-            _current = JaxBackend(deterministic, device, place, precision, split)
-    except ImportError as error:
-        raise SeedbedError(ExitCode.BACKEND, f"{_missing(name)} ({error})") from error
-    _check_device(_current, device)
-    _check_precision(_current, precision)
+                _current = JaxBackend(deterministic, device, place, precision, split)
+        except ImportError as error:
+            raise SeedbedError(ExitCode.BACKEND, f"{_missing(name)} ({error})") from error
+        _check_device(_current, device)
+        _check_precision(_current, precision)
     return _current
 
 

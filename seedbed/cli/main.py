@@ -3,7 +3,6 @@
 import argparse
 import importlib.util
 import io
-import logging
 import os
 import signal
 import sys
@@ -18,7 +17,7 @@ from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.guard import leaving
 from seedbed.runtime.paths import STARTED_IN, absolute
 from seedbed.runtime.signals import Terminated
-from seedbed.runtime.terminal import log_formatter, print_lines
+from seedbed.runtime.terminal import log_to_stderr, print_lines
 from seedbed.runtime.threads import left_behind
 
 # Modules and their lines of `seedbed --help`. Each has add_arguments(parser) and run(args), which
@@ -184,9 +183,7 @@ def _main(argv: Sequence[str] | None) -> int:
     if "" not in sys.path and str(STARTED_IN) not in sys.path:
         # Find `module:name` parts of the user.
         sys.path.insert(0, str(STARTED_IN))
-    handler = logging.StreamHandler()
-    handler.setFormatter(log_formatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_to_stderr()
     try:
         args, unknown = parser.parse_known_args(argv)
         if unknown:

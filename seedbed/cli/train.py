@@ -26,9 +26,12 @@ from seedbed.runs.layout import host_directory
 from seedbed.runtime.guard import claim_run
 from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
-from seedbed.runtime.terminal import print_lines
+from seedbed.runtime.terminal import file_formatter, leave_to_file, print_lines
 
 log = logging.getLogger(__name__)
+
+# Loggers whose lines are for the log file, not for the person who trains.
+_DETAILS = ("seedbed.services.learner.sessions", "seedbed.services.learner.device_memory")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -97,7 +100,7 @@ def open_run(
     handler = RotatingFileHandler(
         run.logs / "learner.log", maxBytes=LOG_BYTES, backupCount=OLD_LOGS
     )
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname).1s %(name)s: %(message)s"))
+    handler.setFormatter(file_formatter())
     logging.getLogger().addHandler(handler)
     return run
 
@@ -133,6 +136,7 @@ def run(args: argparse.Namespace) -> None:
     """Train until a stop condition or a signal."""
     exit_at_once_on_signals()
     exit_with_parent(args)
+    leave_to_file(*_DETAILS)
     replicas = [] if args.learners is None else [f"gossip.replicas={args.learners}"]
     experiment = load_experiment(args.experiment, [*args.set, *replicas])
     is_first = args.rank is None and args.host is None

@@ -14,6 +14,7 @@ from typing import IO, Any
 
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.log_files import rotate_log
+from seedbed.runtime.terminal import STDERR
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +39,11 @@ def start_seedbed(
         arguments: subcommand first.
         defaults: environment variables, where the environment does not set them.
         overrides: environment variables, whatever the environment sets.
-        options: of `Popen`.
+        options: of `Popen`. A file as `stderr` is a log file of a run.
     """
     command = [sys.executable, "-m", "seedbed.cli.main", *arguments]
+    if (stderr := options.get("stderr")) is not None:
+        overrides = {**overrides, STDERR: "" if isinstance(stderr, int) else "log"}
     return subprocess.Popen(
         [*command, "--exit-with-parent", str(os.getpid())],
         stdin=subprocess.DEVNULL,

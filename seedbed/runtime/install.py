@@ -1,8 +1,8 @@
 """Optional packages: which backends are installed, and words for what is missing."""
 
 import sys
-from importlib.util import find_spec
 from importlib.metadata import version
+from importlib.util import find_spec
 
 
 def installed_backends() -> list[str]:

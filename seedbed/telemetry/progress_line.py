@@ -82,6 +82,7 @@ class ProgressLine:
         self._shown = False
         self._due = now()
         self._unshown = ""  # newest line of a log that is not due yet
+        self._at = 0.0  # its time
 
     def show(self, parts: Sequence[str]) -> None:
         """Show the line, now or at the latest by `close`."""
@@ -91,7 +92,7 @@ class ProgressLine:
             self._write(f"\r\x1b[K{_cut(line, min(COLUMNS, self._columns() - 1))}")
             self._shown = True
             return
-        self._unshown = f"{time.strftime('%H:%M:%S')} {line}"
+        self._unshown, self._at = line, time.time()
         if self._now() >= self._due:
             self._due = self._now() + LOG_INTERVAL_S
             self._flush()
@@ -108,7 +109,7 @@ class ProgressLine:
             if terminal.is_json():
                 terminal.print_lines(self._unshown)
             else:
-                self._write(f"{_cut(self._unshown, COLUMNS)}\n")
+                self._write(f"{terminal.stamp(self._at)} {_cut(self._unshown, COLUMNS)}\n")
             self._unshown = ""
 
     def _write(self, text: str) -> None:

@@ -12,7 +12,6 @@ from seedbed.backends.roles import SHARED
 from seedbed.config.schema import Experiment
 from seedbed.runtime.limits import machine_cpu_seconds, usable_cpus
 from seedbed.runtime.metrics import Metric, StatsRegistry, Value, documented, gauge
-from seedbed.runtime.metrics import Metric, StatsRegistry, documented, gauge
 from seedbed.runtime.text import counted
 from seedbed.runtime.tokens import Tokens
 from seedbed.telemetry.bottleneck import PARTS, Bottleneck

@@ -5,7 +5,6 @@ neither gRPC nor a model library. It ends with the thread that started it, and w
 """
 
 import json
-import logging
 import os
 import signal
 import socket
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.guard import leaving, run_guarded
 from seedbed.runtime.signals import exit_with_starting_thread
-from seedbed.runtime.terminal import log_formatter
+from seedbed.runtime.terminal import log_to_stderr
 
 if TYPE_CHECKING:  # imports NumPy
     from seedbed.envs.sequential import SequentialVectorEnv
@@ -38,9 +37,7 @@ def main() -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, _leave_to_parent)
     sys.path[:] = arguments["path"]  # where the parent finds the environments of a user
-    handler = logging.StreamHandler()
-    handler.setFormatter(log_formatter())
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    log_to_stderr()
     # Processes that an environment starts hold none of the descriptors.
     for descriptor in (arguments["socket"], arguments["memory"]):
         os.set_inheritable(descriptor, False)
