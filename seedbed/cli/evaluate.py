@@ -22,6 +22,7 @@ from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.envs.calls import WAITING
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
+from seedbed.evaluation.video_file import check_video
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.evaluations import append_evaluation, read_evaluations
 from seedbed.runs.resume import compare
@@ -77,6 +78,8 @@ def run(args: argparse.Namespace) -> None:
         SeedbedError: no such checkpoint, or the environment cannot be played here.
     """
     exit_with_parent(args)
+    if args.video:
+        check_video(args.video)
     if args.linger and not args.follow:
         raise ConfigError("--linger goes with --follow: one evaluation ends by itself")
     if (args.every or args.rows) and not args.follow:
@@ -110,10 +113,8 @@ def _evaluate(args: argparse.Namespace, checkpoint: Checkpoint) -> dict[str, Any
     # These import Keras, so after its backend is fixed.
     from seedbed.evaluation.episodes import EvaluationSettings, evaluate
     from seedbed.evaluation.trained_policy import TrainedPolicy
-    from seedbed.evaluation.video import check_video, record_video
+    from seedbed.evaluation.video import record_video
 
-    if args.video:
-        check_video(args.video)
     policy = TrainedPolicy.from_checkpoint(checkpoint, trained, backend)
     settings = EvaluationSettings(
         episodes=args.episodes,

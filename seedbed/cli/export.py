@@ -7,6 +7,7 @@ from pathlib import Path
 from seedbed import backends
 from seedbed.cli.arguments import add_trust
 from seedbed.cli.output import emit
+from seedbed.export.folder import check_empty
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.text import counted
@@ -16,7 +17,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `export RUN_DIR DIR`."""
     add = parser.add_argument
     add("run_dir", metavar="RUN_DIR", help="run directory, or a .safetensors file")
-    add("directory", type=Path, metavar="DIR", help="new or empty directory of the files")
+    add("directory", metavar="DIR", type=Path, help="new or empty directory of the files")
     add("--checkpoint", default="newest", metavar="newest|best|N", help="N is a number of updates")
     add_trust(parser)
 
@@ -27,6 +28,7 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         SeedbedError: no such checkpoint, or its network cannot be exported.
     """
+    check_empty(args.directory)
     checkpoint = read_checkpoint(args.run_dir, args.checkpoint)
     experiment = stored_experiment(checkpoint, args.trust)
     backends.use(experiment.learner.backend)

@@ -19,10 +19,9 @@ _HEAD = ("run", "state", "frames", "done", "return", "evaluation", "time", "to g
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `list [DIR]`."""
     text = "folder of runs, or a run directory (default: runs)"
-    parser.add_argument(
-        "folder", metavar="DIR", nargs="?", type=Path, default=Path("runs"), help=text
-    )
-    parser.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    add = parser.add_argument
+    add("folder", metavar="DIR", nargs="?", type=Path, default=Path("runs"), help=text)
+    add("--json", action="store_true", help="print JSON instead of the table")
 
 
 def run(args: argparse.Namespace) -> None:
@@ -31,8 +30,21 @@ def run(args: argparse.Namespace) -> None:
     Raises:
         SeedbedError: RUN_DIRECTORY: no run is there.
     """
-    rows = [row(path, args.folder) for path in runs_below(args.folder)]
-    if args.json:
+    print_runs(args.folder, args.json)
+
+
+def print_runs(folder: Path, as_json: bool) -> None:
+    """Print the runs at and below a folder.
+
+    Args:
+        folder: The folder.
+        as_json: Print JSON instead of the table.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY: no run is there.
+    """
+    rows = [row(path, folder) for path in runs_below(folder)]
+    if as_json:
         emit(json.dumps(rows, indent=1, ensure_ascii=False))
         return
     emit(columns([_HEAD, *(_cells(each) for each in rows)], "<<>>>>>>>"))

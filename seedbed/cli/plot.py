@@ -14,10 +14,12 @@ from typing import Any
 
 from seedbed.analysis.curves import Curve, Group, draw_curves, read_groups
 from seedbed.cli.output import add_json, columns, print_result
+from seedbed.cli.status import read_file
+from seedbed.cli.status_page import state_of
 from seedbed.runs.found import runs_below
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.install import how_to_install
-from seedbed.telemetry.formats import si_number, significant
+from seedbed.telemetry.formats import NOTHING, si_number, significant
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +75,16 @@ def _row(group: Group, curve: Curve) -> dict[str, Any]:
         "best_return_mean": float(curve.returns.max()),
         "evaluation_mean": evaluation,
         "stop_reason": curve.summary.get("stop_reason"),
+        "state": _state(curve.path),
     }
+
+
+def _state(path: Path) -> str:
+    """Return the state of a run as `seedbed status` and `seedbed list` name it."""
+    try:
+        return state_of(read_file(path))
+    except RunDirectoryError:
+        return NOTHING
 
 
 def _table(rows: Sequence[dict[str, Any]]) -> str:
@@ -86,7 +97,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
             significant(row["return_mean"]),
             significant(row["best_return_mean"]),
             significant(row["evaluation_mean"]),
-            row["stop_reason"] or "not ended",
+            row["stop_reason"] or row["state"],
         )
         for row in rows
     ]

@@ -1,8 +1,13 @@
-"""Show the state of a run, where its time goes, what it costs and what it waits for."""
+"""Show the state of a run, where its time goes, what it costs and what it waits for.
+
+Of a folder of runs it shows what `seedbed list` does.
+"""
 
 import argparse
 import json
+import shutil
 import socket
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,10 +16,11 @@ from typing import Any
 import grpc
 
 from seedbed.cli.arguments import add_credentials, credentials_of
-from seedbed.cli.status_page import status_page
+from seedbed.cli.status_page import fitted, status_page
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.rpc.reconnect import details_of
+from seedbed.runs.found import is_run
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.limits import process_start_ticks
@@ -31,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "target",
         metavar="RUN_DIR|HOST:PORT|unix:PATH",
-        help="run directory with a status.json, or address of a running learner",
+        help="run directory, folder of runs, or address of a running learner",
     )
     add_credentials(parser)
     parser.add_argument("--json", action="store_true", help="print JSON instead of the page")
@@ -44,6 +50,11 @@ def run(args: argparse.Namespace) -> int:
         SeedbedError: RUN_DIRECTORY without a status.json there; others as `request_status`.
     """
     target = str(args.target)
+    if Path(target).is_dir() and not is_run(Path(target)) and not learner_directories(target):
+        from seedbed.cli.list import print_runs
+
+        print_runs(Path(target), args.json)
+        return ExitCode.OK
     if learners := learner_directories(target):
         statuses = [read_file(directory) for directory in learners]
         shown: Any = {"learners": statuses}
@@ -55,6 +66,8 @@ def run(args: argparse.Namespace) -> int:
         is_directory = Path(target).is_dir()
         shown = read_file(Path(target)) if is_directory else request_status(target, _caller(args))
         page = status_page(shown)
+    if sys.stdout.isatty():
+        page = fitted(page, shutil.get_terminal_size().columns)
     print(json.dumps(shown, indent=1, ensure_ascii=False) if args.json else page)
     return ExitCode.OK
 

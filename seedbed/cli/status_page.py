@@ -1,6 +1,7 @@
 """The page that `seedbed status` prints: a template, and the values that it names."""
 
 import shlex
+import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -196,6 +197,23 @@ def _head(status: RunStatus) -> list[str]:
         *([_line("now", waiting)] if waiting else []),
         _line("bottleneck", "{part}: {sentence}".format(**status["bottleneck"])),
     ]
+
+
+def fitted(page: str, columns: int) -> str:
+    """Return a page with its long lines broken between words, the rest below the text.
+
+    Args:
+        page: As `status_page` returns it.
+        columns: Width of the terminal.
+    """
+    indent = " " * min(_INDENT + 2, columns // 2)
+    lines = []
+    for line in page.split("\n"):
+        parts = textwrap.wrap(
+            line, columns, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        )
+        lines += parts if len(line) > columns else [line]
+    return "\n".join(lines)
 
 
 def _line(name: str, text: str) -> str:

@@ -5,6 +5,7 @@
 
 import argparse
 import os
+import sys
 from pathlib import Path
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -45,7 +46,11 @@ def run(args: argparse.Namespace) -> None:
 
 
 def _write_files(directory: Path) -> None:
-    """Write one file a role, which only this user can read."""
+    """Write one file a role, which only this user can read.
+
+    Raises:
+        SeedbedError: USAGE: the folder has such files, or files of another kind.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     if there := [role for role in Role if (directory / role).exists()]:
         raise SeedbedError(
@@ -53,8 +58,20 @@ def _write_files(directory: Path) -> None:
             f"{directory} has token files of {', '.join(there)} already: name another folder, or "
             "delete them to make new ones",
         )
+    if others := sorted(file.name for file in directory.iterdir()):
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"{directory} has other files ({', '.join(others[:3])}{', ...' * (len(others) > 3)}): "
+            "secrets are better kept in a folder of their own; name a new one, such as "
+            f"{directory / 'tokens'}",
+        )
     for role, text in new_token_files().items():
         descriptor = os.open(directory / role, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with os.fdopen(descriptor, "w", encoding="utf-8") as file:
             file.write(text)
         print(directory / role)
+    text = "these are secrets: whoever has a file may act as its role; give each process its own"
+    tree = next((each for each in directory.resolve().parents if (each / ".git").exists()), None)
+    if tree is not None:
+        text += f", and keep {directory} out of git: it lies in the work tree {tree}"
+    print(text, file=sys.stderr)

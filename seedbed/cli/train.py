@@ -143,7 +143,7 @@ def run(args: argparse.Namespace) -> None:
     with open_run(args, experiment, may_be_finished=True) as directory:
         experiment = directory.experiment
         if directory.finished is not None:
-            print_lines(at_end(directory.finished, directory))
+            print_lines(at_end(directory.finished, directory, bool(args.called_as)))
             print_result(args, directory.finished)
             return
         if is_first:
@@ -170,7 +170,7 @@ def run(args: argparse.Namespace) -> None:
         else:
             summary = _train(experiment, directory, args.rank, args.host)
     if is_first:
-        print_lines(ending(summary, directory))
+        print_lines(ending(summary, directory, bool(args.called_as)))
     print_result(args, summary)
     check_frames(summary)
 

@@ -38,7 +38,16 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
         meant = f"; did you mean {' or '.join(str(path.with_name(name)) for name in near)}?"
         text = f"cannot read the experiment {path}: {error.strerror}{meant if near else ''}"
         raise ConfigError(text) from error
+    if path.suffix not in (".yaml", ".yml") and not _is_mapping(text):
+        raise ConfigError(f"{path} is no experiment: name a YAML file, or a shipped experiment")
     return parse_experiment(text, overrides, str(path), stored=run is not None)
+
+
+def _is_mapping(text: str) -> bool:
+    try:
+        return isinstance(load_yaml(text), dict)
+    except yaml.YAMLError:
+        return False
 
 
 def _beside(path: Path) -> list[str]:

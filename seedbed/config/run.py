@@ -26,7 +26,7 @@ class Stop(Section):
     A run without a cost meter is not paused.
     """
     mean_return: float | None = None
-    """Mean return of the last mean_return_episodes episodes."""
+    """Mean return of the last mean_return_episodes episodes. Null is off; 0 is a return."""
     mean_return_episodes: Positive = 100
     """Episodes over which mean_return is taken."""
 

@@ -80,8 +80,10 @@ class Policy:
         self._begins = True  # the next call of `act` is the first after `reset`
 
     def __repr__(self) -> str:
-        updates = counted(self.updates, "update")
-        return f"<Policy of {self.experiment.name} after {updates}, {self.spec}>"
+        return (
+            f"<Policy of {self.experiment.name} after {counted(self.updates, 'update')}: "
+            f"observation {self.spec.observation}, {self.spec.action}>"
+        )
 
     def reset(self, num_envs: int = 1, greedy: bool | None = None, seed: int = 0) -> None:
         """Prepare for `num_envs` new environments, and compile inference for their number.

@@ -18,9 +18,7 @@ from seedbed.evaluation.episodes import (
     make_evaluation_env,
 )
 from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import replacing
-from seedbed.runtime.install import how_to_install
 
 # Pixels; a smaller screen is enlarged to about so many.
 _HEIGHT = 420
@@ -29,23 +27,6 @@ _ATARI_FPS = 60
 _ENCODER_S = 60.0
 # An evaluation makes fewer vector environments, so the episode has seeds of its own.
 _VIDEO_ATTEMPT = 1 << 12
-
-
-def check_video(file: Path) -> None:
-    """Check for the extra and the name before the evaluation, not after it.
-
-    Raises:
-        SeedbedError: USAGE, the extra is missing, or the name does not end in .mp4.
-    """
-    try:
-        import imageio_ffmpeg  # noqa: F401
-    except ImportError as error:
-        raise SeedbedError(
-            ExitCode.USAGE,
-            f"--video needs the extra `video` ({error}): {how_to_install('video')}",
-        ) from error
-    if file.suffix != ".mp4":
-        raise SeedbedError(ExitCode.USAGE, f"--video {file}: the name must end in .mp4")
 
 
 def record_video(

@@ -20,13 +20,14 @@ from seedbed.agents.protocol import Agent
 from seedbed.backends.state import checked, named_variables
 from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import Experiment
+from seedbed.export.folder import check_empty
 from seedbed.export.readme import readme
 from seedbed.factory import build_agent
 from seedbed.networks.body import encoded
 from seedbed.networks.image import FirstConvolution, scaled
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.optimizers import build_optimizer
-from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
+from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.files import replacing
 from seedbed.spec import EnvironmentSpec
 from seedbed.types import Tensor
@@ -75,11 +76,7 @@ def export_policy(
     spec = checkpoint.spec
     model = functional_policy(agent, spec, experiment.learner.frame_stack)
     directory = Path(directory)
-    if directory.exists() and any(directory.iterdir()):
-        raise SeedbedError(
-            ExitCode.USAGE,
-            f"{directory} is not empty, and nothing is overwritten: name another DIR",
-        )
+    check_empty(directory)
     directory.mkdir(parents=True, exist_ok=True)
     path = directory / "policy.keras"
     try:

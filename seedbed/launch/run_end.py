@@ -17,17 +17,21 @@ from seedbed.telemetry.formats import duration, money, si_number, significant
 _ROW = "  {:<12} {}"
 
 
-def ending(summary: Mapping[str, Any], directory: RunDirectory) -> str:
+def ending(summary: Mapping[str, Any], directory: RunDirectory, from_python: bool = False) -> str:
     """Return the lines.
 
     Args:
         summary: The run's summary.
         directory: The run directory.
+        from_python: `seedbed.train` has started the run, so the next steps are Python's too.
     """
     frames = counted(si_number(summary["env_frames"]), "frame")
     done = f"{frames}, {counted(summary['updates'], 'update')}"
     cost = f"{duration(summary['seconds'])} of training, {money(summary['dollars'])}"
-    rows = [("evaluation", _evaluated(summary)), ("next", _next(summary, directory.path))]
+    rows = [
+        ("evaluation", _evaluated(summary)),
+        ("next", _next(summary, directory.path, from_python)),
+    ]
     return "\n".join(
         [
             f"seedbed: ended by {summary['stop_reason']}; {done}, {cost}",
@@ -36,12 +40,13 @@ def ending(summary: Mapping[str, Any], directory: RunDirectory) -> str:
     )
 
 
-def at_end(summary: Mapping[str, Any], directory: RunDirectory) -> str:
+def at_end(summary: Mapping[str, Any], directory: RunDirectory, from_python: bool = False) -> str:
     """Return the lines of a command that finds the run at its end, and changes nothing.
 
     Args:
         summary: The run's summary.
         directory: The run directory.
+        from_python: As of `ending`.
     """
     reason = str(summary["stop_reason"])
     key = reason.partition(":")[0]
@@ -50,7 +55,7 @@ def at_end(summary: Mapping[str, Any], directory: RunDirectory) -> str:
             f"seedbed: {shown(directory.path)} is at its end ({reason}): nothing to do",
             _ROW.format("evaluation", _evaluated(summary)),
             _ROW.format("to resume", f"raise {key}; --restart fresh begins a new run"),
-            _ROW.format("next", _next(summary, directory.path)),
+            _ROW.format("next", _next(summary, directory.path, from_python)),
         ]
     )
 
@@ -68,22 +73,31 @@ def _evaluated(summary: Mapping[str, Any]) -> str:
     return text
 
 
-def _next(summary: Mapping[str, Any], path: Path) -> str:
+def _next(summary: Mapping[str, Any], path: Path, from_python: bool) -> str:
     reason = str(summary["stop_reason"])
     run, command = shlex.quote(shown(path)), program()
     if not summary["updates"]:
-        again = "the same command begins anew; " * reason.startswith("signal ")
-        return f"{again}{command} status {run}; the logs are in {shown(path / 'logs')}"
+        key = reason.partition(":")[0]
+        again = f"the same command with a higher {key}" if key.startswith("stop.") else ""
+        again = "the same command" if reason.startswith("signal ") else again
+        lines = [f"{again} begins anew"] * bool(again)
+        lines += [f"{command} status {run}", f"the logs are in {shown(path / 'logs')}"]
+        return f"\n{'':<15}".join(lines)
     again = "the same command resumes; " * reason.startswith("signal ")
     words = [f"evaluate {run}", f"export {run} policy", f"plot {run}", f"status {run}"]
-    return again + f"\n{'':<15}".join(f"{command} {word}" for word in words)
+    lines = [f"{command} {word}" for word in words]
+    if from_python:
+        lines.insert(0, f"seedbed.load_policy({shown(path)!r}).play()")
+    return again + f"\n{'':<15}".join(lines)
 
 
 def program() -> str:
     """Return the words that call this program again, for people to copy."""
     script = Path(sys.argv[0])
-    if script.name != "seedbed":
-        return f"{shown(Path(sys.executable))} -m seedbed.cli.main"
+    if script.name != "seedbed":  # `seedbed.train`, or `python -m`
+        script = Path(sys.executable).with_name("seedbed")
+    if not script.is_file():
+        return f"{shown(Path(sys.executable))} -m seedbed"
     found = shutil.which("seedbed")
     if found is not None and Path(found).resolve() == script.resolve():
         return "seedbed"

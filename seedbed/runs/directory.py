@@ -320,6 +320,10 @@ def read_checkpoint(path: str | Path, name: str = "newest") -> Checkpoint:
     if text.endswith(".safetensors"):
         parent, _, file = text.rpartition("/")
         return CheckpointStore(parent or ".").read(file)
+    if Path(text).is_file():
+        raise CheckpointReadError(
+            f"{text} is a file, and neither a run directory nor a .safetensors file"
+        )
     return open_store(path).read(name)
 
 

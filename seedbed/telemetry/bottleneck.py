@@ -188,7 +188,7 @@ def _cpu_sentence(known: Mapping[str, float], used: float, cores: float, actors_
     if actors_here:
         others = max(0.0, used - learner)
         parts["environments"] = min(known["environment_cores"], others)
-        parts["the rest"] = others - parts["environments"]
+        parts["other programs"] = others - parts["environments"]
     shown = sorted(((part, name) for name, part in parts.items()), reverse=True)
     shares = [f"{name} {percent(part / used)}" for part, name in shown if part / used >= 0.02]
     return f"{used:.1f} of {counted(f'{cores:g}', 'core')} busy: {', '.join(shares) or 'learner'}"

@@ -373,7 +373,7 @@ class LearnerBase:
             if may_lose:
                 failure = failure or SeedbedError(ExitCode.THREAD_STUCK, text)
             else:
-                log.warning("%s; nothing is lost, because there was no update yet", text)
+                log.info("the training thread still compiles, and is left: no update was made")
                 self.training.abandoned = True
         # An update that a lost host has broken has taken the optimizer's arrays with it.
         may_save = not running and (failure is None or failure.code is not ExitCode.HOSTS_FAILED)

@@ -55,12 +55,7 @@ class RunState:
             if self._members is not None:
                 self._members.restore(meta.get("peers", {}))
             self._evaluation.best = meta["best_evaluation"]
-            log.info(
-                "resumed at frame %d, update %d from %s",
-                counters.env_frames,
-                counters.updates,
-                run.resume_from.path,
-            )
+            log.info("resumed at frame %d, update %d", counters.env_frames, counters.updates)
         if not is_first:
             return
         # What was learned after the checkpoint is lost. The time and the money are spent.

@@ -16,6 +16,8 @@ import grpc
 import pytest
 
 from seedbed.cli import status
+from seedbed.cli.status import read_file
+from seedbed.cli.status_page import fitted, status_page
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry import Telemetry
 from seedbed.telemetry.status import this_process
@@ -73,11 +75,11 @@ def test_page_before_anything_happened(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_finished_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     telemetry = a_run(tmp_path)
-    telemetry.stop_reason = "env_frames 80"
+    telemetry.stop_reason = "stop.env_frames: 80 of 80"
     telemetry.close()
     seedbed(str(tmp_path))
     page = capsys.readouterr().out
-    assert "finished    env_frames 80" in page
+    assert "finished    stop.env_frames: 80 of 80" in page
     assert "to go" not in page
 
 
@@ -114,7 +116,7 @@ def test_run_whose_process_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_no_run_directory(tmp_path: Path) -> None:
-    with pytest.raises(SeedbedError, match=r"no status\.json") as caught:
+    with pytest.raises(SeedbedError, match="no run directory, and no run is below it") as caught:
         seedbed(str(tmp_path))
     assert caught.value.code is ExitCode.RUN_DIRECTORY
     (tmp_path / "status.json").write_text("{")
@@ -173,3 +175,23 @@ def test_neither_directory_nor_address() -> None:
     with pytest.raises(SeedbedError, match="run directory") as caught:
         seedbed("runs/that-does-not-exist")
     assert caught.value.code is ExitCode.USAGE
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_a_narrow_terminal_breaks_lines_between_words(tmp_path: Path, columns: int) -> None:
+    a_run(tmp_path)
+    page = status_page(read_file(tmp_path))
+    lines = fitted(page, columns).splitlines()
+    assert fitted(page, columns).split() == page.split()
+    assert max(map(len, (line for line in lines if " " in line.strip()))) <= columns
+    assert fitted(page, 1000) == page
+
+
+def test_a_folder_of_runs_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).mkdir()
+        a_run(tmp_path / name)
+    seedbed(str(tmp_path))
+    head, *rows = capsys.readouterr().out.splitlines()
+    assert head.startswith("run")
+    assert [row.split()[0] for row in rows] == ["a", "b"]

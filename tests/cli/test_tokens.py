@@ -44,3 +44,27 @@ def test_existing_tokens_are_never_replaced(
     assert "token files of learner, shard, observer already" in capsys.readouterr().err
     assert (tmp_path / "learner").read_text() == before
     assert not (tmp_path / "actor").exists()
+
+
+def test_secrets_go_to_a_folder_of_their_own(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.py").touch()
+    assert main(["tokens", str(tmp_path)]) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert "has other files (mine.py)" in told
+    assert f"name a new one, such as {tmp_path / 'tokens'}" in told
+    assert [file.name for file in tmp_path.iterdir()] == ["mine.py"]
+
+
+def test_a_person_is_told_that_they_are_secrets(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tokens", str(tmp_path / "alone")]) == 0
+    out, told = capsys.readouterr()
+    assert len(out.splitlines()) == len(Role), "a script reads the paths"
+    assert "these are secrets" in told
+    assert "git" not in told
+    (tmp_path / "code/.git").mkdir(parents=True)
+    assert main(["tokens", str(tmp_path / "code/tokens")]) == 0
+    assert f"it lies in the work tree {tmp_path / 'code'}" in capsys.readouterr().err

@@ -125,7 +125,7 @@ def test_one_shared_machine() -> None:
     assert bottleneck(load, 2, actors_here=False).part == "training"
     # A neighbour that is not ours is named as what it is.
     busy_neighbour = {**load, "environment_cores": 0.1}
-    assert "the rest 20 %" in bottleneck(busy_neighbour, 2, actors_here=True).sentence
+    assert "other programs 20 %" in bottleneck(busy_neighbour, 2, actors_here=True).sentence
 
 
 def test_nearest_end() -> None:

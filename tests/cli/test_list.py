@@ -1,0 +1,100 @@
+"""`seedbed list DIR`: each run below a folder, with what has become of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from seedbed.cli.main import main
+from seedbed.runtime.exit_codes import ExitCode
+from seedbed.telemetry import Counters
+from tests.support.telemetry_runs import Clock, make, some_events
+
+
+def a_run(path: Path, reason: str | None = None, dead: bool = False) -> None:
+    """A run of 40 of 80 frames, whose process is this one unless it is dead."""
+    path.mkdir(parents=True)
+    clock = Clock()
+    telemetry, _ = make(path, clock, Counters(), stop={"env_frames": 80})
+    some_events(telemetry)
+    clock.now += 10
+    telemetry.tick()
+    telemetry.stop_reason = reason
+    if reason:
+        telemetry.tick()
+    telemetry.outputs.close()
+    if dead:
+        ended = subprocess.Popen([sys.executable, "-c", ""])
+        ended.wait(timeout=60)
+        status = json.loads((path / "status.json").read_text())
+        status["process"]["pid"] = ended.pid
+        (path / "status.json").write_text(json.dumps(status))
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    a_run(tmp_path / "sweep/lr-1", "stop.env_frames: 80 of 80")
+    a_run(tmp_path / "sweep/lr-2", "signal SIGINT")
+    a_run(tmp_path / "sweep/lr-3")
+    a_run(tmp_path / "failed", "DIVERGED: the loss is not finite")
+    a_run(tmp_path / "killed", dead=True)
+    begun = tmp_path / "begun"
+    begun.mkdir()
+    (begun / "experiment.yaml").touch()
+    (begun / "seedbed.lock").touch()
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes/experiment.yaml").touch()  # of a person
+    (tmp_path / "link").symlink_to(tmp_path / "sweep")
+    return tmp_path
+
+
+def test_each_run_has_a_state(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", str(runs), "--json"]) == 0
+    rows = json.loads(capsys.readouterr().out)
+    assert {row["run"]: row["state"] for row in rows} == {
+        "begun": "begun",
+        "failed": "FAILED",
+        "killed": "DEAD",
+        "sweep/lr-1": "finished",
+        "sweep/lr-2": "stopped",
+        "sweep/lr-3": "training",
+    }
+
+
+def test_progress_score_time_and_cost(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", str(runs / "sweep")]) == 0
+    head, done, _, training = capsys.readouterr().out.splitlines()
+    assert head.split() == [
+        *("run", "state", "frames", "done", "return", "evaluation", "time"),
+        *("to", "go", "cost"),
+    ]
+    # 4 frames a second.
+    row = ["lr-3", "training", "40", "50", "%", "-6.00", "7.00", "10", "s", "10", "s", "$0.0100"]
+    assert training.split() == row
+    assert done.split()[-2] == "-", "a finished run has no time to go"
+
+
+def test_a_run_directory_is_a_list_of_one(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["list", str(runs / "sweep/lr-1"), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert (row["run"], row["path"]) == ("lr-1", str(runs / "sweep/lr-1"))
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("notes", "no run directory, and no run is below it"),
+        ("notes/experiment.yaml", "is a file"),
+        ("none", "does not exist"),
+    ],
+)
+def test_where_no_run_is(
+    runs: Path, name: str, words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for command in ("list", "plot"):
+        assert main([command, str(runs / name)]) == ExitCode.RUN_DIRECTORY
+        assert words in capsys.readouterr().err
