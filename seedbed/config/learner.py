@@ -223,9 +223,9 @@ class Devices(Section):
         return self.training == 0
 
 
-def _default_backend() -> str:
+def _default_backend() -> Literal["tensorflow", "jax"]:
     """Return the backend that is installed: TensorFlow, if both are or none is."""
-    return next(iter(installed_backends()), "tensorflow")
+    return "jax" if installed_backends() == ["jax"] else "tensorflow"
 
 
 class Learner(Section):
