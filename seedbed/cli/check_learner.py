@@ -109,20 +109,20 @@ def _held(state: Path) -> tuple[str, str] | None:
 
 
 def _print_once(learner: str, timeout_s: float) -> Callable[[grpc.ChannelConnectivity], None]:
-    """Return what says at the first failed connection that nobody answers yet."""
-    said = False
+    """Return a callback that prints one line at the first connection that fails."""
+    printed = False
 
-    def look(state: grpc.ChannelConnectivity) -> None:
-        nonlocal said
-        if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE and not said:
-            said = True
+    def on_state(state: grpc.ChannelConnectivity) -> None:
+        nonlocal printed
+        if state is grpc.ChannelConnectivity.TRANSIENT_FAILURE and not printed:
+            printed = True
             print(
                 f"check: nobody answers at {learner}: waiting for up to {timeout_s:g} s",
                 file=sys.stderr,
                 flush=True,
             )
 
-    return look
+    return on_state
 
 
 def _without_notices(

@@ -113,10 +113,10 @@ def run_watched(check: Callable[[], object], interval_s: float, *command: str) -
 def _failure(command: tuple[str, ...], code: int, written: str) -> SeedbedError:
     # The chart's own sentences, and those of its schema.
     if refused := re.search(r"execution error at \([^)]*\): ((?:.+\n?)+)", written):
-        said = refused[1].strip()
-        if said.startswith("resume refused: "):
-            return SeedbedError(ExitCode.RESUME_REFUSED, said)
-        return ConfigError(said)
+        message = refused[1].strip()
+        if message.startswith("resume refused: "):
+            return SeedbedError(ExitCode.RESUME_REFUSED, message)
+        return ConfigError(message)
     if "values don't meet the specifications" in written:
         lines = [
             line.strip(" -") for line in written.splitlines() if "- at '" in line or ": " in line

@@ -225,7 +225,7 @@ def _sieved() -> Iterator[None]:
     try:
         sieve = subprocess.Popen(
             [sys.executable, "-I", "-S", "-c", _SIEVE, _NOISE],
-            stdin=reader, stdout=dropped, stderr=terminal, process_group=0,
+            stdin=reader, stdout=dropped, stderr=terminal, process_group=0, env={**os.environ},
         )  # fmt: skip
         os.dup2(writer, 2)
     except BaseException:
