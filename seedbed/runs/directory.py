@@ -40,6 +40,7 @@ from seedbed.runs.resume import (
     digest,
     keep_recorded,
     named,
+    named_by,
     read_stored,
     result_changes,
 )
@@ -412,7 +413,7 @@ def _resume(
     starts = read_history(directory.path)["starts"]
     recorded = set(starts[-1]["named"]) if starts else None
     if set_here is not None:
-        directory.named = {setting.partition("=")[0] for setting in set_here} | (recorded or set())
+        directory.named = named_by(set_here) | (recorded or set())
     newest = directory.store.newest()
     record = _record(directory)
     if newest is None and record is not None:

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from seedbed.rpc.local.addresses import SUFFIX
 from seedbed.runtime.exit_codes import RunDirectoryError
 
 _SOCKET_PATH_BYTES = 107  # sun_path has 108, the last is NUL (unix(7))
+_ESCAPE = re.compile("%[0-9a-fA-F]{2}")
 
 
 def checkpoint_directory(path: str | Path, experiment: Experiment) -> str:
@@ -80,14 +82,15 @@ def _gossip(path: Path) -> dict[str, Any]:
 def socket_path(path: Path) -> Path:
     """Return the path of a run's unix socket.
 
-    It is `path/learner.sock`, or a shorter path in the temporary directory, in a folder that only
-    this user enters.
+    It is `path/learner.sock`. Where that is too long, or has `%` and two hexadecimal digits, which
+    gRPC reads as a byte, it is in the temporary directory, in a folder that only this user enters.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY: the shorter path is too long, too, or open to other users.
+        SeedbedError: RUN_DIRECTORY: the other path cannot be used either, or is open to other
+            users.
     """
     own = path / "learner.sock"
-    if len(os.fsencode(own)) + len(SUFFIX) <= _SOCKET_PATH_BYTES:
+    if len(os.fsencode(own)) + len(SUFFIX) <= _SOCKET_PATH_BYTES and not _ESCAPE.search(str(own)):
         return own
     digest = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
     short = Path(tempfile.gettempdir()) / f"seedbed-{os.getuid()}-{digest}"
@@ -97,6 +100,11 @@ def socket_path(path: Path) -> Path:
             f"a unix socket's path has at most {_SOCKET_PATH_BYTES} bytes: {own}{SUFFIX} has "
             f"{len(os.fsencode(own)) + len(SUFFIX)}, and that in {short} has {size}: choose a "
             "shorter --run-dir"
+        )
+    if _ESCAPE.search(str(short)):
+        raise RunDirectoryError(
+            f"gRPC reads % and two hexadecimal digits in {short} as a byte: set TMPDIR to a folder "
+            "without them"
         )
     short.mkdir(mode=0o700, exist_ok=True)
     status = short.lstat()

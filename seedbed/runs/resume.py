@@ -196,6 +196,12 @@ def named(section: BaseModel, path: str = "") -> set[str]:
     return found
 
 
+def named_by(overrides: Iterable[str]) -> set[str]:
+    """Return the paths of the settings that overrides name, each `a.b=c`, or of a whole section."""
+    paths = [override.partition("=")[0] for override in overrides]
+    return {key.path for key in keys() if any(f"{key.path}.".startswith(f"{a}.") for a in paths)}
+
+
 def check_resume(
     old: Experiment,
     new: Experiment,
