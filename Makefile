@@ -123,7 +123,7 @@ test-slow: $(INSTALLED_DEV) ## Kill, stop and resume whole runs (25 minutes).
 test-learning: $(INSTALLED_DEV) ## Learn small things, on both backends (10 minutes).
 	$(call ON_BOTH,--dist load -m learning,--dist load -m learning)
 
-test-rehearsal: $(INSTALLED_DEV) ## Rehearse the first hour on an accelerator: kill it, go on, to its end (10 minutes).
+test-rehearsal: $(INSTALLED_DEV) ## Rehearse the first hour on an accelerator: kill it, resume it, to its end (10 minutes).
 	$(PYTEST) -v -m rehearsal $(ARGS)
 
 e2e: $(INSTALLED_DEV) ## Run the chart on the cluster of KUBECONFIG, which has the images (:dev).
@@ -156,7 +156,7 @@ lint-images: $(INSTALLED_DEV)
 
 # --- Writing --------------------------------------------------------------------------------------
 
-format: $(INSTALLED_DEV) ## Format the code, and mend what can be mended.
+format: $(INSTALLED_DEV) ## Format the code, and fix what ruff can fix.
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 

@@ -3,9 +3,9 @@
 #
 #     tools/accelerator_session.sh FILE.json [--minutes 60] [more of `seedbed bench accelerator`]
 #
-# Each slice is one call of at most SLICE_S (480) seconds, which goes on where the one before was cut
+# Each slice is one call of at most SLICE_S (480) seconds, which resumes where the one before was cut
 # off. SLICES (all) is how many to run now: with SLICES=1 the command ends after one slice, with exit
-# code 75 if there is more to do. The same command again goes on.
+# code 75 if there is more to do. The same command again resumes.
 set -euo pipefail
 
 [[ $# -ge 1 && $1 != -* ]] || { sed -n '2,9p' "$0" >&2; exit 2; }

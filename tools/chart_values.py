@@ -251,7 +251,7 @@ With kube-prometheus-stack installed as `monitoring`:
     helm install pong helm/seedbed --set-file experimentFile=experiments/pong-vtrace.yaml \\
       --set metrics.type=podMonitor --set metrics.labels.release=monitoring
 
-[docs/kubernetes.md](../../docs/kubernetes.md) says how an experiment lives, ends and goes on.
+[docs/kubernetes.md](../../docs/kubernetes.md) says how an experiment lives, ends and resumes.
 
 ## Values
 

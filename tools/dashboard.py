@@ -149,7 +149,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
                   "{{experiment}}: {{part}}", "The part that sets the pace."),
             named("Finished", f"{metric('seedbed_experiment_finished')}",
                   "{{experiment}}: {{reason}}",
-                  "The stop condition that was met; empty while the experiment goes on."),
+                  "The stop condition that was met; empty while the experiment runs."),
             named("Prices", f"{metric('seedbed_cost_price_table')} == 1",
                   "{{experiment}}: {{table}} of {{date}}", "The price table and its date."),
         ],
@@ -213,7 +213,7 @@ def rows() -> dict[str, list[dict[str, Any]]]:
             graph("Blocked", {
                 "{{experiment}} {{thread}}": by_experiment("max", "seedbed_blocked_fraction", "",
                                                            "thread"),
-            }, "percentunit", "A thread that cannot go on because of its neighbour."),
+            }, "percentunit", "A thread that waits for its neighbour."),
             graph("Training step", {"{{experiment}}": mean("seedbed_train_step_seconds")}, "s"),
         ],
         "Gossip": only_where(

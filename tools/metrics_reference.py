@@ -50,7 +50,7 @@ checkpoint.
 `logging.scalars: my_package.scalars:mine` names a function that is called with that row, as a
 dict, and returns a dict of floats; they become `seedbed_user_scalar{name="..."}` and columns
 `user_...`. It runs in the learner's main thread, so it must be quick. When it raises, the
-traceback is logged once and training goes on. At most 200 different names are kept.
+traceback is logged once and training continues. At most 200 different names are kept.
 """
 
 

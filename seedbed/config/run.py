@@ -93,7 +93,7 @@ class Wandb(Section):
 
 
 class Logging(Section):
-    """Output while a run goes on."""
+    """Output during a run."""
 
     key_class: ClassVar[KeyClass] = FREE
 

@@ -7,7 +7,7 @@ from typing import Final
 EXPERIMENTS: Final = "GRPC_EXPERIMENTS"
 # gRPC's event engine reads sockets in a pool of threads, which pass each message to the thread of
 # the completion queue. Without it that thread reads them itself, which takes CPU time off each
-# message at both ends, most where streams are few (docs/performance.md).
+# message at both ends, most where streams are few (docs/measurements).
 _WITHOUT_ENGINE = "-event_engine_client,-event_engine_listener"
 
 

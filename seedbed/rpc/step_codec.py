@@ -4,7 +4,7 @@ The bytes are the ones of `inference.proto`. The reasons are copies and memory: 
 environments sends messages of 226 KB, which protobuf copies twice more on either side. Its Python
 runtime also gives free heap memory back (`malloc_trim`) after every 10,000 blocks of freed
 messages, so that a learner with many streams pays for each unroll in page faults
-(docs/performance.md). Protobuf decodes every other message, and every Step or Actions that is
+(docs/measurements). Protobuf decodes every other message, and every Step or Actions that is
 encoded in another form.
 """
 

@@ -68,8 +68,8 @@ class Telemetry:
         env_fps: Emulator frames a second over the last 10, 60 and 300 seconds.
         numbers.updates_per_s: Updates a second over the last minute.
         busy_fractions: Fraction of the last 30 seconds that a thread worked.
-        blocked_fractions: Fraction of the last 30 seconds that a thread could not go on because of
-            a neighbour.
+        blocked_fractions: Fraction of the last 30 seconds that a thread waited for a
+            neighbour.
         numbers.actor_stepping: Fraction of the actors' time spent in environment steps; they wait
             in the rest. NaN before the first measurement.
         numbers.learner_cores: Cores that the learner's process used.
