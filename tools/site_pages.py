@@ -1,16 +1,22 @@
-"""Hook of mkdocs: README.md is the first page, and links to files beside docs/ lead somewhere."""
+"""Hook of mkdocs: README.md is the first page, links to files beside docs/ lead somewhere."""
 
 import re
 import tomllib
 from os.path import relpath
 from pathlib import Path
+from textwrap import dedent
 from typing import Any
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REPOSITORY = PROJECT["urls"].get("Repository", "").rstrip("/")
+# Places in the search, of pages and of folders: 1 is as usual.
+BOOSTS = {"troubleshooting.md": 2, "runbooks": 0.5, "measurements": 0.5}
 
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|[#/])([^)#\s]+)(#[^)\s]*)?\)")
+
+# A block of commands, with the mark that says what runs it (tests/docs/test_block_marks.py).
+_COMMANDS = re.compile(r"^(<!-- (?:not )?run\b.*? -->\n\n)((?: {4}.*\n|\n(?= {4}))+)", re.MULTILINE)
 
 
 def on_config(config: Any) -> None:
@@ -28,11 +34,16 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         **_: What mkdocs says besides.
     """
     place = page.file.src_uri
-    if place.startswith("runbooks/"):
-        page.meta.setdefault("search", {"boost": 0.5})  # behind the pages that explain
+    boost = BOOSTS.get(place) or BOOSTS.get(place.partition("/")[0], 1)
+    page.meta.setdefault("search", {"boost": boost})
     if place == "index.md":
-        return with_links((ROOT / "README.md").read_text(), ROOT, place)
-    return with_links(markdown, (ROOT / "docs" / place).parent, place)
+        return in_colours(with_links((ROOT / "README.md").read_text(), ROOT, place))
+    return in_colours(with_links(markdown, (ROOT / "docs" / place).parent, place))
+
+
+def in_colours(text: str) -> str:
+    """Return a text whose blocks of commands are highlighted as a shell's."""
+    return _COMMANDS.sub(lambda found: f"{found[1]}```bash\n{dedent(found[2])}```\n", text)
 
 
 def with_links(text: str, folder: Path, place: str, repository: str = REPOSITORY) -> str:

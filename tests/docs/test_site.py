@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from tests.support.source_imports import ROOT
-from tools.site_pages import with_links
+from tools.site_pages import in_colours, with_links
 
 SITE = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
 
@@ -78,3 +78,10 @@ def test_without_a_repository_a_file_is_named() -> None:
     assert with_links(link, ROOT / "docs", "a.md", "") == "values (`helm/seedbed/values.yaml`)"
     missing = "[values](../helm/none.yaml)"
     assert with_links(missing, ROOT / "docs", "a.md", "") == missing
+
+
+def test_marked_commands_are_coloured_and_output_is_not() -> None:
+    block = "Do:\n\n<!-- {} -->\n\n    make run\n\n    make test\n\nThen.\n"
+    for mark in ("run", "run by tests/x.py", "not run here: minutes"):
+        assert "\n```bash\nmake run\n\nmake test\n```\n\nThen." in in_colours(block.format(mark))
+    assert in_colours(block.format("output")) == block.format("output")
