@@ -102,7 +102,7 @@ class LearnerValues(Scheduled):
     """The run's folder on the volume, by default the release's name. Another name begins a new run:
     the way out where a change cannot be resumed with."""
     acceptChange: str = Field("", pattern=r"^(c[0-9a-f]{7})?$")
-    """Digest of the one change of settings with which the run goes on, as the refusal of `helm
+    """Digest of the one change of settings with which the run resumes, as the refusal of `helm
     upgrade`, `seedbed deploy` or the learner names it. Left in the values it accepts no other."""
     initFrom: str = Field("", pattern=r"^[a-z0-9-]*$")
     """Begin with the parameters of another run on the volume, by its folder."""
