@@ -4,7 +4,8 @@ Atari is played by the protocol of the paper's Table 9, whatever the training di
 1 to 30 random no-ops, at most 108,000 frames an episode, no sticky actions; --set overrides the
 protocol, too. With --follow the command is a worker beside a run, with cores or a device apart.
 Training used other seeds of environments. An episode that --max-steps cuts is counted as cut. A
-summary goes to stderr; one JSON object goes to stdout, but not on a terminal.
+summary goes to stderr; one JSON object goes to stdout, but not on a terminal, nor into a log that
+takes both.
 """
 
 import argparse

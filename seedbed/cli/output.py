@@ -10,18 +10,21 @@ from seedbed.runtime import streams
 
 def add_json(parser: argparse.ArgumentParser) -> None:
     """Add `--json`."""
-    text = "print the JSON object on a terminal, too (elsewhere it always goes to stdout)"
+    text = (
+        "print the JSON object on a terminal, and in a log that takes stdout and stderr, too "
+        "(elsewhere it always goes to stdout)"
+    )
     parser.add_argument("--json", action="store_true", help=text)
 
 
 def print_result(args: argparse.Namespace, result: Any) -> None:
-    """Print a JSON object to stdout, but on a terminal only where it is wanted.
+    """Print a JSON object to stdout, but only where it is wanted on a terminal or in a log.
 
     Args:
         args: of a parser with `add_json`.
         result: the object.
     """
-    if args.json or not streams.result().isatty():
+    if args.json or not (streams.result().isatty() or streams.is_one_log()):
         emit(json.dumps(result))
 
 

@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
         SeedbedError: RUN_DIRECTORY: no such run, or one without an episode. USAGE: the picture
             cannot be written.
     """
-    paths = [run for path in args.run_dirs for run in runs_below(path)]
+    paths = [run for path in args.run_dirs for run in _runs(path)]
     groups = read_groups([path.resolve() for path in paths])
     single = len(paths) == 1
     out = args.out or (paths[0] / "curve.png" if single else Path("plot.png"))
@@ -60,6 +60,28 @@ def run(args: argparse.Namespace) -> None:
     print(_table(rows), file=sys.stderr)
     print(f"plot: {out}", file=sys.stderr)
     print_result(args, {"file": str(out), "runs": rows})
+
+
+def _runs(path: Path) -> list[Path]:
+    """Return the run that `path` is, or the runs below it that have a curve.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY: none is there, or none below has a curve.
+    """
+    found = runs_below(path)
+    if found == [path]:
+        return found
+    drawn, why = [], None
+    for run in found:
+        try:
+            read_groups([run.resolve()])
+            drawn.append(run)
+        except RunDirectoryError as error:
+            why = error
+            print(f"left out: {error}", file=sys.stderr)
+    if not drawn and why is not None:
+        raise why
+    return drawn
 
 
 def _row(group: Group, curve: Curve) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """Train an experiment on this machine: one learner and actor.processes actors.
 
 The same command run again resumes. Progress goes to stderr; one JSON object goes to stdout, but not
-on a terminal. Several learners have actor.processes actors each, and exchange parameters or
-gradients by gossip.topology.
+on a terminal, nor into a log that takes both. Several learners have actor.processes actors each,
+and exchange parameters or gradients by gossip.topology.
 """
 
 import argparse

@@ -118,7 +118,15 @@ def _words(path: str, item: dict[str, Any]) -> str:
             return text
     now = renamed_value(path, given)
     also = f": {given} of 0.1 is {now} now" if now else ""
+    if text in ("must be an integer", "must be a number") and _are_several(given):
+        also = ": a run has one value; start one for each, with a --run-dir of its own"
     return f"{text}, given {_shown(given)}{also}"
+
+
+def _are_several(given: Any) -> bool:
+    """Return whether a value looks like several values to try, such as `1,2,3`."""
+    parts = given.strip("[]").split(",") if isinstance(given, str) else given
+    return isinstance(parts, list) and len(parts) > 1
 
 
 def _shown(given: Any) -> str:

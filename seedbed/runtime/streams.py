@@ -47,6 +47,14 @@ def result() -> TextIO:
     return _own or sys.stdout
 
 
+def is_one_log() -> bool:
+    """Return whether the result and stderr go to one file or pipe: `2>&1`, a log for people."""
+    try:
+        return os.path.sameopenfile(result().fileno(), 2)
+    except (OSError, ValueError):  # closed, or no file
+        return False
+
+
 def drop_result() -> None:
     """Let what is still to be written to the result go nowhere: its reader has gone."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), result().fileno())

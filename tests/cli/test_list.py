@@ -78,6 +78,21 @@ def test_progress_score_time_and_cost(runs: Path, capsys: pytest.CaptureFixture[
     assert done.split()[-2] == "-", "a finished run has no time to go"
 
 
+def test_a_plot_names_the_same_states(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["plot", str(runs), "--out", str(tmp_path / "all.png")]) == 0
+    left_out, _, *rows, _ = capsys.readouterr().err.splitlines()
+    assert left_out.startswith(f"left out: {runs / 'begun'}")
+    assert [row.split()[-1] for row in rows] == [
+        "FAILED",
+        "DEAD",
+        "finished",
+        "stopped",
+        "training",
+    ]
+
+
 def test_a_run_directory_is_a_list_of_one(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", str(runs / "sweep/lr-1"), "--json"]) == 0
     (row,) = json.loads(capsys.readouterr().out)
