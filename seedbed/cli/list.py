@@ -69,7 +69,8 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
         return shown
     status = statuses[0]
     frames = sum(int(each["counters"]["env_frames"]) for each in statuses)
-    left = status["eta"] if status["stop_reason"] is None else None
+    is_gone = status["stop_reason"] is not None or status["source"]["alive"] is False
+    left = None if is_gone else status["eta"]
     return {
         **shown,
         "state": state_of(status),

@@ -40,7 +40,7 @@ def runs(tmp_path: Path) -> Path:
     a_run(tmp_path / "sweep/lr-1", "stop.env_frames: 80 of 80")
     a_run(tmp_path / "sweep/lr-2", "signal SIGINT")
     a_run(tmp_path / "sweep/lr-3")
-    a_run(tmp_path / "failed", "DIVERGED: the loss is not finite")
+    a_run(tmp_path / "failed", "a part failed")
     a_run(tmp_path / "killed", dead=True)
     begun = tmp_path / "begun"
     begun.mkdir()
@@ -63,6 +63,8 @@ def test_each_run_has_a_state(runs: Path, capsys: pytest.CaptureFixture[str]) ->
         "sweep/lr-2": "stopped",
         "sweep/lr-3": "training",
     }
+    lives = [row["run"] for row in rows if row["seconds_left"] is not None]
+    assert lives == ["sweep/lr-3"]
 
 
 def test_progress_score_time_and_cost(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -185,6 +185,8 @@ def test_a_narrow_terminal_breaks_lines_between_words(tmp_path: Path, columns: i
     assert fitted(page, columns).split() == page.split()
     assert max(map(len, (line for line in lines if " " in line.strip()))) <= columns
     assert fitted(page, 1000) == page
+    long = f"  command     seedbed train {'x' * 60} --set seed=3"
+    assert "x" * 60 in fitted(long, columns), "a path can be copied"
 
 
 def test_a_folder_of_runs_is_listed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
