@@ -59,8 +59,9 @@ def test_an_upgrade_starts_nothing_that_is_held_at_zero(server: ApiServer, end: 
     server.upgrade(SHARDS)
     server.scale("Deployment", "pong-actor", 50)
     server.objects["ConfigMap", "pong-state"]["data"] = {end: "stop.idle_s: 900 of 600"}
-    # Also what is scaled up meanwhile, and a number that is new in the values.
-    for more in ({}, {"actor": {"replicas": 7}}, {"replay": {"shards": 3}}):
+    # Also what is scaled up meanwhile, and numbers that are new in the values.
+    another_run = {"replay": {"shards": 3}, "learner": {"run": "second"}}
+    for more in ({}, {"actor": {"replicas": 7}}, another_run):
         held = numbers(server.upgrade(merged(SHARDS, more)))
         assert held == {"actor": 0, "learner": 0, "replay": 0}
     server.objects["ConfigMap", "pong-state"]["data"] = {}
