@@ -139,6 +139,7 @@ def products(function: Callable[..., Any], *arguments: Any) -> Counter[tuple[str
     """Operation, and the dtypes of its inputs and output, of every product in a compiled call."""
     if JAX:
         import jax
+        from jax.extend.core import jaxprs_in_params
 
         found: Counter[tuple[str, str, str]] = Counter()
         names = {"conv_general_dilated": "conv", "dot_general": "dot"}
@@ -149,7 +150,7 @@ def products(function: Callable[..., Any], *arguments: Any) -> Counter[tuple[str
                     kinds = {str(v.aval.dtype) for v in equation.invars}
                     out = str(equation.outvars[0].aval.dtype)
                     found[names[equation.primitive.name], "+".join(sorted(kinds)), out] += 1
-                for inner in jax.core.jaxprs_in_params(equation.params):
+                for inner in jaxprs_in_params(equation.params):
                     walk(inner)
 
         walk(jax.make_jaxpr(function)(*arguments).jaxpr)
