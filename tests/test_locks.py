@@ -12,6 +12,7 @@ from importlib.metadata import packages_distributions
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from tests.support.source_imports import ROOT, imports
 
@@ -23,6 +24,7 @@ EXTRAS = {
     "learner-tensorflow": ("tensorflow", "gcs"),
     "learner-jax": ("jax", "gcs"),
     "dev": (*RUN, "vizdoom", "jax", "kubernetes", "gcs", "dev"),
+    "jax-newest": ("jax", "plots", "suite", "video", "test"),
 }
 
 # What each image runs. The rooms of the learner are all but what other images are for.
@@ -99,7 +101,7 @@ def test_make_run_has_a_lock_for_each_device() -> None:
     assert set(tpu.items()) - set(lock("learner-jax-tpu").items()) <= set(lock("dev").items())
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", [*LOCKS, "jax-newest"])
 def test_lock_holds_what_pyproject_asks_for(name: str) -> None:
     versions = lock(name)
     wrong = []
@@ -108,6 +110,12 @@ def test_lock_holds_what_pyproject_asks_for(name: str) -> None:
         if version is None or not requirement.specifier.contains(version):
             wrong.append(f"{requirement}: {version}")
     assert not wrong, f"run `make lock`: {wrong}"
+
+
+def test_the_newest_jax_is_there_without_tensorflow() -> None:
+    newest, locked = lock("jax-newest"), lock("dev")
+    assert "tensorflow" not in newest
+    assert Version(newest["jax"]) >= Version(locked["jax"])
 
 
 def test_images_hold_no_other_backend() -> None:

@@ -3,29 +3,45 @@
 #
 # dev.lock is the universe: everything at once. The others are parts of it, with its versions, so
 # that what was tested is what an image holds. Without UPGRADE=1, versions stay where they are.
+# Each lock holds for Python 3.11, 3.12 and 3.13, but for those of DeepMind Lab and Football (3.11),
+# and jax-newest.lock (3.13), which is no part of dev.lock.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 uv=${UV:-.venv/bin/uv}
 compile=("$uv" pip compile pyproject.toml --quiet
-  --python-version 3.11 --python-platform x86_64-manylinux_2_31
+  --python-platform x86_64-manylinux_2_31
   --only-binary :all: --generate-hashes
   --annotation-style line --no-header)
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
 
+# Write a lock for the first Python of VERSIONS. It holds for the others if they resolve to the same.
 lock() { # NAME EXTRA... [-- OPTION...]
-  local name=$1 arguments=()
+  local name=$1 versions=${VERSIONS:-3.11 3.12 3.13} arguments=()
+  local file=requirements/$name.lock copy=$scratch/$name.lock upgrade=()
+  if [[ -n ${UPGRADE-} && $name =~ ^(dev|jax-newest)$ ]]; then upgrade=(--upgrade); fi
   shift
   while [[ $# -gt 0 && $1 != -- ]]; do
     arguments+=(--extra "$1")
     shift
   done
   [[ $# -gt 0 ]] && shift
-  "${compile[@]}" "${arguments[@]}" "$@" --output-file "requirements/$name.lock"
-  echo "requirements/$name.lock: $(grep -c '^[a-z]' "requirements/$name.lock") packages"
+  "${compile[@]}" --python-version "${versions%% *}" "${upgrade[@]}" "${arguments[@]}" "$@" \
+    --output-file "$file"
+  for version in ${versions#* }; do
+    cp "$file" "$copy"
+    "${compile[@]}" --python-version "$version" "${arguments[@]}" "$@" --output-file "$copy"
+    if ! diff <(grep -v '^ *#' "$file") <(grep -v '^ *#' "$copy") >&2; then
+      echo "$file does not hold for Python $version: bound what differs in pyproject.toml, so that" \
+        "one version has wheels for all" >&2
+      return 1
+    fi
+  done
+  echo "$file: $(grep -c '^[a-z]' "$file") packages"
 }
 
-lock dev actor vizdoom tensorflow jax kubernetes gcs plots suite video build dev -- \
-  ${UPGRADE:+--upgrade}
+lock dev actor vizdoom tensorflow jax kubernetes gcs plots suite video build dev
 for part in "run actor tensorflow plots suite video build" \
   "run-gpu actor tensorflow-cuda plots suite video build" "run-tpu actor jax-tpu plots suite video build" "build build" "actor actor" "vizdoom vizdoom" "cost kubernetes" \
   "learner-tensorflow tensorflow gcs" "learner-jax jax gcs" \
@@ -36,7 +52,9 @@ for part in "run actor tensorflow plots suite video build" \
 done
 lock docs docs -- --constraint requirements/dev.lock
 # DeepMind Lab wants an older setuptools than what builds this package.
-lock lab lab -- --constraint requirements/actor.lock
+VERSIONS=3.11 lock lab lab -- --constraint requirements/actor.lock
+# The newest of everything, for the test of the newest JAX.
+VERSIONS=3.13 lock jax-newest jax plots suite video test
 
 # Football's packages that come as source are no extras: pip alone cannot build them.
 football() { # NAME OPTION...
