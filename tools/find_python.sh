@@ -19,7 +19,7 @@ path_of() {
     found='no Python that runs'
   if [[ " ${2-${versions[*]}} " != *" ${found%% *} "* ]]; then
     why="'$1' is ${found%% /*}"
-  elif ! "$1" -c 'import ensurepip, venv' 2>/dev/null; then
+  elif ! "$1" -c 'import ensurepip, venv' >/dev/null 2>&1; then
     why="'$1' cannot make virtual environments: install its venv package (Debian 12: apt-get install python3.11-venv)"
   else
     echo "${found#* }"

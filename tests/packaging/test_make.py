@@ -1,4 +1,4 @@
-"""`make test` reports the failures of both backends."""
+"""`make test` reports the failures of both backends; `make` takes a Python that runs."""
 
 from __future__ import annotations
 
@@ -24,3 +24,50 @@ def test_both_backends_are_tested_and_either_fails_the_target(
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.split() == ["tensorflow", "jax"]
     assert (done.returncode == 0) == (failing == "none"), done.stderr
+
+
+def find_python(folder: Path, *arguments: str, **programs: str) -> subprocess.CompletedProcess[str]:
+    """Run tools/find_python.sh where these programs, shell scripts, come first on PATH."""
+    for name, script in programs.items():
+        program = folder / name.replace("_", ".")
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+    command = [str(ROOT / "tools" / "find_python.sh"), *arguments]
+    path = {"PATH": f"{folder}:/usr/bin:/bin"}
+    return subprocess.run(command, env=path, capture_output=True, text=True, timeout=60)
+
+
+SHIM = "echo 'pyenv: command not found' >&2; exit 127"  # of a version that is not chosen
+NO_VENV = '[ "$2" != "import ensurepip, venv" ] && echo 3.11 /py/3.11'
+HELD = """
+if [ "$1" = versions ]; then echo 3.11.7-dev; echo 3.12.1; exit; fi
+[ "$PYENV_VERSION" = 3.12.1 ] && echo 3.12 /held/3.12.1
+"""
+
+
+@pytest.mark.parametrize("broken", [SHIM, NO_VENV], ids=["a shim", "no venv"])
+def test_a_python_that_does_not_do_is_passed_over(broken: str, tmp_path: Path) -> None:
+    other = "echo 3.12 /py/3.12"
+    assert find_python(tmp_path, python3_11=broken, python3_12=other).stdout == "/py/3.12\n"
+    good = "echo 3.11 /py/3.11"
+    assert find_python(tmp_path, python3_11=good, python3_12=other).stdout == "/py/3.11\n"
+
+
+def test_a_version_that_pyenv_holds_is_found(tmp_path: Path) -> None:
+    shim = "exec pyenv exec python3.12"
+    done = find_python(tmp_path, "3.12", python3_12=shim, pyenv=HELD)
+    assert done.stdout == "/held/3.12.1\n", done.stderr
+
+
+def test_a_missing_python_is_named(tmp_path: Path) -> None:
+    done = find_python(tmp_path, "3.13", python3_13=SHIM)
+    assert done.returncode == 1
+    assert done.stderr.startswith("Seedbed needs Python 3.13, and there is none here: ")
+    for program, words in (
+        ("python3.12", "'python3.12' is no Python that runs"),
+        ("old", "'old' is 3.10"),
+        ("nosuch", "there is no 'nosuch' here"),
+    ):
+        done = find_python(tmp_path, program, python3_12=SHIM, old="echo 3.10 /py/3.10")
+        assert done.returncode == 1
+        assert words in done.stderr
