@@ -42,7 +42,7 @@ INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings e
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow test-learning test-rehearsal e2e e2e-all storm images image-football football release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
+.PHONY: help run test test-slow test-learning test-rehearsal test-pythons e2e e2e-all storm images image-football football release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
   proto bench bench-accelerator setup hooks lock clean
 
 help: ## Say what there is.
@@ -125,6 +125,9 @@ test-learning: $(INSTALLED_DEV) ## Learn small things, on both backends (10 minu
 
 test-rehearsal: $(INSTALLED_DEV) ## Rehearse the first hour on an accelerator: kill it, resume it, to its end (10 minutes).
 	$(PYTEST) -v -m rehearsal $(ARGS)
+
+test-pythons: $(INSTALLED_DEV) ## Try the wheel and the quick tests on Python 3.12 and 3.13 (8 minutes).
+	tools/test_pythons.sh
 
 e2e: $(INSTALLED_DEV) ## Run the chart on the cluster of KUBECONFIG, which has the images (:dev).
 	$(E2E) -m 'e2e and not e2e_all' $(ARGS)
