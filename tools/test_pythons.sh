@@ -6,18 +6,18 @@ cd "$(dirname "$0")/.."
 root=$PWD work=$PWD/build/pythons uv=$PWD/.venv/bin/uv
 
 quick=(tests/config tests/ops tests/envs tests/runs tests/telemetry tests/checkpoints tests/networks)
+# The other locks are parts of these (tests/test_locks.py), or for Python 3.11 alone.
+whole=(dev docs learner-tensorflow-gpu learner-jax-gpu learner-jax-tpu)
 locked=(--require-hashes --only-binary ':all:')
-# These build what is made for Python 3.11 alone.
-only_3_11='/(lab|football|football-build)\.lock$'
 
 say() { echo "-- $*, $SECONDS s"; }
 
 try_python() { # VERSION LOCK BACKEND
   local python venv=$work/$1
   python=$("$root/tools/find_python.sh" "$1")
-  say "Python $1: every lock has its wheels"
-  find requirements -name '*.lock' | grep -Ev "$only_3_11|kube-tools" | while read -r lock; do
-    "$uv" pip install --quiet --dry-run --python "$python" "${locked[@]}" -r "$lock"
+  say "Python $1: the locks have their wheels"
+  for lock in "${whole[@]}"; do
+    "$uv" pip install --quiet --dry-run --python "$python" "${locked[@]}" -r "requirements/$lock.lock"
   done
   say "Python $1: install the wheel and $2"
   "$python" -m venv "$venv"
