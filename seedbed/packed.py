@@ -16,6 +16,8 @@ from seedbed.spec import ActionSpec, ArraySpec, EnvironmentSpec
 
 # A Hello names every entry, and is metadata of a call, of which gRPC takes 8 KiB.
 MAX_ENTRIES, MAX_NAME = 64, 48
+# A one-hot vector of more would be most of the network's first layer.
+MAX_CATEGORIES = 2**15
 # Entry that says which actions are valid: 1 for each valid action, 0 for the others.
 ACTION_MASK = "action_mask"
 

@@ -10,6 +10,10 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+# What the wire takes: actions, encoded side by side, and emulator frames of a step.
+MAX_ACTIONS, MAX_REPEAT = 2**15, 1024
+# Seeds of a run: 2^14 actors × 2^5 groups × 2^12 environments = 2^31.
+ACTORS, GROUPS, ENVIRONMENTS = 1 << 14, 1 << 5, 1 << 12
 # Bits of StepFlag in proto/seedbed/v1.
 TERMINATED, TRUNCATED, LIFE_LOST, FIRST = 1, 2, 4, 8
 ALL_FLAGS = TERMINATED | TRUNCATED | LIFE_LOST | FIRST

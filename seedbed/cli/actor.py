@@ -18,11 +18,11 @@ from seedbed.cli.arguments import (
     exit_with_parent,
 )
 from seedbed.config import load_experiment
-from seedbed.envs.seeds import ACTORS
 from seedbed.runtime.allocator import keep_large_blocks
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import exit_on_sigterm
 from seedbed.runtime.tokens import Role
+from seedbed.spec import ACTORS
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

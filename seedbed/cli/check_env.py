@@ -14,6 +14,7 @@ from seedbed.config import parse_experiment
 from seedbed.envs.calls import KEY
 from seedbed.envs.check import Report, check_environment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.spec import ENVIRONMENTS
 
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "failed": "FAILED "}
 
@@ -43,11 +44,11 @@ def run(args: argparse.Namespace) -> ExitCode:
     Raises:
         SeedbedError: USAGE or CONFIG, an argument is wrong.
     """
-    if args.num_envs < 1 or not args.seconds > 0:
+    if not 1 <= args.num_envs <= ENVIRONMENTS or not args.seconds > 0:
         raise SeedbedError(
             ExitCode.USAGE,
-            f"--num-envs {args.num_envs} must be at least 1, and --seconds {args.seconds:g} more "
-            "than 0",
+            f"--num-envs {args.num_envs} must be 1 to {ENVIRONMENTS}, and --seconds "
+            f"{args.seconds:g} more than 0",
         )
     text = json.dumps({"name": "check", "environment": {"id": args.id}})
     limit = [] if args.timeout is None else [f"{KEY}={args.timeout}"]

@@ -31,6 +31,7 @@ from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.paths import absolute, shown
 from seedbed.runtime.text import counted
+from seedbed.spec import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from seedbed.evaluation.episodes import EpisodeCollector, EvaluationSettings
@@ -51,7 +52,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--episodes", type=_positive, default=200, help="episodes that are played (default: 200)")
     add("--policy", choices=("sample", "greedy"), help="default: evaluation.policy")
-    add("--num-envs", type=_positive, help="environments (default: evaluation.num_envs)")
+    add("--num-envs", type=_num_envs, help="environments (default: evaluation.num_envs)")
     add("--seed", type=int, help="seed of environments and actions (default: the experiment's)")
     text = "steps after which an episode is cut (default %(default)d)"
     add("--max-steps", type=_positive, default=100_000, help=text)
@@ -265,6 +266,13 @@ def _report_summary(result: dict[str, Any]) -> None:
 
 def _report(line: str) -> None:
     print(f"evaluate: {line}", file=sys.stderr, flush=True)
+
+
+def _num_envs(text: str) -> int:
+    value = _positive(text)
+    if value > ENVIRONMENTS:
+        raise argparse.ArgumentTypeError(f"{value} is above {ENVIRONMENTS}")
+    return value
 
 
 def _positive(text: str) -> int:

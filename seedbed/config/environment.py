@@ -18,6 +18,7 @@ from seedbed.settings import (
     Section,
     identity,
 )
+from seedbed.spec import ACTORS, ENVIRONMENTS, GROUPS
 
 # Largest float32: no number on the wire is larger.
 FLOAT32_MAX = 3.4028235e38
@@ -130,13 +131,13 @@ class Actor(Section):
 
     key_class: ClassVar[KeyClass] = FREE  # any number of actors, anywhere, as `kubectl scale` does
 
-    processes: Annotated[int, Field(ge=0)] = 1
+    processes: Annotated[int, Field(ge=0, le=ACTORS)] = 1
     """Actor processes that `seedbed train` starts on this machine."""
-    groups: Positive = 2
+    groups: Annotated[int, Field(ge=1, le=GROUPS)] = 2
     """Vector environments of an actor, each with a stream. With two, one steps while the other
     waits for actions.
     """
-    envs_per_group: Positive = 32
+    envs_per_group: Annotated[int, Field(ge=1, le=ENVIRONMENTS)] = 32
     """Environments E of a group."""
     threads: Positive = 1
     """Threads that step one group's environments (Atari `fast` only)."""

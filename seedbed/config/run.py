@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from seedbed.settings import FREE, KeyClass, NonNegative, Positive, Section
+from seedbed.spec import ENVIRONMENTS
 
 
 class Stop(Section):
@@ -73,7 +74,7 @@ class Evaluation(Section):
     """Choice of actions. `agent` leaves the choice to the agent: `vtrace` and `a2c` sample,
     `r2d2` and `dqn` are greedy except for evaluation_epsilon.
     """
-    num_envs: Positive = 16
+    num_envs: Annotated[int, Field(ge=1, le=ENVIRONMENTS)] = 16
     """Environments that play at the same time."""
 
 

@@ -15,7 +15,7 @@ from seedbed.envs.failures import PASSING, in_words
 from seedbed.envs.spaces import ActionWriter, ObservationReader, UnsupportedSpace
 from seedbed.packed import ACTION_MASK, PackedSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.spec import EnvironmentSpec
+from seedbed.spec import MAX_REPEAT, EnvironmentSpec
 
 Env = gymnasium.Env[Any, Any]
 # Families of ours that are Gymnasium environments: the module whose `make` makes one.
@@ -159,10 +159,11 @@ def action_repeat(made: Env) -> int:
 
 
 def _repeats(name: str, value: Any) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+    is_count = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not is_count or not 1 <= value <= MAX_REPEAT:
         raise UnsupportedSpace(
-            f"its {name} is {value!r}, but frames are counted with one integer from 1 on: make it "
-            "repeat a fixed number of times, or set the attribute action_repeat of the environment"
+            f"its {name} is {value!r}, but frames are counted with 1 to {MAX_REPEAT} a step: make "
+            "it repeat a fixed number of times, or set the environment's attribute action_repeat"
         )
     return int(value)
 

@@ -12,7 +12,7 @@ from seedbed.envs.decorrelate import DecorrelatedVectorEnv
 from seedbed.envs.seeds import environment_seed
 from seedbed.envs.sequential import SequentialVectorEnv
 from seedbed.runtime.exit_codes import ConfigError
-from seedbed.spec import VectorEnv
+from seedbed.spec import ENVIRONMENTS, VectorEnv
 
 
 def make_env(
@@ -46,8 +46,8 @@ def make_env(
     Raises:
         SeedbedError: ENVIRONMENT, the environment cannot be made; CONFIG, a setting is wrong.
     """
-    if num_envs < 1:
-        raise ConfigError(f"num_envs {num_envs}: it takes at least 1")
+    if not 1 <= num_envs <= ENVIRONMENTS:
+        raise ConfigError(f"num_envs {num_envs}: it takes 1 to {ENVIRONMENTS}")
     try:
         families = {"atari": atari, "football": football, "lab": lab, "vizdoom": vizdoom}
         settings = {name: given for name, given in families.items() if given}

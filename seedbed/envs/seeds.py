@@ -1,9 +1,7 @@
 """Seeds of environments."""
 
-# Seeds of a run: 2^14 actors × 2^5 groups × 2^12 environments = 2^31.
-ACTORS = 1 << 14
-GROUPS = 1 << 5
-ENVIRONMENTS = 1 << 12
+from seedbed.spec import ACTORS, ENVIRONMENTS, GROUPS
+
 _MASK = (1 << 31) - 1
 
 

@@ -17,14 +17,9 @@ from gymnasium.spaces import (
 from numpy.typing import NDArray
 
 from seedbed.envs.failures import NOT_FINITE, WRONG_SHAPE, EnvironmentFault
-from seedbed.envs.pictures import (
-    CHANNELS_LAST,
-    Picture,
-    channels_first,
-    picture_of,
-)
-from seedbed.packed import ACTION_MASK, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
-from seedbed.spec import ActionSpec, ArraySpec
+from seedbed.envs.pictures import CHANNELS_LAST, Picture, channels_first, picture_of
+from seedbed.packed import ACTION_MASK, MAX_CATEGORIES, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
+from seedbed.spec import MAX_ACTIONS, ActionSpec, ArraySpec
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +90,11 @@ class ActionWriter:
             raise UnsupportedSpace(
                 f"the action space is {space}, but only Discrete, MultiDiscrete, MultiBinary and a "
                 "Box of floats are supported: name a `module:factory` that flattens it"
+            )
+        if not 1 <= self.spec.width <= MAX_ACTIONS:
+            raise UnsupportedSpace(
+                f"the action space is {space}, of {self.spec.width} actions in all, and 1 to "
+                f"{MAX_ACTIONS} are supported"
             )
 
 
@@ -249,6 +249,8 @@ class _Leaf:
             raise UnsupportedSpace(
                 f"{name}'s shape {list(shape)} has {len(shape)} axes, but 1 to 3 are supported"
             )
+        if categories > MAX_CATEGORIES:
+            _refuse(name, space, f"of more than {MAX_CATEGORIES} categories: give it as a Box")
         if 0 in shape:
             raise UnsupportedSpace(f"{name}'s shape {list(shape)} holds no number")
         # Of whatever dtype the environment has it, a mask is sent as zeros and ones.

@@ -16,13 +16,12 @@ import numpy as np
 from seedbed.config import Experiment
 from seedbed.config.environment import Environment
 from seedbed.envs import environment_seed, make_vector_env
-from seedbed.envs.seeds import ACTORS
 from seedbed.evaluation import atari57
 from seedbed.evaluation.atari_protocol import follows_atari_protocol, protocol
 from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.install import how_to_install
-from seedbed.spec import TimeStep, VectorEnv
+from seedbed.spec import ACTORS, TimeStep, VectorEnv
 
 
 class Episode(NamedTuple):

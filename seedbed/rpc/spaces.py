@@ -5,12 +5,12 @@ from typing import Any
 
 import numpy as np
 
-from seedbed.packed import ACTION_MASK, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
+from seedbed.packed import ACTION_MASK, MAX_CATEGORIES, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
 from seedbed.spec import ActionSpec, ArraySpec, EnvironmentSpec
 from seedbed.v1 import inference_pb2 as wire
 
 _DTYPES = ("bool", "uint8", "int32", "float32")
-_AXES, _CATEGORIES = 3, 2**15
+_AXES = 3
 _KINDS: dict[str, wire.ActionKind] = {
     "multi_discrete": wire.ACTION_KIND_MULTI_DISCRETE,
     "continuous": wire.ACTION_KIND_CONTINUOUS,
@@ -84,8 +84,8 @@ def with_entries(single: ArraySpec, entries: Sequence[wire.ObservationEntry]) ->
             raise ValueError(f"{entry.name}: {entry.array.dtype}{shape} is no array of an entry")
         if entry.categories and entry.array.dtype != "int32":
             raise ValueError(f"{entry.name}: categories of {entry.array.dtype}, not int32")
-        if entry.categories > _CATEGORIES:
-            raise ValueError(f"{entry.name}: {entry.categories} categories, above {_CATEGORIES}")
+        if entry.categories > MAX_CATEGORIES:
+            raise ValueError(f"{entry.name}: {entry.categories} categories, above {MAX_CATEGORIES}")
     packed = PackedSpec.of(
         [
             Entry(e.name, ArraySpec(tuple(e.array.shape), e.array.dtype), e.categories)

@@ -113,3 +113,17 @@ def test_what_is_given_as_it_is_by_default_is_no_warning() -> None:
     assert settings_without_effect(parse_experiment(YAML, ["r2d2.discount=0.997"])) == []
     for name in shipped_experiments():
         assert settings_without_effect(load_experiment(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("setting", "most"),
+    [
+        ("actor.groups=33", "at most 32"),
+        ("actor.envs_per_group=4097", "at most 4096"),
+        ("actor.processes=16385", "at most 16384"),
+        ("evaluation.num_envs=5000", "at most 4096"),
+    ],
+)
+def test_what_has_no_seed_of_its_own_is_refused_as_a_setting(setting: str, most: str) -> None:
+    with pytest.raises(ConfigError, match=f"--set {setting}: must be {most}"):
+        parse_experiment("name: many\nenvironment: {id: CartPole-v1}", [setting])

@@ -229,7 +229,7 @@ def test_frames_are_those_of_the_emulator(
         return
     with pytest.raises(SeedbedError, match=re.escape(frames)) as refused:
         make_vector_env(environment("made"), 1, 1, [0])
-    assert "set the attribute action_repeat" in str(refused.value)
+    assert "set the environment's attribute action_repeat" in str(refused.value)
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from seedbed.envs.seeds import ACTORS, ENVIRONMENTS, GROUPS, environment_seed, moved_seed
+from seedbed.envs.seeds import environment_seed, moved_seed
+from seedbed.spec import ACTORS, ENVIRONMENTS, GROUPS
 
 
 def test_no_two_environments_of_a_large_fleet_share_a_seed() -> None:

@@ -9,7 +9,7 @@ from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.limits import usable_memory_bytes
 from seedbed.runtime.text import counted, printable
 from seedbed.services.learner.sessions.rejections import SpecMismatch
-from seedbed.spec import EnvironmentSpec
+from seedbed.spec import MAX_ACTIONS, MAX_REPEAT, EnvironmentSpec
 from seedbed.v1 import inference_pb2 as wire
 
 _DTYPES = ("uint8", "int8", "int16", "uint16", "int32", "float16", "float32")
@@ -65,8 +65,8 @@ def validate_hello(
     most = settings.inference.max_batch_envs
     for field, high, advice in (
         ("environments", most, "learner.inference.max_batch_envs bounds actor.envs_per_group"),
-        ("actions", 2**15, "the sizes of its parts together"),
-        ("action_repeat", 1024, "emulator frames a step"),
+        ("actions", MAX_ACTIONS, "the sizes of its parts together"),
+        ("action_repeat", MAX_REPEAT, "emulator frames a step"),
     ):
         value = getattr(hello, field)
         check(field, 1 <= value <= high, f"1 to {high}", value, advice)
