@@ -114,8 +114,8 @@ class Policy:
         and the previous action.
 
         Args:
-            observation: [E, *shape], the newest single observations, raw as the environment
-                returns them; of several arrays a mapping, by the names of
+            observation: [E, *shape], the newest single observations, as a vector environment of
+                `make_env` gives them; of several arrays a mapping, by the names of
                 `spec.observation.entries`, or packed rows.
             reward: [E] float32, the raw reward that came with the observation; None for zeros.
                 Only networks with an LSTM use it.

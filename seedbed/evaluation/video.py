@@ -74,7 +74,7 @@ def record_video(
                 while not collector.done:
                     step = env.step(runner.act(step))
                     collector.on_step(step)
-                    writer.send(enlarge(env.rgb(0)).tobytes())
+                    writer.send(_alike(enlarge(env.rgb(0)), picture).tobytes())
             finally:
                 writer.close()
     finally:
@@ -93,6 +93,21 @@ def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:
     large = picture.repeat(times, axis=0).repeat(times, axis=1)
     odd = ((0, large.shape[0] % 2), (0, large.shape[1] % 2), (0, 0))
     return np.pad(large, odd, mode="edge")
+
+
+def _alike(picture: NDArray[np.uint8], first: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Return a picture of the size of the first one, which an encoder needs.
+
+    Raises:
+        SeedbedError: ENVIRONMENT, it is of another size.
+    """
+    if picture.shape != first.shape:
+        raise SeedbedError(
+            ExitCode.ENVIRONMENT,
+            f"render() returned a picture of another size than the first one: {picture.shape[:2]} "
+            f"and {first.shape[:2]} once enlarged",
+        )
+    return picture
 
 
 def _rendered(experiment: Experiment) -> Experiment:

@@ -43,8 +43,6 @@ from seedbed.telemetry.time_left import TimeLeft
 from seedbed.telemetry.training import TrainingStats
 from seedbed.telemetry.windows import FPS_WINDOWS_S, History
 
-# The phase in which nothing is known of the environment.
-FIRST_ACTOR = "waiting for the first actor"
 # Shorter blocking is the ordinary give and take between threads.
 _BLOCKED_S = 1.0
 # Connected actors that send nothing for so long are reported.
@@ -294,10 +292,10 @@ class Telemetry:
             return None
         if self.evaluation.is_last:
             return f"the last evaluation: {self.evaluation.progress or 'starting'}"
-        busy = self.phase not in ("", "training", FIRST_ACTOR)
-        if not busy and (call := self.environment_wait()):
+        # While no batch comes, the training thread is about to compile.
+        if (call := self.environment_wait()) and not self.phase.startswith("ending"):
             return call
-        if busy or self.phase == FIRST_ACTOR:
+        if self.phase not in ("", "training"):
             return self.phase
         if not sessions:
             return "no actors are connected"

@@ -25,7 +25,6 @@ from seedbed.services.learner.sessions.server import InferenceServer
 from seedbed.services.learner.sessions.servicer import InferenceServicer
 from seedbed.services.learner.sessions.unroll_servicer import UnrollServicer
 from seedbed.services.learner.unrolls.synchronous_queue import SynchronousUnrollQueue
-from seedbed.telemetry.telemetry import FIRST_ACTOR
 
 log = logging.getLogger(__name__)
 
@@ -161,7 +160,7 @@ class Learner(LearnerBase):
     def _train(self) -> None:
         backend = self._load_backend()
         spec = None
-        self.telemetry.phase = FIRST_ACTOR
+        self.telemetry.phase = "waiting for the first actor"
         while spec is None and not self.threads.stopping.is_set():
             spec = self.components.wait_for_spec(POLL_S)
         if spec is not None:

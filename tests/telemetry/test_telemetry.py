@@ -304,6 +304,11 @@ def test_waiting_says_for_what() -> None:
     assert telemetry.waiting() == "no actors are connected"
     telemetry.phase = "compiling the first inference step"
     assert telemetry.waiting() == "compiling the first inference step"
+    telemetry.environment_wait = lambda: "waiting 12 s for reset of environment 3 of x (actor 0)"
+    assert telemetry.waiting() == "waiting 12 s for reset of environment 3 of x (actor 0)"
+    telemetry.phase = "ending: SIGTERM"
+    assert telemetry.waiting() == "ending: SIGTERM"
+    telemetry.environment_wait = str
     telemetry.phase = "training"
     telemetry.sessions.connected = 3
     assert telemetry.waiting() is None
