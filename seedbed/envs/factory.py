@@ -105,9 +105,9 @@ def read_spaces(
         return SeedbedError(ExitCode.ENVIRONMENT, f"{environment.id}: {text}")
 
     try:
-        action = ActionWriter(made.action_space)
+        action = ActionWriter(_space(made, "action_space"))
         masks = action.spec.width if environment.action_mask else 0
-        observation = ObservationReader(made.observation_space, masks)
+        observation = ObservationReader(_space(made, "observation_space"), masks)
     except UnsupportedSpace as error:
         raise refused(str(error)) from error
     space, spec = action.spec, observation.spec
@@ -128,8 +128,27 @@ def read_spaces(
     return read, observation, action
 
 
-# Attributes by which wrappers and the emulator of Atari name how often they repeat an action.
+def _space(made: Env, name: str) -> gymnasium.Space[Any]:
+    """Return a space of an environment.
+
+    Raises:
+        UnsupportedSpace: there is none.
+    """
+    try:
+        space = getattr(made, name)
+    except PASSING:
+        raise
+    except BaseException as error:
+        raise UnsupportedSpace(f"it has no {name}: {in_words(error)}") from error
+    if not isinstance(space, gymnasium.Space):
+        raise UnsupportedSpace(f"its {name} is {_kind(space)}, and no space of gymnasium.spaces")
+    return space
+
+
+# Attributes by which wrappers and emulators name how often they repeat an action.
 _REPEATS = ("frame_skip", "frameskip", "_frame_skip", "_frameskip", "_skip", "num_repeats")
+# Those that may as well mean something else, where they hold no number.
+_MAYBE = ("skip", "repeat", "_repeat", "_action_repeat", "_amount")
 
 
 def action_repeat(made: Env) -> int:
@@ -150,8 +169,10 @@ def action_repeat(made: Env) -> int:
         if own is not None:
             return product * _repeats("action_repeat", own)
         # A simulation's own number of substeps is named alike, and is no repetition of frames.
-        if isinstance(layer, gymnasium.Wrapper) or hasattr(layer, "ale"):
+        is_emulator = hasattr(layer, "ale") or type(layer).__module__.startswith("vizdoom.")
+        if isinstance(layer, gymnasium.Wrapper) or is_emulator:
             found = [(name, vars(layer)[name]) for name in _REPEATS if name in vars(layer)]
+            found += [(n, x) for n in _MAYBE if type(x := vars(layer).get(n)) is int]
             product *= _repeats(*found[0]) if found else 1
         if not isinstance(layer, gymnasium.Wrapper):
             return product

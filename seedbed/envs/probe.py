@@ -48,6 +48,7 @@ class EnvironmentProbe:
 
     Attributes:
         failure: why `wait` has returned no spec.
+        warnings: what is taken as it is and is hardly meant, in words.
         refused: the environment cannot be made, or its first steps failed, in a way that Seedbed
             explains.
     """
@@ -58,6 +59,7 @@ class EnvironmentProbe:
         self._limit_s = (timeout_s or math.inf) + GRACE_S
         self._begun = time.monotonic()
         self.failure, self.refused = "", False
+        self.warnings: list[str] = []
         self._spec: EnvironmentSpec | None = None
         # No pipes: a process that the environment starts may hold a pipe open.
         self._out = shared_memory(1)  # the call, then the spec
@@ -116,7 +118,8 @@ class EnvironmentProbe:
         start = records_bytes(1)
         text = os.pread(self._out, os.fstat(self._out).st_size - start, start)
         if text.endswith(b"\n"):
-            self._spec = read_environment_spec(json.loads(text))
+            found = json.loads(text)
+            self._spec, self.warnings = read_environment_spec(found["spec"]), found["warnings"]
         return self._spec is not None
 
     def _fail(self, code: int) -> None:
@@ -161,7 +164,8 @@ def main() -> int:
         print(error, file=sys.stderr, flush=True)
         leaving()
         os._exit(ExitCode.ENVIRONMENT)
-    os.pwrite(out, json.dumps(env.spec.to_json()).encode() + b"\n", records_bytes(1))
+    found = {"spec": env.spec.to_json(), "warnings": getattr(env, "warnings", [])}
+    os.pwrite(out, json.dumps(found).encode() + b"\n", records_bytes(1))
     env.close()
     leaving()
     # Threads of the environment keep no learner waiting.

@@ -70,12 +70,14 @@ class ActionWriter:
             )
         elif isinstance(space, Box) and space.dtype is not None and space.dtype.kind == "f":
             low, high = space.low.astype(np.float64), space.high.astype(np.float64)
-            if not (np.isfinite(low).all() and np.isfinite(high).all()):
+            with np.errstate(over="ignore", invalid="ignore"):
+                widths = high - low
+            if not np.isfinite(widths).all():
                 raise UnsupportedSpace(
                     f"the action space is {space}, which has no bounds to scale to: bound it, "
                     f"{BOUND_ACTIONS}"
                 )
-            widest = float(np.max(high - low))
+            widest = float(np.max(widths, initial=0.0))
             if widest >= _NO_BOUND:
                 self.warnings.append(
                     f"the bounds of {space} are {widest:.3g} apart, which is no bound: actions of "
@@ -196,7 +198,7 @@ class ObservationReader:
             raise EnvironmentFault(
                 WRONG_SHAPE,
                 f"info has no {ACTION_MASK!r}, and environment.action_mask is true: it has "
-                f"{sorted(info) or 'nothing'}",
+                f"{sorted(map(str, info)) or 'nothing'}",
             )
         mask = np.asarray(info[ACTION_MASK])
         if mask.shape != (self._mask,) or mask.dtype.kind not in "bui":

@@ -151,6 +151,8 @@ class Learner(LearnerBase):
                 self.components.fix_spec(spec)
                 sizes = f"observation {spec.observation}, {spec.action}"
                 log.info("the environment %s has %s", spec.name, sizes)
+                for line in probe.warnings:
+                    log.warning("%s: %s", spec.name, line)
             else:
                 text = "the environment cannot be made here, so the first actor says its sizes: %s"
                 log.warning(text, probe.failure)

@@ -91,6 +91,10 @@ def warned(report: Report) -> str:
         ("RewardIsNone", "the reward is NoneType None, not a single number"),
         ("DoneIsText", "terminated is str 'False', not true or false"),
         ("Unbounded", r"has no bounds to scale to: .*gymnasium.wrappers.TransformAction"),
+        ("AllOfFloat64", r"has no bounds to scale to: .*TransformAction"),
+        ("WithoutSpaces", "it has no observation_space: NotImplementedError: which size?"),
+        ("SpacesOfOld", "its action_space is a builtins.slice, and no space of gymnasium.spaces"),
+        ("TooManyKinds", r"the entry word is Discrete\(50000\), of more than 32768 categories"),
         ("ResetOfOld", r"reset returned float32\[2\], not \(observation, info\)"),
         ("StepOfOld", "step returned 4 values, not the five of Gymnasium"),
         ("InfoIsNone", "the info of reset is NoneType None, not a dictionary"),
@@ -179,6 +183,21 @@ def test_settings_are_those_of_the_file_in_every_process() -> None:
     make_vector_env(section, 1, 1, [0], workers=1).close()
 
 
+def test_a_mask_that_is_missing_is_named_whatever_else_info_holds() -> None:
+    section = Environment(id=f"{MODULE}:LivesAndNumber", action_mask=True)
+    with pytest.raises(SeedbedError, match=r"info has no 'action_mask'.*\['7', 'lives'\]"):
+        GymnasiumVectorEnv(section, [0], max_failures=1).reset()
+
+
+def test_a_module_that_ends_the_process_while_it_loads_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "leaves_at_once.py").write_text("raise SystemExit(0)")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SeedbedError, match="importing 'leaves_at_once' failed: it ended its proc"):
+        make_vector_env(Environment(id="leaves_at_once:make"), 1, 1, [0])
+
+
 # --- frames ----------------------------------------------------------------------------------
 
 
@@ -215,6 +234,8 @@ class Simulates(brought.Plain):
         (lambda: gymnasium.make("ale_py:ALE/Pong-v5", frameskip=2), 2),
         (lambda: gymnasium.make("ale_py:PongNoFrameskip-v4"), 1),
         (lambda: FrameSkip(gymnasium.make("ale_py:PongNoFrameskip-v4"), "frame_skip", 4), 4),
+        (lambda: FrameSkip(brought.Plain(), "_repeat", 3), 3),
+        (lambda: FrameSkip(brought.Plain(), "skip", True), 1),
         (lambda: FrameSkip(brought.Plain(), "frame_skip", (2, 5)), "frame_skip is (2, 5)"),
         (lambda: FrameSkip(brought.Plain(), "_skip", 0), "_skip is 0"),
         (lambda: gymnasium.make("ale_py:Pong-v4"), "_frameskip is (2, 5)"),

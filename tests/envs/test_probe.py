@@ -17,6 +17,13 @@ def test_the_probe_reads_the_spec() -> None:
     assert probe.wait(never) == expected
 
 
+def test_the_probe_tells_of_bounds_that_are_none() -> None:
+    probe = EnvironmentProbe(Environment(id="tests.support.brought_environments:HardlyBounded"))
+    assert probe.wait(never) is not None
+    (warning,) = probe.warnings
+    assert "6.81e+38 apart, which is no bound" in warning
+
+
 def test_an_environment_that_is_not_installed_is_named() -> None:
     probe = EnvironmentProbe(Environment(id="not_here:make"))
     assert probe.wait(never) is None

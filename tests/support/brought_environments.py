@@ -247,8 +247,35 @@ def advised() -> Any:
     return gymnasium.wrappers.TransformAction(Unbounded(), lambda action: action, space)
 
 
+class AllOfFloat64(Plain):
+    """Has bounds whose distance is no float64."""
+
+    action_space = Box(-np.finfo(np.float64).max, np.finfo(np.float64).max, (1,), np.float64)
+
+
 class HardlyBounded(Plain):
     action_space = Box(-LARGEST, LARGEST, (1,), np.float32)
+
+
+class WithoutSpaces(Plain):
+    """Leaves its spaces to a subclass."""
+
+    @property
+    def observation_space(self) -> Any:
+        raise NotImplementedError("which size?")
+
+
+class SpacesOfOld(Plain):
+    """Has a space of another library."""
+
+    action_space = slice(2)
+
+
+class TooManyKinds(Plain):
+    observation_space = Dict({"word": Discrete(50_000)})
+
+    def observe(self) -> Any:
+        return {"word": 0}
 
 
 class ChannelsFirst(Plain):
@@ -292,6 +319,11 @@ class OddInfo(Plain):
             "action_mask": "unused",
             7: None,
         }
+
+
+class LivesAndNumber(Plain):
+    def info(self) -> Any:
+        return {"lives": 3, 7: None}
 
 
 class LivesAreText(Plain):
