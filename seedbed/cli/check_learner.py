@@ -61,7 +61,8 @@ def run(args: argparse.Namespace) -> None:
         emit(json.dumps({"action": None, key: reason}))
         return
     experiment = load_experiment(args.experiment, args.set)
-    env = make_vector_env(experiment.environment, 1, 1, [SEED])
+    limit_s = experiment.actor.environment_timeout_s
+    env = make_vector_env(experiment.environment, 1, 1, [SEED], timeout_s=limit_s)
     started = time.perf_counter()
     try:
         credentials = credentials_of(args, Role.ACTOR)

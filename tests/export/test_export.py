@@ -45,6 +45,7 @@ VECTORS = [
 FRAMES: dict[str, ArraySpec] = {
     "image": ArraySpec((84, 84, 1), "uint8"),
     "gray": ArraySpec((42, 42), "uint8"),
+    "black and white": ArraySpec((84, 84, 1), "int8"),  # which no network scales
     "blocks": ArraySpec((84, 88, 3), "uint8"),
     "colour": ArraySpec((42, 40, 3), "uint8"),
     "vector": ArraySpec((5,), "float32"),
@@ -68,7 +69,7 @@ CASES = [
     ("impala_shallow", "gray", 16, 3),
     ("impala_deep", "colour", 16, 2),
     ("impala_shallow", "blocks", 0, 2),
-    ("nature", "image", 0, 4),
+    ("nature", "black and white", 0, 4),
     ("nature_shallow", "image", 0, 4),
     ("mlp", "vector", 8, 2),
     (f"{__name__}:Scaled", "vector", 0, 2),
@@ -182,6 +183,8 @@ def given_rows(kind: str, lstm: int, stack: int) -> dict[str, np.ndarray]:
     shape = (STEPS, ROWS, stack, *frame.shape)
     if frame.dtype == "uint8":
         frames = generator.integers(0, 256, shape).astype(frame.dtype)
+    elif frame.dtype == "int8":
+        frames = generator.integers(0, 2, shape).astype(frame.dtype)
     else:
         frames = generator.normal(size=shape).astype(frame.dtype)
     if isinstance(frame, PackedSpec):
