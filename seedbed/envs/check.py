@@ -23,7 +23,7 @@ from seedbed.envs import watchdog
 from seedbed.envs.advice import Advice, advise
 from seedbed.envs.calls import CHECKER, CLOSE, CONSTRUCTION, Call, CallRecord
 from seedbed.envs.factory import make_environment
-from seedbed.envs.failures import PASSING, in_words
+from seedbed.envs.failures import ENDED, PASSING, in_words
 from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 from seedbed.envs.measure import Measured, measure
 from seedbed.envs.registry import make_vector_env
@@ -35,6 +35,7 @@ from seedbed.runtime.text import counted
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
 REPRODUCED_STEPS = 50
+_MANY = 3  # failures that are no accident
 _LONGEST = 500  # characters of a line of Gymnasium's
 # Of its checker: what wrappers are there, and bounds, on which no agent here depends.
 _NOT_OURS = ("different from the unwrapped", "probably too", "we recommend using a symmetric")
@@ -86,16 +87,18 @@ class _Plan(NamedTuple):
         environment: the experiment's section.
         actor: the experiment's section.
         needs_lives: as of `make_vector_env`.
+        made: every group so far.
     """
 
     environment: Environment
     actor: Actor
     needs_lives: bool
+    made: list[VectorEnv]
 
     def make(self, num_envs: int, threads: int = 1, run_seed: int = 1) -> VectorEnv:
         """Make a group as an actor does, in this process."""
         seeds = [environment_seed(run_seed, 0, 0, i) for i in range(num_envs)]
-        return make_vector_env(
+        group = make_vector_env(
             self.environment,
             num_envs,
             threads,
@@ -104,6 +107,8 @@ class _Plan(NamedTuple):
             timeout_s=self.actor.environment_timeout_s,
             needs_lives=self.needs_lives,
         )
+        self.made.append(group)
+        return group
 
 
 def check_environment(
@@ -129,7 +134,7 @@ def check_environment(
             process ends.
     """
     report = Report(environment.id)
-    plan = _Plan(environment, actor or Actor(), needs_lives)
+    plan = _Plan(environment, actor or Actor(), needs_lives, [])
 
     def late(sentence: str, call: Call) -> ExitCode:
         # An actor does not wait for `close`.
@@ -188,6 +193,7 @@ def _check(
         memory = max(0, _resident_bytes() - before) / num_envs
         measured = measure(group, start, seconds)
         _check_steps(report, measured)
+        _check_failures(report, plan)
         _check_bounds(report, measured, environment)
         speedup = None
         fast = environment.id.startswith("atari:") and environment.atari.preprocessing == "fast"
@@ -216,6 +222,8 @@ def _check_api(report: Report, plan: _Plan) -> None:
                 check_env(made, skip_render_check=True)
             except PASSING:
                 raise
+            except SystemExit as error:
+                report.add("API", in_words(error), "failed")
             except BaseException as error:
                 lines[_api_words(error)] = None
         for warning in caught:
@@ -245,9 +253,6 @@ def _plain(text: str) -> str:
 def _check_steps(report: Report, measured: Measured) -> None:
     fits = "finished steps, then first steps with reward 0, as the protocol needs them"
     report.add("rows", measured.broken or fits, "failed" if measured.broken else "ok")
-    if measured.failures:
-        detail = f"environments made again after an error: {measured.failures}; see the log above"
-        report.warn("failures", detail)
     if ended := measured.terminated + measured.truncated:
         detail = f"{measured.terminated} terminated, {measured.truncated} truncated"
         detail = f"{ended} ended in {measured.steps} steps ({detail}), {measured.lives} lives lost"
@@ -264,6 +269,22 @@ def _check_steps(report: Report, measured: Measured) -> None:
         report.add("rewards", spread + "; consider vtrace.reward_clip or vtrace.reward_scale")
     else:
         report.add("rewards", spread)
+
+
+def _check_failures(report: Report, plan: _Plan) -> None:
+    """Fail where an actor would give up: it steps longer than this check."""
+    failures = sum(sum(group.failures.values()) for group in plan.made)
+    if not failures:
+        return
+    last = next((text for g in plan.made[::-1] if (text := getattr(g, "last_failure", ""))), "")
+    times = "once" if failures == 1 else f"{failures} times"
+    detail = f"an environment failed {times} and was made anew, at last: {last}"
+    most = plan.actor.max_environment_failures
+    if failures >= min(most, _MANY) or ENDED in last:
+        detail += f"; an actor gives up after {most} within ten minutes"
+        report.add("failures", detail, "failed")
+    else:
+        report.warn("failures", detail)
 
 
 def _check_bounds(report: Report, measured: Measured, environment: Environment) -> None:

@@ -40,6 +40,9 @@ class EnvironmentFault(Exception):
 PASSING = (SeedbedError, KeyboardInterrupt, Terminated)
 
 
+ENDED = "it ended its process"
+
+
 def in_words(error: BaseException) -> str:
     """Describe an exception of a user's code.
 
@@ -47,7 +50,7 @@ def in_words(error: BaseException) -> str:
         error: the exception.
     """
     if isinstance(error, SystemExit):
-        return f"it ended its process (SystemExit: {error.code})"
+        return f"{ENDED} (SystemExit: {error.code})"
     text = f"{type(error).__name__}: {error}"
     if "main thread" in text:
         text += (

@@ -130,6 +130,13 @@ def test_what_stops_no_actor_passes_the_check(name: str, warning: str) -> None:
     assert re.search(warning, warned(report)), report.checks
 
 
+def test_one_end_of_the_process_fails_the_check() -> None:
+    """Any other failure may be an accident of the network or a licence server."""
+    said = failures(check("ExitsNowAndThen"))
+    assert "an environment failed once and was made anew, at last: it ended its process" in said
+    assert "gives up after 10 within ten minutes" in said
+
+
 def test_numbers_that_the_learner_refuses_fail_the_check() -> None:
     assert "a reward of 1e+07: the learner refuses" in failures(check("TooMuch"))
 

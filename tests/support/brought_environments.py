@@ -66,6 +66,18 @@ class ExitsInStep(Plain):
         sys.exit()
 
 
+class ExitsNowAndThen(Plain):
+    """Ends the interpreter once, in its twentieth episode."""
+
+    episodes = 0
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        type(self).episodes += 1
+        if self.episodes == 20:
+            sys.exit()
+        return super().reset(seed=seed, options=options)
+
+
 class ExitsInReset(Plain):
     def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
         raise SystemExit(0)
