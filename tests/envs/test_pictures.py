@@ -14,6 +14,7 @@ from seedbed.envs.spaces import ObservationReader
 from seedbed.packed import PackedSpec
 from seedbed.spec import ArraySpec
 
+BOOL: Any = np.bool_
 SIDE = 36  # the least that `nature` takes
 BITS: NDArray[np.bool_] = np.random.default_rng(0).random((SIDE, SIDE, 1)) < 0.3
 # One picture, black and white, as spaces of other ranges and dtypes have it.
@@ -80,7 +81,7 @@ def test_the_same_picture_gives_the_same_features(network: str) -> None:
         (Box(0, 255, (9, 9, 3), np.uint8), "uint8"),
         (Box(0, 255, (9, 9, 12), np.float32), "float32"),
         (Box(-1, 1, (9, 9, 3), np.float32), "float32"),
-        (Box(0, 1, (9, 9), "bool"), "int8"),
+        (Box(0, 1, (9, 9), BOOL), "int8"),
         (Box(0, 7, (3, 3), np.uint8), "float32"),
         (Box(0, 1000, (9, 9, 1), np.uint16), "float32"),
         (Box(-5, 20, (9, 9, 1), np.int16), "float32"),
