@@ -11,8 +11,8 @@ from seedbed.spec import ActionSpec, EnvironmentSpec
 _INPUTS = {
     "observation": "the newest {frame_stack} frames of {frame}, joined along the last axis, oldest "
     "first; frames from before the episode are zeros; the numbers are those of `seedbed.make_env`: "
-    "raw, but a picture in floats or integers of another range than bytes is divided by the largest "
-    "magnitude of its space",
+    "raw, but a picture in floats or integers of another range than bytes is divided by the "
+    "largest magnitude of its space",
     "previous_action": "the action before; {none} on an episode's first row",
     "previous_reward": "the reward before, raw; 0 on an episode's first row",
     "state": "what the call before gave as `state`; zeros on an episode's first row",
