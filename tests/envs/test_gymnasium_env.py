@@ -96,8 +96,8 @@ def test_environments_get_their_seeds() -> None:
 @pytest.mark.parametrize(
     ("dtype", "wire"),
     [
-        ("uint8", "uint8"),
-        ("bool", "uint8"),
+        ("uint8", "int8"),  # a picture of bits
+        ("bool", "int8"),
         ("float32", "float32"),
         ("float64", "float32"),
         ("int16", "float32"),
