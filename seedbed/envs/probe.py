@@ -133,6 +133,7 @@ class EnvironmentProbe:
         """End the process in the background, after `timeout_s` at the latest."""
         process, self._process = self._process, None
         assert process is not None
+        os.close(self._out)
 
         def end() -> None:
             with contextlib.suppress(subprocess.TimeoutExpired):
