@@ -18,6 +18,7 @@ from seedbed.evaluation.episodes import (
     make_evaluation_env,
 )
 from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import replacing
 
 # Pixels; a smaller screen is enlarged to about so many.
