@@ -87,7 +87,7 @@ happened. An evaluation is a point at the frames of its checkpoint.
 
 `tensorboard --logdir runs` shows the runs of a folder side by side. The tab TEXT has the settings
 of each start as YAML, and HPARAMS has a row for each run: the settings of the classes `identity`
-and `result` that have an effect, and the newest return, evaluation, loss, speed and cost. A run
+and `result` that have an effect, and the newest return, evaluation, loss, time and cost. A run
 that resumes from a checkpoint continues its curves there, and TensorBoard hides what came after it.
 W&B's run id is drawn once and kept in the run directory's `wandb-run-id`, so a resumed run stays
 one run; its config is the settings.

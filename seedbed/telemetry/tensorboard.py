@@ -23,7 +23,7 @@ from seedbed.config.schema import Experiment
 # Curves that the table of hyperparameters shows of each run.
 TABLE = (
     *("charts/mean_return", "eval/episodic_return", "losses/loss"),
-    *("speed/frames_per_second", "speed/dollars"),
+    *("speed/seconds", "speed/dollars"),
 )
 
 
