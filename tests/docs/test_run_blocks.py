@@ -26,7 +26,7 @@ RUN = {page: [b for b in blocks(page) if b.mark == "run"] for page in PAGES}
 # Its screen ends with Ctrl-C only, and `timeout` tells of its own success by 124.
 TOP = "(script -qec 'timeout -s INT 3 py-spy top --pid PID' /dev/null; [ $? = 124 ])"
 REPLACED = {
-    "docs/comparing-runs.md": {"3e-4 1e-3 3e-3": "1e-3"},
+    "docs/comparing-runs.md": {"3e-4 1e-3 3e-3": "1e-3", "in 1 2": "in 1"},
     "README.md": {"EXPERIMENT.yaml": "experiments/cartpole-vtrace.yaml", " L:": " localhost:"},
     "docs/profiling.md": {
         "PORT": "18999",
