@@ -15,6 +15,7 @@ from seedbed.envs.failures import PASSING, in_words
 from seedbed.envs.spaces import ActionWriter, ObservationReader, UnsupportedSpace
 from seedbed.packed import ACTION_MASK, PackedSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.signals import stop_signals_kept
 from seedbed.spec import MAX_REPEAT, EnvironmentSpec
 
 Env = gymnasium.Env[Any, Any]
@@ -26,12 +27,14 @@ FAMILIES = {
 }
 
 
+@stop_signals_kept()
 def make_environment(environment: Environment) -> Env:
     """Make one environment.
 
     An `environment.id` of `FAMILIES` is made by that module. One of `module:name`, with a Python
     name after the colon, is called with `environment.kwargs`. Every other id is passed to
-    `gymnasium.make`, even `module:Name-v0`.
+    `gymnasium.make`, even `module:Name-v0`. A handler of a stop signal that it sets is put back,
+    so that the process can still be stopped.
 
     Raises:
         SeedbedError: there is no such module or factory, the factory raised, or its result is no

@@ -3,7 +3,9 @@
 import ctypes
 import os
 import signal
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 
 from seedbed.runtime import terminal
@@ -57,6 +59,21 @@ def _exit_at_once(number: int, _: FrameType | None) -> None:
     terminal.write(f"seedbed: {signal.Signals(number).name}: ended at once")
     leaving()
     os._exit(128 + number)
+
+
+@contextmanager
+def stop_signals_kept() -> Iterator[None]:
+    """Put back the handlers of SIGTERM and SIGINT that other code replaces in the main thread."""
+    if threading.current_thread() is not threading.main_thread():
+        yield  # other threads cannot set handlers
+        return
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        yield
+    finally:
+        for number, handler in handlers.items():
+            if signal.getsignal(number) is not handler and handler is not None:
+                signal.signal(number, handler)
 
 
 def on_stop_signals(

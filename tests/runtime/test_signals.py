@@ -32,6 +32,30 @@ def started(*statements: str) -> subprocess.Popen[str]:
     return process
 
 
+def test_handlers_of_other_code_do_not_stay() -> None:
+    """An environment that ignores signals cannot keep its process from being stopped."""
+    other = "\n".join(
+        [
+            "import gymnasium, signal",
+            "def make(**options):",
+            "    signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+            "    return gymnasium.make('CartPole-v1')",
+        ]
+    )
+    process = started(
+        *("import sys, types", "sys.modules['loud'] = types.ModuleType('loud')"),
+        f"exec({other!r}, sys.modules['loud'].__dict__)",
+        *("from seedbed.config.environment import Environment", ASKS),
+        "from seedbed.envs.factory import make_environment",
+        "make_environment(Environment(id='loud:make'))",
+    )
+    process.send_signal(signal.SIGTERM)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "SIGTERM\n"
+    process.kill()
+    process.wait()
+
+
 def test_sigterm_ends_what_has_not_begun_by_a_handler_of_its_own() -> None:
     """The first process of a container gets no signal that it leaves to the default."""
     process = started(ENDS)
