@@ -1,8 +1,9 @@
 """Base class and field types of all settings: the sections of an experiment, an agent's options."""
 
+import itertools
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -80,17 +81,24 @@ def join_lines(schema: dict[str, Any]) -> None:
             setting["description"] = " ".join(setting["description"].split())
 
 
-def plain(value: Any, path: str = "") -> Any:
+_MOST_VALUES = 100_000  # of a free-form setting: aliases of YAML can stand for any number
+
+
+def plain(value: Any, path: str = "", counted: Iterator[int] | None = None) -> Any:
     """Return a free-form value if files, processes and checkpoints keep it as it is.
 
     Args:
         value: Text, number, true, false, null, or lists and mappings of them.
         path: Where in the setting the value is.
+        counted: Counts the values so far.
 
     Raises:
         ValueError: A part of it is anything else, with the part and what to write.
     """
     where = f"{path}: " if path else ""
+    counted = counted or itertools.count(1)
+    if next(counted) > _MOST_VALUES:
+        raise ValueError(f"it has more than {_MOST_VALUES:,} values: keep them in a file")
     if value is None or type(value) in (bool, int, str):
         return value
     if type(value) is float:
@@ -98,12 +106,14 @@ def plain(value: Any, path: str = "") -> Any:
             raise ValueError(f"{where}{value} is kept by no file: leave it out, or write a text")
         return value
     if type(value) is list:
-        return [plain(item, f"{path}[{i}]") for i, item in enumerate(value)]
+        return [plain(item, f"{path}[{i}]", counted) for i, item in enumerate(value)]
     if type(value) is dict:
         for key in value:
             if type(key) is not str:
                 raise ValueError(f"{where}the key {key!r} is no text: write it in quotes")
-        return {key: plain(item, f"{path}.{key}".lstrip(".")) for key, item in value.items()}
+        return {
+            key: plain(item, f"{path}.{key}".lstrip("."), counted) for key, item in value.items()
+        }
     raise ValueError(
         f"{where}{value!r} is a {type(value).__name__}: only texts, numbers, true, false, null, "
         "and lists and mappings of them are passed on as they are"

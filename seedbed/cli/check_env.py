@@ -7,14 +7,17 @@ import argparse
 import dataclasses
 import json
 import sys
+from typing import TYPE_CHECKING
 
 from seedbed.cli.arguments import add_set
 from seedbed.cli.output import emit
 from seedbed.config import parse_experiment
 from seedbed.envs.calls import KEY
-from seedbed.envs.check import Report, check_environment
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ENVIRONMENTS
+
+if TYPE_CHECKING:  # imports Gymnasium
+    from seedbed.envs.check import Report
 
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "failed": "FAILED "}
 
@@ -53,6 +56,8 @@ def run(args: argparse.Namespace) -> ExitCode:
     text = json.dumps({"name": "check", "environment": {"id": args.id}})
     limit = [] if args.timeout is None else [f"{KEY}={args.timeout}"]
     experiment = parse_experiment(text, [*args.set, *limit], "check env")
+    from seedbed.envs.check import check_environment
+
     report = check_environment(
         experiment.environment,
         args.num_envs,
@@ -72,7 +77,7 @@ def _print(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 
-def _show(report: Report) -> None:
+def _show(report: "Report") -> None:
     width = max(len(check.name) for check in report.checks)
     _print("")
     for check in report.checks:

@@ -15,7 +15,7 @@ from pathlib import Path
 from seedbed.runtime import streams
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.guard import leaving
-from seedbed.runtime.paths import STARTED_IN, absolute
+from seedbed.runtime.paths import absolute, started_here
 from seedbed.runtime.signals import Terminated
 from seedbed.runtime.terminal import log_to_stderr, print_lines
 from seedbed.runtime.threads import left_behind
@@ -180,9 +180,10 @@ def _main(argv: Sequence[str] | None) -> int:
             subparsers.add_parser(name, help=text)
         parser.parse_args(argv)  # ends the process, unless the command comes after `--`
         parser.error(f"the first word is the command, not {argv[0]!r}")
-    if "" not in sys.path and str(STARTED_IN) not in sys.path:
+    folder = str(started_here())
+    if "" not in sys.path and folder not in sys.path:
         # Find `module:name` parts of the user.
-        sys.path.insert(0, str(STARTED_IN))
+        sys.path.insert(0, folder)
     log_to_stderr()
     try:
         args, unknown = parser.parse_known_args(argv)

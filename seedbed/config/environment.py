@@ -149,8 +149,8 @@ class Actor(Section):
     """
     environment_timeout_s: Annotated[float, Field(ge=0)] = 600.0
     """Longest construction, reset or step of one environment, in seconds; 0 waits without end. A
-    call that takes longer is ended with its process: a worker is replaced, an actor without workers
-    ends with exit code 11. A call of ten seconds is named on the live line. Atari `fast` steps all
+    process whose call takes longer is ended: a worker is replaced, an actor without workers ends
+    with exit code 11. A call of ten seconds is named on the live line. Atari `fast` steps all
     environments of a group in one call.
     """
     decorrelate_steps: Annotated[int, RESULT, Field(ge=0)] = 0

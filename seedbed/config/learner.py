@@ -235,8 +235,8 @@ class Learner(Section):
         Literal["tensorflow", "jax"], FREE, DefaultText("the one that is installed")
     ] = Field(default_factory=_default_backend)
     """Backend of Keras; `jax` never imports TensorFlow, and is the way to TPUs. The default is
-    `tensorflow` where both are installed, and in the chart. A run records its backend and resumes
-    with it.
+    `tensorflow` where both are installed, and in the chart. A run resumes with the
+    backend that it began with.
     """
     device: Annotated[Literal["auto", "cpu", "gpu", "tpu"], FREE] = "auto"
     """Device of the model; anything but `auto` must be there."""

@@ -7,6 +7,7 @@ own process at any moment, with exit code 0. So whatever runs such code has a gu
   guarded process has ended, the guard ends all of them.
 - A guarded process reports its own end (`leaving`). An end without a report is one that other code
   has caused, whatever the exit code is.
+- A guard whose parent is killed kills the guarded process, and ends what is below.
 - The kernel kills the guarded process where the guard is killed. What the guarded process has
   started then belongs to the next guard above, which finds it by `SEEDBED_GUARD` in its
   environment, and ends it.
@@ -31,11 +32,14 @@ from seedbed.runtime.exit_codes import HELP, ExitCode
 GUARDS = "SEEDBED_GUARD"
 # The run directory of a process and of all below it.
 _RUN = "SEEDBED_RUN_DIR"
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_GET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 2, 36
+# Sent by the kernel to a guard whose parent has ended, if it is to end with its parent.
+_ORPHANED = signal.SIGRTMIN
 _FORWARDED = {
     *(signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT),
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH),
 }
+_HANDLED = {*_FORWARDED, signal.SIGCHLD, signal.SIGTSTP, _ORPHANED}
 _POLL_S = 1.0
 # Seconds that what is left behind has after SIGTERM, and in all.
 _GRACE_S, _END_S = 2.0, 8.0
@@ -69,7 +73,11 @@ def run_guarded(main: Callable[[], int]) -> NoReturn:
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     before = os.environ.get(GUARDS, "")
     os.environ[GUARDS] = f"{before},{os.getpid()}".lstrip(",")
-    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_FORWARDED, signal.SIGCHLD, signal.SIGTSTP})
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _HANDLED)
+    ends_with = ctypes.c_int()
+    libc.prctl(_PR_GET_PDEATHSIG, ctypes.byref(ends_with))
+    if ends_with.value:  # SIGKILL would leave nothing that ends what is below
+        libc.prctl(_PR_SET_PDEATHSIG, _ORPHANED)
     reading, writing = os.pipe()
     guard, child = os.getpid(), os.fork()
     if child:
@@ -96,12 +104,13 @@ def run_guarded(main: Callable[[], int]) -> NoReturn:
 
 def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn:
     """Pass signals on until the child has ended; end what it has left, and end alike."""
-    signals = {*_FORWARDED, signal.SIGCHLD, signal.SIGTSTP}
     ended: int | None = None
     while ended is None:
-        found = signal.sigtimedwait(signals, _POLL_S)
+        found = signal.sigtimedwait(_HANDLED, _POLL_S)
         if found is not None and found.si_signo == signal.SIGTSTP:
             _stop_with(child)
+        elif found is not None and found.si_signo == _ORPHANED:
+            _kill(child, signal.SIGKILL)
         elif found is not None and found.si_signo != signal.SIGCHLD:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(child, found.si_signo)

@@ -2,20 +2,29 @@
 
 from pathlib import Path
 
-# An environment may change the folder of its process.
-try:
-    STARTED_IN = Path.cwd()
-except FileNotFoundError:  # deleted
-    STARTED_IN = Path("/")
+_started_in: Path | None = None
+
+
+def started_here() -> Path:
+    """Take paths from the current folder from now on, and return it.
+
+    An environment may change the folder of its process.
+    """
+    global _started_in
+    try:
+        _started_in = Path.cwd()
+    except FileNotFoundError:  # deleted
+        _started_in = Path("/")
+    return _started_in
 
 
 def absolute(path: str | Path) -> Path:
     """Return a path of this machine as an absolute one.
 
     Args:
-        path: relative to the folder in which the process was started, or absolute.
+        path: relative to the folder in which the command was started, or absolute.
     """
-    return STARTED_IN / path
+    return (_started_in or Path.cwd()) / path
 
 
 def shown(path: str | Path) -> str:
@@ -24,5 +33,5 @@ def shown(path: str | Path) -> str:
     Args:
         path: absolute, or relative to that folder.
     """
-    path = absolute(path)
-    return str(path.relative_to(STARTED_IN) if path.is_relative_to(STARTED_IN) else path)
+    path, here = absolute(path), absolute("")
+    return str(path.relative_to(here) if path.is_relative_to(here) else path)

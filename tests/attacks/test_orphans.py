@@ -13,10 +13,11 @@ from typing import IO
 import pytest
 from typing_extensions import override
 
+from seedbed.config import parse_experiment
 from seedbed.launch.actors import LocalActors
 from seedbed.launch.supervisor import Supervisor
 from seedbed.runtime.threads import Threads
-from tests.support.processes import EXPERIMENT, ROOT, START_S, cluster, parent
+from tests.support.processes import EXPERIMENT, ROOT, START_S, cluster, guarded, parent
 from tests.support.waiting import wait_for
 
 # The parent of two actors.
@@ -41,7 +42,7 @@ def test_a_stopped_child_ends_with_a_killed_parent(tmp_path: Path) -> None:
     try:
         for log in logs:
             wait_for(lambda log=log: b"trying again" in log.read_bytes(), "it runs", START_S)
-        os.kill(children[0], signal.SIGSTOP)
+        os.kill(guarded(children[0]), signal.SIGSTOP)
         process.kill()
         process.wait()
         wait_for(lambda: not any(map(parent, children)), "both are gone", 5)
@@ -66,6 +67,8 @@ class Actors(LocalActors):
 
     def __init__(self, folder: Path) -> None:
         Supervisor.__init__(self, 1, folder)
+        self._settings = parse_experiment(EXPERIMENT, ()).actor
+        self._memory, self._calls = {}, {}
         self._folder, self._threads, self.started = folder, Threads(), 0
         self._stopping = threading.Event()
         self._watcher = threading.Thread(target=self._watch)

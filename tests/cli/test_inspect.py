@@ -107,7 +107,7 @@ def test_a_run_is_dumped_with_its_parameters_and_left_alone(
     code = main(["inspect", "unroll", str(tmp_path / "run"), str(out), "--updates", "2"])
     assert code == 0, capsys.readouterr().err
     assert (
-        f"{kept}/{open_store(tmp_path / 'run').names()[-1]} and 2 more updates"
+        f"{kept}/{open_store(tmp_path / 'run').names()[-1]} and 2 further updates"
         in (out / "README.txt").read_text()
     )
     after = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*")}

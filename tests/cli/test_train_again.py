@@ -121,4 +121,3 @@ def test_an_accepted_change_resumes_and_is_seen(
         capture_output=True, text=True, check=True,
     ).stdout  # fmt: skip
     assert change in status
-    assert "change=" in status

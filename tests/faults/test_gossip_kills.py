@@ -67,7 +67,7 @@ def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
 
         wait_for(all_mix, f"all mix: {run.said}", START_S)
         victim = status(it, 1)["process"]["pid"]
-        assert parent(victim) == run.pid
+        assert parent(victim) in run.children()  # its guard
         os.kill(victim, signal.SIGKILL)
 
         # The others never stop: while it is away, and while it is being started again.
@@ -80,7 +80,7 @@ def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
             return found if new and number(it, 1, "gossip_mixes") > 3 else None
 
         found = wait_for(back, f"it is back and mixes: {run.said}", START_S)
-        assert parent(found["process"]["pid"]) == run.pid
+        assert parent(found["process"]["pid"]) in run.children()
         goes_on(it, run, 0, 1, 2)
         assert [number(it, rank, "gossip_peers_alive") for rank in range(3)] == [3, 3, 3]
 

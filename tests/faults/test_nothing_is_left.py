@@ -88,7 +88,7 @@ def test_whichever_process_is_killed(tmp_path: Path) -> None:
             wait_for(partial(are_gone, held), f"{held} are gone", ENDED_S)
             run.runs()
         workers()
-        os.kill(run.popen.pid, signal.SIGKILL)
+        os.kill(run.pid, signal.SIGKILL)
         wait_for(lambda: not alive(), "nothing is left of the run", ENDED_S)
     finally:
         run.popen.kill()

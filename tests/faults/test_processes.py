@@ -335,11 +335,13 @@ def test_one_action_for_who_tries(tmp_path: Path) -> None:
         nobody = it.start("check learner", "--learner", address, "--timeout-s", "1")
         check_end(nobody, ExitCode.LEARNER_UNREACHABLE, "no action", "within 1 s")
         learner = it.start("learner", "--listen", address, "--run-dir", str(it.run))
-        tries = it.start("check learner", "--learner", address)
+        patient = ("--timeout-s", f"{START_S:g}")
+        tries = it.start("check learner", "--learner", address, *patient)
         assert tries.wait() == 0, tries.said
         assert tries.summary()["action"] in (0, 1)
         other = it.start(
-            "check learner", "--learner", address, "--set", "environment.id=Acrobot-v1"
+            *("check learner", "--learner", address, *patient),
+            *("--set", "environment.id=Acrobot-v1"),
         )
         check_end(other, ExitCode.REFUSED_BY_LEARNER, "FAILED_PRECONDITION", "Acrobot-v1")
         learner.runs()

@@ -55,7 +55,7 @@ def test_what_an_environment_prints_goes_to_stderr(tmp_path: Path) -> None:
 
 def test_a_path_is_of_the_folder_in_which_the_command_was_started(tmp_path: Path) -> None:
     program = (
-        "from seedbed.runtime.paths import absolute, shown; import os; os.chdir('/');"
+        "from seedbed.runtime.paths import *; import os; started_here(); os.chdir('/');"
         "print(absolute('film.mp4'), shown('film.mp4'), shown('/elsewhere/film.mp4'))"
     )
     done = shell(f'{sys.executable} -c "{program}"', tmp_path)

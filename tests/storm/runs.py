@@ -246,7 +246,7 @@ class GossipRun(LearningRun):
         made = [Victim("learner", self.train.pid, self._start_train, tuple(self.directories))]
         for directory in self.directories:
             pid = status(directory).get("process", {}).get("pid", 0)
-            if parent(pid) == self.train.pid:
+            if parent(pid) in children(self.train.pid):  # its guard
                 made += [Victim("peer", pid, None, (directory,))] * 2
                 made += [Victim("actor", child, None) for child in children(pid)]
         return made

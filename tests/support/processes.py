@@ -103,12 +103,29 @@ class Process:
 
 
 def children(pid: int) -> set[int]:
-    """Processes that a process has started."""
-    found = set()
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdecimal() and parent(int(entry.name)) == pid:
-            found.add(int(entry.name))
-    return found
+    """Processes that a process has started; of a guard, those that its guarded process has."""
+    return _children(guarded(pid))
+
+
+def guarded(pid: int) -> int:
+    """The process below a guard, which is a fork of it; the process itself without a guard."""
+    return next((child for child in _children(pid) if command(child) == command(pid)), pid)
+
+
+def _children(pid: int) -> set[int]:
+    return {
+        int(entry.name)
+        for entry in Path("/proc").iterdir()
+        if entry.name.isdecimal() and parent(int(entry.name)) == pid
+    }
+
+
+def command(pid: int) -> bytes:
+    """Its command line; empty when it has gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def parent(pid: int) -> int | None:
@@ -158,7 +175,7 @@ class Cluster:
         def mine() -> dict[str, Any] | None:
             by.runs()
             status = self.status()
-            return status if status.get("process", {}).get("pid") == by.pid else None
+            return status if status.get("process", {}).get("pid") == guarded(by.pid) else None
 
         before = wait_for(mine, f"status.json of {by.pid}: {by.said}", START_S)
         goal = before["counters"]["updates"] + updates
