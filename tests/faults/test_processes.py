@@ -16,7 +16,15 @@ from seedbed.checkpoints.store import CheckpointStore
 from seedbed.cli.status import request_status
 from seedbed.runtime.exit_codes import HELP, ExitCode
 from tests.support.named_memory import named_memory
-from tests.support.processes import START_S, Process, children, cluster, free_port, parent
+from tests.support.processes import (
+    START_S,
+    Process,
+    children,
+    cluster,
+    free_port,
+    guarded,
+    parent,
+)
 from tests.support.waiting import wait_for
 
 
@@ -38,7 +46,7 @@ def test_a_run_that_is_killed_damaged_resumed_and_finished(tmp_path: Path) -> No
 
         # Nobody else gets in, and is told who is there.
         other = it.train()
-        check_end(other, ExitCode.RUN_DIRECTORY, f"process {first.pid}")
+        check_end(other, ExitCode.RUN_DIRECTORY, f"process {guarded(first.pid)}")
 
         # An actor is killed: its episodes are counted, and another one takes its place.
         actors = first.children()
@@ -92,7 +100,7 @@ def test_a_run_that_is_killed_damaged_resumed_and_finished(tmp_path: Path) -> No
         for name in ("env_frames", "trained_frames", "updates", "episodes"):
             assert again[name] == summary[name]
         assert again["stop_reason"].startswith("stop.env_frames")
-        assert "this run is finished" in third.said
+        assert "is at its end" in third.said
         assert not (it.run / "logs" / "evaluation.log").exists()
 
 
