@@ -5,7 +5,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD work=$PWD/build/pythons uv=$PWD/.venv/bin/uv
 
-quick=(tests/config tests/ops tests/envs tests/runs tests/telemetry tests/checkpoints tests/networks)
+quick=(tests/config tests/ops tests/runs tests/telemetry tests/checkpoints tests/networks)
 # The other locks are parts of these (tests/test_locks.py), or for Python 3.11 alone.
 whole=(dev docs learner-tensorflow-gpu learner-jax-gpu learner-jax-tpu)
 locked=(--require-hashes --only-binary ':all:')
