@@ -5,14 +5,14 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 root=$PWD work=$PWD/build/pythons uv=$PWD/.venv/bin/uv
 
-quick=(tests/config tests/ops tests/runs tests/telemetry tests/checkpoints tests/networks)
+quick=(tests/config tests/ops tests/runs tests/telemetry tests/checkpoints)
 # The other locks are parts of these (tests/test_locks.py), or for Python 3.11 alone.
 whole=(dev docs learner-tensorflow-gpu learner-jax-gpu learner-jax-tpu)
 locked=(--require-hashes --only-binary ':all:')
 
 say() { echo "-- $*, $SECONDS s"; }
 
-try_python() { # VERSION LOCK BACKEND
+try_python() { # VERSION LOCK BACKEND TESTS...
   local python venv=$work/$1
   python=$("$root/tools/find_python.sh" "$1")
   say "Python $1: the locks have their wheels"
@@ -39,12 +39,12 @@ try_python() { # VERSION LOCK BACKEND
   )
   say "Python $1: quick tests"
   SEEDBED_TEST_BACKEND=$3 PATH=$venv/bin:$PATH \
-    "$venv/bin/python" -m pytest -q -n 2 --dist loadfile "${quick[@]}"
+    "$venv/bin/python" -m pytest -q -n 2 --dist loadfile "${@:4}"
 }
 
 rm -rf "$work"
 mkdir -p "$work"
 git -c safe.directory='*' checkout-index --all --prefix="$work/tree/"
 .venv/bin/python -m build --no-isolation --wheel --outdir "$work" "$work/tree" >"$work/build.log"
-try_python 3.12 requirements/dev.lock tensorflow
-try_python 3.13 requirements/jax-newest.lock jax
+try_python 3.12 requirements/dev.lock tensorflow "${quick[@]}"
+try_python 3.13 requirements/jax-newest.lock jax "${quick[@]}" tests/networks
