@@ -17,7 +17,7 @@ from seedbed.envs import make_vector_env
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import TimeStep, VectorEnv
 from tests.support.named_memory import named_memory
-from tests.support.processes import START_S, children, parent, python_path
+from tests.support.processes import START_S, children, guarded, parent, python_path
 from tests.support.waiting import wait_for
 
 E = 5
@@ -126,14 +126,15 @@ def test_trouble_costs_its_own_episodes_only(
     workers = children(os.getpid())
     env.step(zeros())
     env.step(zeros())
-    below = children(guard := max(workers))
+    below = guarded(guard := max(workers))
+    assert below != guard
     os.kill(guard, signal.SIGKILL)
-    wait_for(lambda: not [pid for pid in below if parent(pid)], "it is dead", START_S)
+    wait_for(lambda: not parent(below), "it is dead", START_S)
     assert env.step(zeros()).first.tolist() in (
         [True, True, False, False],
         [False, False, True, True],
     )
-    for worker in set().union(*map(children, children(os.getpid()))):
+    for worker in map(guarded, children(os.getpid())):
         loaded = Path(f"/proc/{worker}/maps").read_text()
         assert "numpy" in loaded
         assert not [name for name in ("cygrpc", "tensorflow", "jaxlib") if name in loaded]
