@@ -1,15 +1,13 @@
 """Arguments that several commands share."""
 
 import argparse
-import os
 from collections.abc import Sequence
 
 from seedbed.rpc.credentials import Credentials
 from seedbed.rpc.tls import Tls
-from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.guard import is_guarded
 from seedbed.runtime.paths import absolute
-from seedbed.runtime.signals import exit_with_starting_thread
+from seedbed.runtime.signals import end_with
 from seedbed.runtime.tokens import TOKEN_FILE_VARIABLE, Role, Tokens, token_file
 
 
@@ -86,9 +84,7 @@ def exit_with_parent(args: argparse.Namespace) -> None:
         args: With the PID of the parent, or None.
     """
     if args.exit_with_parent is not None and not is_guarded():
-        exit_with_starting_thread()
-        if os.getppid() != args.exit_with_parent:
-            raise SystemExit(ExitCode.OK)
+        end_with(args.exit_with_parent)
 
 
 def exit_with_parent_of(words: Sequence[str]) -> None:
@@ -98,9 +94,7 @@ def exit_with_parent_of(words: Sequence[str]) -> None:
         words: the whole command line.
     """
     if "--exit-with-parent" in words:
-        exit_with_starting_thread()
-        if words[words.index("--exit-with-parent") + 1] != str(os.getppid()):
-            raise SystemExit(ExitCode.OK)
+        end_with(int(words[words.index("--exit-with-parent") + 1]))
 
 
 def add_experiment(parser: argparse.ArgumentParser, nargs: str | None = None) -> None:

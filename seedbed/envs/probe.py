@@ -29,7 +29,7 @@ from seedbed.envs.calls import (
 from seedbed.packed import random_actions, read_environment_spec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.guard import leaving, run_guarded
-from seedbed.runtime.signals import exit_with_starting_thread
+from seedbed.runtime.signals import end_with
 from seedbed.spec import EnvironmentSpec
 
 _POLL_S = 0.05
@@ -174,6 +174,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    exit_with_starting_thread()
-    if os.getppid() == int(sys.argv[1]):
-        run_guarded(main)
+    end_with(int(sys.argv[1]))
+    run_guarded(main)

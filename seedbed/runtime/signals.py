@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 from seedbed.runtime import terminal
+from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.guard import leaving
 
 _PR_SET_PDEATHSIG = 1
@@ -23,6 +24,17 @@ def exit_with_starting_thread() -> None:
     process is left that holds the run directory.
     """
     _libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
+def end_with(parent: int) -> None:
+    """End with the process that started this one, as `exit_with_starting_thread`; now if it has.
+
+    Args:
+        parent: PID of that process.
+    """
+    exit_with_starting_thread()
+    if os.getppid() != parent:
+        raise SystemExit(ExitCode.OK)
 
 
 # What a run does on its first signal, for people.

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.runtime.guard import leaving, run_guarded
-from seedbed.runtime.signals import exit_with_starting_thread
+from seedbed.runtime.signals import end_with
 from seedbed.runtime.terminal import log_to_stderr
 
 if TYPE_CHECKING:  # imports NumPy
@@ -114,6 +114,5 @@ def _leave_to_parent(_: int, __: FrameType | None) -> None:
 
 
 if __name__ == "__main__":
-    exit_with_starting_thread()
-    if os.getppid() == json.loads(sys.argv[1])["parent"]:
-        run_guarded(main)
+    end_with(json.loads(sys.argv[1])["parent"])
+    run_guarded(main)
