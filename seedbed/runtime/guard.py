@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from seedbed.runtime.exit_codes import HELP, ExitCode
+from seedbed.runtime.limits import state_and_parent
 
 # The guards of a process as PIDs separated by commas, the outermost first.
 GUARDS = "SEEDBED_GUARD"
@@ -112,17 +113,18 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
         elif found is not None and found.si_signo == _ORPHANED:
             _kill(child, signal.SIGKILL)
         elif found is not None and found.si_signo != signal.SIGCHLD:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(child, found.si_signo)
+            _kill(child, found.si_signo)
         ended = _reap(child)
         if ended is None:
             _end_orphans(child)
     _end_all_below()
-    reported = bool(os.read(report, 1)) if _is_readable(report) else False
+    # Not by reading alone: another process may hold the other end open.
+    reported = bool(select.select([report], [], [], 0)[0] and os.read(report, 1))
     if os.WIFSIGNALED(ended):
         number = os.WTERMSIG(ended)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
-        signal.signal(number, signal.SIG_DFL) if number not in (9, 19) else None
+        if number != signal.SIGKILL:
+            signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
         signal.pause()
     code = os.WEXITSTATUS(ended)
@@ -137,11 +139,6 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
         with contextlib.suppress(OSError):
             os.write(2, line.encode())
     os._exit(code)
-
-
-def _is_readable(descriptor: int) -> bool:
-    """Return whether a byte is there: another process may hold the other end open."""
-    return bool(select.select([descriptor], [], [], 0)[0])
 
 
 def _stop_with(child: int) -> None:
@@ -224,13 +221,9 @@ def _parents() -> Iterator[tuple[int, int]]:
     """Yield each process of this machine, or container, with its parent; zombies not."""
     for entry in os.scandir("/proc"):
         if entry.name.isdigit():
-            try:
-                text = Path(f"/proc/{entry.name}/stat").read_text(errors="replace")
-            except OSError:
-                continue
-            state, parent = text.rpartition(")")[2].split()[:2]
-            if state not in "ZX":
-                yield int(entry.name), int(parent)
+            found = state_and_parent(int(entry.name))
+            if found is not None and found[0] not in "ZX":
+                yield int(entry.name), found[1]
 
 
 def _guards_of(pid: int) -> list[str]:

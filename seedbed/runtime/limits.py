@@ -72,8 +72,18 @@ def process_state(pid: int) -> str | None:
     Args:
         pid: Number of the process.
     """
+    found = state_and_parent(pid)
+    return found[0] if found is not None else None
+
+
+def state_and_parent(pid: int) -> tuple[str, int] | None:
+    """Return the letter of a process's state and its parent's number; None: there is no process.
+
+    Args:
+        pid: Number of the process.
+    """
     after_name = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
-    return after_name[0] if after_name else None
+    return (after_name[0], int(after_name[1])) if after_name else None
 
 
 def _cgroup_folders(root: Path, controller: str) -> Iterator[Path]:
@@ -102,6 +112,6 @@ def _numbers(path: Path, count: int) -> tuple[float, ...]:
 
 def _read(path: Path) -> str:
     try:
-        return path.read_text()
+        return path.read_text(errors="replace")
     except OSError:
         return ""  # this kind of machine has no such file

@@ -7,8 +7,7 @@ import signal
 from functools import partial
 from pathlib import Path
 
-from seedbed.runtime.limits import process_state
-from tests.support.processes import Process
+from tests.support.processes import Process, parent
 from tests.support.waiting import wait_for
 
 ENDED_S = 10.0
@@ -47,15 +46,11 @@ evaluation: {at_end: false}
 
 
 def gone(pid: int) -> bool:
-    return process_state(pid) in (None, "Z")
+    return parent(pid) is None
 
 
 def are_gone(pids: list[int]) -> bool:
     return all(map(gone, pids))
-
-
-def parent_of(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_whichever_process_is_killed(tmp_path: Path) -> None:
@@ -83,7 +78,9 @@ def test_whichever_process_is_killed(tmp_path: Path) -> None:
             victim = worker = workers()[0]
             held = alive()[worker]
             for _ in range(above):
-                victim = parent_of(victim)
+                above_it = parent(victim)
+                assert above_it is not None
+                victim = above_it
             os.kill(victim, signal.SIGKILL)
             wait_for(partial(are_gone, held), f"{held} are gone", ENDED_S)
             run.runs()

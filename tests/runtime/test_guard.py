@@ -14,7 +14,7 @@ import pytest
 
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.guard import claim_run
-from seedbed.runtime.limits import process_state
+from tests.support.processes import parent
 from tests.support.waiting import wait_for
 
 GUARDED = """
@@ -54,7 +54,7 @@ ENDED_S = 10
 
 
 def gone(pid: int) -> bool:
-    return process_state(pid) in (None, "Z")
+    return parent(pid) is None
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from seedbed.runtime.limits import state_and_parent
 from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
@@ -130,11 +131,8 @@ def command(pid: int) -> bytes:
 
 def parent(pid: int) -> int | None:
     """Who started a process; None when it has gone, or waits only to be reaped."""
-    try:
-        state, number = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[:2]
-    except (FileNotFoundError, ProcessLookupError):
-        return None
-    return None if state == "Z" else int(number)
+    found = state_and_parent(pid)
+    return None if found is None or found[0] == "Z" else found[1]
 
 
 class Cluster:
