@@ -15,7 +15,8 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -371,9 +372,7 @@ def _archive(path: Path, lock: int) -> int:
     """Rename the whole directory, in one atomic step, and lock a new one in the same place."""
     if {entry.name for entry in path.iterdir()} <= {_LOCK, "lost+found"}:
         return lock
-    number = 1
-    while (aside := path.with_name(f"{path.name}.{number}")).exists():
-        number += 1
+    aside = _first_free(path.with_name(f"{path.name}.{n}") for n in count(1))
     try:
         path.rename(aside)
     except OSError as error:
@@ -457,10 +456,11 @@ def _has_frames(directory: RunDirectory) -> bool:
 
 def _free_name(path: Path) -> str:
     """Return a path beside a run's that does not exist, for another run."""
-    number = 2
-    while (other := path.with_name(f"{path.name}-{number}")).exists():
-        number += 1
-    return shown(other)
+    return shown(_first_free(path.with_name(f"{path.name}-{n}") for n in count(2)))
+
+
+def _first_free(paths: Iterable[Path]) -> Path:
+    return next(path for path in paths if not path.exists())
 
 
 def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
@@ -484,8 +484,5 @@ def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
     if current.exists():
         if current.read_text() == text:
             return  # a full volume would refuse what is there already
-        number = 1
-        while (old := directory.path / f"experiment.{number}.yaml").exists():
-            number += 1
-        current.rename(old)
+        current.rename(_first_free(directory.path / f"experiment.{n}.yaml" for n in count(1)))
     atomic_write(current, text)
