@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 from typing import NamedTuple
 
+from seedbed.config.environment import Actor
+
 # Names of calls, by their numbers in a record.
 _NONE, CONSTRUCTION, RESET, STEP, RENDER, CLOSE, CHECKER = range(7)
 _NAMES = {
@@ -26,7 +28,7 @@ ALL = -1  # environments of a library that steps them together
 # Seconds after which a call is told of.
 NOTICE_S = 10.0
 KEY = "actor.environment_timeout_s"
-DEFAULT_S = 600.0
+DEFAULT_S: float = Actor.model_fields["environment_timeout_s"].default
 # What a process has more time for than its own watchdog, before another one ends it.
 GRACE_S = 5.0
 # Kind, environment, monotonic seconds, which are those of the machine.
