@@ -110,7 +110,7 @@ def _held(state: Path) -> tuple[str, str] | None:
 
 
 def _print_once(learner: str, timeout_s: float) -> Callable[[grpc.ChannelConnectivity], None]:
-    """Return what says at the first failed connection that nobody answers yet."""
+    """Return a callback that prints one line at the first connection that fails."""
     printed = False
 
     def on_state(state: grpc.ChannelConnectivity) -> None:

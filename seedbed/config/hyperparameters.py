@@ -1,11 +1,13 @@
 """The settings by which runs are compared: those on which a result depends, and that count."""
 
 import json
+from operator import attrgetter
 from typing import Any
 
 from seedbed.config.keys import is_section, keys
 from seedbed.config.schema import Experiment
 from seedbed.config.without_effect import without_effect
+from seedbed.settings import FREE
 
 
 def hyperparameters(experiment: Experiment) -> dict[str, str | float | bool]:
@@ -17,11 +19,9 @@ def hyperparameters(experiment: Experiment) -> dict[str, str | float | bool]:
     idle = tuple(f"{prefix}." for prefix, _ in without_effect(experiment))
     found: dict[str, str | float | bool] = {}
     for key in keys():
-        if key.key_class.name == "free" or f"{key.path}.".startswith(idle):
+        if key.key_class is FREE or f"{key.path}.".startswith(idle):
             continue
-        value: Any = experiment
-        for name in key.path.split("."):
-            value = getattr(value, name)
+        value: Any = attrgetter(key.path)(experiment)
         if value is None or is_section(type(value)):
             continue
         found[key.path] = value if isinstance(value, str | int | float) else json.dumps(value)

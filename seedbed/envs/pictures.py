@@ -12,6 +12,8 @@ import numpy as np
 from gymnasium.spaces import Box, MultiBinary
 from numpy.typing import NDArray
 
+from seedbed.runtime.text import counted
+
 _SMALLEST_SIDE = 8  # of a picture of floats, which may as well be a matrix
 _CHANNELS = 4  # of a picture in the usual sense
 _LARGEST = 65535.0  # beyond it, a bound of floats is none
@@ -45,7 +47,7 @@ class Picture:
     def seen(self) -> str:
         """What an image network sees, in words."""
         height, width, channels = (*self.shape, 1)[:3]
-        size = f"{height} high, {width} wide, {channels} channel{'s' * (channels > 1)}"
+        size = f"{height} high, {width} wide, {counted(channels, 'channel')}"
         factor = self.factor if self.dtype else 1 / 255 if self.high == 255 else 1.0
         low, high = self.low * factor, self.high * factor
         return f"{size}; {self.low:g} to {self.high:g} of its space as {low:.3g} to {high:.3g}"

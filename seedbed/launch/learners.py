@@ -28,6 +28,8 @@ from seedbed.telemetry.status import STATUS_FILE
 log = logging.getLogger(__name__)
 
 _POLL_S = 0.5
+# Of a learner that a stop condition has ended, and that is not started again.
+_AT_ITS_END = (ExitCode.OK, ExitCode.NO_FRAMES, ExitCode.NO_UPDATES)
 
 
 def train_multi_learner(
@@ -124,9 +126,7 @@ class LocalLearners(Supervisor):
         """Return whether to restart a learner: not when it has met a stop condition."""
         summary = read_json(self._output(index))
         reason = str(summary["stop_reason"]) if summary else "signal "
-        if code in (ExitCode.OK, ExitCode.NO_FRAMES, ExitCode.NO_UPDATES) and not reason.startswith(
-            "signal "
-        ):
+        if code in _AT_ITS_END and not reason.startswith("signal "):
             return False  # else a signal that was sent to this learner alone has ended it
         if code == ExitCode.DIVERGED and index in self._may_diverge:
             self._may_diverge.remove(index)
