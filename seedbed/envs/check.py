@@ -7,6 +7,7 @@ main one (with `actor.workers` in the main one, as a worker does).
 import os
 import re
 import threading
+import time
 import traceback
 import warnings
 from collections.abc import Callable
@@ -21,7 +22,6 @@ from gymnasium.utils.env_checker import check_env
 from seedbed.config.environment import Actor, Environment
 from seedbed.envs import watchdog
 from seedbed.envs.advice import Advice, advise
-from seedbed.envs.calls import CHECKER, CLOSE, CONSTRUCTION, Call, CallRecord
 from seedbed.envs.factory import make_environment
 from seedbed.envs.failures import ENDED, PASSING, in_words
 from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
@@ -30,6 +30,8 @@ from seedbed.envs.registry import make_vector_env
 from seedbed.envs.seeds import environment_seed
 from seedbed.packed import random_actions
 from seedbed.rpc.step_codec import Step, write_actor_message
+from seedbed.runtime import calls
+from seedbed.runtime.calls import CHECKER, CLOSE, CONSTRUCTION, Call
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import counted
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
@@ -187,8 +189,11 @@ def _check(
             report_progress("asking Gymnasium's checker")
             _check_api(report, plan)
         report_progress("comparing runs of the same and of other seeds")
-        _check_seeds(report, plan, min(num_envs, 4))
-        report_progress(f"stepping for {seconds:g} s")
+        reset_s = _check_seeds(report, plan, min(num_envs, 4))
+        report_progress(
+            f"resetting {counted(num_envs, 'environment')}, about {num_envs * reset_s:.0f} s, and "
+            f"stepping for {seconds:g} s"
+        )
         start = group.reset()
         memory = max(0, _resident_bytes() - before) / num_envs
         measured = measure(group, start, seconds)
@@ -209,7 +214,7 @@ def _check(
 
 def _check_api(report: Report, plan: _Plan) -> None:
     """Ask Gymnasium's own checker. What it finds stops no actor, and is a warning."""
-    record = CallRecord()
+    record = calls.PROCESS.record()
     watch = watchdog.Watchdog(plan.environment.id, plan.actor.environment_timeout_s, record)
     lines = dict[str, None]()  # each once
     try:
@@ -232,6 +237,7 @@ def _check_api(report: Report, plan: _Plan) -> None:
                 lines[text] = None
     finally:
         watch.close()
+        calls.PROCESS.release(record)
     for line in lines:
         report.warn("API", line)
 
@@ -297,8 +303,9 @@ def _check_bounds(report: Report, measured: Measured, environment: Environment) 
             report.add("bounds", detail, "failed")
 
 
-def _check_seeds(report: Report, plan: _Plan, num_envs: int) -> None:
-    runs = [_play(plan, num_envs, run_seed) for run_seed in (1, 1, 2)]
+def _check_seeds(report: Report, plan: _Plan, num_envs: int) -> float:
+    """Compare runs; return the seconds of the reset of one environment."""
+    runs, resets_s = zip(*(_play(plan, num_envs, run_seed) for run_seed in (1, 1, 2)), strict=True)
     steps = len(runs[0]) - 1
     parted = next((t for t in range(steps + 1) if not _same(runs[0][t], runs[1][t])), None)
     if parted is None:
@@ -314,16 +321,20 @@ def _check_seeds(report: Report, plan: _Plan, num_envs: int) -> None:
             f"other seeds gave the same {steps} steps: if that continues, all environments play "
         )
         report.warn("other seeds", detail + "alike until their actions differ")
+    return float(np.median(resets_s)) / num_envs
 
 
-def _play(plan: _Plan, num_envs: int, run_seed: int) -> list[TimeStep]:
+def _play(plan: _Plan, num_envs: int, run_seed: int) -> tuple[list[TimeStep], float]:
+    """Return the steps of a short run, and the seconds of its first reset."""
     with closing(plan.make(num_envs, run_seed=run_seed)) as group:
         random = np.random.default_rng(0)
+        begun = time.monotonic()
         time_steps = [group.reset()]
+        reset_s = time.monotonic() - begun
         for _ in range(REPRODUCED_STEPS):
             action = random_actions(group.spec, time_steps[-1].observation, random)
             time_steps.append(group.step(action))
-        return time_steps
+        return time_steps, reset_s
 
 
 def _same(one: TimeStep, other: TimeStep) -> bool:

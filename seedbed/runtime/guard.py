@@ -7,6 +7,8 @@ own process at any moment, with exit code 0. So whatever runs such code has a gu
   guarded process has ended, the guard ends all of them.
 - A guarded process reports its own end (`leaving`). An end without a report is one that other code
   has caused, whatever the exit code is.
+- A call into an environment may hold the interpreter lock, so that no thread of the process can end
+  it in time (`runtime/calls.py`). The guard then does.
 - A guard whose parent is killed kills the guarded process, and ends what is below.
 - The kernel kills the guarded process where the guard is killed. What the guarded process has
   started then belongs to the next guard above, which finds it by `SEEDBED_GUARD` in its
@@ -26,6 +28,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NoReturn
 
+from seedbed.runtime import calls
 from seedbed.runtime.exit_codes import HELP, ExitCode
 from seedbed.runtime.limits import state_and_parent
 
@@ -70,6 +73,7 @@ def run_guarded(main: Callable[[], int]) -> NoReturn:
     """
     if not sys.platform.startswith("linux"):
         sys.exit(main())
+    calls.take_over()
     libc = ctypes.CDLL(None)
     libc.prctl(_PR_SET_CHILD_SUBREAPER, 1)
     before = os.environ.get(GUARDS, "")
@@ -106,8 +110,11 @@ def run_guarded(main: Callable[[], int]) -> NoReturn:
 def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn:
     """Pass signals on until the child has ended; end what it has left, and end alike."""
     ended: int | None = None
+    told = late = ""
+    looked = time.monotonic()
     while ended is None:
         found = signal.sigtimedwait(_HANDLED, _POLL_S)
+        before, looked = looked, time.monotonic()
         if found is not None and found.si_signo == signal.SIGTSTP:
             _stop_with(child)
         elif found is not None and found.si_signo == _ORPHANED:
@@ -117,9 +124,20 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
         ended = _reap(child)
         if ended is None:
             _end_orphans(child)
+            state = state_and_parent(child)
+            if state is not None and state[0] in "Tt":  # a debugger's
+                calls.PROCESS.put_off(looked - before)
+            waits, late = calls.PROCESS.unwatched()
+            if waits and not told:
+                _write(f"{waits}, which holds the interpreter lock")
+            told = waits
+            if late:
+                _kill(child, signal.SIGKILL)
     _end_all_below()
     # Not by reading alone: another process may hold the other end open.
     reported = bool(select.select([report], [], [], 0)[0] and os.read(report, 1))
+    if late:
+        _exit(ExitCode.ENVIRONMENT, late)
     if os.WIFSIGNALED(ended):
         number = os.WTERMSIG(ended)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -134,18 +152,27 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
             "an environment, a network or an agent called sys.exit, os._exit, exec, or a library "
             "that ends the process"
         )
-        code = ExitCode.ENVIRONMENT
-        line = f"seedbed: {text}\nseedbed: exit code {code:d} ({code.name}): {HELP[code]}\n"
-        with contextlib.suppress(OSError):
-            os.write(2, line.encode())
+        _exit(ExitCode.ENVIRONMENT, text)
     os._exit(code)
+
+
+def _exit(code: ExitCode, text: str) -> NoReturn:
+    _write(f"{text}\nseedbed: exit code {code:d} ({code.name}): {HELP[code]}")
+    os._exit(code)
+
+
+def _write(text: str) -> None:
+    with contextlib.suppress(OSError):
+        os.write(2, f"seedbed: {text}\n".encode())
 
 
 def _stop_with(child: int) -> None:
     """Stop with the child, and continue with it, as a shell's Ctrl-Z and fg want it."""
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGSTOP)
+    begun = time.monotonic()
     os.kill(os.getpid(), signal.SIGSTOP)
+    calls.PROCESS.put_off(time.monotonic() - begun)
     with contextlib.suppress(ProcessLookupError):
         os.killpg(child, signal.SIGCONT)
 

@@ -38,7 +38,7 @@ def keep_stdout() -> None:
     global _own
     if _own is None:
         sys.stdout.flush()
-        _own = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace")
+        _own = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace", closefd=False)
         os.dup2(2, 1)
 
 

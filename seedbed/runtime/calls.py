@@ -1,7 +1,7 @@
 """Calls into environments: which one has not come back, and since when.
 
-A call is kept in memory that other processes may map, so that whoever waits can name it, and can
-end it where the process itself cannot: where the call holds the interpreter lock.
+A call is kept in memory that other processes map, so that whoever waits can name it. A guard ends
+its process where no thread of the process can: where the call holds the interpreter lock.
 """
 
 import mmap
@@ -11,8 +11,6 @@ import threading
 import time
 from collections.abc import Callable
 from typing import NamedTuple
-
-from seedbed.config.environment import Actor
 
 # Names of calls, by their numbers in a record.
 _NONE, CONSTRUCTION, RESET, STEP, RENDER, CLOSE, CHECKER = range(7)
@@ -28,11 +26,14 @@ ALL = -1  # environments of a library that steps them together
 # Seconds after which a call is told of.
 NOTICE_S = 10.0
 KEY = "actor.environment_timeout_s"
-DEFAULT_S: float = Actor.model_fields["environment_timeout_s"].default
-# What a process has more time for than its own watchdog, before another one ends it.
+# Of what a watchdog has first, before the guard acts: the notice, and the end.
 GRACE_S = 5.0
+# The descriptor of the memory that the process above has made for a guarded process.
+VARIABLE = "SEEDBED_CALLS"
 # Kind, environment, monotonic seconds, which are those of the machine.
 _RECORD = struct.Struct("=qqd")
+# Seconds of the last look of a watchdog, the limit (0: none), `environment.id` in UTF-8.
+_HEADER = struct.Struct("=dd256s")
 
 
 class Call(NamedTuple):
@@ -122,14 +123,92 @@ class CallRecord:
         return Call._make(_RECORD.unpack_from(self._memory, self._offset))
 
 
-def shared_memory(records: int) -> int:
-    """Return a descriptor of memory of no file system with so many records; `map_records` maps it.
+class ProcessCalls:
+    """The calls of one process, which it shares with its guard and the process above.
 
     Args:
-        records: number of records.
+        descriptor: of `shared_memory()`, which stays open; None: of this process and its children.
+    """
+
+    def __init__(self, descriptor: int | None = None) -> None:
+        self._memory = mmap.mmap(-1 if descriptor is None else descriptor, mmap.PAGESIZE)
+        offsets = range(_HEADER.size, mmap.PAGESIZE - CallRecord.SIZE, CallRecord.SIZE)
+        self._records = [CallRecord(self._memory, offset) for offset in offsets]
+        self._free = self._records.copy()
+
+    def record(self) -> CallRecord:
+        """Return a record that nothing else uses; one that is not shared where none is left."""
+        return self._free.pop(0) if self._free else CallRecord()
+
+    def release(self, record: CallRecord) -> None:
+        """End the call of a record of `record`, and take it back; a second time does nothing."""
+        record.end()
+        if record in self._records and record not in self._free:
+            self._free.append(record)
+
+    def watch(self, name: str, limit_s: float) -> None:
+        """Note that a watchdog of this process looks now.
+
+        Args:
+            name: the `environment.id`.
+            limit_s: longest time of a call; 0: no end.
+        """
+        text = name.encode()[:256].decode(errors="ignore").encode()
+        _HEADER.pack_into(self._memory, 0, time.monotonic(), limit_s, text)
+
+    def end(self) -> None:
+        """Note that there is no call: the process has ended."""
+        for record in self._records:
+            record.end()
+
+    def put_off(self, seconds: float) -> None:
+        """Leave out the time in which the process was stopped."""
+        for record in self._records:
+            if (call := record.call) is not None:
+                record.copy(call._replace(since=call.since + seconds))
+
+    @property
+    def longest(self) -> Call | None:
+        """The call that takes longest; None if there is none."""
+        calls = [call for record in self._records if (call := record.call) is not None]
+        return min(calls, key=lambda call: call.since, default=None)
+
+    def unwatched(self) -> tuple[str, str]:
+        """Return what the process waits for while none of its threads runs, and its late call.
+
+        Both in words, and "" where the process can tell it itself, or nothing takes long.
+        """
+        looked, limit_s, text = _HEADER.unpack_from(self._memory)
+        call = self.longest
+        if call is None or not looked or time.monotonic() - looked < GRACE_S:
+            return "", ""
+        name = text.rstrip(b"\0").decode()
+        late = limit_s and call.busy_s > limit_s + GRACE_S
+        return call.waited_for(name), call.late(name, limit_s) if late else ""
+
+
+# Of this process. A guarded one has taken over what its guard reads.
+PROCESS = ProcessCalls()
+
+
+def take_over() -> ProcessCalls:
+    """Share the calls of this process, in memory of the process above where it has made some."""
+    global PROCESS
+    descriptor = os.environ.pop(VARIABLE, None)
+    if descriptor is not None:
+        PROCESS = ProcessCalls(int(descriptor))
+        os.close(int(descriptor))
+    return PROCESS
+
+
+def shared_memory(size: int = mmap.PAGESIZE) -> int:
+    """Return a descriptor of memory of no file system.
+
+    Args:
+        size: bytes.
     """
     descriptor = os.memfd_create("seedbed-calls")
-    os.posix_fallocate(descriptor, 0, records_bytes(records))
+    os.posix_fallocate(descriptor, 0, size)
     return descriptor
 
 
