@@ -18,9 +18,10 @@ from typing_extensions import override
 from seedbed.config.environment import Environment
 from seedbed.envs.actions import check_actions
 from seedbed.envs.atari_games import atari_spec, rom_name
-from seedbed.envs.calls import ALL, DEFAULT_S, RESET, STEP, CallRecord
 from seedbed.envs.seeds import moved_seed
-from seedbed.envs.watchdog import Watchdog
+from seedbed.envs.watchdog import DEFAULT_S, Watchdog
+from seedbed.runtime import calls
+from seedbed.runtime.calls import ALL, RESET, STEP
 from seedbed.spec import TimeStep, VectorEnv, mark_first
 
 
@@ -35,7 +36,6 @@ class FastAtariVectorEnv(VectorEnv):
         threads: threads of the library.
         seeds: [E], one for each environment.
         timeout_s: longest time of a call before the process ends; 0: no end.
-        record: takes the call that has not come back.
     """
 
     def __init__(
@@ -44,7 +44,6 @@ class FastAtariVectorEnv(VectorEnv):
         threads: int,
         seeds: Sequence[int],
         timeout_s: float = DEFAULT_S,
-        record: CallRecord | None = None,
     ) -> None:
         atari = environment.atari
         self.num_envs = num_envs = len(seeds)
@@ -84,7 +83,7 @@ class FastAtariVectorEnv(VectorEnv):
         self._shape = (num_envs, *self.spec.observation.shape)
         self._lives: NDArray[np.int32] = np.zeros(num_envs, np.int32)
         self._done: NDArray[np.bool_] = np.zeros(num_envs, np.bool_)
-        self._record = record or CallRecord()
+        self._record = calls.PROCESS.record()
         self._watchdog = Watchdog(environment.id, timeout_s, self._record)
 
     @override
@@ -139,6 +138,7 @@ class FastAtariVectorEnv(VectorEnv):
 
     @override
     def close(self) -> None:
+        calls.PROCESS.release(self._record)
         self._watchdog.close()
         # The library's threads end with the last reference.
         del self._games

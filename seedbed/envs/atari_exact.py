@@ -16,9 +16,10 @@ from typing_extensions import override
 
 from seedbed.config.environment import Atari, Environment
 from seedbed.envs.atari_games import atari_spec, rom_name
-from seedbed.envs.calls import DEFAULT_S, CallRecord
 from seedbed.envs.resize import BilinearResize
 from seedbed.envs.sequential import SequentialVectorEnv
+from seedbed.envs.watchdog import DEFAULT_S
+from seedbed.runtime.calls import CallRecord
 from seedbed.spec import TimeStep, mark_first
 
 

@@ -82,11 +82,15 @@ def _hint(env_id: str, error: BaseException) -> str:
             f"`ale_py:{env_id}` as Gymnasium registers it"
         )
     unknown = (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound)
-    if isinstance(error, unknown) and ":" not in env_id and "Did you mean" not in str(error):
+    if not isinstance(error, unknown) or "Did you mean" in str(error):
+        return ""
+    module, colon, _ = env_id.partition(":")
+    if colon:
         return (
-            f"; an environment of a package is named with the module, such as `minigrid:{env_id}`"
+            f"; importing {module} registers no such id. Where a function of the package registers "
+            "it, name a `module:factory` of your own that calls this function"
         )
-    return ""
+    return f"; an environment of a package is named with the module, such as `minigrid:{env_id}`"
 
 
 def read_spaces(

@@ -57,6 +57,11 @@ def in_words(error: BaseException) -> str:
             "; an actor steps environments in threads of their own: actor.workers=1 steps them in "
             "the main thread of another process"
         )
+    if type(error).__module__.partition(".")[0] == "pygame":
+        text += (
+            "; the environments of a process share pygame, and one of them may have ended it: as "
+            "many actor.workers as actor.envs_per_group give each a process of its own"
+        )
     return text
 
 

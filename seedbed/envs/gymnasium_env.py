@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config.environment import Environment
-from seedbed.envs.calls import CLOSE, CONSTRUCTION, DEFAULT_S, RENDER, RESET, CallRecord
 from seedbed.envs.factory import Env, make_environment, read_spaces
 from seedbed.envs.failures import (
     MAKE_RAISED,
@@ -23,6 +22,8 @@ from seedbed.envs.failures import (
 )
 from seedbed.envs.judge import judge_fps, judge_lives, judge_picture, judge_reset, judge_step
 from seedbed.envs.sequential import SequentialVectorEnv
+from seedbed.envs.watchdog import DEFAULT_S
+from seedbed.runtime.calls import CLOSE, CONSTRUCTION, RENDER, RESET, CallRecord
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import TimeStep, mark_first
 

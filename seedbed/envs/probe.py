@@ -17,16 +17,9 @@ from tempfile import TemporaryFile
 import numpy as np
 
 from seedbed.config.environment import Environment
-from seedbed.envs.calls import (
-    CONSTRUCTION,
-    DEFAULT_S,
-    GRACE_S,
-    Call,
-    map_records,
-    records_bytes,
-    shared_memory,
-)
+from seedbed.envs.watchdog import DEFAULT_S
 from seedbed.packed import random_actions, read_environment_spec
+from seedbed.runtime.calls import CONSTRUCTION, VARIABLE, Call, ProcessCalls, shared_memory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.guard import leaving, run_guarded
 from seedbed.runtime.signals import end_with
@@ -55,28 +48,28 @@ class EnvironmentProbe:
 
     def __init__(self, environment: Environment, timeout_s: float = DEFAULT_S) -> None:
         self._name = environment.id
-        self._timeout_s = timeout_s
-        self._limit_s = (timeout_s or math.inf) + GRACE_S
         self._begun = time.monotonic()
         self.failure, self.refused = "", False
         self.warnings: list[str] = []
         self._spec: EnvironmentSpec | None = None
         # No pipes: a process that the environment starts may hold a pipe open.
-        self._out = shared_memory(1)  # the call, then the spec
-        (self._record,) = map_records(self._out, 1)
+        self._out = os.memfd_create("seedbed-spec")
+        memory = shared_memory()
+        self._calls = ProcessCalls(memory)
         self._errors = TemporaryFile()  # noqa: SIM115
         self._process: subprocess.Popen[bytes] | None = subprocess.Popen(
             [
                 *(sys.executable, "-m", __name__, str(os.getpid())),
                 *(environment.model_dump_json(), str(self._out), str(timeout_s)),
             ],
-            env=dict(os.environ),
+            env={**os.environ, VARIABLE: str(memory)},
             stdin=subprocess.DEVNULL,
             stdout=self._errors,
             stderr=self._errors,
-            pass_fds=(self._out,),
+            pass_fds=(self._out, memory),
             process_group=0,  # Ctrl-C is the learner's
         )
+        os.close(memory)
 
     def wait(
         self, is_stopping: Callable[[], bool] = lambda: False, timeout_s: float = math.inf
@@ -97,10 +90,6 @@ class EnvironmentProbe:
             elif is_stopping():
                 self.failure = "stopped"
                 self._end(0.0)
-            elif (call := self._record.call) is not None and call.busy_s > self._limit_s:
-                # It holds the interpreter lock, or its own watchdog would have ended it.
-                self.failure, self.refused = call.late(self._name, self._timeout_s), True
-                self._end(0.0)
             elif time.monotonic() > until:
                 break
             else:
@@ -110,13 +99,12 @@ class EnvironmentProbe:
     @property
     def waiting(self) -> str:
         """What the probe waits for, in words; "" while nothing takes long."""
-        call = self._record.call or Call(CONSTRUCTION, 0, self._begun)
+        call = self._calls.longest or Call(CONSTRUCTION, 0, self._begun)
         return "" if self._process is None else call.waited_for(self._name)
 
     def _take(self) -> bool:
         """Read the spec, and return whether it is there."""
-        start = records_bytes(1)
-        text = os.pread(self._out, os.fstat(self._out).st_size - start, start)
+        text = os.pread(self._out, os.fstat(self._out).st_size, 0)
         if text.endswith(b"\n"):
             found = json.loads(text)
             self._spec, self.warnings = read_environment_spec(found["spec"]), found["warnings"]
@@ -152,13 +140,10 @@ def main() -> int:
     environment = Environment.model_validate_json(sys.argv[2])
     out, timeout_s = int(sys.argv[3]), float(sys.argv[4])
     os.set_inheritable(out, False)
-    (record,) = map_records(out, 1)
     from seedbed.envs.registry import make_vector_env
 
     try:
-        env = make_vector_env(
-            environment, 1, 1, [0], max_failures=1, timeout_s=timeout_s, record=record
-        )
+        env = make_vector_env(environment, 1, 1, [0], max_failures=1, timeout_s=timeout_s)
         first = env.reset()
         env.step(random_actions(env.spec, first.observation, np.random.default_rng(0)))
     except SeedbedError as error:
@@ -166,7 +151,7 @@ def main() -> int:
         leaving()
         os._exit(ExitCode.ENVIRONMENT)
     found = {"spec": env.spec.to_json(), "warnings": getattr(env, "warnings", [])}
-    os.pwrite(out, json.dumps(found).encode() + b"\n", records_bytes(1))
+    os.pwrite(out, json.dumps(found).encode() + b"\n", 0)
     env.close()
     leaving()
     # Threads of the environment keep no learner waiting.

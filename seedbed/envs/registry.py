@@ -7,10 +7,11 @@ from pydantic import ValidationError
 
 from seedbed.config.environment import Environment
 from seedbed.config.schema import Experiment
-from seedbed.envs.calls import DEFAULT_S, CallRecord
 from seedbed.envs.decorrelate import DecorrelatedVectorEnv
 from seedbed.envs.seeds import environment_seed
 from seedbed.envs.sequential import SequentialVectorEnv
+from seedbed.envs.watchdog import DEFAULT_S
+from seedbed.runtime.calls import CallRecord
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.spec import ENVIRONMENTS, VectorEnv
 
@@ -71,7 +72,6 @@ def make_vector_env(
     workers: int = 0,
     timeout_s: float = DEFAULT_S,
     needs_lives: bool = False,
-    record: CallRecord | None = None,
 ) -> VectorEnv:
     """Make a vector environment.
 
@@ -88,7 +88,6 @@ def make_vector_env(
         timeout_s: seconds after which a call into an environment that has not come back is ended,
             with its process; 0: never.
         needs_lives: the agent reads lost lives.
-        record: takes the call that has not come back, for another process.
 
     Raises:
         SeedbedError: the environment cannot be made, or its spaces are not supported.
@@ -100,7 +99,7 @@ def make_vector_env(
     if environment.id.startswith("atari:") and environment.atari.preprocessing == "fast":
         from seedbed.envs.atari import FastAtariVectorEnv
 
-        return FastAtariVectorEnv(environment, threads, seeds, timeout_s, record)
+        return FastAtariVectorEnv(environment, threads, seeds, timeout_s)
     if workers:
         from seedbed.envs.workers.vector_env import WorkerVectorEnv
 
@@ -111,11 +110,8 @@ def make_vector_env(
             max_failures,
             timeout_s,
             needs_lives,
-            record,
         )
-    return make_sequential_env(
-        environment, seeds, max_failures, timeout_s, record, needs_lives=needs_lives
-    )
+    return make_sequential_env(environment, seeds, max_failures, timeout_s, needs_lives=needs_lives)
 
 
 def make_sequential_env(
@@ -158,16 +154,13 @@ def make_sequential_env(
     )
 
 
-def make_actor_env(
-    experiment: Experiment, actor: int, group: int, record: CallRecord | None = None
-) -> VectorEnv:
+def make_actor_env(experiment: Experiment, actor: int, group: int) -> VectorEnv:
     """Make the vector environment of one group of an actor, with seeds of its own.
 
     Args:
         experiment: its sections `environment` and `actor`, and its seed.
         actor: index of the actor, from 0.
         group: index of the group in the actor, from 0.
-        record: as of `make_vector_env`.
 
     Raises:
         SeedbedError: as `make_vector_env`.
@@ -185,7 +178,6 @@ def make_actor_env(
         settings.workers,
         settings.environment_timeout_s,
         getattr(experiment.builtin_options, "life_loss_ends", False),
-        record,
     )
     if settings.decorrelate_steps:
         return DecorrelatedVectorEnv(made, settings.decorrelate_steps, seeds)

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.envs.actions import check_actions
-from seedbed.envs.calls import RESET, STEP, CallRecord
 from seedbed.envs.seeds import moved_seed
 from seedbed.envs.watchdog import Watchdog
+from seedbed.runtime import calls
+from seedbed.runtime.calls import RESET, STEP, CallRecord
 from seedbed.spec import TimeStep, VectorEnv
 
 
@@ -25,7 +26,7 @@ class SequentialVectorEnv(VectorEnv):
         seeds: [E], one for each environment.
         timeout_s: longest time of a call before the process ends; 0: no end; None: another process
             watches.
-        record: takes the call that has not come back; None: one of this process alone.
+        record: takes the call that has not come back; None: one of this process.
         first: number of the first environment.
 
     Attributes:
@@ -48,7 +49,7 @@ class SequentialVectorEnv(VectorEnv):
         self._done = np.zeros(self.num_envs, np.bool_)
         self.failures: Counter[str] = Counter()
         self._first = first
-        self._record = record or CallRecord()
+        self._record = record or calls.PROCESS.record()
         self._watchdog = None if timeout_s is None else Watchdog(name, timeout_s, self._record)
 
     @override
@@ -92,7 +93,7 @@ class SequentialVectorEnv(VectorEnv):
 
     @override
     def close(self) -> None:
-        self._record.end()
+        calls.PROCESS.release(self._record)
         if self._watchdog is not None:
             self._watchdog.close()
 

@@ -12,11 +12,15 @@ import sys
 import threading
 from collections.abc import Callable
 
-from seedbed.envs.calls import WAITING, Call, CallRecord
+from seedbed.config.environment import Actor
+from seedbed.runtime import calls
+from seedbed.runtime.calls import WAITING, Call, CallRecord
 from seedbed.runtime.exit_codes import HELP, ExitCode
 from seedbed.runtime.guard import leaving
 
 log = logging.getLogger(__name__)
+
+DEFAULT_S: float = Actor.model_fields["environment_timeout_s"].default
 
 
 def _end_process(text: str, call: Call) -> ExitCode:
@@ -37,7 +41,7 @@ class Watchdog:
     """Ends the process if a call takes longer than a limit, and tells of it before.
 
     One thread per watchdog looks four times per limit, at most once a second. A call costs two
-    writes of 24 bytes. It must sometimes release the interpreter lock.
+    writes of 24 bytes. Where it never releases the interpreter lock, the guard acts instead.
 
     Args:
         name: the `environment.id`.
@@ -47,9 +51,11 @@ class Watchdog:
 
     def __init__(self, name: str, timeout_s: float, record: CallRecord) -> None:
         self._name = name
+        self._limit_s = timeout_s
         self._timeout_s = timeout_s or math.inf
         self._record = record
         self._closed = threading.Event()
+        calls.PROCESS.watch(name, timeout_s)
         self._thread = threading.Thread(target=self._watch, name=f"watchdog {name}", daemon=True)
         self._thread.start()
 
@@ -62,6 +68,7 @@ class Watchdog:
     def _watch(self) -> None:
         told = None
         while not self._closed.wait(min(1.0, self._timeout_s / 4)):
+            calls.PROCESS.watch(self._name, self._limit_s)
             call = self._record.call
             text = "" if call is None else call.waited_for(self._name)
             WAITING.note(self, text)

@@ -15,11 +15,12 @@ import pytest
 
 from seedbed.config import parse_experiment
 from seedbed.config.environment import Environment
-from seedbed.envs import calls, make_vector_env, watchdog
-from seedbed.envs.calls import WAITING, Call, CallRecord, map_records
+from seedbed.envs import make_vector_env, watchdog
 from seedbed.envs.probe import EnvironmentProbe
 from seedbed.launch.actors import LocalActors
 from seedbed.runs.directory import open_run_directory
+from seedbed.runtime import calls
+from seedbed.runtime.calls import WAITING, Call, CallRecord, ProcessCalls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.threads import Threads
 from tests.support.waiting import DEADLINE_S, wait_for
@@ -85,14 +86,12 @@ def test_a_worker_is_ended_for_a_call_and_named(
     call: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(calls, "NOTICE_S", 0.2)
-    record, said = CallRecord(), list[str]()
+    said = list[str]()
     monkeypatch.setattr(WAITING, "listener", said.append)
     made = list[Any]()
 
     def run() -> None:
-        made.append(
-            make_vector_env(hanging(call), 1, 1, [0], 1, workers=1, timeout_s=2.0, record=record)
-        )
+        made.append(make_vector_env(hanging(call), 1, 1, [0], 1, workers=1, timeout_s=2.0))
         made[0].reset()
         made[0].step(np.zeros(1, np.int32))
 
@@ -141,18 +140,81 @@ def actors(tmp_path: Path) -> Any:
 
 
 def test_the_live_line_names_the_actor(actors: LocalActors) -> None:
-    memory = calls.shared_memory(2)
-    own, theirs = map_records(memory, 2), map_records(memory, 2)
+    memory = calls.shared_memory()
+    actors._calls[0], theirs = ProcessCalls(memory), ProcessCalls(memory)
     os.close(memory)
-    actors._calls[0] = own
     assert actors.waiting() == ""
-    theirs[1].begin(calls.RESET, 3)
+    record, other = theirs.record(), theirs.record()
+    other.begin(calls.RESET, 3)
     assert actors.waiting() == ""  # it is not long
-    theirs[1].copy(Call(calls.RESET, 3, time.monotonic() - 12))
+    other.copy(Call(calls.RESET, 3, time.monotonic() - 12))
+    record.begin(calls.STEP, 0)
     assert actors.waiting() == "waiting 12 s for reset of environment 3 of CartPole-v1 (actor 3)"
-    actors._check_calls()
-    theirs[1].copy(Call(calls.RESET, 3, time.monotonic() - 106))
-    # Its own watchdog would have ended it by now, if it could.
-    with pytest.raises(SeedbedError, match=r"actor 3: reset of environment 3 .*_s is 100") as over:
-        actors._check_calls()
-    assert over.value.code == ExitCode.ENVIRONMENT
+
+
+def test_records_of_closed_environments_are_used_again() -> None:
+    process = ProcessCalls()
+    first = process.record()
+    more = [process.record() for _ in range(200)]  # those that find no room are its own
+    process.release(first)
+    process.release(first)
+    assert process.record() is first
+    assert process.record() is not first
+    more[0].begin(calls.STEP, 7)
+    assert process.longest is not None
+    assert process.longest.environment == 7
+
+
+def test_time_in_which_the_process_is_stopped_is_no_time_of_a_call() -> None:
+    process = ProcessCalls()
+    process.record().copy(Call(calls.STEP, 0, time.monotonic() - 100))
+    process.put_off(90.0)
+    assert process.longest is not None
+    assert 10 <= process.longest.busy_s < 50
+
+
+HOLDS_THE_LOCK = """
+import ctypes
+import gymnasium
+
+class Holds(gymnasium.Env):
+    observation_space = gymnasium.spaces.Box(0, 1, (2,))
+    action_space = gymnasium.spaces.Discrete(2)
+
+    steps = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self.observation_space.sample(), {}
+
+    def step(self, action):
+        self.steps += 1
+        if self.steps > 3:  # not in the probe
+            ctypes.PyDLL(None).sleep(600)
+        return self.observation_space.sample(), 0.0, False, False, {}
+"""
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["check", "env", "holds:Holds", "--num-envs", "1", "--timeout", "1"],
+        [
+            *("train", "cartpole-vtrace", "--set", "environment.id=holds:Holds"),
+            *("--set", "actor.environment_timeout_s=1", "--set", "actor.processes=1"),
+        ],
+    ],
+    ids=["check", "actor"],
+)
+def test_a_call_that_holds_the_interpreter_lock_is_named_and_ended(
+    command: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "holds.py").write_text(HOLDS_THE_LOCK)
+    done = subprocess.run(
+        [sys.executable, "-m", "seedbed.cli.main", *command],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PYTHONPATH": str(ROOT)}, timeout=240,
+    )  # fmt: skip
+    assert done.returncode == ExitCode.ENVIRONMENT, done.stderr
+    assert "of environment 0 of holds:Holds has not come back for" in done.stderr
+    assert "(actor.environment_timeout_s is 1)" in done.stderr

@@ -108,6 +108,16 @@ class Handler(Plain):
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 
+PygameError = type("error", (RuntimeError,), {"__module__": "pygame"})
+
+
+class SharesPygame(Plain):
+    """A library of which a process has one."""
+
+    def step(self, action: Any) -> Any:
+        raise PygameError("Surface is not initialized")
+
+
 class Alone(Plain):
     """Is the only one of its process."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from seedbed.envs.calls import records_bytes
+from seedbed.runtime.calls import records_bytes
 from seedbed.spec import EnvironmentSpec, TimeStep
 
 _ALIGNMENT = 64  # a cache line

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from seedbed.config.environment import Environment
-from seedbed.envs import calls
 from seedbed.envs.actions import check_actions
-from seedbed.envs.calls import WAITING, Call, CallRecord, map_records, shared_memory
 from seedbed.envs.failures import HUNG, WORKER_DIED, Failures
 from seedbed.envs.workers.block import Block
 from seedbed.envs.workers.process import Share, WorkerProcess
 from seedbed.envs.workers.worker import RESET, RESTART, STEP
 from seedbed.packed import read_environment_spec
+from seedbed.runtime import calls
+from seedbed.runtime.calls import WAITING, Call, map_records, records_bytes, shared_memory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
@@ -67,18 +67,17 @@ class WorkerVectorEnv(VectorEnv):
         max_failures: int,
         timeout_s: float,
         needs_lives: bool = False,
-        record: CallRecord | None = None,
     ) -> None:
         self.num_envs = e = len(seeds)
         self._name = environment.id
         self._told: Call | None = None
-        self._record = record or CallRecord()
+        self._record = calls.PROCESS.record()
         self._failures = Failures(environment.id, max_failures)
         self.failures = self._failures.counts
         self._timeout_s = timeout_s or math.inf
         self._specs: list[EnvironmentSpec] = []  # of every worker so far
         self._workers: list[WorkerProcess] = []
-        self._memory = shared_memory(workers)
+        self._memory = shared_memory(records_bytes(workers))
         self._calls = map_records(self._memory, workers)
         bounds = [e * k // workers for k in range(workers + 1)]
         try:
@@ -133,6 +132,7 @@ class WorkerVectorEnv(VectorEnv):
             worker.close(deadline)
         vars(self).pop("_block", None)  # gives the memory back
         self._calls = []
+        calls.PROCESS.release(self._record)
         WAITING.note(self, "")
         if self._memory >= 0:
             os.close(self._memory)

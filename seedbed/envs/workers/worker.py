@@ -62,8 +62,8 @@ def main() -> int:
 def _serve(channel: socket.socket, arguments: dict[str, Any]) -> None:
     # Imported here, because the parent is to end this process from its first line on.
     from seedbed.config.environment import Environment
-    from seedbed.envs.calls import map_records
     from seedbed.envs.registry import make_sequential_env
+    from seedbed.runtime.calls import map_records
 
     record = map_records(arguments["memory"], arguments["workers"])[arguments["worker"]]
     first, seeds = arguments["first"], arguments["seeds"]
