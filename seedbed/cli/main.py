@@ -1,6 +1,7 @@
 """The `seedbed` command: one module a subcommand, imported only when it is used."""
 
 import argparse
+import contextlib
 import importlib.util
 import io
 import os
@@ -188,7 +189,7 @@ def _main(argv: Sequence[str] | None) -> int:
     try:
         args, unknown = parser.parse_known_args(argv)
         if unknown:
-            hint = _settings_meant(unknown) if hasattr(args, "set") else ""
+            hint = _settings_meant(unknown, args) if hasattr(args, "set") else ""
             parser_of_command.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         args.argv = argv
         if argv[0] in RUNS_OTHER_CODE:
@@ -214,14 +215,18 @@ def _main(argv: Sequence[str] | None) -> int:
         return _fail(ExitCode.INTERNAL, f"{type(error).__name__}: {error}")
 
 
-def _settings_meant(unknown: Sequence[str]) -> str:
+def _settings_meant(unknown: Sequence[str], args: argparse.Namespace) -> str:
     """Return the `--set` that options which no command has may mean, such as `--seed 3`."""
-    from seedbed.config.explain import settings_named
+    from seedbed.config.explain import DEFAULT_AGENT, settings_named
+    from seedbed.config.load import load_experiment
 
+    agent = DEFAULT_AGENT
+    with contextlib.suppress(SeedbedError, AttributeError):
+        agent = load_experiment(args.experiment).agent
     meant = []
     for word, after in zip(unknown, [*unknown[1:], ""], strict=True):
         option, equals, value = word.partition("=")
-        if option.startswith("--") and (found := settings_named(option)):
+        if option.startswith("--") and (found := settings_named(option, agent)):
             given = value if equals else after if not after.startswith("--") else ""
             meant += [f"--set {key}={given or 'VALUE'}" for key in found[:2]]
     return f"; did you mean {' or '.join(meant)}?" if meant else ""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from seedbed.config.keys import keys, sections
+from seedbed.config.keys import agent_sections, keys, sections
 from seedbed.config.renamed import renamed_value
 
 _MOST_NAMES = 12
@@ -15,6 +15,7 @@ _NAME = (
 )
 
 
+DEFAULT_AGENT = "vtrace"
 # Usual short names of settings.
 ABBREVIATIONS = {
     "lr": "learner.optimizer.learning_rate",
@@ -39,33 +40,48 @@ ABBREVIATIONS = {
 }
 
 
-def settings_named(word: str) -> list[str]:
+def settings_named(word: str, agent: str = DEFAULT_AGENT) -> list[str]:
     """Return the settings that a word may mean: by their leaf's name, or by a usual short one.
 
     Args:
-        word: such as `lr`, `learning-rate` or `batch_size`.
+        word: such as `lr`, `learning-rate`, `optimizer.lr` or `batch_size`.
+        agent: the experiment's agent.
     """
-    name = word.lstrip("-").replace("-", "_")
-    if name in ABBREVIATIONS:
-        return [ABBREVIATIONS[name]]
-    known = [key.path for key in keys()]
-    exact = [path for path in known if path == name or path.rpartition(".")[2] == name]
+    whole = word.lstrip("-").replace("-", "_")
+    *_, name = whole.split(".")
+    usual = ABBREVIATIONS.get(name, "").replace("AGENT", agent)
+    known = [key.path for key in keys() if _is_read(key.path, agent)]
+    if usual in known:
+        return [usual]
+    ends = [path for path in known if f".{path}".endswith(f".{whole}")]
+    ends = ends or [path for path in known if path.rpartition(".")[2] == name]
+    ends = ends or [path for path, _ in sections() if path.rpartition(".")[2] == name]
     leaves = {path.rpartition(".")[2]: path for path in known}
-    return exact or [leaves[near] for near in get_close_matches(name, leaves, 1, 0.8)]
+    begins = [path for leaf, path in leaves.items() if leaf.startswith(f"{name}_")]
+    return ends or [leaves[near] for near in get_close_matches(name, leaves, 1, 0.8)] or begins[:2]
 
 
-def explain(item: dict[str, Any], source: str, overrides: Sequence[str]) -> str:
+def _is_read(path: str, agent: str) -> bool:
+    """Return whether a setting is no option of another agent."""
+    first = path.partition(".")[0]
+    return first not in agent_sections() or first == agent
+
+
+def explain(
+    item: dict[str, Any], source: str, overrides: Sequence[str], agent: str = DEFAULT_AGENT
+) -> str:
     """Return the line that explains one error of the schema.
 
     Args:
         item: as Pydantic lists it.
         source: name of the file.
         overrides: the `a.b=value` of `--set`.
+        agent: the experiment's agent.
     """
     parts = [str(part) for part in item["loc"]]
     # Without the alternatives of a union, which Pydantic names between the keys.
     path = ".".join(part for part in parts if "[" not in part and not part[:1].isupper())
-    return f"{_place(path, source, overrides)}{_words(path, item)}"
+    return f"{_place(path, source, overrides)}{_words(path, item, agent)}"
 
 
 def _place(path: str, source: str, overrides: Sequence[str]) -> str:
@@ -77,10 +93,10 @@ def _place(path: str, source: str, overrides: Sequence[str]) -> str:
     return f"{source}: {path}: " if path else f"{source}: "
 
 
-def _words(path: str, item: dict[str, Any]) -> str:
+def _words(path: str, item: dict[str, Any], agent: str) -> str:
     kind, given, allowed = item["type"], item.get("input"), item.get("ctx", {})
     if kind == "extra_forbidden":
-        return f"unknown key (given {_shown(given)}){_meant(path)}"
+        return f"unknown key (given {_shown(given)}){_meant(path, agent)}"
     if kind == "missing":
         return "missing, and it has no default"
     bounds = {
@@ -134,17 +150,15 @@ def _shown(given: Any) -> str:
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 
-def _meant(path: str) -> str:
+def _meant(path: str, agent: str) -> str:
     """Return which known keys are near an unknown one."""
-    if path in ABBREVIATIONS:
-        return f": did you mean {ABBREVIATIONS[path]}?"
     section, _, leaf = path.rpartition(".")
     here = [name for name, _ in _names(section)]
+    found = settings_named(leaf, agent)
     near = [f"{section}.{name}".lstrip(".") for name in get_close_matches(leaf, here, 3, 0.6)]
-    if not near:
+    if not near or leaf in ABBREVIATIONS or any(leaf == path.rpartition(".")[2] for path in found):
         # The right name in the wrong place.
-        known = [key.path for key in keys()]
-        near = settings_named(leaf) or get_close_matches(path, known, 2, 0.85)
+        near = found or near or get_close_matches(path, [key.path for key in keys()], 2, 0.85)
     if near:
         return f": did you mean {' or '.join(near)}?"
     return _children(section).replace(" with", f": {section or 'an experiment'} has", 1)

@@ -1,5 +1,6 @@
 """Read an experiment: YAML, then `--set a.b=c`, then the schema."""
 
+import re
 from collections.abc import Sequence
 from difflib import get_close_matches
 from pathlib import Path
@@ -8,12 +9,15 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from seedbed.config.explain import explain
+from seedbed.config.explain import DEFAULT_AGENT, explain
 from seedbed.config.renamed import renamed_keys, renamed_value, translate
 from seedbed.config.schema import Experiment
 from seedbed.config.shipped import experiment_file
 from seedbed.config.yaml_text import dump_yaml, load_yaml
 from seedbed.runtime.exit_codes import ConfigError
+
+# Names of the settings of earlier starts, in a run directory.
+_EARLIER = re.compile(r"experiment\.\d+\.yaml")
 
 
 def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experiment:
@@ -69,6 +73,25 @@ def run_of(path: str | Path) -> Path | None:
     return folder if is_run and (path == folder or path.name == kept.name) else None
 
 
+def default_run_directory(path: str | Path, name: str) -> Path:
+    """Return the run directory of an experiment for which none is given.
+
+    Args:
+        path: As for `load_experiment`.
+        name: `name` of the experiment.
+
+    Raises:
+        SeedbedError: CONFIG: the file has the settings of an earlier start of a run.
+    """
+    folder = Path(path).parent
+    if _EARLIER.fullmatch(Path(path).name) and run_of(folder) is not None:
+        raise ConfigError(
+            f"{path} has the settings of an earlier start of the run {folder}: name {folder} to "
+            "resume that run, or give --run-dir for a new one"
+        )
+    return run_of(path) or Path("runs") / name
+
+
 def parse_experiment(
     text: str,
     overrides: Sequence[str] = (),
@@ -104,7 +127,9 @@ def parse_experiment(
         return Experiment.model_validate(tree)
     except ValidationError as error:
         found = [dict(item) for item in error.errors(include_url=False)]
-        raise ConfigError("\n".join(explain(item, source, overrides) for item in found)) from error
+        agent = str(tree.get("agent", DEFAULT_AGENT))
+        lines = [explain(item, source, overrides, agent) for item in found]
+        raise ConfigError("\n".join(lines)) from error
 
 
 def dump_experiment(experiment: Experiment, named_only: bool = False) -> str:

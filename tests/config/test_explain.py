@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from seedbed.config.explain import settings_named
 from seedbed.config.load import load_experiment, parse_experiment
 from seedbed.config.shipped import shipped_experiments
 from seedbed.config.without_effect import settings_without_effect
@@ -25,6 +26,9 @@ def refusal(text: str = YAML, *overrides: str) -> str:
     [
         ("learner.batchsize=3", "unknown key (given 3): did you mean learner.batch_size?"),
         ("batch_size=3", "unknown key (given 3): did you mean learner.batch_size?"),
+        ("learning_rate=3", "unknown key (given 3): did you mean learner.optimizer.learning_rate?"),
+        ("learner.lr=3", "unknown key (given 3): did you mean learner.optimizer.learning_rate?"),
+        ("gamma=1", "unknown key (given 1): did you mean vtrace.discount?"),
         ("learner.nonsense=1", "unknown key (given 1): learner has the keys backend, device"),
         ("learner.batch_size=abc", 'must be an integer, given "abc"'),
         ("learner.batch_size=-3", "must be at least 1, given -3"),
@@ -54,6 +58,21 @@ def test_a_wrong_key_of_the_file_is_blamed_on_the_file() -> None:
     text = YAML.replace("network: mlp", "network: mlp, batchsize: 3")
     words = "learner.batchsize: unknown key (given 3): did you mean learner.batch_size?"
     assert refusal(text, "stop.updates=3") == f"file.yaml: {words}"
+
+
+@pytest.mark.parametrize(
+    ("word", "agent", "key"),
+    [
+        ("--gamma", "r2d2", "r2d2.discount"),
+        ("optimizer.learning_rate", "vtrace", "learner.optimizer.learning_rate"),
+        ("--learning-rate", "vtrace", "learner.optimizer.learning_rate"),
+        ("optimizer", "vtrace", "learner.optimizer"),
+        ("epochs", "vtrace", "learner.epochs_per_batch"),
+        ("discount", "dqn", "dqn.discount"),
+    ],
+)
+def test_a_leafs_name_means_its_setting(word: str, agent: str, key: str) -> None:
+    assert settings_named(word, agent)[0] == key
 
 
 def test_a_missing_file_names_those_that_are_near(tmp_path: Path) -> None:
