@@ -36,7 +36,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "frames of the run so far: the environments then begin before a learner answers"
     add("--env-frames", type=int, metavar="N", help=text)
     # Descriptor of the memory in which the process above sees the calls into environments.
-    add("--calls", type=int, help=argparse.SUPPRESS)
     add_credentials(parser)
     add_parent(parser)
 
@@ -75,8 +74,6 @@ def run(args: argparse.Namespace) -> int | None:
         kind = ImpalaActor
     credentials = credentials_of(args, Role.ACTOR)
     actor = kind(experiment, args.learner, index, credentials, args.env_frames)
-    if args.calls is not None:
-        actor.share_calls(args.calls)
     actor.run()
     return None
 

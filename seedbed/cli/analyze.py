@@ -27,6 +27,7 @@ from seedbed.gossip.topology import make_topology
 from seedbed.runs.resume import read_stored
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.install import how_to_install
+from seedbed.runtime.text import counted
 
 # Rounding of the learners' own float32 arithmetic, which no event shows.
 _FLOAT32 = 1e-6
@@ -207,7 +208,7 @@ def _report_consensus(result: dict[str, Any], analysis: ConsensusAnalysis) -> It
     yield (
         f"{result['learners']} learners, {events['update']:,} updates, {events['mix']:,} mixes, "
         f"{events['adopt']} adoptions; {result['snapshots']} snapshots that all of them have, "
-        f"{result['segments']} segment(s)"
+        f"{counted(result['segments'], 'segment')}"
     )
     if result["mean"] != "mean":
         yield (

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from seedbed.cli.arguments import add_set
 from seedbed.cli.output import emit
 from seedbed.config import parse_experiment
-from seedbed.envs.calls import KEY
+from seedbed.runtime.calls import KEY
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ENVIRONMENTS
 

@@ -21,13 +21,13 @@ from seedbed.cli.arguments import add_parent, add_set, add_trust, exit_with_pare
 from seedbed.cli.output import add_json, emit, print_result
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
-from seedbed.envs.calls import WAITING
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
 from seedbed.evaluation.video_file import check_video
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.evaluations import append_evaluation, read_evaluations
 from seedbed.runs.resume import compare
 from seedbed.runs.trust import stored_experiment
+from seedbed.runtime.calls import WAITING
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.paths import absolute, shown
 from seedbed.runtime.text import counted

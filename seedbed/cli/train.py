@@ -8,12 +8,11 @@ and exchange parameters or gradients by gossip.topology.
 import argparse
 import logging
 from logging.handlers import RotatingFileHandler
-from pathlib import Path
 
 from seedbed.cli.arguments import add_experiment, add_parent, exit_with_parent
 from seedbed.cli.output import add_json, print_result
 from seedbed.config import Experiment, load_experiment
-from seedbed.config.load import run_of
+from seedbed.config.load import default_run_directory, run_of
 from seedbed.config.without_effect import settings_without_effect
 from seedbed.envs.probe import EnvironmentProbe
 from seedbed.launch.actors import LocalActors
@@ -22,9 +21,11 @@ from seedbed.launch.run_end import at_end, check_frames, ending
 from seedbed.launch.run_header import header
 from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runs.history import this_command
-from seedbed.runs.layout import host_directory
+from seedbed.runs.layout import host_directory, run_of_part
+from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.guard import claim_run
 from seedbed.runtime.log_files import LOG_BYTES, OLD_LOGS
+from seedbed.runtime.paths import shown
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
 from seedbed.runtime.terminal import file_formatter, leave_to_file, print_lines
 
@@ -70,7 +71,7 @@ def add_run_directory(parser: argparse.ArgumentParser) -> None:
 
 
 def open_run(
-    args: argparse.Namespace, experiment: Experiment, host: int = 0, may_be_finished: bool = False
+    args: argparse.Namespace, experiment: Experiment, host: int = 0, is_whole: bool = False
 ) -> RunDirectory:
     """Open and lock the run directory that the arguments name, and log to logs/learner.log.
 
@@ -78,12 +79,15 @@ def open_run(
         args: of a parser with `add_run_directory`.
         experiment: the experiment.
         host: number of this host of the learner.
-        may_be_finished: as of `open_run_directory`.
+        is_whole: the command is for a whole run, which it leaves as it is if it is at its end.
     """
     own = run_of(args.experiment)
-    path = host_directory(args.run_dir or own or Path("runs") / experiment.name, host)
+    default = args.run_dir or default_run_directory(args.experiment, experiment.name)
+    path = host_directory(default, host)
     # What another process of the run starts has that process's settings, which were accepted.
     is_part = args.exit_with_parent is not None and (args.rank, args.host) != (None, None)
+    if is_whole and not is_part and (whole := run_of_part(path)) is not None:
+        raise RunDirectoryError(f"{shown(path)} is a part of the run {shown(whole)}: name that run")
     run = open_run_directory(
         path,
         experiment,
@@ -92,7 +96,7 @@ def open_run(
         accepted="*" if is_part else args.change,
         command=this_command(args.argv, args.called_as),
         set_here=args.set if own is not None else None,
-        may_be_finished=may_be_finished and not is_part,
+        may_be_finished=is_whole and not is_part,
     )
     claim_run(run.path)
     if run.finished is not None:
@@ -137,10 +141,11 @@ def run(args: argparse.Namespace) -> None:
     exit_at_once_on_signals()
     exit_with_parent(args)
     leave_to_file(*_DETAILS)
-    replicas = [] if args.learners is None else [f"gossip.replicas={args.learners}"]
-    experiment = load_experiment(args.experiment, [*args.set, *replicas])
+    if args.learners is not None:
+        args.set = [*args.set, f"gossip.replicas={args.learners}"]
+    experiment = load_experiment(args.experiment, args.set)
     is_first = args.rank is None and args.host is None
-    with open_run(args, experiment, may_be_finished=True) as directory:
+    with open_run(args, experiment, is_whole=True) as directory:
         experiment = directory.experiment
         if directory.finished is not None:
             print_lines(at_end(directory.finished, directory, bool(args.called_as)))

@@ -6,10 +6,11 @@ import numpy as np
 
 from seedbed.config import Experiment
 from seedbed.packed import PackedSpec
+from seedbed.runtime.text import counted
 from seedbed.spec import ActionSpec, EnvironmentSpec
 
 _INPUTS = {
-    "observation": "the newest {frame_stack} frames of {frame}, joined along the last axis, oldest "
+    "observation": "the newest {frame_stack} of {frame}, joined along the last axis, oldest "
     "first; frames from before the episode are zeros; the numbers are those of `seedbed.make_env`: "
     "raw, but a picture in floats or integers of another range than bytes is divided by the "
     "largest magnitude of its space",
@@ -52,7 +53,7 @@ def readme(
     """
     packed = isinstance(spec.observation, PackedSpec)
     words = {
-        "frame_stack": experiment.learner.frame_stack,
+        "frame_stack": counted(experiment.learner.frame_stack, "frame"),
         "frame": _BYTES.format(spec.observation) if packed else spec.observation,
         "none": 0 if spec.action.kind == "continuous" else -1,
         "logits": _LOGITS[spec.action.kind].format(action=spec.action),
@@ -74,8 +75,8 @@ def readme(
         for name, row in inputs.items()
     ]
     lines += [
-        f"An action lasts {spec.action_repeat} emulator frame(s). Every input and output has a "
-        "leading axis N, one row an environment.",
+        f"An action lasts {counted(spec.action_repeat, 'emulator frame')}. Every input and output "
+        "has a leading axis N, one row an environment.",
         "",
         "```python",
         "import keras",

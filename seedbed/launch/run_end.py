@@ -48,13 +48,13 @@ def at_end(summary: Mapping[str, Any], directory: RunDirectory, from_python: boo
         directory: The run directory.
         from_python: As of `ending`.
     """
-    reason = str(summary["stop_reason"])
-    key = reason.partition(":")[0]
+    met = directory.met
+    assert met is not None
     return "\n".join(
         [
-            f"seedbed: {shown(directory.path)} is at its end ({reason}): nothing to do",
+            f"seedbed: {shown(directory.path)} is at its end ({met.text}): nothing to do",
             _ROW.format("evaluation", _evaluated(summary)),
-            _ROW.format("to resume", f"raise {key}; --restart fresh begins a new run"),
+            _ROW.format("to resume", f"raise stop.{met.key}; --restart fresh begins a new run"),
             _ROW.format("next", _next(summary, directory.path, from_python)),
         ]
     )

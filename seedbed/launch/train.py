@@ -9,7 +9,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict, cast
 
-from seedbed.config.load import dump_experiment, load_experiment, parse_experiment, run_of
+from seedbed.config.load import (
+    default_run_directory,
+    dump_experiment,
+    load_experiment,
+    parse_experiment,
+    run_of,
+)
 from seedbed.config.schema import Experiment
 from seedbed.launch.supervisor import describe_exit, last_cause, start_seedbed
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -65,20 +71,31 @@ def train(
     own = None if isinstance(experiment, Experiment) else run_of(experiment)
     if isinstance(experiment, Experiment):
         resolved = parse_experiment(dump_experiment(experiment, named_only=True), overrides)
+        default = Path("runs") / resolved.name
     else:
         resolved = load_experiment(experiment, overrides)
+        default = default_run_directory(experiment, resolved.name)
     with tempfile.TemporaryDirectory(prefix="seedbed-") as scratch:
         file = Path(scratch) / f"{resolved.name}.yaml"
         file.write_text(dump_experiment(resolved, named_only=True))
-        path = run_dir or own or Path("runs") / resolved.name
+        path = run_dir or default
         arguments = ["train", str(file), "--run-dir", str(path)]
         if own is not None:  # its file has every key: what is named is in its history
             arguments[1] = str(own)
             arguments += [word for setting in overrides for word in ("--set", setting)]
         arguments += ["--change", change] if change else []
-        named = str(experiment) if not isinstance(experiment, Experiment) else resolved.name
-        arguments += ["--called-as", f"seedbed.train({named!r}, overrides={list(overrides)!r})"]
+        arguments += ["--called-as", _call(experiment, run_dir, overrides)]
         return cast(RunSummary, json.loads(_run(arguments, Path(scratch) / "summary.json")))
+
+
+def _call(
+    experiment: Experiment | str | Path, run_dir: str | Path | None, overrides: Sequence[str]
+) -> str:
+    """Return the call in Python, for messages; an `Experiment` has the name `experiment`."""
+    words = ["experiment" if isinstance(experiment, Experiment) else repr(str(experiment))]
+    words += [f"run_dir={str(run_dir)!r}"] if run_dir is not None else []
+    words += [f"overrides={list(overrides)!r}"] if overrides else []
+    return f"seedbed.train({', '.join(words)})"
 
 
 def _run(arguments: Sequence[str], output: Path) -> str:

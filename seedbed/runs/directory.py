@@ -26,8 +26,7 @@ from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
 from seedbed.rpc.local.addresses import SUFFIX
-from seedbed.runs.finished import end_of
-from seedbed.runs.history import append_start, read_history
+from seedbed.runs.history import Start, append_start, fingerprint, read_history
 from seedbed.runs.layout import (
     checkpoint_directory,
     has_shared_copy,
@@ -38,14 +37,17 @@ from seedbed.runs.resume import (
     Change,
     check_identity,
     check_resume,
+    compare,
     digest,
+    in_other_directory,
     keep_recorded,
     named,
     named_by,
     read_stored,
     result_changes,
 )
-from seedbed.runtime.exit_codes import RunDirectoryError
+from seedbed.runs.stop import MetCondition, end_of
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.runtime.paths import absolute, shown
@@ -66,6 +68,7 @@ _OWN_FILES = (
     "experiment.yaml",
     "experiment.*.yaml",
     "history.json",
+    "history.json.damaged",
     "progress.csv",
     "evaluations.csv",
     "trace.csv",
@@ -92,6 +95,8 @@ _OWN_FILES = (
     "checkpoints/.tmp-*",
     "checkpoints/checkpoint-*.safetensors.aside",
 )
+# Without these a summary is damaged, and is made anew from the checkpoint.
+_SUMMARY_KEYS = {"env_frames", "updates", "stop_reason", "evaluation"}
 
 
 class RunDirectory:
@@ -105,10 +110,13 @@ class RunDirectory:
         store: Checkpoints of this run.
         experiment: Settings of this start, with what the run's record keeps.
         changes: Settings that differ from the record.
+        compared_with: Path of the record.
         named: Paths of the settings that the file or the command of this start has named.
         finished: Summary of a run that is at its end, which was left as it is; else None.
+        met: Stop condition by which that run is at its end.
         resume_from: Newest checkpoint, where there is one to go on from. Set it to None when it
             is loaded, to free the memory.
+        init_from: Path of the run whose parameters the run has begun with; empty without any.
         start_from: Checkpoint of `--init-from`, where a run begins from other parameters. Set it
             to None when it is loaded.
     """
@@ -119,6 +127,7 @@ class RunDirectory:
         self.path = path
         self.experiment = experiment
         self.changes: list[Change] = []
+        self.compared_with = ""
         self.named: set[str] = set()
         self.logs = path / "logs"
         self.experiment_yaml = path / "experiment.yaml"
@@ -126,8 +135,20 @@ class RunDirectory:
         self.store = store
         self._lock: int | None = lock
         self.finished: dict[str, Any] | None = None
+        self.met: MetCondition | None = None
         self.resume_from: Checkpoint | None = None
+        self.init_from = ""
         self.start_from: Checkpoint | None = None
+
+    def report_resume(self) -> None:
+        """Print on stderr what the run goes on from, and every setting that has changed."""
+        for change in self.changes:
+            print(f"resume: {change.text} since {self.compared_with}", file=sys.stderr)
+        if (newest := self.resume_from) is not None:
+            print(
+                f"resume: from {newest.path} after {counted(newest.updates, 'update')}",
+                file=sys.stderr,
+            )
 
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Write summary.json as a whole.
@@ -144,7 +165,8 @@ class RunDirectory:
 
     def read_summary(self) -> dict[str, Any] | None:
         """Return the summary of `write_summary`; None where there is none, or it is damaged."""
-        return self._read("summary.json") or None
+        summary = self._read("summary.json")
+        return summary if summary.keys() >= _SUMMARY_KEYS else None
 
     def last_counters(self) -> dict[str, float]:
         """Read the counters that the last process wrote into status.json; empty without any."""
@@ -218,21 +240,18 @@ def open_run_directory(
             _delete_own(directory)
         else:
             _resume(directory, accepted, command, set_here)
+            _check_init(directory, init_from, command)
             if may_be_finished:
                 summary = directory.read_summary()
-                if end_of(summary, directory.experiment) is not None:
+                directory.met = end_of(summary, directory.experiment)
+                if directory.met is not None:
                     directory.finished = summary
                     return directory
-        if init_from is not None:
-            if directory.resume_from is None:
-                directory.start_from = read_checkpoint(init_from)
-                print(f"init: from {directory.start_from.path}", file=sys.stderr)
-            else:
-                print(
-                    f"init: {init_from} is not used, since the run resumes; --restart fresh begins "
-                    "anew",
-                    file=sys.stderr,
-                )
+            directory.report_resume()
+        if init_from is not None and directory.resume_from is None:
+            directory.start_from = read_checkpoint(init_from)
+            directory.init_from = _address(init_from)
+            print(f"init: from {directory.start_from.path}", file=sys.stderr)
         try:
             _prepare(directory, command)
         except OSError as error:
@@ -422,22 +441,70 @@ def _resume(
             newest = elsewhere.newest()
     if newest is None and not _has_frames(directory):
         return  # nothing was measured with other settings
-    source = str(directory.experiment_yaml)
-    stored = None if newest is None else read_stored(str(newest.meta["experiment"]), newest.path)
+    source, own = str(directory.experiment_yaml), shown(directory.path)
+    if record is None or _is_edited(directory, starts):
+        checkpoint = newest or _of_a_learner(directory)
+        if checkpoint is not None:  # it has the settings with which it was trained
+            edited, record, source = record, _settings_of(checkpoint), checkpoint.path
+            differing = set() if edited is None else {c.key for c in compare(record, edited)}
+            if differing:
+                own = ""
+            if set_here is not None:
+                directory.named |= differing
     if record is None:
-        assert newest is not None
-        assert stored is not None
-        record, source = stored, newest.path
+        return
     experiment = keep_recorded(record, directory.experiment, directory.named, recorded, source)
     aside = _free_name(directory.path)
-    directory.changes = check_resume(record, experiment, source, accepted, command, aside)
+    directory.changes = check_resume(record, experiment, source, accepted, command, aside, own)
+    directory.compared_with = source
     directory.experiment = experiment
-    if newest is not None and stored is not None:
-        check_identity(stored, experiment, newest.path)
-        print(
-            f"resume: from {newest.path} after {counted(newest.updates, 'update')}", file=sys.stderr
-        )
+    if newest is not None:
+        check_identity(_settings_of(newest), experiment, newest.path)
     directory.resume_from = newest
+
+
+def _check_init(directory: RunDirectory, init_from: str | None, command: Sequence[str]) -> None:
+    """Refuse parameters to begin with that are not those with which the run has begun.
+
+    Raises:
+        SeedbedError: RESUME_REFUSED.
+    """
+    starts = read_history(directory.path)["starts"]
+    directory.init_from = starts[0].get("init_from", "") if starts else ""
+    begun = directory.resume_from is not None or _has_frames(directory)
+    if init_from is None or not begun or _address(init_from) == directory.init_from:
+        return
+    if not starts or "experiment" not in starts[0]:  # of an earlier version, which kept no path
+        print(f"init: {init_from} is not used, since the run resumes", file=sys.stderr)
+        return
+    began = f"from {directory.init_from}" if directory.init_from else "from no other run"
+    way = in_other_directory(command, _free_name(directory.path))
+    raise SeedbedError(
+        ExitCode.RESUME_REFUSED,
+        f"{directory.path} began {began}, and --init-from is {init_from}: leave it out to resume "
+        f"the run, or begin a new one{way}",
+    )
+
+
+def _address(path: str) -> str:
+    """Return the absolute path of a run, or its address."""
+    return path if "://" in path else str(absolute(path))
+
+
+def _is_edited(directory: RunDirectory, starts: Sequence[Start]) -> bool:
+    """Return whether experiment.yaml is not known to be as the last start left it."""
+    known = starts[-1].get("experiment") if starts else None
+    return fingerprint(directory.experiment_yaml.read_text()) != known
+
+
+def _of_a_learner(directory: RunDirectory) -> Checkpoint | None:
+    """Return the newest checkpoint of the first of several learners that has one."""
+    found = (open_store(learner).newest() for learner in learner_directories(directory.path))
+    return next((checkpoint for checkpoint in found if checkpoint is not None), None)
+
+
+def _settings_of(checkpoint: Checkpoint) -> Experiment:
+    return read_stored(str(checkpoint.meta["experiment"]), checkpoint.path)
 
 
 def _record(directory: RunDirectory) -> Experiment | None:
@@ -451,7 +518,8 @@ def _has_frames(directory: RunDirectory) -> bool:
     learners = learner_directories(directory.path)
     if any((learner / "checkpoints").is_dir() for learner in learners):
         return True
-    return bool(directory.last_counters().get("env_frames") or directory.read_summary())
+    has_summary = (directory.path / "summary.json").exists()
+    return has_summary or bool(directory.last_counters().get("env_frames"))
 
 
 def _free_name(path: Path) -> str:
@@ -471,6 +539,7 @@ def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
         Path(f"{directory.socket}{suffix}").unlink(missing_ok=True)
     resumed = directory.resume_from
     changes = result_changes(directory.changes)
+    text = dump_experiment(directory.experiment)
     append_start(
         directory.path,
         command,
@@ -478,8 +547,9 @@ def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
         resumed.meta["counters"] if resumed is not None else {},
         changes,
         digest(changes),
+        text,
+        directory.init_from,
     )
-    text = dump_experiment(directory.experiment)
     current = directory.experiment_yaml
     if current.exists():
         if current.read_text() == text:

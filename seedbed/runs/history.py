@@ -1,7 +1,9 @@
 """history.json: each start of a run, with what made it and which settings it changed."""
 
+import hashlib
 import importlib.metadata
 import json
+import logging
 import os
 import platform
 import socket
@@ -15,7 +17,10 @@ from seedbed.runs.resume import Change
 from seedbed.runtime.files import atomic_write
 from seedbed.telemetry.status import ProvenanceStatus, plain
 
+log = logging.getLogger(__name__)
+
 HISTORY_FILE = "history.json"
+_DAMAGED = ".damaged"
 _MOST = 200  # starts that are kept: a pod may restart for weeks
 _GIT_S = 5.0
 
@@ -43,6 +48,8 @@ class Start(TypedDict):
     named: list[str]  # settings that the file or the command has named
     changes: list[Accepted]
     digest: NotRequired[str]
+    init_from: NotRequired[str]  # run, or file, with whose parameters the run has begun
+    experiment: NotRequired[str]  # `fingerprint` of experiment.yaml; 0.2 and later
 
 
 class History(TypedDict):
@@ -68,8 +75,10 @@ def append_start(
     counters: Mapping[str, Any],
     changes: Sequence[Change],
     digest: str,
+    experiment: str,
+    init_from: str = "",
 ) -> None:
-    """Add a start to the history of a run.
+    """Add a start to the history of a run. A damaged history is set aside.
 
     Args:
         run: The run directory.
@@ -78,11 +87,18 @@ def append_start(
         counters: Counters with which the run goes on; empty at its begin.
         changes: Changes of settings of the class `result` since the start before.
         digest: Name of these changes; empty without any.
+        experiment: Text of experiment.yaml from this start on.
+        init_from: Path of the run whose parameters the run has begun with.
 
     Raises:
         OSError: The file cannot be written.
     """
     history = read_history(run)
+    file = run / HISTORY_FILE
+    if not history["starts"] and file.exists():
+        aside = file.with_name(f"{HISTORY_FILE}{_DAMAGED}")
+        file.replace(aside)
+        log.warning("%s cannot be read: it is now %s, and the history begins anew", file, aside)
     commit, clean = _commit()
     start: Start = {
         "time": time.time(),
@@ -100,6 +116,9 @@ def append_start(
             for change in changes
         ],
     }
+    start["experiment"] = fingerprint(experiment)
+    if init_from:
+        start["init_from"] = init_from
     if changes:
         start["digest"] = digest
     starts = [*history["starts"], start]
@@ -110,6 +129,11 @@ def append_start(
         starts = [starts[i] for i in sorted(set(kept))]
     whole: History = {"starts": starts, "packages": _packages()}
     atomic_write(run / HISTORY_FILE, json.dumps(whole, indent=1) + "\n")
+
+
+def fingerprint(experiment: str) -> str:
+    """Return what tells one text of experiment.yaml from another."""
+    return hashlib.sha256(experiment.encode()).hexdigest()[:16]
 
 
 def provenance(run: Path) -> ProvenanceStatus | None:

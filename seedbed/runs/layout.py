@@ -56,6 +56,13 @@ def learner_directories(path: str | Path) -> list[Path]:
     return [found[rank] for rank in sorted(found) if count is None or rank < count]
 
 
+def run_of_part(path: Path) -> Path | None:
+    """Return the run of which `path` is the directory of one learner or host; None for others."""
+    path = path.resolve()
+    is_part = re.fullmatch(r"(learner|host)-\d+", path.name) is not None
+    return path.parent if is_part and (path.parent / "experiment.yaml").is_file() else None
+
+
 def has_shared_copy(path: Path) -> bool:
     """Return whether learner 0 of the run at `path` holds the parameters of all (hogwild)."""
     return bool(_gossip(path).get("topology") == "hogwild")

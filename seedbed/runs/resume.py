@@ -6,6 +6,7 @@ names this one difference. Every other setting is free. The chart compares in th
 it replaces a learner (`helm/seedbed/templates/_validate-change.tpl`), and names the same digest.
 """
 
+import ast
 import hashlib
 import json
 import reprlib
@@ -209,8 +210,9 @@ def check_resume(
     accepted: str = "",
     command: Sequence[str] = (),
     elsewhere: str = "",
+    run: str = "",
 ) -> list[Change]:
-    """Report on stderr every setting that changed since a start; refuse what is not accepted.
+    """List every setting that changed since a start; refuse what is not accepted.
 
     Args:
         old: Experiment that the run records.
@@ -220,6 +222,7 @@ def check_resume(
         command: Words of the command, for the ways on that the refusal prints; one word is a call
             in Python, or the `helm upgrade` of a release.
         elsewhere: Run directory that does not exist yet, for the same.
+        run: Directory of this run, for the same; empty where its file has other settings.
 
     Returns:
         The changes.
@@ -239,10 +242,8 @@ def check_resume(
             "in its middle:\n"
             + "\n".join(f"  {change.text}" for change in measured)
             + "\nthree ways on:\n"
-            + "\n".join(_ways(measured, name, command, elsewhere)),
+            + "\n".join(_ways(measured, name, command, elsewhere, run)),
         )
-    for change in changes:
-        print(f"resume: {change.text} since {source}", file=sys.stderr)
     return changes
 
 
@@ -274,21 +275,30 @@ def check_identity(
             f"{source} cannot be resumed with these settings changed:\n"
             + "\n".join(refused)
             + f"\n{way}"
-            + (f"\n  new run   {_command(command, '--run-dir', elsewhere)}" if command else ""),
+            + in_other_directory(command, elsewhere),
         )
     return changes
 
 
+def in_other_directory(command: Sequence[str], elsewhere: str) -> str:
+    """Return the line of a command with another run directory; arguments as of `check_resume`."""
+    return f"\n  new run   {_command(command, '--run-dir', elsewhere)}" if command else ""
+
+
 def _ways(
-    measured: Iterable[Change], name: str, command: Sequence[str], elsewhere: str
+    measured: Iterable[Change], name: str, command: Sequence[str], elsewhere: str, run: str
 ) -> list[str]:
     """Return the lines of the three ways on; arguments as of `check_resume`."""
-    old = f"drop what differs: {', '.join(change.key for change in measured)}"
+    old = f"set back: {', '.join(f'{change.key}={change.before!r}' for change in measured)}"
     if not command:
         return [f"  old settings  {old}", f"  this run      --change {name}"]
+    if _is_chart(command):
+        old = _rollback(command)
+    elif run:
+        old = _resumes(command, run)
     return [
         f"  new run       {_command(command, '--run-dir', elsewhere)}",
-        f"  old settings  {_rollback(command) if _is_chart(command) else old}",
+        f"  old settings  {old}",
         f"  this run      {_command(command, '--change', name)}",
     ]
 
@@ -302,24 +312,44 @@ def _rollback(words: Sequence[str]) -> str:
     return words[0].replace(" upgrade ", " rollback ", 1)
 
 
+def _resumes(words: Sequence[str], run: str) -> str:
+    """Return the command, or the call in Python, that resumes a run with its settings."""
+    if len(words) == 1:
+        return f"seedbed.train({run!r})"
+    return shlex.join(["seedbed", "train", run])
+
+
 def _command(words: Sequence[str], option: str, value: str) -> str:
-    """Return a command, a call in Python, or the upgrade of a release, with one option set."""
+    """Return a command, a call in Python, or the upgrade of a release, with one option set.
+
+    Another run directory needs no `--change`.
+    """
     if _is_chart(words):
         if option == "--run-dir":
             value = _folder(value)
         return f"{words[0]} ... --set {_CHART_VALUES[option]}={value}"
     if len(words) == 1:
-        return f"{words[0].removesuffix(')')}, {option[2:].replace('-', '_')}={value!r})"
+        return _call(words[0], option[2:].replace("-", "_"), value)
+    dropped = {option, "--change"}
     kept: list[str] = []
     skip = False
     for word in words:
         if skip:
             skip = False
-        elif word == option:
+        elif word in dropped:
             skip = True
-        elif not word.startswith(f"{option}="):
+        elif word.partition("=")[0] not in dropped:
             kept.append(word)
     return shlex.join([*kept, option, value])
+
+
+def _call(call: str, keyword: str, value: str) -> str:
+    """Return a call of `seedbed.train` with one argument set. Another directory has no `change`."""
+    tree = ast.parse(call, mode="eval").body
+    assert isinstance(tree, ast.Call)
+    tree.keywords = [each for each in tree.keywords if each.arg not in (keyword, "change")]
+    tree.keywords.append(ast.keyword(keyword, ast.Constant(value)))
+    return ast.unparse(tree)
 
 
 def _folder(elsewhere: str) -> str:

@@ -12,7 +12,6 @@ from typing import TypeVar
 
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
-from seedbed.envs.calls import CallRecord, map_records
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import PLAIN, Credentials
 from seedbed.runtime.exit_codes import ExitCode
@@ -62,16 +61,6 @@ class Actor:
         self._credentials = credentials
         self._env_frames = env_frames
         self.metrics = ActorMetrics()
-        self._calls = [CallRecord() for _ in range(experiment.actor.groups)]
-
-    def share_calls(self, descriptor: int) -> None:
-        """Show the calls into environments to the process above. Before `run`.
-
-        Args:
-            descriptor: of memory with a record for each group.
-        """
-        os.set_inheritable(descriptor, False)
-        self._calls = map_records(descriptor, len(self._calls))
 
     def loop(self, group: int, kind: type[_Loop]) -> _Loop:
         """Return the loop of a group.
@@ -82,7 +71,7 @@ class Actor:
         """
         settings = self.experiment.actor
         loop = kind(
-            partial(make_actor_env, self.experiment, self.index, group, self._calls[group]),
+            partial(make_actor_env, self.experiment, self.index, group),
             self._address,
             f"{socket.gethostname()}/{os.getpid()}/{self.index}/{group}",
             settings.reply_timeout_s,

@@ -17,8 +17,8 @@ import numpy as np
 
 from seedbed.config import Experiment
 from seedbed.envs import make_actor_env
-from seedbed.envs.calls import WAITING
 from seedbed.runs.directory import RunDirectory
+from seedbed.runtime.calls import WAITING
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import RUN_STOPS, on_stop_signals
 from seedbed.runtime.threads import POLL_S

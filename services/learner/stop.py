@@ -1,60 +1,15 @@
-"""Stop conditions and stop requests. The first one that is met ends the run."""
+"""Stop conditions and stop requests of a learner. The first one that is met ends the run."""
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership
-from seedbed.numbers import InvalidNumbers, check_number
-from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.text import counted
-from seedbed.telemetry import Counters, Telemetry
+from seedbed.runs.stop import MetCondition, met_condition
+from seedbed.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from seedbed.services.learner.hosts.host import LearnerHost
-
-
-class MetCondition(NamedTuple):
-    """A stop condition that is met."""
-
-    key: str  # in `stop`
-    text: str  # the condition with both numbers
-
-
-def met_condition(
-    stop: Stop, counters: Counters, mean_return: Callable[[int], float | None]
-) -> MetCondition | None:
-    """Return the first stop condition that is met, or None.
-
-    Args:
-        stop: the conditions of the experiment.
-        counters: the counters of all learners together.
-        mean_return: mean return of the last N episodes; None until there are N.
-
-    Raises:
-        SeedbedError: INTERNAL, a counter with a limit is not a finite number, so that it would
-            never reach the limit.
-    """
-    for name in ("env_frames", "updates", "seconds", "dollars"):
-        limit, value = getattr(stop, name), getattr(counters, name)
-        if not limit:
-            continue
-        try:
-            check_number(f"stop.{name}", value)
-        except InvalidNumbers as error:
-            raise SeedbedError(ExitCode.INTERNAL, f"{error}, which no limit would end") from error
-        if value >= limit:
-            return MetCondition(name, f"stop.{name}: {round(value, 4):.10g} of {limit:.10g}")
-    if stop.mean_return is not None:
-        mean = mean_return(stop.mean_return_episodes)
-        if mean is not None and mean >= stop.mean_return:
-            return MetCondition(
-                "mean_return",
-                f"stop.mean_return: {mean:.4g} over "
-                f"{counted(stop.mean_return_episodes, 'episode')}, wanted {stop.mean_return:g}",
-            )
-    return None
 
 
 class RunStop:

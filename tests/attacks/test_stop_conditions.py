@@ -14,8 +14,9 @@ import pytest
 
 from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership
+from seedbed.runs.stop import met_condition
 from seedbed.runtime.exit_codes import SeedbedError
-from seedbed.services.learner.stop import RunStop, met_condition
+from seedbed.services.learner.stop import RunStop
 from seedbed.telemetry.cost_meter import CostMeterClient
 from seedbed.telemetry.counters import Counters
 from seedbed.v1 import gossip_pb2 as wire

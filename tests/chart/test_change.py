@@ -76,7 +76,7 @@ def test_what_changes_a_result_is_refused_with_three_ways_on(
     assert "/runs/pong is of a run with other settings" in said
     assert "  learner.optimizer.learning_rate: 0.00048 -> 1e-7\n" in said
     assert "  new run       --set learner.run=pong-2, or another release\n" in said
-    assert "  old settings  drop what differs: learner.optimizer.learning_rate\n" in said
+    assert "  old settings  set back: learner.optimizer.learning_rate=0.00048\n" in said
     changes = compare(experiment_of(server), experiment_of(server, RATE))
     assert named_digest(said) == digest(result_changes(changes))
     # Each of the ways is one; nothing was applied meanwhile.

@@ -16,8 +16,8 @@ from seedbed.gossip.membership import Membership
 from seedbed.launch.learners_view import learners_line, run_summary
 from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.layout import learner_directories, learner_directory
+from seedbed.runs.stop import met_condition
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.services.learner.stop import met_condition
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from seedbed.telemetry.counters import Counters
 from seedbed.v1.gossip_pb2 import Member

@@ -15,8 +15,11 @@ import pytest
 
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment, load_experiment, parse_experiment
-from seedbed.config.load import dump_experiment
+from seedbed.config.load import default_run_directory, dump_experiment
 from seedbed.runs.directory import RunDirectory, open_run_directory, open_store, read_checkpoint
+from seedbed.runs.history import read_history
+from seedbed.runs.layout import run_of_part
+from seedbed.runs.resume import result_changes
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.limits import process_state
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
@@ -207,9 +210,7 @@ def test_a_lock_that_a_process_of_its_holder_keeps_names_the_way_to_that_process
     assert lock.read_text() == ""
 
 
-def test_init_from_counts_only_where_a_run_begins(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_init_from_counts_only_where_a_run_begins(tmp_path: Path) -> None:
     begin(tmp_path / "first", 7)
     with open_run_directory(
         tmp_path / "second", experiment(), init_from=str(tmp_path / "first")
@@ -224,11 +225,100 @@ def test_init_from_counts_only_where_a_run_begins(
         assert directory.start_from is None
         assert directory.resume_from is not None
         assert directory.resume_from.updates == 1
-    assert "is not used" in capsys.readouterr().err
     file = next((tmp_path / "first" / "checkpoints").iterdir())
     assert read_checkpoint(file).updates == 7
     with pytest.raises(SeedbedError, match="nowhere"):
         open_run_directory(tmp_path / "third", experiment(), init_from=str(tmp_path / "nowhere"))
+
+
+def test_another_run_to_begin_with_is_refused_once_the_run_has_begun(tmp_path: Path) -> None:
+    """Otherwise a loop over initial parameters returns the first run's result each time."""
+    for name in ("one", "other"):
+        begin(tmp_path / name, updates=3)
+    run, one = tmp_path / "run", str(tmp_path / "one")
+    with open_run_directory(run, experiment(), init_from=one) as directory:
+        save(directory, 5, experiment())
+    with open_run_directory(run, experiment(), init_from=one) as directory:
+        assert directory.start_from is None
+        assert directory.resume_from is not None
+    with open_run_directory(run, experiment()):
+        pass
+    command = ["seedbed", "train", "x", "--change", "c1234567", "--init-from", "other"]
+    with pytest.raises(SeedbedError, match=f"began from {one}, and --init-from is other") as caught:
+        open_run_directory(run, experiment(), init_from="other", command=command)
+    assert caught.value.code == ExitCode.RESUME_REFUSED
+    assert f"seedbed train x --init-from other --run-dir {run}-2" in str(caught.value)
+
+
+def edit(run: Path, old: str, new: str) -> None:
+    text = (run / "experiment.yaml").read_text()
+    assert old in text
+    (run / "experiment.yaml").write_text(text.replace(old, new))
+
+
+def test_an_edit_of_the_runs_own_file_is_a_change_as_any_other(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    begin(run, 3, "learner.optimizer.learning_rate=0.01")
+    own = run / "experiment.yaml"
+    edit(run, "env_frames: 0", "env_frames: 99")
+    with open_run_directory(run, load_experiment(run), set_here=[]) as directory:
+        directory.report_resume()
+        assert directory.experiment.stop.env_frames == 99
+    assert "stop.env_frames: 0 -> 99 since " in capsys.readouterr().err
+    before = own.read_text()
+    edit(run, "learning_rate: 0.01", "learning_rate: 0.05")
+    with pytest.raises(SeedbedError, match=r"learning_rate: 0\.01 -> 0\.05") as caught:
+        open_run_directory(run, load_experiment(run), set_here=[])
+    assert caught.value.code == ExitCode.RESUME_REFUSED
+    assert "set back: learner.optimizer.learning_rate=0.01" in str(caught.value)
+    # Accepted and recorded, and then no change any more.
+    accept = str(caught.value).split()[-1]
+    for accepted in (accept, ""):
+        with open_run_directory(
+            run, load_experiment(run), set_here=[], accepted=accepted
+        ) as directory:
+            assert directory.experiment.learner.optimizer.learning_rate == 0.05
+            changes = [change.key for change in result_changes(directory.changes)]
+            save(directory, 4, directory.experiment)
+        assert changes == ["learner.optimizer.learning_rate"] * bool(accepted)
+    own.write_text(before)
+
+
+def test_a_damaged_history_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    run = tmp_path / "run"
+    begin(run, updates=3)
+    (run / "history.json").write_text("{")
+    begin(run)
+    assert (run / "history.json.damaged").read_text() == "{"
+    assert "history.json cannot be read" in caplog.text
+    assert len(read_history(run)["starts"]) == 1
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null", "", '{"env_frames": 5}'])
+def test_a_damaged_summary_is_none(tmp_path: Path, text: str) -> None:
+    begin(tmp_path / "run", updates=3)
+    (tmp_path / "run" / "summary.json").write_text(text)
+    with open_run_directory(tmp_path / "run", experiment(), may_be_finished=True) as directory:
+        assert directory.finished is None
+        assert directory.read_summary() is None
+
+
+def test_files_of_a_run_mean_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = Path("runs/a")
+    begin(run, updates=3)
+    begin(run, 0, "stop.env_frames=9")
+    assert default_run_directory("cartpole-vtrace", "x") == Path("runs/x")
+    for path in (run, run / "experiment.yaml"):
+        assert default_run_directory(path, "x") == run
+    with pytest.raises(SeedbedError, match="an earlier start of the run runs/a: name runs/a"):
+        default_run_directory(run / "experiment.1.yaml", "x")
+    # The directory of a learner belongs to the run of all.
+    assert run_of_part(run / "learner-1") == run.absolute()
+    assert run_of_part(run) is None
+    assert run_of_part(Path("learner-1")) is None
 
 
 def test_checkpoints_elsewhere_are_found_moved_and_followed(tmp_path: Path) -> None:

@@ -39,7 +39,7 @@ two charts have other defaults, the learner refuses instead.
         {{- $refused = append $refused (printf "%s (%s)" $text $entry.reason) -}}
       {{- else -}}
         {{- $measured = append $measured $text -}}
-        {{- $keys = append $keys $key -}}
+        {{- $keys = append $keys (printf "%s=%s" $key (toRawJson $was)) -}}
         {{- $lines = append $lines (toRawJson (list $key $was $is)) -}}
       {{- end -}}
     {{- end -}}
@@ -54,7 +54,7 @@ two charts have other defaults, the learner refuses instead.
 {{- $accepted := .Values.learner.acceptChange -}}
 {{- if and $measured (ne $accepted $digest) -}}
   {{- $other := $accepted | empty | ternary "" (printf "learner.acceptChange %s names another difference: " $accepted) -}}
-  {{- fail (printf "resume refused: %s/runs/%s is of a run with other settings, and what it measures would change in its middle:\n%s\nthree ways on:\n  new run       %s\n  old settings  drop what differs: %s\n  this run      --set learner.acceptChange=%s" $other $run (join "\n" $measured) $another (join ", " $keys) $digest) -}}
+  {{- fail (printf "resume refused: %s/runs/%s is of a run with other settings, and what it measures would change in its middle:\n%s\nthree ways on:\n  new run       %s\n  old settings  set back: %s\n  this run      --set learner.acceptChange=%s" $other $run (join "\n" $measured) $another (join ", " $keys) $digest) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
