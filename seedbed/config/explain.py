@@ -81,7 +81,16 @@ def explain(
     parts = [str(part) for part in item["loc"]]
     # Without the alternatives of a union, which Pydantic names between the keys.
     path = ".".join(part for part in parts if "[" not in part and not part[:1].isupper())
-    return f"{_place(path, source, overrides)}{_words(path, item, agent)}"
+    # Of a free mapping the message begins with the entry.
+    entry = str(item["msg"]).removeprefix("Value error, ")
+    own = [one for one in overrides if _may_be_of(one.partition("=")[0], path, entry)]
+    return f"{_place(path, source, own)}{_words(path, item, agent)}"
+
+
+def _may_be_of(key: str, path: str, entry: str) -> bool:
+    """Return whether an override may have made an error at a path, in an entry of a mapping."""
+    is_whole = not key.startswith(f"{path}.") or path in dict(sections())
+    return is_whole or entry.startswith(key.removeprefix(f"{path}.").partition(".")[0])
 
 
 def _place(path: str, source: str, overrides: Sequence[str]) -> str:

@@ -58,8 +58,14 @@ class Change(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The path and both values."""
-        return f"{self.key}: {self.before!r} -> {self.after!r}"
+        """The path and both values; of a mapping those entries that differ."""
+        if not isinstance(self.before, dict) or not isinstance(self.after, dict):
+            return f"{self.key}: {self.before!r} -> {self.after!r}"
+        return ", ".join(
+            f"{self.key}.{name}: {_entry(self.before, name)} -> {_entry(self.after, name)}"
+            for name in sorted({*self.before, *self.after})
+            if _entry(self.before, name) != _entry(self.after, name)
+        )
 
     @property
     def refusal(self) -> str:
@@ -67,12 +73,23 @@ class Change(NamedTuple):
         return self.key_class.reason
 
 
+def _entry(mapping: dict[str, Any], name: str) -> str:
+    return repr(mapping[name]) if name in mapping else "none"
+
+
+def _differ(one: Any, other: Any) -> bool:
+    """Return whether values differ: in free settings 1, 1.0 and true are three."""
+    if isinstance(one, dict | list) and isinstance(other, dict | list):
+        return json.dumps(one, sort_keys=True) != json.dumps(other, sort_keys=True)
+    return bool(one != other)
+
+
 def compare(old: Experiment, new: Experiment) -> list[Change]:
     """List every setting that differs, in the order of the reference."""
     changes = []
     for key in keys():
         before, after = attrgetter(key.path)(old), attrgetter(key.path)(new)
-        if before != after:
+        if _differ(before, after):
             key_class = _class(key.path, key.key_class, old, new)
             changes.append(Change(key.path, before, after, key_class))
     return changes

@@ -75,6 +75,14 @@ def test_a_leafs_name_means_its_setting(word: str, agent: str, key: str) -> None
     assert settings_named(word, agent)[0] == key
 
 
+def test_an_entry_of_a_mapping_is_blamed_on_what_has_it() -> None:
+    text = YAML.replace("CartPole-v1", "CartPole-v1, kwargs: {f: .inf}")
+    words = "environment.kwargs: f: inf is kept by no file"
+    assert refusal(text, "environment.kwargs.a=1.0").startswith(f"file.yaml: {words}")
+    own = "environment.kwargs.f=.nan"
+    assert refusal(text, own).startswith(f"--set {own}: environment.kwargs: f: nan")
+
+
 def test_a_missing_file_names_those_that_are_near(tmp_path: Path) -> None:
     (tmp_path / "cartpole.yaml").write_text(YAML)
     with pytest.raises(ConfigError, match=r"did you mean \S+/cartpole\.yaml\?"):

@@ -93,6 +93,22 @@ def test_free_settings_do_not_change_the_digest() -> None:
     assert digest(result_changes(one)) == digest(result_changes(other))
 
 
+def test_entries_of_a_mapping_are_compared_with_their_types() -> None:
+    def made(kwargs: str) -> Experiment:
+        return experiment(f"learner.network_options={kwargs}")
+
+    old = made("{a: 1, b: [1, 2], c: {x: 1, y: 2}}")
+    assert compare(old, made("{c: {y: 2, x: 1}, b: [1, 2], a: 1}")) == []
+    for other in ("a: true", "a: 1.0", "a: '1'"):
+        (change,) = compare(old, made(f"{{{other}, b: [1, 2], c: {{x: 1, y: 2}}}}"))
+        assert change.text.startswith("learner.network_options.a: 1 -> "), change.text
+        assert ", " not in change.text
+    (change,) = compare(old, made("{a: 1, b: [2, 1]}"))
+    b, c = change.text.split(", learner.network_options.c: ")
+    assert b == "learner.network_options.b: [1, 2] -> [2, 1]"
+    assert c == "{'x': 1, 'y': 2} -> none"
+
+
 def test_what_nobody_named_keeps_its_recorded_value(capsys: pytest.CaptureFixture[str]) -> None:
     """A newer version with other defaults resumes the run with the recorded ones, and says so."""
     old = experiment("learner.optimizer.epsilon=0.01", "vtrace.discount=0.9", "seed=5")
@@ -122,7 +138,7 @@ def test_refusals_come_all_at_once_with_both_values_and_the_way_out() -> None:
     message = str(caught.value)
     assert caught.value.code == ExitCode.RESUME_REFUSED
     assert "learner.lstm_units: 0 -> 256" in message
-    assert "learner.network_options: {} -> {'width': 2}" in message
+    assert "learner.network_options.width: none -> 2" in message
     assert "environment.atari.height: 84 -> 42" in message
     assert "stop.env_frames" not in message
     assert "--init-from" in message
