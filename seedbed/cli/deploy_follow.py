@@ -95,7 +95,7 @@ def follow(
         print_line: Takes each line.
 
     Raises:
-        SeedbedError: DEPLOY, a pod cannot start; LEARNER_UNREACHABLE, actors do not play in time.
+        SeedbedError: as `pod_state`; LEARNER_UNREACHABLE, actors do not play in time.
     """
     deadline = time.monotonic() + _LONGEST_S
     written: dict[str, str] = {}
@@ -163,7 +163,8 @@ def pod_state(pod: dict[str, Any]) -> str:
         pod: As `kubectl get pods -o json` shows it.
 
     Raises:
-        SeedbedError: DEPLOY, the pod cannot start, and waiting does not mend that.
+        SeedbedError: The pod cannot start, and waiting does not mend that: DEPLOY, or the exit code
+            of a container after which no restart helps.
     """
     name, status = pod["metadata"]["name"], pod["status"]
     for container in status.get("containerStatuses", []):
@@ -194,10 +195,10 @@ def _check_container(pod: str, container: dict[str, Any]) -> None:
         ended = container.get(state, {}).get("terminated")
         loops = reason == "CrashLoopBackOff" and container.get("restartCount", 0) >= _RESTARTS
         if ended and (loops or ended["exitCode"] in _FATAL) and ended.get("reason") != "OOMKilled":
-            cause = last_cause(ended.get("message", ""))
+            cause, code = last_cause(ended.get("message", "")), ended["exitCode"]
             raise SeedbedError(
-                ExitCode.DEPLOY,
-                f"{container['name']} of {pod} ended with {describe_exit(ended['exitCode'])}"
+                ExitCode(code) if code in _FATAL else ExitCode.DEPLOY,
+                f"{container['name']} of {pod} ended with {describe_exit(code)}"
                 f"{f' Its last words: {cause}' if cause else ''}",
             )
         if ended and ended.get("reason") == "OOMKilled":

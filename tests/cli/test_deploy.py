@@ -342,11 +342,12 @@ def test_a_missing_program_is_named(
 
 
 @pytest.mark.parametrize(
-    ("container", "words"),
+    ("container", "words", "code"),
     [
         (
             {"state": {"waiting": {"reason": "ImagePullBackOff", "message": "Back-off"}}},
             ["ImagePullBackOff of r/seedbed-learner:x", "--registry"],
+            ExitCode.DEPLOY,
         ),
         (
             {
@@ -354,6 +355,7 @@ def test_a_missing_program_is_named(
                 "lastState": {"terminated": {"exitCode": 12, "message": "seedbed: no GPU\n"}},
             },
             ["exit code 12 (BACKEND", "no GPU"],
+            ExitCode.BACKEND,
         ),
         (
             {
@@ -362,10 +364,12 @@ def test_a_missing_program_is_named(
                 "lastState": {"terminated": {"exitCode": 1, "message": "seedbed: a defect\n"}},
             },
             ["exit code 1 (INTERNAL", "a defect"],
+            ExitCode.DEPLOY,
         ),
         (
             {"lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}},
             ["learner.resources.limits.memory", "replay.shards"],
+            ExitCode.DEPLOY,
         ),
     ],
 )
@@ -374,9 +378,10 @@ def test_a_pod_that_cannot_start_ends_the_waiting(
     capsys: pytest.CaptureFixture[str],
     container: dict[str, Any],
     words: list[str],
+    code: ExitCode,
 ) -> None:
     programs.pods([pod("pong-vtrace-learner-0", **container)])
-    assert main(["deploy", PONG]) == ExitCode.DEPLOY
+    assert main(["deploy", PONG]) == code
     said = capsys.readouterr().err
     for word in words:
         assert word in said
