@@ -6,7 +6,6 @@ Settings go with --set, such as environment.kwargs='{level: 3}'.
 import argparse
 import dataclasses
 import json
-import sys
 from typing import TYPE_CHECKING
 
 from seedbed.cli.arguments import add_set
@@ -14,6 +13,7 @@ from seedbed.cli.output import emit
 from seedbed.config import parse_experiment
 from seedbed.runtime.calls import KEY
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.terminal import print_lines
 from seedbed.spec import ENVIRONMENTS
 
 if TYPE_CHECKING:  # imports Gymnasium
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> ExitCode:
 
 
 def _print(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+    print_lines(line)
 
 
 def _show(report: "Report") -> None:

@@ -10,7 +10,6 @@ takes both.
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,6 +29,7 @@ from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.calls import WAITING
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.paths import absolute, shown
+from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.text import counted
 from seedbed.spec import ENVIRONMENTS
 
@@ -265,7 +265,7 @@ def _report_summary(result: dict[str, Any]) -> None:
 
 
 def _report(line: str) -> None:
-    print(f"evaluate: {line}", file=sys.stderr, flush=True)
+    print_lines(f"evaluate: {line}")
 
 
 def _num_envs(text: str) -> int:

@@ -150,6 +150,7 @@ def run(args: argparse.Namespace) -> None:
         if directory.finished is not None:
             print_lines(at_end(directory.finished, directory, bool(args.called_as)))
             print_result(args, directory.finished)
+            check_frames(directory.finished)
             return
         if is_first:
             print_lines(header(experiment, directory))

@@ -37,6 +37,7 @@ from seedbed.runtime.text import counted
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
 REPRODUCED_STEPS = 50
+_LONG_S = 5.0  # of a stage without a line
 _MANY = 3  # failures that are no accident
 _LONGEST = 500  # characters of a line of Gymnasium's
 # Of its checker: what wrappers are there, and bounds, on which no agent here depends.
@@ -170,30 +171,30 @@ def _check(
     report: Report, plan: _Plan, num_envs: int, seconds: float, report_progress: Progress
 ) -> None:
     environment = plan.environment
+    group: VectorEnv | None = None
     report_progress(f"making {counted(num_envs, 'environment')} of {environment.id}")
-    before = _resident_bytes()
     try:
-        group = plan.make(num_envs)
+        with closing(plan.make(min(num_envs, 2))) as first:
+            _check_spaces(report, first)
+            has_checker = isinstance(first, GymnasiumVectorEnv)
     except SeedbedError as error:
         report.add("make", str(error), "failed")
         return
     try:
-        report.spec = spec = group.spec
-        sizes = f"{spec.action}, {counted(spec.action_repeat, 'frame')} a step"
-        report.add("spaces", f"observation {spec.observation}, {sizes}")
-        if isinstance(group, GymnasiumVectorEnv):
-            for line in group.seen:
-                report.add("sees", line)
-            for line in group.warnings:
-                report.warn("spaces", line)
+        if has_checker:
             report_progress("asking Gymnasium's checker")
             _check_api(report, plan)
         report_progress("comparing runs of the same and of other seeds")
         reset_s = _check_seeds(report, plan, min(num_envs, 4))
-        report_progress(
-            f"resetting {counted(num_envs, 'environment')}, about {num_envs * reset_s:.0f} s, and "
-            f"stepping for {seconds:g} s"
-        )
+        # After all others, because `close` of one may end a library for its process.
+        before = _resident_bytes()
+        group = plan.make(num_envs)
+        if num_envs * reset_s >= _LONG_S:
+            report_progress(
+                f"resetting {counted(num_envs, 'environment')}, about {num_envs * reset_s:.0f} s: "
+                "--num-envs takes fewer"
+            )
+        report_progress(f"stepping for {seconds:g} s")
         start = group.reset()
         memory = max(0, _resident_bytes() - before) / num_envs
         measured = measure(group, start, seconds)
@@ -207,9 +208,21 @@ def _check(
             speedup = _two_threads(report, plan, num_envs, seconds, measured)
         _add_speed(report, measured, start, memory, speedup)
     except SeedbedError as error:
-        report.add("step", str(error), "failed")
+        report.add("make" if group is None else "step", str(error), "failed")
     finally:
-        group.close()
+        if group is not None:
+            group.close()
+
+
+def _check_spaces(report: Report, group: VectorEnv) -> None:
+    report.spec = spec = group.spec
+    sizes = f"{spec.action}, {counted(spec.action_repeat, 'frame')} a step"
+    report.add("spaces", f"observation {spec.observation}, {sizes}")
+    if isinstance(group, GymnasiumVectorEnv):
+        for line in group.seen:
+            report.add("sees", line)
+        for line in group.warnings:
+            report.warn("spaces", line)
 
 
 def _check_api(report: Report, plan: _Plan) -> None:

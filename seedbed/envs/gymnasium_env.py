@@ -25,6 +25,7 @@ from seedbed.envs.sequential import SequentialVectorEnv
 from seedbed.envs.watchdog import DEFAULT_S
 from seedbed.runtime.calls import CLOSE, CONSTRUCTION, RENDER, RESET, CallRecord
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.streams import restore
 from seedbed.spec import TimeStep, mark_first
 
 log = logging.getLogger(__name__)
@@ -187,7 +188,10 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
 
     def _make(self, i: int) -> Env:
         self._record.begin(CONSTRUCTION, self._first + i)
-        return make_environment(self._environment)
+        try:
+            return make_environment(self._environment)
+        finally:
+            restore()
 
     def _check_alike(self) -> None:
         """Raise where an environment of the group has other spaces than the first one.

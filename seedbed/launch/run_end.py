@@ -50,10 +50,13 @@ def at_end(summary: Mapping[str, Any], directory: RunDirectory, from_python: boo
     """
     met = directory.met
     assert met is not None
+    measured = ("evaluation", "learner", directory.experiment.agent)
+    unused = [each for each in directory.changes if each.key.partition(".")[0] in measured]
     return "\n".join(
         [
             f"seedbed: {shown(directory.path)} is at its end ({met.text}): nothing to do",
             _ROW.format("evaluation", _evaluated(summary)),
+            *(_ROW.format("not used", f"{each.text}: the run is over") for each in unused),
             _ROW.format("to resume", f"raise stop.{met.key}; --restart fresh begins a new run"),
             _ROW.format("next", _next(summary, directory.path, from_python)),
         ]
@@ -77,11 +80,11 @@ def _next(summary: Mapping[str, Any], path: Path, from_python: bool) -> str:
     reason = str(summary["stop_reason"])
     run, command = shlex.quote(shown(path)), program()
     if not summary["updates"]:
-        key = reason.partition(":")[0]
-        again = f"the same command with a higher {key}" if key.startswith("stop.") else ""
-        again = "the same command" if reason.startswith("signal ") else again
-        lines = [f"{again} begins anew"] * bool(again)
-        lines += [f"{command} status {run}", f"the logs are in {shown(path / 'logs')}"]
+        again = f"{command} train {run}"
+        counted_by, _, limit = reason.rpartition(" of ")
+        if counted_by.startswith("stop."):
+            again += f" --set {counted_by.partition(':')[0]}={10 * float(limit):.10g}"
+        lines = [again, f"{command} status {run}", f"the logs are in {shown(path / 'logs')}"]
         return f"\n{'':<15}".join(lines)
     again = "the same command resumes; " * reason.startswith("signal ")
     words = [f"evaluate {run}", f"export {run} policy", f"plot {run}", f"status {run}"]

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -198,13 +199,20 @@ def describe_exit(code: int) -> str:
     return f"exit code {code} ({ExitCode(code).name}: {HELP[ExitCode(code)]})"
 
 
+# What Python prints of an exception in `__del__`, as a process ends.
+_UNRAISABLE = re.compile(
+    r"^Exception ignored in:? .*\n(?:Traceback .*\n)?(?:[ \t].*\n)*(?:[\w.]+(?:: .*)?(?:\n|\Z))?",
+    re.MULTILINE,
+)
+
+
 def last_cause(log: str) -> str:
     """Return the error that ends a process's log, without the explanation of the exit code.
 
     An error above that explanation begins with the name of the program and may have several lines.
     Any other one is the last line.
     """
-    lines = [line for line in log.split("\n") if line.strip()]
+    lines = [line for line in _UNRAISABLE.sub("", log).split("\n") if line.strip()]
     if not lines or not lines[-1].startswith("seedbed: exit code"):
         return "".join(lines[-1:])[:_CAUSE]
     lines.pop()

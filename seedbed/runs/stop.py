@@ -81,7 +81,7 @@ def end_of(summary: Mapping[str, Any] | None, experiment: Experiment) -> MetCond
 
 def _wants_evaluation(summary: Mapping[str, Any], experiment: Experiment, key: str) -> bool:
     """Return whether the last evaluation was interrupted, so that the same command makes it."""
-    if key == "dollars" or not experiment.evaluation.at_end:
+    if key == "dollars" or not experiment.evaluation.at_end or not summary["updates"]:
         return False
     evaluation = summary["evaluation"]
     if evaluation is None or "learners" in summary:

@@ -6,7 +6,8 @@ own process at any moment, with exit code 0. So whatever runs such code has a gu
 - The guard adopts every process below it whose parent ends (`PR_SET_CHILD_SUBREAPER`). When the
   guarded process has ended, the guard ends all of them.
 - A guarded process reports its own end (`leaving`). An end without a report is one that other code
-  has caused, whatever the exit code is.
+  has caused, whatever the exit code is. After the report the interpreter may wait for threads and
+  processes of other code, but not for long.
 - A call into an environment may hold the interpreter lock, so that no thread of the process can end
   it in time (`runtime/calls.py`). The guard then does.
 - A guard whose parent is killed kills the guarded process, and ends what is below.
@@ -19,6 +20,7 @@ own process at any moment, with exit code 0. So whatever runs such code has a gu
 
 import contextlib
 import ctypes
+import math
 import os
 import select
 import signal
@@ -44,18 +46,26 @@ _FORWARDED = {
     *(signal.SIGUSR1, signal.SIGUSR2, signal.SIGWINCH),
 }
 _HANDLED = {*_FORWARDED, signal.SIGCHLD, signal.SIGTSTP, _ORPHANED}
+_CRASHES = {signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal.SIGFPE, signal.SIGILL}
 _POLL_S = 1.0
 # Seconds that what is left behind has after SIGTERM, and in all.
 _GRACE_S, _END_S = 2.0, 8.0
+# Seconds that the interpreter has to end after the report.
+_EXIT_S = 10.0
 _report: int | None = None  # descriptor of the guarded process
 
 
-def leaving() -> None:
-    """Report to the guard that this process ends by itself, whatever its exit code is."""
+def leaving(code: int | None = None) -> None:
+    """Report to the guard that this process ends by itself, whatever its exit code is.
+
+    Args:
+        code: the exit code, with which the guard ends where the interpreter's own end takes long;
+            None where the process ends at once.
+    """
     global _report
     if _report is not None:
         with contextlib.suppress(OSError):
-            os.write(_report, b".")
+            os.write(_report, b"." if code is None else f"{code}".encode())
             os.close(_report)
         _report = None
 
@@ -103,8 +113,17 @@ def run_guarded(main: Callable[[], int]) -> NoReturn:
     except SystemExit as error:
         code = error.code
     finally:
-        leaving()
+        # A text as the code of SystemExit is a failure, which Python prints.
+        leaving(code & 0xFF if isinstance(code, int) else int(code is not None))
+    _end_processes()
     sys.exit(code)
+
+
+def _end_processes() -> None:
+    """End what other code has started by `multiprocessing`: Python would wait for it at its end."""
+    if module := sys.modules.get("multiprocessing"):
+        for process in module.active_children():
+            process.kill()
 
 
 def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn:
@@ -112,6 +131,7 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
     ended: int | None = None
     told = late = ""
     looked = time.monotonic()
+    reported, until = b"", math.inf
     while ended is None:
         found = signal.sigtimedwait(_HANDLED, _POLL_S)
         before, looked = looked, time.monotonic()
@@ -122,6 +142,12 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
         elif found is not None and found.si_signo != signal.SIGCHLD:
             _kill(child, found.si_signo)
         ended = _reap(child)
+        # Not by reading alone: another process may hold the other end open.
+        if not reported and select.select([report], [], [], 0)[0]:
+            reported = os.read(report, 8)
+            until = looked + _EXIT_S if reported.isdigit() else math.inf
+        if ended is None and looked > until:
+            _kill(child, signal.SIGKILL)
         if ended is None:
             _end_orphans(child)
             state = state_and_parent(child)
@@ -134,10 +160,17 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
             if late:
                 _kill(child, signal.SIGKILL)
     _end_all_below()
-    # Not by reading alone: another process may hold the other end open.
-    reported = bool(select.select([report], [], [], 0)[0] and os.read(report, 1))
     if late:
         _exit(ExitCode.ENVIRONMENT, late)
+    if (
+        os.WIFSIGNALED(ended)
+        and reported.isdigit()
+        and (looked > until or os.WTERMSIG(ended) in _CRASHES)
+    ):
+        if not int(reported):
+            name = signal.Signals(os.WTERMSIG(ended)).name
+            _write(f"the work was done, and then other code did not let the process end ({name})")
+        os._exit(int(reported))
     if os.WIFSIGNALED(ended):
         number = os.WTERMSIG(ended)
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
@@ -153,7 +186,8 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
             "that ends the process"
         )
         _exit(ExitCode.ENVIRONMENT, text)
-    os._exit(code)
+    # Other code may end the process with another code as the interpreter ends.
+    os._exit(int(reported) or code if reported.isdigit() else code)
 
 
 def _exit(code: ExitCode, text: str) -> NoReturn:

@@ -1,10 +1,14 @@
 """The standard streams: open from the first moment on, and stdout for the result of a command."""
 
+import contextlib
 import os
 import sys
 from typing import TextIO
 
 _own: TextIO | None = None
+# Duplicates of descriptors 0, 1 and 2, and the objects of Python, while other code runs.
+_kept: dict[int, int] = {}
+_objects: dict[str, TextIO] = {}
 
 
 def open_closed() -> None:
@@ -40,6 +44,32 @@ def keep_stdout() -> None:
         sys.stdout.flush()
         _own = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace", closefd=False)
         os.dup2(2, 1)
+        for descriptor in range(3):
+            _kept[descriptor] = os.dup(descriptor)
+        _objects.update(stdout=sys.stdout, stderr=sys.stderr)
+
+
+def keep(descriptor: int) -> None:
+    """Keep a standard stream as it is now, if other code runs in this process."""
+    if descriptor in _kept:
+        os.close(_kept[descriptor])
+        _kept[descriptor] = os.dup(descriptor)
+
+
+def restore() -> None:
+    """Take stdout and stderr back where other code has closed or replaced them.
+
+    A closed one would be the next file or socket of this process, into which others print.
+    """
+    for descriptor, kept in _kept.items():
+        try:
+            is_open, is_same = True, os.path.sameopenfile(descriptor, kept)
+        except OSError:
+            is_open = is_same = False
+        if not is_open or (descriptor and not is_same):
+            with contextlib.suppress(OSError):
+                os.dup2(kept, descriptor)
+    vars(sys).update(_objects)
 
 
 def result() -> TextIO:

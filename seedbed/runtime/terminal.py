@@ -17,6 +17,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TextIO
 
+from seedbed.runtime import streams
+
 # Variable of the environment: `log` where stderr is a log file of a run.
 STDERR = "SEEDBED_STDERR"
 # Logs the lines of libraries that are written below Python.
@@ -79,6 +81,7 @@ def is_json() -> bool:
 
 def print_lines(text: str, severity: str = "INFO") -> None:
     """Write a text of one or more lines to stderr, as one JSON object where that is wanted."""
+    streams.restore()
     print(_json(text, severity) if is_json() else text, file=sys.stderr, flush=True)
 
 
@@ -228,6 +231,7 @@ def _sieved() -> Iterator[None]:
             stdin=reader, stdout=dropped, stderr=terminal, process_group=0, env={**os.environ},
         )  # fmt: skip
         os.dup2(writer, 2)
+        streams.keep(2)
     except BaseException:
         os.close(terminal)
         dropped.close()
@@ -241,7 +245,8 @@ def _sieved() -> Iterator[None]:
     finally:
         if sys.stderr is not None:
             sys.stderr.flush()
-        os.dup2(terminal, 2)  # closes the last end to write to
+        os.dup2(terminal, 2)
+        streams.keep(2)  # closes the last end to write to
         _Stderr.descriptor = 2
         os.close(terminal)
         # A process that was started meanwhile may hold the other end.

@@ -292,7 +292,8 @@ class LearnerBase:
         # condition was met, the same command evaluates.
         if met is None or requested or met.key == "dollars":
             return False
-        return self.experiment.evaluation.at_end
+        # Nor of parameters that no update has changed.
+        return self.experiment.evaluation.at_end and self.telemetry.counters.updates > 0
 
     @property
     def _is_first(self) -> bool:

@@ -18,8 +18,12 @@ from tests.support.processes import parent
 from tests.support.waiting import wait_for
 
 GUARDED = """
-import os, subprocess, sys, time
+import atexit, ctypes, multiprocessing, os, subprocess, sys, threading, time
+from seedbed.runtime import guard
 from seedbed.runtime.guard import leaving, run_guarded
+
+if sys.argv[1] == "thread":
+    guard._EXIT_S = 1.0
 
 def daemon():
     "A grandchild in a session of its own, whose parent has ended; some without an environment."
@@ -36,13 +40,24 @@ def main():
     if what == "exec":
         os.execv("/bin/true", ["true"])
     if what == "library":
-        import ctypes
         ctypes.CDLL(None).exit(0)
     if what == "sys.exit":
         sys.exit(7)
     if what == "reported":
         leaving()
         os._exit(9)
+    if what == "thread":
+        threading.Thread(target=time.sleep, args=(1000,)).start()
+        return 5
+    if what == "process":
+        multiprocessing.get_context("fork").Process(target=time.sleep, args=(1000,)).start()
+        return 5
+    if what == "crash":
+        atexit.register(ctypes.string_at, 0)
+        return 5
+    if what == "other code":
+        atexit.register(os._exit, 0)
+        return 5
     daemon()
     if what == "waits":
         time.sleep(1000)
@@ -84,6 +99,14 @@ def test_an_end_that_other_code_causes_is_named(what: str, code: int) -> None:
     )
     assert done.returncode == code
     assert ("by code that it ran" in done.stderr) == (code == ExitCode.ENVIRONMENT)
+
+
+@pytest.mark.parametrize("what", ["thread", "process", "crash", "other code"])
+def test_other_code_neither_holds_up_the_end_nor_changes_the_code(what: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GUARDED, what], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 5
 
 
 def test_nothing_is_left_when_the_process_returns() -> None:

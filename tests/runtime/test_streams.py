@@ -29,6 +29,25 @@ class Loud(CartPoleEnv):
         return super().reset(**options)
 '''
 
+TAKES = """
+
+class Replaces(CartPoleEnv):
+    def __init__(self):
+        super().__init__()
+        sys.stdout = sys.stderr = open(os.devnull, "w")
+
+class Redirects(CartPoleEnv):
+    def __init__(self):
+        super().__init__()
+        for number in (1, 2):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), number)
+
+class Closes(CartPoleEnv):
+    def __init__(self):
+        super().__init__()
+        os.closerange(0, 3)
+"""
+
 
 def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
@@ -51,6 +70,15 @@ def test_what_an_environment_prints_goes_to_stderr(tmp_path: Path) -> None:
     json.loads(done.stdout)
     for text in ("loading level 1", "from C", "from a process"):
         assert text in done.stderr
+
+
+@pytest.mark.parametrize("name", ["Replaces", "Redirects", "Closes"])
+def test_an_environment_cannot_take_the_streams_away(tmp_path: Path, name: str) -> None:
+    (tmp_path / "loud.py").write_text(ENVIRONMENT + TAKES)
+    done = shell(f"{SEEDBED} check env loud:{name} --num-envs 2 --seconds 0.05 --json", tmp_path)
+    assert done.returncode == 0
+    assert json.loads(done.stdout)["ok"]
+    assert "to be fast" in done.stderr
 
 
 def test_a_path_is_of_the_folder_in_which_the_command_was_started(tmp_path: Path) -> None:
