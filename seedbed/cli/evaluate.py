@@ -10,6 +10,7 @@ takes both.
 
 import argparse
 import json
+import logging
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -29,12 +30,14 @@ from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.calls import WAITING
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.paths import absolute, shown
-from seedbed.runtime.terminal import print_lines
+from seedbed.runtime.terminal import is_log_file, print_lines
 from seedbed.runtime.text import counted
 from seedbed.spec import ENVIRONMENTS
 
 if TYPE_CHECKING:
     from seedbed.evaluation.episodes import EpisodeCollector, EvaluationSettings
+
+log = logging.getLogger(__name__)
 
 _PROGRESS_S = 5.0
 _POLL_S = 5.0  # of --follow
@@ -265,7 +268,10 @@ def _report_summary(result: dict[str, Any]) -> None:
 
 
 def _report(line: str) -> None:
-    print_lines(f"evaluate: {line}")
+    if is_log_file():
+        log.info("%s", line)
+    else:
+        print_lines(f"evaluate: {line}")
 
 
 def _num_envs(text: str) -> int:

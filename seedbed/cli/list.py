@@ -13,6 +13,7 @@ from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.telemetry.formats import NOTHING, duration, money, percent, si_number, significant
 
+_COUNTED = ("updates", "seconds", "dollars")
 _HEAD = ("run", "state", "frames", "done", "return", "evaluation", "time", "to go", "cost")
 
 
@@ -61,7 +62,7 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
     shown: dict[str, Any] = {
         "run": name, "path": str(path), "state": "begun", "env_frames": None, "goal": None,
         "return_mean": None, "evaluation_mean": None, "seconds": None, "seconds_left": None,
-        "dollars": None,
+        "dollars": None, "done": None,
     }  # fmt: skip
     try:
         statuses = [read_file(each) for each in learner_directories(path) or [path]]
@@ -71,11 +72,14 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
     frames = sum(int(each["counters"]["env_frames"]) for each in statuses)
     is_gone = status["stop_reason"] is not None or status["source"]["alive"] is False
     left = None if is_gone else status["eta"]
+    stop, counters = status["stop"], status["counters"] | {"env_frames": frames}
+    limits = ((counters[name], stop.get(name)) for name in ("env_frames", *_COUNTED))
     return {
         **shown,
         "state": state_of(status),
+        "done": max((min(1.0, done / limit) for done, limit in limits if limit), default=None),
         "env_frames": frames,
-        "goal": status["stop"]["env_frames"] or None,
+        "goal": stop["env_frames"] or None,
         "return_mean": status["numbers"].get("return_mean"),
         "evaluation_mean": (status["evaluation"] or {}).get("mean"),
         "seconds": status["counters"]["seconds"],
@@ -85,11 +89,9 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
 
 
 def _cells(of: dict[str, Any]) -> tuple[str, ...]:
-    frames, goal = of["env_frames"], of["goal"]
-    share = min(1.0, frames / goal) if frames is not None and goal else None
     return (
-        of["run"], of["state"], si_number(frames), percent(share), significant(of["return_mean"]),
-        significant(of["evaluation_mean"]), duration(of["seconds"]),
+        of["run"], of["state"], si_number(of["env_frames"]), percent(of["done"]),
+        significant(of["return_mean"]), significant(of["evaluation_mean"]), duration(of["seconds"]),
         duration(of["seconds_left"]) if of["seconds_left"] is not None else NOTHING,
         money(of["dollars"]),
     )  # fmt: skip

@@ -167,7 +167,9 @@ def state_of(status: RunStatus) -> str:
     if (reason := status["stop_reason"]) is not None:
         if reason.startswith("signal "):
             return "stopped"
-        return "finished" if reason.startswith(("stop.", "learner ")) else "FAILED"
+        if not reason.startswith(("stop.", "learner ")):
+            return "FAILED"
+        return "finished" if status["counters"]["updates"] else "untrained"
     if source["alive"] is False:
         return "DEAD"
     if age_s > max(60.0, 5 * status["interval_s"]) and not source["alive"]:
@@ -181,7 +183,8 @@ def _head(status: RunStatus) -> list[str]:
     ago, waiting = fill("{age_s:ago}", source), status["waiting_for"]
     state = state_of(status)
     if status["stop_reason"] is not None:
-        again = "; the same command resumes" * (state == "stopped")
+        does = "resumes" if status["counters"]["updates"] else "begins anew"
+        again = f"; the same command {does}" * (state == "stopped")
         text, waiting = f"{status['stop_reason']} ({ago}){again}", None
     elif state == "DEAD":
         text = f"{name} ended without a word, {ago}; run the same command again to resume"

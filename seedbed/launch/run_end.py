@@ -112,18 +112,16 @@ def check_frames(summary: Mapping[str, Any]) -> None:
 
     Raises:
         SeedbedError: NO_FRAMES, NO_UPDATES; INTERRUPTED or TERMINATED, where a signal ended it
-            before the first frame.
+            before the first update.
     """
-    reason = str(summary["stop_reason"])
-    if summary["env_frames"]:
-        if not summary["updates"] and not reason.startswith("signal "):
-            raise SeedbedError(
-                ExitCode.NO_UPDATES,
-                f"the run ended before its first update, after "
-                f"{counted(summary['env_frames'], 'frame')}, by {reason}: nothing was learned",
-            )
+    reason, frames = str(summary["stop_reason"]), summary["env_frames"]
+    if summary["updates"]:
         return
+    code = ExitCode.NO_UPDATES if frames else ExitCode.NO_FRAMES
     if reason.startswith("signal "):
         code = ExitCode.INTERRUPTED if reason.endswith("SIGINT") else ExitCode.TERMINATED
-        raise SeedbedError(code, f"{reason}, before the first frame")
-    raise SeedbedError(ExitCode.NO_FRAMES, f"the run ended with 0 frames by {reason}")
+    raise SeedbedError(
+        code,
+        f"the run ended before its first update, after {counted(frames, 'frame')}, by {reason}: "
+        "nothing was learned",
+    )

@@ -1,9 +1,13 @@
 """The runs below a folder."""
 
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
 from seedbed.runtime.exit_codes import RunDirectoryError
+from seedbed.runtime.text import counted
+
+log = logging.getLogger(__name__)
 
 _DEPTH = 6
 
@@ -26,17 +30,26 @@ def runs_below(path: Path) -> list[Path]:
     if not path.is_dir():
         kind = "is a file" if path.exists() else "does not exist"
         raise RunDirectoryError(f"{path} {kind}: name a run directory, or a folder of runs")
-    found = list(_walk(path, _DEPTH))
+    unreadable: list[OSError] = []
+    found = list(_walk(path, _DEPTH, unreadable))
+    if unreadable:
+        text = "left out: %s that cannot be read, such as %s (%s)"
+        first = unreadable[0]
+        log.warning(text, counted(len(unreadable), "folder"), first.filename, first.strerror)
     if not found:
         raise RunDirectoryError(f"{path} is no run directory, and no run is below it")
     return found
 
 
-def _walk(path: Path, depth: int) -> Iterator[Path]:
-    if is_run(path):
-        yield path
+def _walk(path: Path, depth: int, unreadable: list[OSError]) -> Iterator[Path]:
+    try:
+        if is_run(path):
+            yield path
+            return
+        children = sorted(path.iterdir()) if depth else []
+    except OSError as error:
+        unreadable.append(error)
         return
-    if depth:
-        for child in sorted(path.iterdir()):
-            if child.is_dir() and not child.is_symlink() and not child.name.startswith("."):
-                yield from _walk(child, depth - 1)
+    for child in children:
+        if not child.name.startswith(".") and not child.is_symlink() and child.is_dir():
+            yield from _walk(child, depth - 1, unreadable)

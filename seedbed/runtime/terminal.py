@@ -208,15 +208,14 @@ def _log_warning(
 
 @contextlib.contextmanager
 def spared() -> Iterator[None]:
-    """Drop what libraries write below Python while they load and all is well.
+    """Take what libraries write below Python while they load and all is well off stderr.
 
     The lines are logged by `foreign` afterwards. A process of its own reads stderr meanwhile, so
     that the last words of one that crashes are not lost.
     """
     with contextlib.ExitStack() as stack:
-        if not is_log_file():
-            with contextlib.suppress(OSError):  # no stderr, or no room for another process
-                stack.enter_context(_sieved())
+        with contextlib.suppress(OSError):  # no stderr, or no room for another process
+            stack.enter_context(_sieved())
         yield
 
 

@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict, cast
 
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.limits import process_start_ticks
@@ -204,7 +204,10 @@ def read_status(run_dir: Path) -> RunStatus:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: The file is no JSON.
+        ValueError: The file is no JSON, or no status.
     """
-    status: RunStatus = json.loads((run_dir / STATUS_FILE).read_text())
-    return status
+    status = json.loads((run_dir / STATUS_FILE).read_text())
+    missing = RunStatus.__required_keys__ - set(status if isinstance(status, dict) else ())
+    if missing:
+        raise ValueError(f"it is no status of a run: it lacks {min(missing)!r}")
+    return cast(RunStatus, status)

@@ -115,3 +115,35 @@ def test_where_no_run_is(
     for command in ("list", "plot"):
         assert main([command, str(runs / name)]) == ExitCode.RUN_DIRECTORY
         assert words in capsys.readouterr().err
+
+
+def test_what_cannot_be_read_is_left_out_alone(
+    runs: Path, capsys: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    (runs / "killed/status.json").write_text('{"counters": {}}')
+    (runs / "failed/status.json").write_text("[]")
+    assert main(["list", str(runs), "--json"]) == 0
+    states = {row["run"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert states["killed"] == states["failed"] == "begun"
+    assert states["sweep/lr-1"] == "finished"
+    assert main(["status", str(runs / "killed")]) == ExitCode.RUN_DIRECTORY
+    assert "is no status of a run: it lacks 'agent'" in capsys.readouterr().err
+
+
+def test_the_progress_is_that_of_the_nearest_condition(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a_run(tmp_path / "a")
+    file = tmp_path / "a/status.json"
+    status = json.loads(file.read_text())
+    status["stop"] |= {"env_frames": 0, "updates": 8}
+    status["counters"] |= {"updates": 6}
+    file.write_text(json.dumps(status))
+    assert main(["list", str(tmp_path / "a"), "--json"]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["done"] == 0.75
+    status["counters"] |= {"updates": 0}
+    status["stop_reason"] = "stop.env_frames: 40 of 40"
+    file.write_text(json.dumps(status))
+    assert main(["list", str(tmp_path / "a")]) == 0
+    assert "untrained" in capsys.readouterr().out
