@@ -41,7 +41,7 @@ def run(args: argparse.Namespace) -> None:
         SeedbedError: RUN_DIRECTORY: no such run, or one without an episode. USAGE: the picture
             cannot be written.
     """
-    paths = [run for path in args.run_dirs for run in _runs(path)]
+    paths = _runs(args.run_dirs)
     groups = read_groups([path.resolve() for path in paths])
     single = len(paths) == 1
     out = args.out or (paths[0] / "curve.png" if single else Path("plot.png"))
@@ -62,14 +62,14 @@ def run(args: argparse.Namespace) -> None:
     print_result(args, {"file": str(out), "runs": rows})
 
 
-def _runs(path: Path) -> list[Path]:
-    """Return the run that `path` is, or the runs below it that have a curve.
+def _runs(paths: Sequence[Path]) -> list[Path]:
+    """Return the one run of `paths`, or the runs at and below them that have a curve.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY: none is there, or none below has a curve.
+        SeedbedError: RUN_DIRECTORY: none is there, or none has a curve.
     """
-    found = runs_below(path)
-    if found == [path]:
+    found = [run for path in paths for run in runs_below(path)]
+    if len(found) == 1:
         return found
     drawn, why = [], None
     for run in found:

@@ -180,6 +180,7 @@ def _check(
     except SeedbedError as error:
         report.add("make", str(error), "failed")
         return
+    stage = "step"
     try:
         if has_checker:
             report_progress("asking Gymnasium's checker")
@@ -188,7 +189,9 @@ def _check(
         reset_s = _check_seeds(report, plan, min(num_envs, 4))
         # After all others, because `close` of one may end a library for its process.
         before = _resident_bytes()
+        stage = "make"
         group = plan.make(num_envs)
+        stage = "step"
         if num_envs * reset_s >= _LONG_S:
             report_progress(
                 f"resetting {counted(num_envs, 'environment')}, about {num_envs * reset_s:.0f} s: "
@@ -208,7 +211,7 @@ def _check(
             speedup = _two_threads(report, plan, num_envs, seconds, measured)
         _add_speed(report, measured, start, memory, speedup)
     except SeedbedError as error:
-        report.add("make" if group is None else "step", str(error), "failed")
+        report.add(stage, str(error), "failed")
     finally:
         if group is not None:
             group.close()

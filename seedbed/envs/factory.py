@@ -82,7 +82,7 @@ def _hint(env_id: str, error: BaseException) -> str:
             f"`ale_py:{env_id}` as Gymnasium registers it"
         )
     unknown = (gymnasium.error.NameNotFound, gymnasium.error.NamespaceNotFound)
-    if not isinstance(error, unknown) or "Did you mean" in str(error):
+    if not isinstance(error, unknown):
         return ""
     module, colon, _ = env_id.partition(":")
     if colon:
@@ -90,6 +90,8 @@ def _hint(env_id: str, error: BaseException) -> str:
             f"; importing {module} registers no such id. Where a function of the package registers "
             "it, name a `module:factory` of your own that calls this function"
         )
+    if "Did you mean" in str(error):
+        return ""
     return f"; an environment of a package is named with the module, such as `minigrid:{env_id}`"
 
 

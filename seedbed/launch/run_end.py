@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.runs.directory import RunDirectory
+from seedbed.runs.trust import foreign
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.paths import shown
 from seedbed.runtime.text import counted
@@ -30,7 +31,7 @@ def ending(summary: Mapping[str, Any], directory: RunDirectory, from_python: boo
     cost = f"{duration(summary['seconds'])} of training, {money(summary['dollars'])}"
     rows = [
         ("evaluation", _evaluated(summary)),
-        ("next", _next(summary, directory.path, from_python)),
+        ("next", _next(summary, directory, from_python)),
     ]
     return "\n".join(
         [
@@ -58,7 +59,7 @@ def at_end(summary: Mapping[str, Any], directory: RunDirectory, from_python: boo
             _ROW.format("evaluation", _evaluated(summary)),
             *(_ROW.format("not used", f"{each.text}: the run is over") for each in unused),
             _ROW.format("to resume", f"raise stop.{met.key}; --restart fresh begins a new run"),
-            _ROW.format("next", _next(summary, directory.path, from_python)),
+            _ROW.format("next", _next(summary, directory, from_python)),
         ]
     )
 
@@ -76,7 +77,9 @@ def _evaluated(summary: Mapping[str, Any]) -> str:
     return text
 
 
-def _next(summary: Mapping[str, Any], path: Path, from_python: bool) -> str:
+def _next(summary: Mapping[str, Any], directory: RunDirectory, from_python: bool) -> str:
+    path = directory.path
+    trusts = any(foreign(directory.experiment))  # whoever has run that code may do so again
     reason = str(summary["stop_reason"])
     run, command = shlex.quote(shown(path)), program()
     if not summary["updates"]:
@@ -87,10 +90,12 @@ def _next(summary: Mapping[str, Any], path: Path, from_python: bool) -> str:
         lines = [again, f"{command} status {run}", f"the logs are in {shown(path / 'logs')}"]
         return f"\n{'':<15}".join(lines)
     again = "the same command resumes; " * reason.startswith("signal ")
-    words = [f"evaluate {run}", f"export {run} policy", f"plot {run}", f"status {run}"]
+    own = run + " --trust" * trusts
+    words = [f"evaluate {own}", f"export {own} policy", f"plot {run}", f"status {run}"]
     lines = [f"{command} {word}" for word in words]
     if from_python:
-        lines.insert(0, f"seedbed.load_policy({shown(path)!r}).play()")
+        trusted = ", trust=True" * trusts
+        lines.insert(0, f"seedbed.load_policy({shown(path)!r}{trusted}).play()")
     return again + f"\n{'':<15}".join(lines)
 
 

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from seedbed.checkpoints.consensus import best, consensus
 from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
@@ -99,6 +99,26 @@ _OWN_FILES = (
 _SUMMARY_KEYS = {"env_frames", "updates", "stop_reason", "evaluation"}
 
 
+class _Record(NamedTuple):
+    """What a start changes in the record of a run.
+
+    Attributes:
+        files: Contents by name before the start; None where there was no such file.
+        aside: Where the experiment of before has been moved.
+        status: Content of status.json before the start.
+        env_frames: Frames with which the start goes on.
+    """
+
+    files: dict[str, bytes | None]
+    aside: Path | None
+    status: bytes | None
+    env_frames: int
+
+
+def _content(path: Path) -> bytes | None:
+    return path.read_bytes() if path.exists() else None
+
+
 class RunDirectory:
     """Open run directory. `close` it, or use it as a context.
 
@@ -117,6 +137,7 @@ class RunDirectory:
         resume_from: Newest checkpoint, where there is one to go on from. Set it to None when it
             is loaded, to free the memory.
         init_from: Path of the run whose parameters the run has begun with; empty without any.
+        before: Record of the run before this start; None where the run begins.
         start_from: Checkpoint of `--init-from`, where a run begins from other parameters. Set it
             to None when it is loaded.
     """
@@ -138,6 +159,7 @@ class RunDirectory:
         self.met: MetCondition | None = None
         self.resume_from: Checkpoint | None = None
         self.init_from = ""
+        self.before: _Record | None = None
         self.start_from: Checkpoint | None = None
 
     def report_resume(self) -> None:
@@ -188,8 +210,30 @@ class RunDirectory:
     def __enter__(self) -> "RunDirectory":
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and self.before is not None and not self._has_stepped(self.before):
+            self._take_back(self.before)
         self.close()
+
+    def _has_stepped(self, before: "_Record") -> bool:
+        """Return whether this start has stepped an environment, as far as is known."""
+        if learner_directories(self.path):
+            return True
+        status = _content(self.path / "status.json")
+        frames = self.last_counters().get("env_frames", 0)
+        return status != before.status and frames > before.env_frames
+
+    def _take_back(self, before: "_Record") -> None:
+        """Leave the record of the run as it was before this start."""
+        with contextlib.suppress(OSError):
+            for name, content in before.files.items():
+                if content is None:
+                    (self.path / name).unlink(missing_ok=True)
+                else:
+                    atomic_write(self.path / name, content)
+            if before.aside is not None:
+                before.aside.unlink(missing_ok=True)
+            log.warning("%s is left as it was: this start has stepped no environment", self.path)
 
 
 def open_run_directory(
@@ -538,21 +582,29 @@ def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
     for suffix in ("", SUFFIX):
         Path(f"{directory.socket}{suffix}").unlink(missing_ok=True)
     resumed = directory.resume_from
+    counters = resumed.meta["counters"] if resumed is not None else {}
     changes = result_changes(directory.changes)
+    current, aside = directory.experiment_yaml, None
     text = dump_experiment(directory.experiment)
+    files = {
+        name: _content(directory.path / name)
+        for name in ("history.json", current.name, "summary.json")
+    }
     append_start(
         directory.path,
         command,
         sorted(directory.named),
-        resumed.meta["counters"] if resumed is not None else {},
+        counters,
         changes,
         digest(changes),
         text,
         directory.init_from,
     )
-    current = directory.experiment_yaml
-    if current.exists():
-        if current.read_text() == text:
-            return  # a full volume would refuse what is there already
-        current.rename(_first_free(directory.path / f"experiment.{n}.yaml" for n in count(1)))
-    atomic_write(current, text)
+    if files[current.name] is not None:
+        if current.read_text() != text:
+            aside = _first_free(directory.path / f"experiment.{n}.yaml" for n in count(1))
+            current.rename(aside)
+        status = _content(directory.path / "status.json")
+        directory.before = _Record(files, aside, status, int(counters.get("env_frames", 0)))
+    if not current.exists():  # a full volume would refuse what is there already
+        atomic_write(current, text)

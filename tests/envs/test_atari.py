@@ -304,14 +304,14 @@ def test_a_hanging_library_ends_the_process_with_a_number_and_a_line() -> None:
         "from seedbed.config.environment import Environment\n"
         "atari.check_actions = lambda *_: None\n"
         "pong = Environment(id='atari:Pong')\n"
-        "group = atari.FastAtariVectorEnv(pong, 1, [0, 1], timeout_s=1)\n"
+        "group = atari.FastAtariVectorEnv(pong, 1, [0, 1], timeout_s=4)\n"
         "group.reset()\n"
         "group.step(np.array([0, 99], np.int32))\n"
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == ExitCode.ENVIRONMENT
     assert "seedbed: step of all environments of atari:Pong has not come back" in done.stderr
-    assert "(actor.environment_timeout_s is 1)" in done.stderr
+    assert "(actor.environment_timeout_s is 4)" in done.stderr
 
 
 def test_environments_import_no_learner() -> None:

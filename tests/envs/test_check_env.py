@@ -95,7 +95,7 @@ def test_numbers_beyond_the_bounds_fail_as_the_learner_refuses_them(
 
 def test_failures_are_a_warning() -> None:
     toy_environments.Faulty.made.clear()
-    report = check("Faulty", fault="first one raises")
+    report = check("Faulty", fault="fourth one raises")
     assert report.ok
     assert results(report)["failures"] == "warning"
 

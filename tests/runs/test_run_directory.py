@@ -286,6 +286,32 @@ def test_an_edit_of_the_runs_own_file_is_a_change_as_any_other(
     own.write_text(before)
 
 
+def test_a_start_that_steps_nothing_leaves_the_record_as_it_was(tmp_path: Path) -> None:
+    """Such as one whose port is taken: the command that has made the run means it still."""
+    run = tmp_path / "run"
+    begin(run, 3, "stop.env_frames=1")
+    (run / "summary.json").write_text("{}")
+    names = ("experiment.yaml", "history.json", "summary.json")
+    before = {name: (run / name).read_bytes() for name in names}
+    with (  # noqa: PT012
+        pytest.raises(SeedbedError, match="the port is taken"),
+        open_run_directory(run, experiment("stop.env_frames=9")) as directory,
+    ):
+        directory.remove_summary()
+        raise SeedbedError(ExitCode.BIND, "the port is taken")
+    assert {name: (run / name).read_bytes() for name in names} == before
+    assert not (run / "experiment.1.yaml").exists()
+    # One that has stepped is a start, whatever ends it.
+    with (  # noqa: PT012
+        pytest.raises(SeedbedError),
+        open_run_directory(run, experiment("stop.env_frames=9")) as directory,
+    ):
+        (run / "status.json").write_text('{"counters": {"env_frames": 7}}')
+        raise SeedbedError(ExitCode.ENVIRONMENT, "it hangs")
+    assert len(read_history(run)["starts"]) == 2
+    assert "env_frames: 9" in (run / "experiment.yaml").read_text()
+
+
 def test_a_damaged_history_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run = tmp_path / "run"
     begin(run, updates=3)

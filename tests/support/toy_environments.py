@@ -72,8 +72,8 @@ class Faulty(Counter):
         if self.episode or self.t != 2:
             return observation, reward, terminated, truncated, info
         match self.fault:
-            case "first one raises":
-                if self is Faulty.made[0]:
+            case "fourth one raises":
+                if self is Faulty.made[3]:
                     raise RuntimeError("the simulator crashed")
             case "raise":
                 raise RuntimeError("the simulator crashed")
