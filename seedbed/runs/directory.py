@@ -522,7 +522,7 @@ def _check_init(directory: RunDirectory, init_from: str | None, command: Sequenc
         print(f"init: {init_from} is not used, since the run resumes", file=sys.stderr)
         return
     began = f"from {directory.init_from}" if directory.init_from else "from no other run"
-    way = in_other_directory(command, _free_name(directory.path))
+    way = in_other_directory(command, _free_name(directory.path), directory.experiment)
     raise SeedbedError(
         ExitCode.RESUME_REFUSED,
         f"{directory.path} began {began}, and --init-from is {init_from}: leave it out to resume "

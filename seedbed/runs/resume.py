@@ -259,7 +259,7 @@ def check_resume(
             "in its middle:\n"
             + "\n".join(f"  {change.text}" for change in measured)
             + "\nthree ways on:\n"
-            + "\n".join(_ways(measured, name, command, elsewhere, run)),
+            + "\n".join(_ways(measured, name, command, elsewhere, run, new)),
         )
     return changes
 
@@ -292,18 +292,36 @@ def check_identity(
             f"{source} cannot be resumed with these settings changed:\n"
             + "\n".join(refused)
             + f"\n{way}"
-            + in_other_directory(command, elsewhere),
+            + in_other_directory(command, elsewhere, new),
         )
     return changes
 
 
-def in_other_directory(command: Sequence[str], elsewhere: str) -> str:
+def in_other_directory(command: Sequence[str], elsewhere: str, new: Experiment) -> str:
     """Return the line of a command with another run directory; arguments as of `check_resume`."""
-    return f"\n  new run   {_command(command, '--run-dir', elsewhere)}" if command else ""
+    return f"\n  new run   {_new_run(command, elsewhere, new)}" if command else ""
+
+
+def _new_run(command: Sequence[str], elsewhere: str, new: Experiment) -> str:
+    """Return the command of a new run, whose checkpoints are not beside those of this one."""
+    if folder := new.learner.checkpoint.directory:
+        setting = f"learner.checkpoint.directory={folder.rstrip('/')}-2"
+        if _is_chart(command):
+            return f"{_command(command, '--run-dir', elsewhere)} --set experiment.{setting}"
+        if len(command) == 1:
+            command = [_with_override(command[0], setting)]
+        else:
+            command = [*command, "--set", setting]
+    return _command(command, "--run-dir", elsewhere)
 
 
 def _ways(
-    measured: Iterable[Change], name: str, command: Sequence[str], elsewhere: str, run: str
+    measured: Iterable[Change],
+    name: str,
+    command: Sequence[str],
+    elsewhere: str,
+    run: str,
+    new: Experiment,
 ) -> list[str]:
     """Return the lines of the three ways on; arguments as of `check_resume`."""
     old = f"set back: {', '.join(f'{change.key}={change.before!r}' for change in measured)}"
@@ -314,7 +332,7 @@ def _ways(
     elif run:
         old = _resumes(command, run)
     return [
-        f"  new run       {_command(command, '--run-dir', elsewhere)}",
+        f"  new run       {_new_run(command, elsewhere, new)}",
         f"  old settings  {old}",
         f"  this run      {_command(command, '--change', name)}",
     ]
@@ -360,13 +378,22 @@ def _command(words: Sequence[str], option: str, value: str) -> str:
     return shlex.join([*kept, option, value])
 
 
-def _call(call: str, keyword: str, value: str) -> str:
+def _call(call: str, keyword: str, value: Any) -> str:
     """Return a call of `seedbed.train` with one argument set. Another directory has no `change`."""
     tree = ast.parse(call, mode="eval").body
     assert isinstance(tree, ast.Call)
     tree.keywords = [each for each in tree.keywords if each.arg not in (keyword, "change")]
-    tree.keywords.append(ast.keyword(keyword, ast.Constant(value)))
+    tree.keywords.append(ast.keyword(keyword, ast.parse(repr(value), mode="eval").body))
     return ast.unparse(tree)
+
+
+def _with_override(call: str, setting: str) -> str:
+    """Return a call of `seedbed.train` with one more of its `overrides`."""
+    tree = ast.parse(call, mode="eval").body
+    assert isinstance(tree, ast.Call)
+    given = [each for each in tree.keywords if each.arg == "overrides"]
+    settings = ast.literal_eval(given[0].value) if given else []
+    return _call(call, "overrides", [*settings, setting])
 
 
 def _folder(elsewhere: str) -> str:

@@ -70,6 +70,32 @@ def test_what_changes_a_result_is_refused_with_three_ways_on() -> None:
     assert "set back: learner.optimizer.learning_rate=0.00048, vtrace.discount=0.99" in message
 
 
+def test_the_ways_are_complete_commands() -> None:
+    old = experiment("learner.checkpoint.directory=gs://b/c/")
+    new = experiment("learner.checkpoint.directory=gs://b/c/", "vtrace.discount=0.9")
+    name = digest(result_changes(compare(old, new)))
+
+    def ways(*command: str, accepted: str = "") -> list[str]:
+        with pytest.raises(SeedbedError) as caught:
+            check_resume(old, new, "x", accepted, command, "runs/a-2", "runs/a")
+        return [line.split(maxsplit=2)[2] for line in str(caught.value).splitlines()[-3:]]
+
+    typed = ["seedbed", "train", "a b.yaml", "--change=c1234567", "--set", "vtrace.discount=0.9"]
+    elsewhere = "learner.checkpoint.directory=gs://b/c-2"
+    assert ways(*typed, accepted="c1234567") == [
+        f"seedbed train 'a b.yaml' --set vtrace.discount=0.9 --set {elsewhere} --run-dir runs/a-2",
+        "seedbed train runs/a",
+        f"seedbed train 'a b.yaml' --set vtrace.discount=0.9 --change {name}",
+    ]
+    call = "seedbed.train(experiment, run_dir='runs/a', overrides=['vtrace.discount=0.9'])"
+    assert ways(call) == [
+        f"seedbed.train(experiment, overrides=['vtrace.discount=0.9', '{elsewhere}'], "
+        "run_dir='runs/a-2')",
+        "seedbed.train('runs/a')",
+        f"{call[:-1]}, change='{name}')",
+    ]
+
+
 def test_a_digest_accepts_one_difference_and_no_other() -> None:
     name = digest(result_changes(compare(experiment(), experiment(*RESULTS))))
     changes = check_resume(experiment(), experiment(*RESULTS), "runs/pong", name)
