@@ -103,6 +103,7 @@ OTHER_WORDS = {
     "stop": "Ctrl-C, or kill of its process, stops a run with a last checkpoint",
     "sweep": "run `seedbed train` for each value with a --run-dir of its own",
     "tune": "run `seedbed train` for each value with a --run-dir of its own",
+    "tensorboard": "`tensorboard --logdir runs` shows the curves of runs",
     "init": "`seedbed train` makes the run directory",
     "serve": "`seedbed learner` serves actors",
     "install": "`seedbed deploy` installs an experiment on Kubernetes",

@@ -1,6 +1,7 @@
 """Experiments that ship with Seedbed, by name."""
 
 import importlib.resources
+import shlex
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -17,12 +18,19 @@ def experiment_file(path: str | Path) -> Path:
     """Return the file that `path` names: itself, or the shipped experiment of that name.
 
     Raises:
-        SeedbedError: CONFIG: `path` is a bare name, and neither a file nor a shipped experiment.
+        SeedbedError: CONFIG: `path` is a folder, or a bare name and neither a file nor a shipped
+            experiment.
     """
     file = Path(path)
-    if file.is_file() or str(file) != file.stem:
-        return file
     shipped = shipped_experiments()
+    is_bare = str(file) == file.stem
+    if file.is_dir() and not (is_bare and file.name in shipped):
+        raise ConfigError(
+            f"{path} is a folder, and no run directory: name a YAML file, or a run (`seedbed list "
+            f"{shlex.quote(str(path))}` shows those below it)"
+        )
+    if file.is_file() or not is_bare:
+        return file
     if file.name not in shipped:
         near = get_close_matches(file.name, shipped, cutoff=0.4) or sorted(shipped)
         raise ConfigError(
