@@ -36,9 +36,8 @@ E2E := PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) --timeout 1500 tests/e2e
 MAKE_VENV = python=$$(tools/find_python.sh $(if $(PYTHON),'$(PYTHON)')) && \
   echo "$$python -m venv $(1)" && "$$python" -m venv $(1)
 # Wheels only, and each with a known hash: nothing is built, nothing unpinned is fetched.
-INSTALL := $(BIN)/python -m pip --disable-pip-version-check install --quiet
-INSTALL_LOCKED := $(INSTALL) --require-hashes --only-binary :all: -r
-INSTALL_PROJECT := $(INSTALL) --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
+INSTALL_LOCKED := tools/install.sh $(BIN)/python
+INSTALL_PROJECT := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
@@ -59,14 +58,14 @@ $(BIN)/python:
 	@$(call MAKE_VENV,$(VENV))
 
 $(INSTALLED_RUN): $(RUN_LOCK) pyproject.toml | $(BIN)/python
-	@echo 'Installing $(RUN_LOCK) into $(VENV) (one or two minutes; CUDA, several) ...'
+	@echo 'Installing $(RUN_LOCK) into $(VENV) (a minute; CUDA, several) ...'
 	@$(INSTALL_LOCKED) $(RUN_LOCK)
 	@$(INSTALL_PROJECT)
 	@touch $@
 
 # Everything that run.lock has is in dev.lock too.
 $(INSTALLED_DEV): requirements/dev.lock requirements/kube-tools.lock pyproject.toml | $(BIN)/python
-	@echo 'Installing requirements/dev.lock into $(VENV) (two or three minutes) ...'
+	@echo 'Installing requirements/dev.lock into $(VENV) (a minute or two) ...'
 	@$(INSTALL_LOCKED) requirements/dev.lock
 	@$(INSTALL_PROJECT)
 	@tools/kube_tools.sh
@@ -172,7 +171,7 @@ docs: $(INSTALLED_DEV) ## Generate references, the chart's schema, dashboard and
 # The site has a virtual environment of its own.
 .venv-docs/.installed: requirements/docs.lock
 	@$(call MAKE_VENV,.venv-docs)
-	@.venv-docs/bin/python -m pip --disable-pip-version-check install --quiet --require-hashes --only-binary :all: -r requirements/docs.lock
+	@tools/install.sh .venv-docs/bin/python requirements/docs.lock
 	@touch $@
 
 site: .venv-docs/.installed ## Build the pages as a searchable site into build/site.

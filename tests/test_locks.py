@@ -16,7 +16,17 @@ from packaging.version import Version
 
 from tests.support.source_imports import ROOT, imports
 
-LOCKS = ("dev", "run", "build", "actor", "vizdoom", "cost", "learner-tensorflow", "learner-jax")
+LOCKS = (
+    "dev",
+    "installer",
+    "run",
+    "build",
+    "actor",
+    "vizdoom",
+    "cost",
+    "learner-tensorflow",
+    "learner-jax",
+)
 RUN = ("actor", "tensorflow", "plots", "suite", "video", "build")
 EXTRAS = {
     "run": RUN,
@@ -46,7 +56,7 @@ def lock(name: str) -> dict[str, str]:
     return versions
 
 
-@pytest.mark.parametrize("name", LOCKS)
+@pytest.mark.parametrize("name", (*LOCKS, "installer"))
 def test_lock_is_a_part_of_dev(name: str) -> None:
     assert lock(name)
     assert lock(name).items() <= lock("dev").items()
