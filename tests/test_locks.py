@@ -18,7 +18,6 @@ from tests.support.source_imports import ROOT, imports
 
 LOCKS = (
     "dev",
-    "installer",
     "run",
     "build",
     "actor",
