@@ -55,7 +55,7 @@ def lock(name: str) -> dict[str, str]:
     return versions
 
 
-@pytest.mark.parametrize("name", (*LOCKS, "installer"))
+@pytest.mark.parametrize("name", [*LOCKS, "installer"])
 def test_lock_is_a_part_of_dev(name: str) -> None:
     assert lock(name)
     assert lock(name).items() <= lock("dev").items()

@@ -18,8 +18,12 @@ def run() -> None:
         from seedbed.runtime.guard import run_guarded
 
         exit_with_parent_of(sys.argv)
-        keep_stdout()
-        run_guarded(main)
+
+        def run_other_code() -> int:
+            keep_stdout()
+            return main()
+
+        run_guarded(run_other_code)
     sys.exit(main())
 
 

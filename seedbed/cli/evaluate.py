@@ -11,7 +11,10 @@ takes both.
 import argparse
 import json
 import logging
+import os
+import threading
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +31,8 @@ from seedbed.runs.evaluations import append_evaluation, read_evaluations
 from seedbed.runs.resume import compare
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.calls import WAITING
-from seedbed.runtime.exit_codes import ConfigError
+from seedbed.runtime.exit_codes import ConfigError, ExitCode
+from seedbed.runtime.guard import leaving
 from seedbed.runtime.paths import absolute, shown
 from seedbed.runtime.terminal import is_log_file, print_lines
 from seedbed.runtime.text import counted
@@ -39,6 +43,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+_CLOSE_S = 5.0
 _PROGRESS_S = 5.0
 _POLL_S = 5.0  # of --follow
 
@@ -131,21 +136,43 @@ def _evaluate(args: argparse.Namespace, checkpoint: Checkpoint) -> dict[str, Any
     if args.progress:
         WAITING.listener = _emit_waiting
     counters = checkpoint.meta["counters"]
-    result: dict[str, Any] = {
-        "environment": experiment.environment.id,
-        "checkpoint": checkpoint.path,
-        "env_frames": counters["env_frames"],
-        "training_seconds": counters.get("seconds"),
-        "updates": checkpoint.updates,
-        **evaluate(policy, experiment, settings, _Progress(settings, args.progress)),
-    }
-    try:
-        if args.video:
-            result["video"] = record_video(policy, experiment, settings, args.video)
-    finally:  # a video that fails must not lose the episodes
-        _report_summary(result)
-        print_result(args, result)
+    with ExitStack() as closing:
+        progress = _Progress(settings, args.progress)
+        result: dict[str, Any] = {
+            "environment": experiment.environment.id,
+            "checkpoint": checkpoint.path,
+            "env_frames": counters["env_frames"],
+            "training_seconds": counters.get("seconds"),
+            "updates": checkpoint.updates,
+            **evaluate(policy, experiment, settings, progress, closing),
+        }
+        try:
+            if args.video:
+                result["video"] = record_video(policy, experiment, settings, args.video, closing)
+        finally:  # a video that fails must not lose the episodes
+            _report_summary(result)
+            print_result(args, result)
+        last = closing.pop_all()
+    if args.follow:
+        last.close()
+    else:
+        _close_in_time(last)
     return result
+
+
+def _close_in_time(environments: ExitStack) -> None:
+    """Close environments; end the process after a moment where one hangs: the result is safe."""
+
+    def end() -> None:
+        log.warning("an environment's close has not come back for %g s: not waited for", _CLOSE_S)
+        os._exit(ExitCode.OK)
+
+    leaving(ExitCode.OK)
+    timer = threading.Timer(_CLOSE_S, end)
+    timer.daemon = True
+    timer.start()
+    environments.close()
+    timer.cancel()
 
 
 def _follow(args: argparse.Namespace) -> None:

@@ -1,8 +1,8 @@
 """Run the learner of an experiment, which actors connect to.
 
-With --linger it keeps answering when the experiment has finished, because Kubernetes restarts a container
-that exits: it tells actors, and serves metrics and status. One of several learners listens for its
-peers at the port of gossip.addresses[R].
+With --linger it keeps answering when the experiment has finished, because Kubernetes restarts a
+container that exits: it tells actors, and serves metrics and status. One of several learners
+listens for its peers at the port of gossip.addresses[R].
 """
 
 import argparse

@@ -17,7 +17,7 @@ from seedbed.runtime import streams
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.guard import leaving
 from seedbed.runtime.paths import absolute, started_here
-from seedbed.runtime.signals import Terminated
+from seedbed.runtime.signals import Terminated, interrupt_on_sigint
 from seedbed.runtime.terminal import log_to_stderr, print_lines
 from seedbed.runtime.threads import left_behind
 
@@ -197,7 +197,7 @@ def _main(argv: Sequence[str] | None) -> int:
             paths = {name: path for name, path in vars(args).items() if isinstance(path, Path)}
             vars(args).update({name: absolute(path) for name, path in paths.items()})
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:  # of the console script
-            signal.signal(signal.SIGINT, signal.default_int_handler)
+            interrupt_on_sigint()
         code = module.run(args)
         sys.stdout.flush()
         return int(code or ExitCode.OK)

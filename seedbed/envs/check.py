@@ -23,7 +23,7 @@ from seedbed.config.environment import Actor, Environment
 from seedbed.envs import watchdog
 from seedbed.envs.advice import Advice, advise
 from seedbed.envs.factory import make_environment
-from seedbed.envs.failures import ENDED, PASSING, in_words
+from seedbed.envs.failures import ENDED, in_words, raise_ours
 from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 from seedbed.envs.measure import Measured, measure
 from seedbed.envs.registry import make_vector_env
@@ -241,11 +241,10 @@ def _check_api(report: Report, plan: _Plan) -> None:
             record.begin(CHECKER, 0)
             try:
                 check_env(made, skip_render_check=True)
-            except PASSING:
-                raise
             except SystemExit as error:
                 report.add("API", in_words(error), "failed")
             except BaseException as error:
+                raise_ours(error)
                 lines[_api_words(error)] = None
         for warning in caught:
             text = _plain(str(warning.message))
@@ -260,8 +259,10 @@ def _check_api(report: Report, plan: _Plan) -> None:
 
 def _api_words(error: BaseException) -> str:
     """Return what failed in Gymnasium's checker, with its line where an assertion has no words."""
-    if text := _plain(str(error)):
+    if isinstance(error, AssertionError) and (text := _plain(str(error))):
         return text
+    if not isinstance(error, AssertionError):
+        return _plain(in_words(error))
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{in_words(error)} in `{last.line}`"
 

@@ -11,7 +11,7 @@ import gymnasium
 import numpy as np
 
 from seedbed.config.environment import Environment
-from seedbed.envs.failures import PASSING, in_words
+from seedbed.envs.failures import in_words, raise_ours
 from seedbed.envs.spaces import ActionWriter, ObservationReader, UnsupportedSpace
 from seedbed.packed import ACTION_MASK, PackedSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -52,9 +52,8 @@ def make_environment(environment: Environment) -> Env:
         factory = partial(gymnasium.make, environment.id, disable_env_checker=True)
     try:
         made = factory(**environment.kwargs)
-    except PASSING:
-        raise
     except BaseException as error:
+        raise_ours(error)
         given = f" with environment.kwargs {environment.kwargs}" if environment.kwargs else ""
         raise SeedbedError(
             ExitCode.ENVIRONMENT,
@@ -145,9 +144,8 @@ def _space(made: Env, name: str) -> gymnasium.Space[Any]:
     """
     try:
         space = getattr(made, name)
-    except PASSING:
-        raise
     except BaseException as error:
+        raise_ours(error)
         raise UnsupportedSpace(f"it has no {name}: {in_words(error)}") from error
     if not isinstance(space, gymnasium.Space):
         raise UnsupportedSpace(f"its {name} is {_kind(space)}, and no space of gymnasium.spaces")
@@ -207,9 +205,8 @@ def _find(identifier: str, module: str, name: str) -> Any:
             f"environment.id {identifier!r}: importing {module!r} failed: {error}; is it "
             "installed, or its folder on PYTHONPATH?",
         ) from error
-    except PASSING:
-        raise
     except BaseException as error:
+        raise_ours(error)
         raise SeedbedError(
             ExitCode.ENVIRONMENT,
             f"environment.id {identifier!r}: importing {module!r} failed: {in_words(error)}",

@@ -5,7 +5,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.signals import Terminated
+from seedbed.runtime.signals import Terminated, is_interrupt
 
 FAILURE_WINDOW_S = 600.0
 # Causes for which an environment is made anew; the labels of the metric.
@@ -36,11 +36,17 @@ class EnvironmentFault(Exception):
         self.cause = cause
 
 
-# Exceptions that are not of a user's code, which may raise anything else, `SystemExit` too.
-PASSING = (SeedbedError, KeyboardInterrupt, Terminated)
-
-
 ENDED = "it ended its process"
+
+
+def raise_ours(error: BaseException) -> None:
+    """Raise an exception again that is not of a user's code, which may raise any other.
+
+    Args:
+        error: the exception.
+    """
+    if is_interrupt(error) or isinstance(error, SeedbedError | Terminated):
+        raise error
 
 
 def in_words(error: BaseException) -> str:
@@ -51,7 +57,10 @@ def in_words(error: BaseException) -> str:
     """
     if isinstance(error, SystemExit):
         return f"{ENDED} (SystemExit: {error.code})"
-    text = f"{type(error).__name__}: {error}"
+    try:
+        text = f"{type(error).__name__}: {error}".removesuffix(": ")
+    except Exception:  # its own `__str__`
+        text = f"{type(error).__name__} without words"
     if "main thread" in text:
         text += (
             "; an actor steps environments in threads of their own: actor.workers=1 steps them in "

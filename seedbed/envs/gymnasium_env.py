@@ -13,12 +13,12 @@ from seedbed.config.environment import Environment
 from seedbed.envs.factory import Env, make_environment, read_spaces
 from seedbed.envs.failures import (
     MAKE_RAISED,
-    PASSING,
     RESET_RAISED,
     STEP_RAISED,
     EnvironmentFault,
     Failures,
     in_words,
+    raise_ours,
 )
 from seedbed.envs.judge import judge_fps, judge_lives, judge_picture, judge_reset, judge_step
 from seedbed.envs.sequential import SequentialVectorEnv
@@ -92,9 +92,8 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
             with self._record as record:
                 record.begin(RENDER, i)
                 return judge_picture(self._envs[i].render())
-        except PASSING:
-            raise
         except BaseException as error:
+            raise_ours(error)
             text = str(error) if isinstance(error, EnvironmentFault) else in_words(error)
             raise SeedbedError(
                 ExitCode.ENVIRONMENT, f"{self.spec.name} cannot be drawn: {text}"
@@ -134,9 +133,8 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
             lives, before = judge_lives(info, self._needs_lives), self._lives[i]
             time_step.life_lost[i] = lives is not None and before is not None and lives < before
             self._lives[i] = lives
-        except PASSING:
-            raise
         except BaseException as error:
+            raise_ours(error)
             self._begin(time_step, i, self._replace(i, STEP_RAISED, error))
 
     @override
@@ -144,13 +142,13 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         while True:
             try:
                 observation, info = judge_reset(self._envs[i].reset(seed=seed))
+                restore()
                 time_step.observation[i] = self._observation.read(observation, info)
                 self._lives[i] = judge_lives(info, self._needs_lives)
                 # A step that failed may have written some of the rest.
                 return mark_first(time_step, i)
-            except PASSING:
-                raise
             except BaseException as error:
+                raise_ours(error)
                 seed = self._replace(i, RESET_RAISED, error)
 
     def _replace(self, i: int, cause: str, error: BaseException) -> int:
@@ -215,9 +213,8 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         self._record.begin(CLOSE, self._first + i)
         try:
             env.close()
-        except PASSING:
-            raise
-        except BaseException:
+        except BaseException as error:
+            raise_ours(error)
             # The environment is not used any more, and the others must continue.
             log.warning(
                 "closing environment %d of %s failed",

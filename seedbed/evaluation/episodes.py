@@ -8,6 +8,7 @@ end. The first N to end would be the short ones, which in most games are the bad
 
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypedDict
 
@@ -142,6 +143,7 @@ def evaluate(
     experiment: Experiment,
     settings: EvaluationSettings,
     on_step: Callable[[EpisodeCollector], None] = lambda collector: None,
+    closing: ExitStack | None = None,
 ) -> EvaluationResult:
     """Play `settings.episodes` episodes of `experiment.environment`.
 
@@ -150,6 +152,7 @@ def evaluate(
         experiment: names the environment, and the actor's settings for it.
         settings: how to evaluate.
         on_step: called after every step, for progress reports.
+        closing: closes the environments, when the result is safe; None: they are closed here.
 
     Raises:
         SeedbedError: the environments cannot be made, fail, or are not those of the training.
@@ -161,6 +164,8 @@ def evaluate(
     attempt = 0
     while not collector.done:
         env = make_evaluation_env(policy, experiment, num_envs, settings.seed, attempt)
+        ends = closing or ExitStack()
+        ends.callback(env.close)
         try:
             step = env.reset()
             collector.on_step(step)
@@ -169,7 +174,8 @@ def evaluate(
                 collector.on_step(step)
                 on_step(collector)
         finally:
-            env.close()
+            if closing is None or not collector.done:
+                ends.close()
         attempt += 1
     episodes = [collector.ended[number] for number in sorted(collector.ended)]
     return {

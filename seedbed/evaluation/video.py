@@ -2,6 +2,7 @@
 
 import os
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,22 @@ _VIDEO_ATTEMPT = 1 << 12
 
 
 def record_video(
-    policy: TrainedPolicy, experiment: Experiment, settings: EvaluationSettings, file: Path
+    policy: TrainedPolicy,
+    experiment: Experiment,
+    settings: EvaluationSettings,
+    file: Path,
+    closing: ExitStack,
 ) -> dict[str, Any]:
     """Play one more episode and write it to `file`, whole or not at all.
 
     Atari is played by the exact environments, because they have a screen.
+
+    Args:
+        policy: the policy that plays.
+        experiment: names the environment.
+        settings: how to play.
+        file: the video.
+        closing: closes the environment, when the video is safe.
 
     Raises:
         SeedbedError: the environment shows no picture.
@@ -46,40 +58,38 @@ def record_video(
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
     env = make_evaluation_env(policy, _rendered(experiment), 1, settings.seed, _VIDEO_ATTEMPT)
-    try:
-        assert isinstance(env, ExactAtariVectorEnv | GymnasiumVectorEnv)
-        if isinstance(env, GymnasiumVectorEnv):
-            fps = env.frames_per_second
-        else:
-            fps = _ATARI_FPS / experiment.environment.atari.frame_skip
-        runner = PolicyRunner(policy, 1, settings.seed, settings.greedy)
-        collector = EpisodeCollector(1, 1, settings.max_steps)
-        step = env.reset()
-        collector.on_step(step)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        picture = enlarge(env.rgb(0))
-        # Otherwise imageio_ffmpeg sets a process group by a fork, in which threads of gRPC and of
-        # the backend break.
-        os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"
-        with replacing(file) as temporary:
-            writer = imageio_ffmpeg.write_frames(
-                str(temporary),
-                (picture.shape[1], picture.shape[0]),
-                fps=fps,
-                macro_block_size=2,
-                ffmpeg_timeout=_ENCODER_S,
-            )
-            writer.send(None)
-            try:
-                writer.send(picture.tobytes())
-                while not collector.done:
-                    step = env.step(runner.act(step))
-                    collector.on_step(step)
-                    writer.send(_alike(enlarge(env.rgb(0)), picture).tobytes())
-            finally:
-                writer.close()
-    finally:
-        env.close()
+    closing.callback(env.close)
+    assert isinstance(env, ExactAtariVectorEnv | GymnasiumVectorEnv)
+    if isinstance(env, GymnasiumVectorEnv):
+        fps = env.frames_per_second
+    else:
+        fps = _ATARI_FPS / experiment.environment.atari.frame_skip
+    runner = PolicyRunner(policy, 1, settings.seed, settings.greedy)
+    collector = EpisodeCollector(1, 1, settings.max_steps)
+    step = env.reset()
+    collector.on_step(step)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    picture = enlarge(env.rgb(0))
+    # Otherwise imageio_ffmpeg sets a process group by a fork, in which threads of gRPC and of
+    # the backend break.
+    os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"
+    with replacing(file) as temporary:
+        writer = imageio_ffmpeg.write_frames(
+            str(temporary),
+            (picture.shape[1], picture.shape[0]),
+            fps=fps,
+            macro_block_size=2,
+            ffmpeg_timeout=_ENCODER_S,
+        )
+        writer.send(None)
+        try:
+            writer.send(picture.tobytes())
+            while not collector.done:
+                step = env.step(runner.act(step))
+                collector.on_step(step)
+                writer.send(_alike(enlarge(env.rgb(0)), picture).tobytes())
+        finally:
+            writer.close()
     episode = collector.ended[0]
     return {"file": str(file), "return": episode.total, "length": episode.length, "fps": fps}
 

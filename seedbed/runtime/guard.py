@@ -141,6 +141,7 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
             _kill(child, signal.SIGKILL)
         elif found is not None and found.si_signo != signal.SIGCHLD:
             _kill(child, found.si_signo)
+            _kill(child, signal.SIGCONT)  # a stopped process would never take it
         ended = _reap(child)
         # Not by reading alone: another process may hold the other end open.
         if not reported and select.select([report], [], [], 0)[0]:
@@ -150,12 +151,9 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
             _kill(child, signal.SIGKILL)
         if ended is None:
             _end_orphans(child)
-            state = state_and_parent(child)
-            if state is not None and state[0] in "Tt":  # a debugger's
-                calls.PROCESS.put_off(looked - before)
-            waits, late = calls.PROCESS.unwatched()
+            waits, late = _waits_for(child, looked - before)
             if waits and not told:
-                _write(f"{waits}, which holds the interpreter lock")
+                _write(waits)
             told = waits
             if late:
                 _kill(child, signal.SIGKILL)
@@ -173,6 +171,11 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
         os._exit(int(reported))
     if os.WIFSIGNALED(ended):
         number = os.WTERMSIG(ended)
+        if number in _CRASHES:
+            _write(
+                f"the process was ended by {signal.Signals(number).name}: code that it ran has "
+                "crashed, of an environment, a network or a library"
+            )
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
@@ -188,6 +191,17 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
         _exit(ExitCode.ENVIRONMENT, text)
     # Other code may end the process with another code as the interpreter ends.
     os._exit(int(reported) or code if reported.isdigit() else code)
+
+
+def _waits_for(child: int, since_s: float) -> tuple[str, str]:
+    """Return what a child waits for that cannot tell it itself, and its late call, in words."""
+    state = (state_and_parent(child) or "?")[0]
+    if state == "t":  # a debugger's
+        calls.PROCESS.put_off(since_s)
+    waits, late = calls.PROCESS.unwatched()
+    if state == "T":
+        return f"process {child} is stopped: `kill -CONT {child}` continues it", late
+    return f"{waits}, and no thread of the process runs" if waits else "", late
 
 
 def _exit(code: ExitCode, text: str) -> NoReturn:

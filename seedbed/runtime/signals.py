@@ -57,6 +57,31 @@ def exit_on_sigterm() -> None:
     signal.signal(signal.SIGTERM, handler)
 
 
+def interrupt_on_sigint() -> None:
+    """Raise `KeyboardInterrupt` on SIGINT, as Python does, and note that the signal has come."""
+
+    def handler(_: int, __: FrameType | None) -> None:
+        _Sigint.has_come = True
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGINT, handler)
+
+
+class _Sigint:
+    """Whether SIGINT has come since `interrupt_on_sigint`."""
+
+    has_come = False
+
+
+def is_interrupt(error: BaseException) -> bool:
+    """Return whether an exception is that of SIGINT, and not one that other code has raised."""
+    if not isinstance(error, KeyboardInterrupt):
+        return False
+    is_main = threading.current_thread() is threading.main_thread()
+    is_pythons = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return is_main and (is_pythons or _Sigint.has_come)
+
+
 def exit_at_once_on_signals() -> None:
     """End the process at once on SIGTERM and SIGINT, until `on_stop_signals` is called.
 

@@ -3,12 +3,16 @@
 import contextlib
 import os
 import sys
+import threading
+from types import ModuleType
 from typing import TextIO
 
+_HOOK = ("excepthook",)
 _own: TextIO | None = None
-# Duplicates of descriptors 0, 1 and 2, and the objects of Python, while other code runs.
+# Duplicates of descriptors 0, 1 and 2, and objects of Python, while other code runs.
 _kept: dict[int, int] = {}
-_objects: dict[str, TextIO] = {}
+_process = 0
+_objects: list[tuple[ModuleType, str, object]] = []
 
 
 def open_closed() -> None:
@@ -37,16 +41,19 @@ def open_closed() -> None:
 def keep_stdout() -> None:
     """Keep stdout for `result`: whatever else is printed there goes to stderr from now on.
 
-    So it does from C, from processes that are started, and from the code of a user.
+    So it does from C, from processes that are started, and from the code of a user. Called in the
+    process that runs this code.
     """
-    global _own
+    global _own, _process
     if _own is None:
         sys.stdout.flush()
         _own = os.fdopen(os.dup(1), "w", encoding="utf-8", errors="replace", closefd=False)
         os.dup2(2, 1)
+        _process = os.getpid()
         for descriptor in range(3):
             _kept[descriptor] = os.dup(descriptor)
-        _objects.update(stdout=sys.stdout, stderr=sys.stderr)
+        for module, names in ((sys, ("stdout", "stderr", "excepthook")), (threading, _HOOK)):
+            _objects.extend((module, name, getattr(module, name)) for name in names)
 
 
 def keep(descriptor: int) -> None:
@@ -57,10 +64,13 @@ def keep(descriptor: int) -> None:
 
 
 def restore() -> None:
-    """Take stdout and stderr back where other code has closed or replaced them.
+    """Take stdout, stderr and Python's hooks back where other code has closed or replaced them.
 
-    A closed one would be the next file or socket of this process, into which others print.
+    A closed stream would be the next file or socket of this process, into which others print. A
+    process that other code has forked, and that comes back here, ends.
     """
+    if _kept and os.getpid() != _process:
+        os._exit(1)
     for descriptor, kept in _kept.items():
         try:
             is_open, is_same = True, os.path.sameopenfile(descriptor, kept)
@@ -69,7 +79,8 @@ def restore() -> None:
         if not is_open or (descriptor and not is_same):
             with contextlib.suppress(OSError):
                 os.dup2(kept, descriptor)
-    vars(sys).update(_objects)
+    for module, name, value in _objects:
+        setattr(module, name, value)
 
 
 def result() -> TextIO:

@@ -80,6 +80,8 @@ def warned(report: Report) -> str:
         ("ExitsWhenMade", r"cannot be made: it ended its process \(SystemExit: no display\)"),
         ("InterruptsItself", "GeneratorExit"),
         ("Handler", "signal only works in main thread.*actor.workers=1"),
+        ("RaisesKeyboardInterrupt", "KeyboardInterrupt$"),
+        ("RaisesWithoutWords", "Mute without words"),
         ("SharesPygame", "as many actor.workers as actor.envs_per_group"),
         ("Nothing-v0", "brought_environments registers no such id"),
         ("Alone", "the port 5005 is in use"),

@@ -331,18 +331,17 @@ def test_a_damaged_summary_is_none(tmp_path: Path, text: str) -> None:
         assert directory.read_summary() is None
 
 
-def test_files_of_a_run_mean_that_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    run = Path("runs/a")
+def test_files_of_a_run_mean_that_run(tmp_path: Path) -> None:
+    run = tmp_path / "runs/a"
     begin(run, updates=3)
     begin(run, 0, "stop.env_frames=9")
     assert default_run_directory("cartpole-vtrace", "x") == Path("runs/x")
     for path in (run, run / "experiment.yaml"):
         assert default_run_directory(path, "x") == run
-    with pytest.raises(SeedbedError, match="an earlier start of the run runs/a: name runs/a"):
+    with pytest.raises(SeedbedError, match=f"an earlier start of the run {run}: name {run}"):
         default_run_directory(run / "experiment.1.yaml", "x")
     # The directory of a learner belongs to the run of all.
-    assert run_of_part(run / "learner-1") == run.absolute()
+    assert run_of_part(run / "learner-1") == run
     assert run_of_part(run) is None
     assert run_of_part(Path("learner-1")) is None
 

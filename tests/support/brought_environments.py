@@ -108,6 +108,24 @@ class Handler(Plain):
         signal.signal(signal.SIGUSR2, signal.SIG_IGN)
 
 
+class RaisesKeyboardInterrupt(Plain):
+    """No one has pressed Ctrl-C."""
+
+    def step(self, action: Any) -> Any:
+        raise KeyboardInterrupt
+
+
+class RaisesWithoutWords(Plain):
+    """Its exception cannot be printed."""
+
+    def step(self, action: Any) -> Any:
+        class Mute(Exception):
+            def __str__(self) -> str:
+                raise ValueError("no words")
+
+        raise Mute
+
+
 PygameError = type("error", (RuntimeError,), {"__module__": "pygame"})
 
 
