@@ -95,7 +95,8 @@ def _show(report: "Report") -> None:
             f"{speed['megabytes_per_second']:.3g} MB/s at this speed"
         )
     if advice := report.advice:
-        shipped = "pong-vtrace" if report.environment.startswith("atari:") else "cartpole-vtrace"
+        shape = () if report.spec is None else report.spec.observation.shape
+        shipped = "pong-vtrace" if len(shape) == 3 else "cartpole-vtrace"
         _print(
             f"\nto learn    begin with the values of {shipped}, which learn: `seedbed config show "
             f"{shipped}`;\n"

@@ -14,7 +14,7 @@ class Stop(Section):
     key_class: ClassVar[KeyClass] = FREE
 
     env_frames: Annotated[int, Field(ge=0)] = 0
-    """Emulator frames, over all restarts."""
+    """Emulator frames, over all restarts. A first batch that is complete is trained on before."""
     seconds: NonNegative = 0
     """Seconds of training, from the first frame of each start, over all restarts."""
     updates: Annotated[int, Field(ge=0)] = 0

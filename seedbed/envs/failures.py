@@ -66,6 +66,8 @@ def in_words(error: BaseException) -> str:
             "; an actor steps environments in threads of their own: actor.workers=1 steps them in "
             "the main thread of another process"
         )
+    if "OpenGL" in text:
+        text += "; MUJOCO_GL=egl, or osmesa, draws without a screen"
     if type(error).__module__.partition(".")[0] == "pygame":
         text += (
             "; the environments of a process share pygame, and one of them may have ended it: as "

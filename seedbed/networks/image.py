@@ -156,7 +156,8 @@ class ImageTorso(keras.layers.Layer):
         if min(frame.shape[:2]) < self.smallest:
             raise ConfigError(
                 f"learner.network {name} wants images of at least {self.smallest} x "
-                f"{self.smallest}, but the environment gives {frame}: use a smaller network"
+                f"{self.smallest}, but the environment gives {frame}: use `impala_deep`, "
+                "`mlp` or a network of your own"
             )
         if isinstance(self.first, FirstConvolution):
             self.first.observe(frame)

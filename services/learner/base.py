@@ -125,6 +125,7 @@ class LearnerBase:
         self.run_stop = RunStop(experiment.stop, self.telemetry, self.members, self.hosts)
         self._http: MetricsServer | None = None
         self._next_tick = time.monotonic()
+        self._first_batch_at: float | None = None
 
     def _share_counters(self, members: Membership) -> None:
         """Let telemetry report what all learners do together."""
@@ -321,7 +322,19 @@ class LearnerBase:
             self._next_tick = max(self._next_tick + self.experiment.logging.interval_s, now)
             self._tick()
         self.telemetry.cost.account()  # so that stop.seconds is met in time
-        self.run_stop.check_conditions()
+        self.run_stop.check_conditions(self._awaits_first_update())
+
+    def _awaits_first_update(self) -> bool:
+        """Return whether there is a first batch, and no update yet: the backend compiles it."""
+        learner, options = self.experiment.learner, self.experiment.builtin_options
+        spec = self.components.spec
+        if self.counters.updates or spec is None or options is None or options.trains_from_replay:
+            return False
+        batch = learner.batch_size * learner.unroll_length * spec.action_repeat
+        if self.counters.env_frames < batch:
+            return False
+        self._first_batch_at = self._first_batch_at or time.monotonic()
+        return time.monotonic() < self._first_batch_at + learner.watchdog_timeout_s
 
     # --- end -------------------------------------------------------------------------------
 

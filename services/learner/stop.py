@@ -58,9 +58,15 @@ class RunStop:
         elif self.reason is None:
             self.reason, self._follows = f"host {host} stopped: {reason}", True
 
-    def check_conditions(self) -> MetCondition | None:
-        """Return the stop condition that is met, or None. A condition that is met ends the run."""
+    def check_conditions(self, awaits_update: bool = False) -> MetCondition | None:
+        """Return the stop condition that is met, or None. A condition that is met ends the run.
+
+        Args:
+            awaits_update: the first update is due, and frames do not end the run before it.
+        """
         self.met = self._find()
+        if awaits_update and self.met is not None and self.met.key == "env_frames":
+            self.met = None
         if self.met is not None:
             self._telemetry.stop_condition = self.met.text
             self.reason = self.reason or self.met.text

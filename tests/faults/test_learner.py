@@ -207,6 +207,15 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, caplog: pytest.LogCaptu
         assert "checkpoint not written (1 of 999 failures in a row allowed)" in caplog.text
 
 
+def test_frames_do_not_end_a_run_whose_first_batch_is_being_compiled(tmp_path: Path) -> None:
+    learner = experiment().learner
+    frames = 2 * learner.batch_size * learner.unroll_length
+    with running(tmp_path, f"stop.env_frames={frames}") as run:
+        assert run.ended.wait(START_S)
+        assert run.summary["stop_reason"].startswith("stop.env_frames")
+        assert run.summary["updates"] >= 1
+
+
 STOPS = {
     "updates": ("stop.updates=12", "stop.updates: "),
     "mean_return": ("stop.mean_return=9.5", "stop.mean_return: 10 over 100 episodes, wanted 9.5"),

@@ -460,6 +460,7 @@ def test_a_stop_condition_is_told_to_everyone(bare: Any) -> None:
             learner.policy.gate.clear()
             ends.send(step(0, 1))
             assert learner.policy.entered.wait(30)
+            learner.counters.updates = 1  # frames do not end a run before its first update
             learner.counters.env_frames += 8
             assert finished(held).startswith("stop.env_frames: 40 of 40")
             assert finished(ends).startswith("stop.env_frames")
