@@ -233,6 +233,8 @@ class RunDirectory:
                     atomic_write(self.path / name, content)
             if before.aside is not None:
                 before.aside.unlink(missing_ok=True)
+            if before.status is not None and before.files["summary.json"] is not None:
+                atomic_write(self.path / "status.json", before.status)  # it is at its end still
             log.warning("%s is left as it was: this start has stepped no environment", self.path)
 
 

@@ -291,13 +291,15 @@ def test_a_start_that_steps_nothing_leaves_the_record_as_it_was(tmp_path: Path) 
     run = tmp_path / "run"
     begin(run, 3, "stop.env_frames=1")
     (run / "summary.json").write_text("{}")
-    names = ("experiment.yaml", "history.json", "summary.json")
+    (run / "status.json").write_text('{"counters": {"env_frames": 1}}')
+    names = ("experiment.yaml", "history.json", "summary.json", "status.json")
     before = {name: (run / name).read_bytes() for name in names}
     with (  # noqa: PT012
         pytest.raises(SeedbedError, match="the port is taken"),
         open_run_directory(run, experiment("stop.env_frames=9")) as directory,
     ):
         directory.remove_summary()
+        (run / "status.json").write_text("{}")
         raise SeedbedError(ExitCode.BIND, "the port is taken")
     assert {name: (run / name).read_bytes() for name in names} == before
     assert not (run / "experiment.1.yaml").exists()
