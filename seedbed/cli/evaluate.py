@@ -26,9 +26,9 @@ from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol, deviations
 from seedbed.evaluation.video_file import check_video
-from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.evaluations import append_evaluation, read_evaluations
 from seedbed.runs.resume import compare
+from seedbed.runs.stored import read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.calls import WAITING
 from seedbed.runtime.exit_codes import ConfigError, ExitCode

@@ -8,7 +8,7 @@ from seedbed import backends
 from seedbed.cli.arguments import add_trust
 from seedbed.cli.output import emit
 from seedbed.export.folder import check_empty
-from seedbed.runs.directory import read_checkpoint
+from seedbed.runs.stored import read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.text import counted
 

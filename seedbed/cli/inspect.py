@@ -14,7 +14,7 @@ from seedbed.cli.arguments import add_set, add_trust
 from seedbed.cli.output import emit
 from seedbed.config import Experiment, load_experiment, parse_experiment
 from seedbed.config.load import dump_experiment
-from seedbed.runs.directory import read_checkpoint
+from seedbed.runs.stored import read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.install import how_to_install
 from seedbed.runtime.paths import shown

@@ -13,7 +13,7 @@ from seedbed import backends
 from seedbed.config import Experiment
 from seedbed.evaluation.atari_protocol import apply_atari_protocol
 from seedbed.packed import PackedSpec
-from seedbed.runs.directory import read_checkpoint
+from seedbed.runs.stored import read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.text import counted

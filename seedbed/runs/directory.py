@@ -18,10 +18,9 @@ import sys
 from collections.abc import Iterable, Sequence
 from itertools import count
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
-from seedbed.checkpoints.consensus import best, consensus
-from seedbed.checkpoints.format import Checkpoint, CheckpointReadError
+from seedbed.checkpoints.format import Checkpoint
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment
 from seedbed.config.load import dump_experiment
@@ -29,10 +28,10 @@ from seedbed.rpc.local.addresses import SUFFIX
 from seedbed.runs.history import Start, append_start, fingerprint, read_history
 from seedbed.runs.layout import (
     checkpoint_directory,
-    has_shared_copy,
     learner_directories,
     socket_path,
 )
+from seedbed.runs.record import Record
 from seedbed.runs.resume import (
     Change,
     check_identity,
@@ -47,6 +46,7 @@ from seedbed.runs.resume import (
     result_changes,
 )
 from seedbed.runs.stop import MetCondition, end_of
+from seedbed.runs.stored import open_store, read_checkpoint
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
@@ -99,26 +99,6 @@ _OWN_FILES = (
 _SUMMARY_KEYS = {"env_frames", "updates", "stop_reason", "evaluation"}
 
 
-class _Record(NamedTuple):
-    """What a start changes in the record of a run.
-
-    Attributes:
-        files: Contents by name before the start; None where there was no such file.
-        aside: Where the experiment of before has been moved.
-        status: Content of status.json before the start.
-        env_frames: Frames with which the start goes on.
-    """
-
-    files: dict[str, bytes | None]
-    aside: Path | None
-    status: bytes | None
-    env_frames: int
-
-
-def _content(path: Path) -> bytes | None:
-    return path.read_bytes() if path.exists() else None
-
-
 class RunDirectory:
     """Open run directory. `close` it, or use it as a context.
 
@@ -159,7 +139,7 @@ class RunDirectory:
         self.met: MetCondition | None = None
         self.resume_from: Checkpoint | None = None
         self.init_from = ""
-        self.before: _Record | None = None
+        self.before: Record | None = None
         self.start_from: Checkpoint | None = None
 
     def report_resume(self) -> None:
@@ -211,31 +191,9 @@ class RunDirectory:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if kind is not None and self.before is not None and not self._has_stepped(self.before):
-            self._take_back(self.before)
+        if kind is not None and self.before is not None and not self.before.has_stepped():
+            self.before.take_back()
         self.close()
-
-    def _has_stepped(self, before: "_Record") -> bool:
-        """Return whether this start has stepped an environment, as far as is known."""
-        if learner_directories(self.path):
-            return True
-        status = _content(self.path / "status.json")
-        frames = self.last_counters().get("env_frames", 0)
-        return status != before.status and frames > before.env_frames
-
-    def _take_back(self, before: "_Record") -> None:
-        """Leave the record of the run as it was before this start."""
-        with contextlib.suppress(OSError):
-            for name, content in before.files.items():
-                if content is None:
-                    (self.path / name).unlink(missing_ok=True)
-                else:
-                    atomic_write(self.path / name, content)
-            if before.aside is not None:
-                before.aside.unlink(missing_ok=True)
-            if before.status is not None and before.files["summary.json"] is not None:
-                atomic_write(self.path / "status.json", before.status)  # it is at its end still
-            log.warning("%s is left as it was: this start has stepped no environment", self.path)
 
 
 def open_run_directory(
@@ -354,68 +312,6 @@ def _is_at(lock: int, path: Path) -> bool:
     except FileNotFoundError:
         return False
     return os.path.samestat(os.fstat(lock), there)
-
-
-def open_store(path: str | Path) -> CheckpointStore:
-    """Open the checkpoints of an existing run for reading; nothing is locked or written.
-
-    Args:
-        path: A run directory, or any fsspec directory of checkpoints.
-    """
-    stored = Path(path) / "experiment.yaml"
-    if "://" in str(path) or not stored.exists():
-        inner = Path(path) / "checkpoints"
-        return CheckpointStore(str(inner if "://" not in str(path) and inner.is_dir() else path))
-    experiment = read_stored(stored.read_text(), str(stored))
-    return CheckpointStore(checkpoint_directory(path, experiment))
-
-
-def read_checkpoint(path: str | Path, name: str = "newest") -> Checkpoint:
-    """Read a checkpoint of a run.
-
-    Args:
-        path: A run directory, a directory of checkpoints, or a file that ends in `.safetensors`.
-        name: As for `CheckpointStore.read`. For a run of several learners, `newest` is the
-            average of the newest checkpoints of all learners.
-
-    Raises:
-        SeedbedError: CHECKPOINT_READ, with the checkpoints that there are.
-    """
-    if learners := learner_directories(path):
-        return _combine_checkpoints(path, name, learners)
-    text = str(path)
-    if text.endswith(".safetensors"):
-        parent, _, file = text.rpartition("/")
-        return CheckpointStore(parent or ".").read(file)
-    if Path(text).is_file():
-        raise CheckpointReadError(
-            f"{text} is a file, and neither a run directory nor a .safetensors file"
-        )
-    return open_store(path).read(name)
-
-
-def _combine_checkpoints(path: str | Path, name: str, learners: list[Path]) -> Checkpoint:
-    """Read the average, or the best, of the newest checkpoints of several learners.
-
-    A learner without a checkpoint is left out, unless all learners are without one.
-    """
-    if name not in ("newest", "consensus", "best"):
-        raise CheckpointReadError(
-            f"{path} has {len(learners)} learners: --checkpoint is newest (the average of all "
-            f"newest ones) or best; for {name!r} name one of them, such as {learners[0]}"
-        )
-    stores = {directory: open_store(directory) for directory in learners}
-    ready = [directory for directory, store in stores.items() if store.names()] or learners
-    if len(ready) < len(learners):
-        missing = ", ".join(each.name for each in learners if each not in ready)
-        log.warning("%s: %s has no checkpoint yet, and is left out", path, missing)
-    newest = [read_checkpoint(directory) for directory in ready]
-    if name == "best":
-        chosen = ready[newest.index(best(newest))]
-        return read_checkpoint(chosen, "best" if stores[chosen].has_best() else "newest")
-    if has_shared_copy(Path(path)):
-        return consensus(newest, f"{path} (the shared copy of {ready[0].name})", shared=True)
-    return consensus(newest, f"{path} (the average of {len(ready)} learners)")
 
 
 def _check_ours(path: Path) -> None:
@@ -586,12 +482,9 @@ def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
     resumed = directory.resume_from
     counters = resumed.meta["counters"] if resumed is not None else {}
     changes = result_changes(directory.changes)
-    current, aside = directory.experiment_yaml, None
+    current = directory.experiment_yaml
     text = dump_experiment(directory.experiment)
-    files = {
-        name: _content(directory.path / name)
-        for name in ("history.json", current.name, "summary.json")
-    }
+    before = Record(directory.path, int(counters.get("env_frames", 0)))
     append_start(
         directory.path,
         command,
@@ -602,11 +495,10 @@ def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
         text,
         directory.init_from,
     )
-    if files[current.name] is not None:
+    if current.exists():
         if current.read_text() != text:
-            aside = _first_free(directory.path / f"experiment.{n}.yaml" for n in count(1))
-            current.rename(aside)
-        status = _content(directory.path / "status.json")
-        directory.before = _Record(files, aside, status, int(counters.get("env_frames", 0)))
+            before.aside = _first_free(directory.path / f"experiment.{n}.yaml" for n in count(1))
+            current.rename(before.aside)
+        directory.before = before
     if not current.exists():  # a full volume would refuse what is there already
         atomic_write(current, text)

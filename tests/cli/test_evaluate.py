@@ -23,8 +23,9 @@ from seedbed.config.load import dump_experiment
 from seedbed.envs import make_vector_env
 from seedbed.factory import build_agent
 from seedbed.optimizers import build_optimizer
-from seedbed.runs.directory import open_run_directory, open_store, read_checkpoint
+from seedbed.runs.directory import open_run_directory
 from seedbed.runs.evaluations import read_evaluations
+from seedbed.runs.stored import open_store, read_checkpoint
 from seedbed.runtime.exit_codes import ExitCode
 
 NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")

@@ -13,7 +13,7 @@ import pytest
 from seedbed.analysis.unroll_files import caption, eventful_envs, shown_steps
 from seedbed.backends.protocol import Backend
 from seedbed.cli.main import main
-from seedbed.runs.directory import open_store
+from seedbed.runs.stored import open_store
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 

@@ -29,7 +29,8 @@ from seedbed.networks import NETWORKS
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.optimizers import build_optimizer
 from seedbed.packed import ACTION_MASK, Entry, PackedSpec
-from seedbed.runs.directory import open_run_directory, read_checkpoint
+from seedbed.runs.directory import open_run_directory
+from seedbed.runs.stored import read_checkpoint
 from seedbed.runs.trust import stored_experiment
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.spec import ActionSpec, ArraySpec, EnvironmentSpec

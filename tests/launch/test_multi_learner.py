@@ -14,9 +14,9 @@ from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config.run import Stop
 from seedbed.gossip.membership import Membership
 from seedbed.launch.learners_view import learners_line, run_summary
-from seedbed.runs.directory import read_checkpoint
 from seedbed.runs.layout import learner_directories, learner_directory
 from seedbed.runs.stop import met_condition
+from seedbed.runs.stored import read_checkpoint
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.spec import ArraySpec, EnvironmentSpec
 from seedbed.telemetry.counters import Counters

@@ -16,10 +16,11 @@ import pytest
 from seedbed.checkpoints.store import CheckpointStore
 from seedbed.config import Experiment, load_experiment, parse_experiment
 from seedbed.config.load import default_run_directory, dump_experiment
-from seedbed.runs.directory import RunDirectory, open_run_directory, open_store, read_checkpoint
+from seedbed.runs.directory import RunDirectory, open_run_directory
 from seedbed.runs.history import read_history
 from seedbed.runs.layout import run_of_part
 from seedbed.runs.resume import result_changes
+from seedbed.runs.stored import open_store, read_checkpoint
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.limits import process_state
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
@@ -299,7 +300,7 @@ def test_a_start_that_steps_nothing_leaves_the_record_as_it_was(tmp_path: Path) 
         open_run_directory(run, experiment("stop.env_frames=9")) as directory,
     ):
         directory.remove_summary()
-        (run / "status.json").write_text("{}")
+        (run / "status.json").write_text('{"counters": {"env_frames": 0}}')
         raise SeedbedError(ExitCode.BIND, "the port is taken")
     assert {name: (run / name).read_bytes() for name in names} == before
     assert not (run / "experiment.1.yaml").exists()

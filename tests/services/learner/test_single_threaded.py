@@ -13,7 +13,7 @@ import pytest
 
 from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import load_experiment
-from seedbed.runs.directory import read_checkpoint
+from seedbed.runs.stored import read_checkpoint
 
 pytestmark = pytest.mark.backends
 
