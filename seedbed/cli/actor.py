@@ -35,7 +35,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--processes", type=int, default=1, metavar="N", help=text)
     text = "frames of the run so far: the environments then begin before a learner answers"
     add("--env-frames", type=int, metavar="N", help=text)
-    # Descriptor of the memory in which the process above sees the calls into environments.
     add_credentials(parser)
     add_parent(parser)
 

@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> ExitCode:
         experiment.environment,
         args.num_envs,
         args.seconds,
-        _print,
+        print_lines,
         experiment.actor,
         getattr(experiment.builtin_options, "life_loss_ends", False),
         _show,
@@ -73,40 +73,38 @@ def run(args: argparse.Namespace) -> ExitCode:
     return ExitCode.OK if report.ok else ExitCode.ENVIRONMENT
 
 
-def _print(line: str) -> None:
-    print_lines(line)
-
-
 def _show(report: "Report") -> None:
     width = max(len(check.name) for check in report.checks)
-    _print("")
+    print_lines("")
     for check in report.checks:
-        _print(f"{_MARKS[check.result]}  {check.name:{width}}  {check.detail}")
+        print_lines(f"{_MARKS[check.result]}  {check.name:{width}}  {check.detail}")
     if speed := report.speed:
-        _print(
+        print_lines(
             f"\nspeed    {speed['steps_per_second']:,.0f} steps/s on one thread, "
             f"{speed['cpu_seconds_per_step'] * 1e6:,.0f} µs of CPU a step, "
             f"{speed['cpus_used']:.2f} CPUs busy"
         )
         if "steps_per_second_2_threads" in speed:
-            _print(f"         {speed['steps_per_second_2_threads']:,.0f} steps/s on two threads")
-        _print(
+            print_lines(
+                f"         {speed['steps_per_second_2_threads']:,.0f} steps/s on two threads"
+            )
+        print_lines(
             f"message  {speed['message_bytes']:,.0f} bytes a step of the group, "
             f"{speed['megabytes_per_second']:.3g} MB/s at this speed"
         )
     if advice := report.advice:
         shape = () if report.spec is None else report.spec.observation.shape
         shipped = "pong-vtrace" if len(shape) == 3 else "cartpole-vtrace"
-        _print(
+        print_lines(
             f"\nto learn    begin with the values of {shipped}, which learn: `seedbed config show "
             f"{shipped}`;\n"
             "            the number of environments changes the batch, and so what is learned"
         )
-        _print(
+        print_lines(
             f"\nto be fast  actor: {{groups: {advice.groups}, envs_per_group: "
             f"{advice.environments}, threads: {advice.threads}}}\n"
             f"            {advice.cpus} CPU and {advice.memory_mib} MiB an actor, for about "
             f"{advice.steps_per_second:,.0f} steps/s while the learner keeps up"
         )
         for reason in advice.reasons:
-            _print(f"            - {reason}")
+            print_lines(f"            - {reason}")

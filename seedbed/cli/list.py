@@ -10,10 +10,10 @@ from seedbed.cli.status import read_file
 from seedbed.cli.status_page import state_of
 from seedbed.runs.found import runs_below
 from seedbed.runs.layout import learner_directories
+from seedbed.runs.stop import COUNTED
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.telemetry.formats import NOTHING, duration, money, percent, si_number, significant
 
-_COUNTED = ("updates", "seconds", "dollars")
 _HEAD = ("run", "state", "frames", "done", "return", "evaluation", "time", "to go", "cost")
 
 
@@ -73,7 +73,7 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
     is_gone = status["stop_reason"] is not None or status["source"]["alive"] is False
     left = None if is_gone else status["eta"]
     stop, counters = status["stop"], status["counters"] | {"env_frames": frames}
-    limits = ((counters[name], stop.get(name)) for name in ("env_frames", *_COUNTED))
+    limits = ((counters[name], stop.get(name)) for name in COUNTED)
     return {
         **shown,
         "state": state_of(status),

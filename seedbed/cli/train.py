@@ -82,8 +82,8 @@ def open_run(
         is_whole: the command is for a whole run, which it leaves as it is if it is at its end.
     """
     own = run_of(args.experiment)
-    default = args.run_dir or default_run_directory(args.experiment, experiment.name)
-    path = host_directory(default, host)
+    whole_path = args.run_dir or default_run_directory(args.experiment, experiment.name)
+    path = host_directory(whole_path, host)
     # What another process of the run starts has that process's settings, which were accepted.
     is_part = args.exit_with_parent is not None and (args.rank, args.host) != (None, None)
     if is_whole and not is_part and (whole := run_of_part(path)) is not None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from seedbed.config.keys import agent_sections, keys, sections
 from seedbed.config.renamed import renamed_value
+from seedbed.config.schema import Experiment
 
 _MOST_NAMES = 12
 _NAME = (
@@ -15,7 +16,7 @@ _NAME = (
 )
 
 
-DEFAULT_AGENT = "vtrace"
+DEFAULT_AGENT: str = Experiment.model_fields["agent"].default
 # Usual short names of settings.
 ABBREVIATIONS = {
     "lr": "learner.optimizer.learning_rate",
@@ -54,11 +55,15 @@ def settings_named(word: str, agent: str = DEFAULT_AGENT) -> list[str]:
     if usual in known:
         return [usual]
     ends = [path for path in known if f".{path}".endswith(f".{whole}")]
-    ends = ends or [path for path in known if path.rpartition(".")[2] == name]
-    ends = ends or [path for path, _ in sections() if path.rpartition(".")[2] == name]
-    leaves = {path.rpartition(".")[2]: path for path in known}
+    ends = ends or [path for path in known if _leaf(path) == name]
+    ends = ends or [path for path, _ in sections() if _leaf(path) == name]
+    leaves = {_leaf(path): path for path in known}
     begins = [path for leaf, path in leaves.items() if leaf.startswith(f"{name}_")]
     return ends or [leaves[near] for near in get_close_matches(name, leaves, 1, 0.8)] or begins[:2]
+
+
+def _leaf(path: str) -> str:
+    return path.rpartition(".")[2]
 
 
 def _is_read(path: str, agent: str) -> bool:
@@ -165,7 +170,7 @@ def _meant(path: str, agent: str) -> str:
     here = [name for name, _ in _names(section)]
     found = settings_named(leaf, agent)
     near = [f"{section}.{name}".lstrip(".") for name in get_close_matches(leaf, here, 3, 0.6)]
-    if not near or leaf in ABBREVIATIONS or any(leaf == path.rpartition(".")[2] for path in found):
+    if not near or leaf in ABBREVIATIONS or any(leaf == _leaf(each) for each in found):
         # The right name in the wrong place.
         near = found or near or get_close_matches(path, [key.path for key in keys()], 2, 0.85)
     if near:

@@ -259,10 +259,10 @@ def _check_api(report: Report, plan: _Plan) -> None:
 
 def _api_words(error: BaseException) -> str:
     """Return what failed in Gymnasium's checker, with its line where an assertion has no words."""
-    if isinstance(error, AssertionError) and (text := _plain(str(error))):
-        return text
     if not isinstance(error, AssertionError):
         return _plain(in_words(error))
+    if text := _plain(str(error)):
+        return text
     last = traceback.extract_tb(error.__traceback__)[-1]
     return f"{in_words(error)} in `{last.line}`"
 

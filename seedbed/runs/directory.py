@@ -243,8 +243,9 @@ def open_run_directory(
         elif restart == "overwrite":
             _delete_own(directory)
         else:
-            _resume(directory, accepted, command, set_here)
-            _check_init(directory, init_from, command)
+            starts = read_history(path)["starts"]
+            _resume(directory, starts, accepted, command, set_here)
+            _check_init(directory, starts, init_from, command)
             if may_be_finished:
                 summary = directory.read_summary()
                 directory.met = end_of(summary, directory.experiment)
@@ -365,12 +366,12 @@ def _delete_own(directory: RunDirectory) -> None:
 
 def _resume(
     directory: RunDirectory,
+    starts: Sequence[Start],
     accepted: str,
     command: Sequence[str],
     set_here: Sequence[str] | None,
 ) -> None:
     """Set `resume_from`, `experiment` and `changes`, if the experiment may resume the run."""
-    starts = read_history(directory.path)["starts"]
     recorded = set(starts[-1]["named"]) if starts else None
     if set_here is not None:
         directory.named = named_by(set_here) | (recorded or set())
@@ -384,10 +385,12 @@ def _resume(
     if newest is None and not _has_frames(directory):
         return  # nothing was measured with other settings
     source, own = str(directory.experiment_yaml), shown(directory.path)
+    stored = None if newest is None else _settings_of(newest)
     if record is None or _is_edited(directory, starts):
         checkpoint = newest or _of_a_learner(directory)
         if checkpoint is not None:  # it has the settings with which it was trained
-            edited, record, source = record, _settings_of(checkpoint), checkpoint.path
+            edited, source = record, checkpoint.path
+            record = stored or _settings_of(checkpoint)
             differing = set() if edited is None else {c.key for c in compare(record, edited)}
             if differing:
                 own = ""
@@ -400,18 +403,22 @@ def _resume(
     directory.changes = check_resume(record, experiment, source, accepted, command, aside, own)
     directory.compared_with = source
     directory.experiment = experiment
-    if newest is not None:
-        check_identity(_settings_of(newest), experiment, newest.path)
+    if newest is not None and stored is not None:
+        check_identity(stored, experiment, newest.path)
     directory.resume_from = newest
 
 
-def _check_init(directory: RunDirectory, init_from: str | None, command: Sequence[str]) -> None:
+def _check_init(
+    directory: RunDirectory,
+    starts: Sequence[Start],
+    init_from: str | None,
+    command: Sequence[str],
+) -> None:
     """Refuse parameters to begin with that are not those with which the run has begun.
 
     Raises:
         SeedbedError: RESUME_REFUSED.
     """
-    starts = read_history(directory.path)["starts"]
     directory.init_from = starts[0].get("init_from", "") if starts else ""
     begun = directory.resume_from is not None or _has_frames(directory)
     if init_from is None or not begun or _address(init_from) == directory.init_from:

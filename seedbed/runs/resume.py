@@ -380,18 +380,21 @@ def _command(words: Sequence[str], option: str, value: str) -> str:
 
 def _call(call: str, keyword: str, value: Any) -> str:
     """Return a call of `seedbed.train` with one argument set. Another directory has no `change`."""
-    tree = ast.parse(call, mode="eval").body
-    assert isinstance(tree, ast.Call)
+    tree = _parsed(call)
     tree.keywords = [each for each in tree.keywords if each.arg not in (keyword, "change")]
     tree.keywords.append(ast.keyword(keyword, ast.parse(repr(value), mode="eval").body))
     return ast.unparse(tree)
 
 
-def _with_override(call: str, setting: str) -> str:
-    """Return a call of `seedbed.train` with one more of its `overrides`."""
+def _parsed(call: str) -> ast.Call:
     tree = ast.parse(call, mode="eval").body
     assert isinstance(tree, ast.Call)
-    given = [each for each in tree.keywords if each.arg == "overrides"]
+    return tree
+
+
+def _with_override(call: str, setting: str) -> str:
+    """Return a call of `seedbed.train` with one more of its `overrides`."""
+    given = [each for each in _parsed(call).keywords if each.arg == "overrides"]
     settings = ast.literal_eval(given[0].value) if given else []
     return _call(call, "overrides", [*settings, setting])
 

@@ -10,7 +10,8 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import counted
 from seedbed.telemetry.counters import Counters
 
-_COUNTED = ("env_frames", "updates", "seconds", "dollars")
+# Stop conditions of one counter each, in the order in which they are looked at.
+COUNTED = ("env_frames", "updates", "seconds", "dollars")
 
 
 class MetCondition(NamedTuple):
@@ -34,7 +35,7 @@ def met_condition(
         SeedbedError: INTERNAL, a counter with a limit is not a finite number, so that it would
             never reach the limit.
     """
-    for name in _COUNTED:
+    for name in COUNTED:
         limit, value = getattr(stop, name), getattr(counters, name)
         if not limit:
             continue
@@ -70,7 +71,7 @@ def end_of(summary: Mapping[str, Any] | None, experiment: Experiment) -> MetCond
         return summary["mean_return"] if summary["mean_return_episodes"] == episodes else None
 
     try:
-        counters = Counters(**{name: summary[name] for name in _COUNTED})
+        counters = Counters(**{name: summary[name] for name in COUNTED})
         met = met_condition(experiment.stop, counters, mean_return)
         if met is None or _wants_evaluation(summary, experiment, met.key):
             return None

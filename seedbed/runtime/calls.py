@@ -191,14 +191,13 @@ class ProcessCalls:
 PROCESS = ProcessCalls()
 
 
-def take_over() -> ProcessCalls:
+def take_over() -> None:
     """Share the calls of this process, in memory of the process above where it has made some."""
     global PROCESS
     descriptor = os.environ.pop(VARIABLE, None)
     if descriptor is not None:
         PROCESS = ProcessCalls(int(descriptor))
         os.close(int(descriptor))
-    return PROCESS
 
 
 def shared_memory(size: int = mmap.PAGESIZE) -> int:

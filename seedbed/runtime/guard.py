@@ -160,17 +160,28 @@ def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn
     _end_all_below()
     if late:
         _exit(ExitCode.ENVIRONMENT, late)
-    if (
-        os.WIFSIGNALED(ended)
-        and reported.isdigit()
-        and (looked > until or os.WTERMSIG(ended) in _CRASHES)
-    ):
-        if not int(reported):
-            name = signal.Signals(os.WTERMSIG(ended)).name
-            _write(f"the work was done, and then other code did not let the process end ({name})")
-        os._exit(int(reported))
+    _end_alike(ended, reported, looked > until, mask)
+
+
+def _end_alike(
+    ended: int, reported: bytes, was_killed: bool, mask: set[int | signal.Signals]
+) -> NoReturn:
+    """End as the child has.
+
+    Args:
+        ended: its status, of `waitpid`.
+        reported: what `leaving` has written.
+        was_killed: it did not end in time after that.
+        mask: signals that were blocked before this guard's.
+    """
     if os.WIFSIGNALED(ended):
         number = os.WTERMSIG(ended)
+        if reported.isdigit() and (was_killed or number in _CRASHES):
+            if not int(reported):
+                name = signal.Signals(number).name
+                text = "the work was done, and then other code did not let the process end"
+                _write(f"{text} ({name})")
+            os._exit(int(reported))
         if number in _CRASHES:
             _write(
                 f"the process was ended by {signal.Signals(number).name}: code that it ran has "

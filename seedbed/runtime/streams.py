@@ -7,7 +7,6 @@ import threading
 from types import ModuleType
 from typing import TextIO
 
-_HOOK = ("excepthook",)
 _own: TextIO | None = None
 # Duplicates of descriptors 0, 1 and 2, and objects of Python, while other code runs.
 _kept: dict[int, int] = {}
@@ -52,8 +51,11 @@ def keep_stdout() -> None:
         _process = os.getpid()
         for descriptor in range(3):
             _kept[descriptor] = os.dup(descriptor)
-        for module, names in ((sys, ("stdout", "stderr", "excepthook")), (threading, _HOOK)):
-            _objects.extend((module, name, getattr(module, name)) for name in names)
+        for module, name in (
+            *((sys, "stdout"), (sys, "stderr"), (sys, "excepthook")),
+            (threading, "excepthook"),
+        ):
+            _objects.append((module, name, getattr(module, name)))
 
 
 def keep(descriptor: int) -> None:
