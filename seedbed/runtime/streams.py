@@ -8,8 +8,9 @@ from types import ModuleType
 from typing import TextIO
 
 _own: TextIO | None = None
-# Duplicates of descriptors 0, 1 and 2, and objects of Python, while other code runs.
-_kept: dict[int, int] = {}
+# Duplicates of descriptors 0, 1 and 2 with what they are, and objects of Python, while other code
+# runs.
+_kept: dict[int, tuple[int, os.stat_result]] = {}
 _process = 0
 _objects: list[tuple[ModuleType, str, object]] = []
 
@@ -50,7 +51,7 @@ def keep_stdout() -> None:
         os.dup2(2, 1)
         _process = os.getpid()
         for descriptor in range(3):
-            _kept[descriptor] = os.dup(descriptor)
+            _kept[descriptor] = os.dup(descriptor), os.fstat(descriptor)
         for module, name in (
             *((sys, "stdout"), (sys, "stderr"), (sys, "excepthook")),
             (threading, "excepthook"),
@@ -61,8 +62,8 @@ def keep_stdout() -> None:
 def keep(descriptor: int) -> None:
     """Keep a standard stream as it is now, if other code runs in this process."""
     if descriptor in _kept:
-        os.close(_kept[descriptor])
-        _kept[descriptor] = os.dup(descriptor)
+        os.close(_kept[descriptor][0])
+        _kept[descriptor] = os.dup(descriptor), os.fstat(descriptor)
 
 
 def restore() -> None:
@@ -73,9 +74,9 @@ def restore() -> None:
     """
     if _kept and os.getpid() != _process:
         os._exit(1)
-    for descriptor, kept in _kept.items():
+    for descriptor, (kept, status) in _kept.items():
         try:
-            is_open, is_same = True, os.path.sameopenfile(descriptor, kept)
+            is_open, is_same = True, os.path.samestat(os.fstat(descriptor), status)
         except OSError:
             is_open = is_same = False
         if not is_open or (descriptor and not is_same):
