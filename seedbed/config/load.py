@@ -10,6 +10,7 @@ import yaml
 from pydantic import ValidationError
 
 from seedbed.config.explain import DEFAULT_AGENT, explain
+from seedbed.config.keys import sections
 from seedbed.config.renamed import renamed_keys, renamed_value, translate
 from seedbed.config.schema import Experiment
 from seedbed.config.shipped import experiment_file
@@ -144,7 +145,7 @@ def dump_experiment(experiment: Experiment, named_only: bool = False) -> str:
 
 
 def override(tree: dict[str, Any], setting: str) -> None:
-    """Set a key of a tree as `--set` does.
+    """Set a key of a tree as `--set` does. Keys that a whole section leaves out stay as they are.
 
     Args:
         tree: Changed in place.
@@ -156,13 +157,24 @@ def override(tree: dict[str, Any], setting: str) -> None:
     path, equals, value = setting.partition("=")
     if not equals or not path:
         raise ConfigError(f"--set {setting!r} must have the form a.b=value")
+    _put(tree, path, _yaml(value, f"--set {setting!r}:"), setting)
+
+
+def _put(tree: dict[str, Any], path: str, value: Any, setting: str) -> None:
     *parents, leaf = path.split(".")
     node: Any = tree
     for key in parents:
         node = node.setdefault(key, {})
         if not isinstance(node, dict):
             raise ConfigError(f"--set {setting!r}: {key!r} is a value, not a section")
-    node[leaf] = _yaml(value, f"--set {setting!r}:")
+    is_section = isinstance(value, dict) and any(path == name for name, _ in sections())
+    if not is_section:
+        node[leaf] = value
+        return
+    if not isinstance(node.get(leaf), dict):
+        node[leaf] = {}
+    for key, inner in value.items():
+        _put(tree, f"{path}.{key}", inner, setting)
 
 
 def _yaml(text: str, source: str) -> Any:

@@ -40,6 +40,20 @@ def test_what_is_dumped_is_read_again() -> None:
     assert parse_experiment(dump_experiment(experiment)) == experiment
 
 
+def test_an_override_of_a_section_keeps_the_keys_that_it_leaves_out() -> None:
+    text = MINIMAL + "\nlearner: {unroll_length: 7, optimizer: {name: adam}}"
+    given = "learner={batch_size: 3, optimizer: {learning_rate: 0.5}}"
+    learner = parse_experiment(text, [given]).learner
+    assert (learner.unroll_length, learner.batch_size) == (7, 3)
+    assert (learner.optimizer.name, learner.optimizer.learning_rate) == ("adam", 0.5)
+
+
+def test_an_override_of_a_free_mapping_replaces_it() -> None:
+    text = "name: a\nenvironment: {id: CartPole-v1, kwargs: {a: 1}}"
+    given = "environment={kwargs: {b: 2}}"
+    assert parse_experiment(text, [given]).environment.kwargs == {"b": 2}
+
+
 def test_overrides_win_and_later_ones_over_earlier(tmp_path: Path) -> None:
     file = tmp_path / "pong.yaml"
     file.write_text(MINIMAL + "seed: 3\n")
