@@ -12,6 +12,7 @@ import numpy as np
 
 from seedbed.config.environment import Environment
 from seedbed.envs.failures import in_words, raise_ours
+from seedbed.envs.sent_signals import refuse_own_signals
 from seedbed.envs.spaces import ActionWriter, ObservationReader, UnsupportedSpace
 from seedbed.packed import ACTION_MASK, PackedSpec
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
@@ -34,12 +35,13 @@ def make_environment(environment: Environment) -> Env:
     An `environment.id` of `FAMILIES` is made by that module. One of `module:name`, with a Python
     name after the colon, is called with `environment.kwargs`. Every other id is passed to
     `gymnasium.make`, even `module:Name-v0`. A handler of a stop signal that it sets is put back,
-    so that the process can still be stopped.
+    so that the process can still be stopped, and a signal that it sends to this process is refused.
 
     Raises:
         SeedbedError: there is no such module or factory, the factory raised, or its result is no
             environment.
     """
+    refuse_own_signals()
     module, colon, name = environment.id.partition(":")
     factory: Callable[..., Any]
     if module in FAMILIES and colon:

@@ -173,18 +173,27 @@ class ProcessCalls:
         calls = [call for record in self._records if (call := record.call) is not None]
         return min(calls, key=lambda call: call.since, default=None)
 
+    def during(self) -> str:
+        """Return the call that takes longest, as the end of a sentence; "" if there is none."""
+        call = self.longest
+        return f" during {call.named(self._name)}" if call is not None else ""
+
+    @property
+    def _name(self) -> str:
+        text: bytes = _HEADER.unpack_from(self._memory)[2]
+        return text.rstrip(b"\0").decode()
+
     def unwatched(self) -> tuple[str, str]:
         """Return what the process waits for while none of its threads runs, and its late call.
 
         Both in words, and "" where the process can tell it itself, or nothing takes long.
         """
-        looked, limit_s, text = _HEADER.unpack_from(self._memory)
+        looked, limit_s, _ = _HEADER.unpack_from(self._memory)
         call = self.longest
         if call is None or not looked or time.monotonic() - looked < GRACE_S:
             return "", ""
-        name = text.rstrip(b"\0").decode()
         late = limit_s and call.busy_s > limit_s + GRACE_S
-        return call.waited_for(name), call.late(name, limit_s) if late else ""
+        return call.waited_for(self._name), call.late(self._name, limit_s) if late else ""
 
 
 # Of this process. A guarded one has taken over what its guard reads.

@@ -75,6 +75,11 @@ def is_guarded() -> bool:
     return _report is not None
 
 
+def guards() -> list[int]:
+    """Return the PIDs of the guards above this process, the outermost first."""
+    return [int(pid) for pid in os.environ.get(GUARDS, "").split(",") if pid.isdigit()]
+
+
 def run_guarded(main: Callable[[], int]) -> NoReturn:
     """Run `main` in a child of this process, and end as the child does. Called before any thread.
 
@@ -184,8 +189,8 @@ def _end_alike(
             os._exit(int(reported))
         if number in _CRASHES:
             _write(
-                f"the process was ended by {signal.Signals(number).name}: code that it ran has "
-                "crashed, of an environment, a network or a library"
+                f"the process was ended by {signal.Signals(number).name}{calls.PROCESS.during()}: "
+                "code that it ran has crashed, of an environment, a network or a library"
             )
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         if number != signal.SIGKILL:

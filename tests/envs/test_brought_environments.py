@@ -79,6 +79,8 @@ def warned(report: Report) -> str:
         ("ExitsInReset", r"it ended its process \(SystemExit: 0\)"),
         ("ExitsWhenMade", r"cannot be made: it ended its process \(SystemExit: no display\)"),
         ("InterruptsItself", "GeneratorExit"),
+        ("SignalsItself", r"it sends SIGTERM to a process of Seedbed, by os.kill\("),
+        ("SignalsItsGroup", r"it sends SIGINT to a process of Seedbed, by os.killpg\(0, 2\)"),
         ("Handler", "signal only works in main thread.*actor.workers=1"),
         ("RaisesKeyboardInterrupt", "KeyboardInterrupt$"),
         ("RaisesWithoutWords", "Mute without words"),

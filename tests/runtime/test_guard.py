@@ -19,7 +19,7 @@ from tests.support.waiting import wait_for
 
 GUARDED = """
 import atexit, ctypes, multiprocessing, os, subprocess, sys, threading, time
-from seedbed.runtime import guard
+from seedbed.runtime import calls, guard
 from seedbed.runtime.guard import leaving, run_guarded
 
 if sys.argv[1] == "thread":
@@ -55,6 +55,10 @@ def main():
     if what == "crash":
         atexit.register(ctypes.string_at, 0)
         return 5
+    if what == "crash in a call":
+        calls.PROCESS.watch("Pong", 0)
+        calls.PROCESS.record().begin(calls.STEP, 3)
+        ctypes.string_at(0)
     if what == "other code":
         atexit.register(os._exit, 0)
         return 5
@@ -107,6 +111,15 @@ def test_other_code_neither_holds_up_the_end_nor_changes_the_code(what: str) -> 
         [sys.executable, "-c", GUARDED, what], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 5
+
+
+def test_a_crash_is_named_with_the_call_in_which_it_was() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", GUARDED, "crash in a call"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == -signal.SIGSEGV
+    assert "ended by SIGSEGV during step of environment 3 of Pong" in done.stderr
 
 
 def test_nothing_is_left_when_the_process_returns() -> None:

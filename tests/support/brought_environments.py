@@ -66,6 +66,20 @@ class ExitsInStep(Plain):
         sys.exit()
 
 
+class SignalsItself(Plain):
+    """Ends its process as `kill` does."""
+
+    def step(self, action: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+class SignalsItsGroup(Plain):
+    """Interrupts what it takes for its children."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        os.killpg(0, signal.SIGINT)
+
+
 class ExitsNowAndThen(Plain):
     """Ends the interpreter once, in its twentieth episode."""
 
