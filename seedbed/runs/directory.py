@@ -38,7 +38,6 @@ from seedbed.runs.resume import (
     check_resume,
     compare,
     digest,
-    in_other_directory,
     keep_recorded,
     named,
     named_by,
@@ -47,6 +46,7 @@ from seedbed.runs.resume import (
 )
 from seedbed.runs.stop import MetCondition, end_of
 from seedbed.runs.stored import open_store, read_checkpoint
+from seedbed.runs.ways_on import WaysOn
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
@@ -399,10 +399,10 @@ def _resume(
     if record is None:
         return
     experiment = keep_recorded(record, directory.experiment, directory.named, recorded, source)
-    aside = _free_name(directory.path)
-    directory.changes = check_resume(record, experiment, source, accepted, command, aside, own)
-    directory.compared_with = source
     directory.experiment = experiment
+    ways = _ways_on(directory, command, own)
+    directory.changes = check_resume(record, experiment, source, accepted, ways)
+    directory.compared_with = source
     if newest is not None and stored is not None:
         check_identity(stored, experiment, newest.path)
     directory.resume_from = newest
@@ -419,20 +419,27 @@ def _check_init(
     Raises:
         SeedbedError: RESUME_REFUSED.
     """
-    directory.init_from = starts[0].get("init_from", "") if starts else ""
-    begun = directory.resume_from is not None or _has_frames(directory)
-    if init_from is None or not begun or _address(init_from) == directory.init_from:
+    if directory.resume_from is None and not _has_frames(directory):
+        return  # a start that failed leaves its path in the history
+    directory.init_from = starts[-1].get("init_from", "") if starts else ""
+    if init_from is None or _address(init_from) == directory.init_from:
         return
     if not starts or "experiment" not in starts[0]:  # of an earlier version, which kept no path
         print(f"init: {init_from} is not used, since the run resumes", file=sys.stderr)
         return
     began = f"from {directory.init_from}" if directory.init_from else "from no other run"
-    way = in_other_directory(command, _free_name(directory.path), directory.experiment)
-    raise SeedbedError(
-        ExitCode.RESUME_REFUSED,
+    lines = [
         f"{directory.path} began {began}, and --init-from is {init_from}: leave it out to resume "
-        f"the run, or begin a new one{way}",
-    )
+        "the run, or begin a new one",
+        *_ways_on(directory, command).new_run(),
+    ]
+    raise SeedbedError(ExitCode.RESUME_REFUSED, "\n".join(lines))
+
+
+def _ways_on(directory: RunDirectory, command: Sequence[str], run: str = "") -> WaysOn:
+    """Return the ways on of a refused command; `run` as of `WaysOn`."""
+    checkpoints = directory.experiment.learner.checkpoint.directory
+    return WaysOn(command, _free_name(directory.path), run, checkpoints)
 
 
 def _address(path: str) -> str:

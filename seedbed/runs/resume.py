@@ -6,13 +6,11 @@ names this one difference. Every other setting is free. The chart compares in th
 it replaces a learner (`helm/seedbed/templates/_validate-change.tpl`), and names the same digest.
 """
 
-import ast
 import hashlib
 import json
 import reprlib
-import shlex
 import sys
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from decimal import Decimal
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -25,6 +23,7 @@ from seedbed.config.environment import FAMILIES
 from seedbed.config.keys import agent_sections, is_section, keys
 from seedbed.config.renamed import translate
 from seedbed.config.yaml_text import load_yaml
+from seedbed.runs.ways_on import WaysOn
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.text import LONGEST, printable
 from seedbed.settings import FREE, RESULT, KeyClass
@@ -37,8 +36,7 @@ _LINES = 20
 _BACKEND = "learner.backend"
 # A letter, so that YAML and `helm --set` never read a digest as a number, and hexadecimal digits.
 _DIGEST = ("c", 7)
-# Values of the chart that do what an option does.
-_CHART_VALUES = {"--run-dir": "learner.run", "--change": "learner.acceptChange"}
+_NO_COMMAND = WaysOn()
 
 
 class Change(NamedTuple):
@@ -225,9 +223,7 @@ def check_resume(
     new: Experiment,
     source: str,
     accepted: str = "",
-    command: Sequence[str] = (),
-    elsewhere: str = "",
-    run: str = "",
+    ways: WaysOn = _NO_COMMAND,
 ) -> list[Change]:
     """List every setting that changed since a start; refuse what is not accepted.
 
@@ -236,10 +232,7 @@ def check_resume(
         new: Experiment to resume with.
         source: Path of the record, for messages.
         accepted: Digest of the one difference that the person accepts; `*` accepts each.
-        command: Words of the command, for the ways on that the refusal prints; one word is a call
-            in Python, or the `helm upgrade` of a release.
-        elsewhere: Run directory that does not exist yet, for the same.
-        run: Directory of this run, for the same; empty where its file has other settings.
+        ways: Ways on, which the refusal prints.
 
     Returns:
         The changes.
@@ -247,29 +240,25 @@ def check_resume(
     Raises:
         SeedbedError: RESUME_REFUSED, naming every refused key with both values and the ways on.
     """
-    changes = check_identity(old, new, source, command, elsewhere)
+    changes = check_identity(old, new, source, ways)
     measured = result_changes(changes)
     name = digest(measured)
     if measured and accepted not in (name, "*"):
-        option = "learner.acceptChange" if _is_chart(command) else "--change"
-        other = f"{option} {accepted} names another difference: " if accepted else ""
-        raise SeedbedError(
-            ExitCode.RESUME_REFUSED,
+        other = f"{ways.option} {accepted} names another difference: " if accepted else ""
+        back = ", ".join(f"{change.key}={change.before!r}" for change in measured)
+        lines = [
             f"{other}{source} is of a run with other settings, and what it measures would change "
-            "in its middle:\n"
-            + "\n".join(f"  {change.text}" for change in measured)
-            + "\nthree ways on:\n"
-            + "\n".join(_ways(measured, name, command, elsewhere, run, new)),
-        )
+            "in its middle:",
+            *(f"  {change.text}" for change in measured),
+            "three ways on:",
+            *ways.from_result(f"set back: {back}", name),
+        ]
+        raise SeedbedError(ExitCode.RESUME_REFUSED, "\n".join(lines))
     return changes
 
 
 def check_identity(
-    old: Experiment,
-    new: Experiment,
-    source: str,
-    command: Sequence[str] = (),
-    elsewhere: str = "",
+    old: Experiment, new: Experiment, source: str, ways: WaysOn = _NO_COMMAND
 ) -> list[Change]:
     """Refuse changes of settings with which a run cannot resume. As `check_resume`.
 
@@ -281,128 +270,10 @@ def check_identity(
     """
     changes = compare(old, new)
     if refused := [f"  {change.text} ({change.refusal})" for change in changes if change.refusal]:
-        if _is_chart(command):
-            way = f"set them back (`{_rollback(command)}`), or begin a new run (with --set "
-            way += "learner.initFrom=RUN to start from these parameters where the shapes fit)"
-        else:
-            way = "set them back, or begin a new run: another --run-dir (with --init-from to start "
-            way += "from these parameters where the shapes fit), or --restart fresh"
-        raise SeedbedError(
-            ExitCode.RESUME_REFUSED,
-            f"{source} cannot be resumed with these settings changed:\n"
-            + "\n".join(refused)
-            + f"\n{way}"
-            + in_other_directory(command, elsewhere, new),
-        )
+        first = f"{source} cannot be resumed with these settings changed:"
+        lines = [first, *refused, *ways.from_identity()]
+        raise SeedbedError(ExitCode.RESUME_REFUSED, "\n".join(lines))
     return changes
-
-
-def in_other_directory(command: Sequence[str], elsewhere: str, new: Experiment) -> str:
-    """Return the line of a command with another run directory; arguments as of `check_resume`."""
-    return f"\n  new run   {_new_run(command, elsewhere, new)}" if command else ""
-
-
-def _new_run(command: Sequence[str], elsewhere: str, new: Experiment) -> str:
-    """Return the command of a new run, whose checkpoints are not beside those of this one."""
-    if folder := new.learner.checkpoint.directory:
-        setting = f"learner.checkpoint.directory={folder.rstrip('/')}-2"
-        if _is_chart(command):
-            return f"{_command(command, '--run-dir', elsewhere)} --set experiment.{setting}"
-        if len(command) == 1:
-            command = [_with_override(command[0], setting)]
-        else:
-            command = [*command, "--set", setting]
-    return _command(command, "--run-dir", elsewhere)
-
-
-def _ways(
-    measured: Iterable[Change],
-    name: str,
-    command: Sequence[str],
-    elsewhere: str,
-    run: str,
-    new: Experiment,
-) -> list[str]:
-    """Return the lines of the three ways on; arguments as of `check_resume`."""
-    old = f"set back: {', '.join(f'{change.key}={change.before!r}' for change in measured)}"
-    if not command:
-        return [f"  old settings  {old}", f"  this run      --change {name}"]
-    if _is_chart(command):
-        old = _rollback(command)
-    elif run:
-        old = _resumes(command, run)
-    return [
-        f"  new run       {_new_run(command, elsewhere, new)}",
-        f"  old settings  {old}",
-        f"  this run      {_command(command, '--change', name)}",
-    ]
-
-
-def _is_chart(words: Sequence[str]) -> bool:
-    """Return whether the command is the `helm upgrade` of a release."""
-    return len(words) == 1 and words[0].startswith("helm ")
-
-
-def _rollback(words: Sequence[str]) -> str:
-    return words[0].replace(" upgrade ", " rollback ", 1)
-
-
-def _resumes(words: Sequence[str], run: str) -> str:
-    """Return the command, or the call in Python, that resumes a run with its settings."""
-    if len(words) == 1:
-        return f"seedbed.train({run!r})"
-    return shlex.join(["seedbed", "train", run])
-
-
-def _command(words: Sequence[str], option: str, value: str) -> str:
-    """Return a command, a call in Python, or the upgrade of a release, with one option set.
-
-    Another run directory needs no `--change`.
-    """
-    if _is_chart(words):
-        if option == "--run-dir":
-            value = _folder(value)
-        return f"{words[0]} ... --set {_CHART_VALUES[option]}={value}"
-    if len(words) == 1:
-        return _call(words[0], option[2:].replace("-", "_"), value)
-    dropped = {option, "--change"}
-    kept: list[str] = []
-    skip = False
-    for word in words:
-        if skip:
-            skip = False
-        elif word in dropped:
-            skip = True
-        elif word.partition("=")[0] not in dropped:
-            kept.append(word)
-    return shlex.join([*kept, option, value])
-
-
-def _call(call: str, keyword: str, value: Any) -> str:
-    """Return a call of `seedbed.train` with one argument set. Another directory has no `change`."""
-    tree = _parsed(call)
-    tree.keywords = [each for each in tree.keywords if each.arg not in (keyword, "change")]
-    tree.keywords.append(ast.keyword(keyword, ast.parse(repr(value), mode="eval").body))
-    return ast.unparse(tree)
-
-
-def _parsed(call: str) -> ast.Call:
-    tree = ast.parse(call, mode="eval").body
-    assert isinstance(tree, ast.Call)
-    return tree
-
-
-def _with_override(call: str, setting: str) -> str:
-    """Return a call of `seedbed.train` with one more of its `overrides`."""
-    given = [each for each in _parsed(call).keywords if each.arg == "overrides"]
-    settings = ast.literal_eval(given[0].value) if given else []
-    return _call(call, "overrides", [*settings, setting])
-
-
-def _folder(elsewhere: str) -> str:
-    """Return the `learner.run` of a path on the learner's volume, `/runs/RUN[/learner-RANK]`."""
-    run, *own = elsewhere.partition("runs/")[2].split("/")
-    return f"{run}-2" if own else run
 
 
 def read_stored(text: str, source: str) -> Experiment:

@@ -20,6 +20,7 @@ from seedbed.config.keys import Key, keys
 from seedbed.config.load import override
 from seedbed.config.yaml_text import load_yaml
 from seedbed.runs.resume import Change, canonical, check_resume, compare, digest, result_changes
+from seedbed.runs.ways_on import WaysOn
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.settings import RESULT
 from tests.support.api_server import ApiServer, api_server, helms
@@ -286,7 +287,7 @@ def test_the_learner_of_a_release_names_the_ways_of_the_chart() -> None:
     new = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", ["vtrace.discount=0.9"])
     command = ["helm -n rl upgrade pong"]
     with pytest.raises(SeedbedError) as caught:
-        check_resume(old, new, "/runs/pong/experiment.yaml", "", command, "/runs/pong-2")
+        check_resume(old, new, "/runs/pong/experiment.yaml", "", WaysOn(command, "/runs/pong-2"))
     said = str(caught.value)
     assert caught.value.code == ExitCode.RESUME_REFUSED
     name = digest(compare(old, new))
@@ -296,10 +297,11 @@ def test_the_learner_of_a_release_names_the_ways_of_the_chart() -> None:
         f"  this run      helm -n rl upgrade pong ... --set learner.acceptChange={name}",
     ):
         assert line in said.splitlines()
+    ways = WaysOn(command, "/runs/pong/learner-0-2")
     with pytest.raises(SeedbedError, match=r"learner\.acceptChange c1234567 names another"):
-        check_resume(old, new, "x", "c1234567", command, "/runs/pong/learner-0-2")
+        check_resume(old, new, "x", "c1234567", ways)
     other = parse_experiment("name: pong\nenvironment: {id: 'atari:Pong'}", ["seed=9"])
     with pytest.raises(SeedbedError, match="helm -n rl rollback pong") as caught:
-        check_resume(old, other, "x", "", command, "/runs/pong/learner-0-2")
+        check_resume(old, other, "x", "", ways)
     assert "--set learner.run=pong-2" in str(caught.value)
     assert "--restart" not in str(caught.value)

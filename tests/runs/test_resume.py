@@ -18,6 +18,7 @@ from seedbed.runs.resume import (
     read_stored,
     result_changes,
 )
+from seedbed.runs.ways_on import WaysOn
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.settings import Section
 
@@ -57,8 +58,9 @@ RESULTS = ("learner.optimizer.learning_rate=0.001", "vtrace.discount=0.9", "stop
 
 def test_what_changes_a_result_is_refused_with_three_ways_on() -> None:
     command = ["seedbed", "train", "pong", "--set", "vtrace.discount=0.9", "--run-dir=runs/pong"]
+    ways = WaysOn(command, "runs/pong 2")
     with pytest.raises(SeedbedError) as caught:
-        check_resume(experiment(), experiment(*RESULTS), "runs/pong", "", command, "runs/pong 2")
+        check_resume(experiment(), experiment(*RESULTS), "runs/pong", "", ways)
     message = str(caught.value)
     name = digest(result_changes(compare(experiment(), experiment(*RESULTS))))
     assert caught.value.code == ExitCode.RESUME_REFUSED
@@ -76,8 +78,9 @@ def test_the_ways_are_complete_commands() -> None:
     name = digest(result_changes(compare(old, new)))
 
     def ways(*command: str, accepted: str = "") -> list[str]:
+        given = WaysOn(command, "runs/a-2", "runs/a", "gs://b/c/")
         with pytest.raises(SeedbedError) as caught:
-            check_resume(old, new, "x", accepted, command, "runs/a-2", "runs/a")
+            check_resume(old, new, "x", accepted, given)
         return [line.split(maxsplit=2)[2] for line in str(caught.value).splitlines()[-3:]]
 
     typed = ["seedbed", "train", "a b.yaml", "--change=c1234567", "--set", "vtrace.discount=0.9"]

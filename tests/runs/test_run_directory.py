@@ -251,6 +251,17 @@ def test_another_run_to_begin_with_is_refused_once_the_run_has_begun(tmp_path: P
     assert f"seedbed train x --init-from other --run-dir {run}-2" in str(caught.value)
 
 
+def test_a_start_that_failed_at_once_leaves_no_run_to_begin_with(tmp_path: Path) -> None:
+    begin(tmp_path / "one", updates=3)
+    run, one = tmp_path / "run", str(tmp_path / "one")
+    with open_run_directory(run, experiment(), init_from=one):
+        pass  # no frame
+    with open_run_directory(run, experiment()) as directory:
+        save(directory, 5, experiment())
+    with pytest.raises(SeedbedError, match="began from no other run"):
+        open_run_directory(run, experiment(), init_from=one)
+
+
 def edit(run: Path, old: str, new: str) -> None:
     text = (run / "experiment.yaml").read_text()
     assert old in text
