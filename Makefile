@@ -36,7 +36,7 @@ E2E := PATH="$$PATH:$(CURDIR)/$(VENV)/kube" $(PYTEST) --timeout 1500 tests/e2e
 MAKE_VENV = python=$$(tools/find_python.sh $(if $(PYTHON),'$(PYTHON)')) && \
   echo "$$python -m venv $(1)" && "$$python" -m venv $(1)
 # Wheels only, and each with a known hash: nothing is built, nothing unpinned is fetched.
-INSTALL_LOCKED := tools/install.sh $(BIN)/python
+INSTALL_LOCKED := requirements/install.sh $(BIN)/python
 INSTALL_PROJECT := $(BIN)/python -m pip --disable-pip-version-check install --quiet --no-deps --no-build-isolation --config-settings editable_mode=compat -e .
 
 .DEFAULT_GOAL := help
@@ -171,7 +171,7 @@ docs: $(INSTALLED_DEV) ## Generate references, the chart's schema, dashboard and
 # The site has a virtual environment of its own.
 .venv-docs/.installed: requirements/docs.lock
 	@$(call MAKE_VENV,.venv-docs)
-	@tools/install.sh .venv-docs/bin/python requirements/docs.lock
+	@requirements/install.sh .venv-docs/bin/python requirements/docs.lock
 	@touch $@
 
 site: .venv-docs/.installed ## Build the pages as a searchable site into build/site.

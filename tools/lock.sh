@@ -50,7 +50,7 @@ for part in "run actor tensorflow plots suite video build" \
   # shellcheck disable=SC2086  # a name and its extras
   lock $part -- --constraint requirements/dev.lock
 done
-# The installer alone, which installs all others (tools/install.sh).
+# The installer alone, which installs all others (requirements/install.sh).
 sed -n '/^uv==/,/^ *# via/p' requirements/dev.lock | grep -v '#' >requirements/installer.lock
 lock docs docs -- --constraint requirements/dev.lock
 # DeepMind Lab wants an older setuptools than what builds this package.

@@ -21,7 +21,7 @@ try_python() { # VERSION LOCK BACKEND TESTS...
   done
   say "Python $1: install the wheel and $2"
   "$python" -m venv "$venv"
-  "$root/tools/install.sh" "$venv/bin/python" "$2"
+  "$root/requirements/install.sh" "$venv/bin/python" "$2"
   "$uv" pip install --quiet --python "$venv/bin/python" --no-deps --no-index "$work"/*.whl
   (
     cd "$venv" # not the checkout, so that the wheel is what is imported

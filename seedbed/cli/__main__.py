@@ -11,7 +11,7 @@ def run() -> None:
     from seedbed.runtime.streams import keep_stdout, open_closed
 
     open_closed()
-    from seedbed.cli.main import RUNS_OTHER_CODE, main
+    from seedbed.cli.main import RESTARTED, RUNS_OTHER_CODE, main
 
     if sys.argv[1:2] and sys.argv[1] in RUNS_OTHER_CODE:
         from seedbed.cli.arguments import exit_with_parent_of
@@ -23,7 +23,7 @@ def run() -> None:
             keep_stdout()
             return main()
 
-        run_guarded(run_other_code)
+        run_guarded(run_other_code, is_restarted=sys.argv[1] in RESTARTED)
     sys.exit(main())
 
 

@@ -56,6 +56,8 @@ GROUPS = {
 RUNS_OTHER_CODE = (
     *("train", "learner", "actor", "suite", "evaluate", "inspect", "export", "check"),
 )
+# Those that a supervisor, or Kubernetes, starts again after a crash.
+RESTARTED = ("learner", "actor")
 COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
 # Each with words that stand alone, `RUN` for a run directory.
 EXAMPLES = {

@@ -7,17 +7,17 @@ main one (with `actor.workers` in the main one, as a worker does).
 import os
 import re
 import threading
-import time
 import traceback
 import warnings
-from collections.abc import Callable
-from contextlib import closing
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from gymnasium.utils.env_checker import check_env
+from numpy.typing import NDArray
 
 from seedbed.config.environment import Actor, Environment
 from seedbed.envs import watchdog
@@ -32,12 +32,15 @@ from seedbed.packed import random_actions
 from seedbed.rpc.step_codec import Step, write_actor_message
 from seedbed.runtime import calls
 from seedbed.runtime.calls import CHECKER, CLOSE, CONSTRUCTION, Call
+from seedbed.runtime.clock import monotonic
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import counted
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
 REPRODUCED_STEPS = 50
 _LONG_S = 5.0  # of a stage without a line
+_DARK = 1.5 / 255  # of what networks see
+_CLOSE_S = 1.0  # for `close` where another one has hung
 _MANY = 3  # failures that are no accident
 _LONGEST = 500  # characters of a line of Gymnasium's
 # Of its checker: what wrappers are there, and bounds, on which no agent here depends.
@@ -68,6 +71,8 @@ class Report:
     checks: list[Check] = field(default_factory=list)
     speed: dict[str, float] = field(default_factory=dict)
     advice: Advice | None = None
+    # What an actor does has been tried.
+    is_whole: bool = False
 
     @property
     def ok(self) -> bool:
@@ -91,12 +96,16 @@ class _Plan(NamedTuple):
         actor: the experiment's section.
         needs_lives: as of `make_vector_env`.
         made: every group so far.
+        go_on: set when `close` need not be waited for any longer.
+        hung: set once a `close` has hung.
     """
 
     environment: Environment
     actor: Actor
     needs_lives: bool
     made: list[VectorEnv]
+    go_on: threading.Event
+    hung: threading.Event
 
     def make(self, num_envs: int, threads: int = 1, run_seed: int = 1) -> VectorEnv:
         """Make a group as an actor does, in this process."""
@@ -112,6 +121,35 @@ class _Plan(NamedTuple):
         )
         self.made.append(group)
         return group
+
+    @contextmanager
+    def group(self, num_envs: int, threads: int = 1, run_seed: int = 1) -> Iterator[VectorEnv]:
+        """As `make`, for a block. At its end, a `close` that hangs is left behind."""
+        made = self.make(num_envs, threads, run_seed)
+        try:
+            yield made
+        finally:
+            self.close(made)
+
+    def close(self, group: VectorEnv) -> None:
+        """Close a group, in a thread of its own where an actor does so in any thread."""
+        if self.actor.workers:
+            group.close()
+            return
+        failed: list[BaseException] = []
+
+        def close() -> None:
+            try:
+                group.close()
+            except BaseException as error:
+                failed.append(error)
+            self.go_on.set()
+
+        self.go_on.clear()
+        threading.Thread(target=close, name="close", daemon=True).start()
+        self.go_on.wait(_CLOSE_S if self.hung.is_set() else None)
+        if failed:
+            raise failed[0]
 
 
 def check_environment(
@@ -137,11 +175,22 @@ def check_environment(
             process ends.
     """
     report = Report(environment.id)
-    plan = _Plan(environment, actor or Actor(), needs_lives, [])
+    plan = _Plan(
+        environment, actor or Actor(), needs_lives, [], threading.Event(), threading.Event()
+    )
 
-    def late(sentence: str, call: Call) -> ExitCode:
-        # An actor does not wait for `close`.
-        report.add("hangs", sentence, "warning" if call.kind == CLOSE else "failed")
+    def late(sentence: str, call: Call) -> ExitCode | None:
+        # An actor neither waits for `close` nor draws.
+        is_close = call.kind == CLOSE
+        is_known = is_close and plan.hung.is_set()
+        if not is_known:
+            report.add("hangs", sentence, "warning" if is_close or report.is_whole else "failed")
+        if is_close and not plan.actor.workers:
+            plan.hung.set()
+            plan.go_on.set()
+            return None
+        if not report.is_whole:
+            report.add("hangs", "the rest has not been tried", "failed")
         on_late(report)
         return ExitCode.OK if report.ok else ExitCode.ENVIRONMENT
 
@@ -174,9 +223,10 @@ def _check(
     group: VectorEnv | None = None
     report_progress(f"making {counted(num_envs, 'environment')} of {environment.id}")
     try:
-        with closing(plan.make(min(num_envs, 2))) as first:
+        with plan.group(min(num_envs, 2)) as first:
             _check_spaces(report, first)
             has_checker = isinstance(first, GymnasiumVectorEnv)
+            draws = isinstance(first, GymnasiumVectorEnv) and first.draws
     except SeedbedError as error:
         report.add("make", str(error), "failed")
         return
@@ -186,7 +236,9 @@ def _check(
             report_progress("asking Gymnasium's checker")
             _check_api(report, plan)
         report_progress("comparing runs of the same and of other seeds")
-        reset_s = _check_seeds(report, plan, min(num_envs, 4))
+        reset_s, played = _check_seeds(report, plan, min(num_envs, 4))
+        if isinstance(first, GymnasiumVectorEnv):
+            _check_pictures(report, first, played)
         # After all others, because `close` of one may end a library for its process.
         before = _resident_bytes()
         stage = "make"
@@ -210,11 +262,14 @@ def _check(
             report_progress(f"stepping with two threads for {seconds:g} s")
             speedup = _two_threads(report, plan, num_envs, seconds, measured)
         _add_speed(report, measured, start, memory, speedup)
+        report.is_whole = True
+        if draws and not environment.family:  # those of a family always have pictures
+            _check_render(report, plan)
     except SeedbedError as error:
         report.add(stage, str(error), "failed")
     finally:
         if group is not None:
-            group.close()
+            plan.close(group)
 
 
 def _check_spaces(report: Report, group: VectorEnv) -> None:
@@ -320,8 +375,37 @@ def _check_bounds(report: Report, measured: Measured, environment: Environment) 
             report.add("bounds", detail, "failed")
 
 
-def _check_seeds(report: Report, plan: _Plan, num_envs: int) -> float:
-    """Compare runs; return the seconds of the reset of one environment."""
+def _check_pictures(report: Report, group: GymnasiumVectorEnv, played: NDArray[Any]) -> None:
+    """Tell what networks see of the pictures that came; `played` is [steps, environments, ...]."""
+    for name, low, high in group.sees(played):
+        detail = f"{name}: {low:.3g} to {high:.3g} came in {len(played) - 1} steps of random play"
+        if high <= _DARK and low >= -_DARK:
+            report.warn("came", f"{detail}: all dark; are its numbers those of its space?")
+        else:
+            report.add("came", detail)
+
+
+def _check_render(report: Report, plan: _Plan) -> None:
+    """Draw one picture where the environment can: training does not, and a video does."""
+    environment = plan.environment
+    kwargs = {**environment.kwargs, "render_mode": "rgb_array"}
+    drawn = environment.model_copy(update={"kwargs": kwargs})
+    # SDL, by which many draw, needs no screen.
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    try:
+        with plan._replace(environment=drawn).group(1) as group:
+            assert isinstance(group, GymnasiumVectorEnv)
+            group.reset()
+            height, width, _ = group.rgb(0).shape
+            rate = group.frames_per_second
+    except SeedbedError as error:
+        report.warn("render", f"{error}: a video fails, and training does not")
+    else:
+        report.add("render", f"{width} x {height}, {rate:g} pictures a second in a video")
+
+
+def _check_seeds(report: Report, plan: _Plan, num_envs: int) -> tuple[float, NDArray[Any]]:
+    """Compare runs; return the seconds of the reset of one environment, and observations."""
     runs, resets_s = zip(*(_play(plan, num_envs, run_seed) for run_seed in (1, 1, 2)), strict=True)
     steps = len(runs[0]) - 1
     parted = next((t for t in range(steps + 1) if not _same(runs[0][t], runs[1][t])), None)
@@ -338,16 +422,17 @@ def _check_seeds(report: Report, plan: _Plan, num_envs: int) -> float:
             f"other seeds gave the same {steps} steps: if that continues, all environments play "
         )
         report.warn("other seeds", detail + "alike until their actions differ")
-    return float(np.median(resets_s)) / num_envs
+    played = np.stack([time_step.observation for time_step in runs[0]])
+    return float(np.median(resets_s)) / num_envs, played
 
 
 def _play(plan: _Plan, num_envs: int, run_seed: int) -> tuple[list[TimeStep], float]:
     """Return the steps of a short run, and the seconds of its first reset."""
-    with closing(plan.make(num_envs, run_seed=run_seed)) as group:
+    with plan.group(num_envs, run_seed=run_seed) as group:
         random = np.random.default_rng(0)
-        begun = time.monotonic()
+        begun = monotonic()
         time_steps = [group.reset()]
-        reset_s = time.monotonic() - begun
+        reset_s = monotonic() - begun
         for _ in range(REPRODUCED_STEPS):
             action = random_actions(group.spec, time_steps[-1].observation, random)
             time_steps.append(group.step(action))
@@ -362,7 +447,7 @@ def _two_threads(
     report: Report, plan: _Plan, num_envs: int, seconds: float, one: Measured
 ) -> float | None:
     """Return steps/s with two threads divided by steps/s with one; None if unknown."""
-    with closing(plan.make(num_envs, threads=2)) as group:
+    with plan.group(num_envs, threads=2) as group:
         two = measure(group, group.reset(), seconds, threads=2)
     report.speed["steps_per_second_2_threads"] = two.rate
     return None if one.crowded or two.crowded else two.rate / one.rate

@@ -20,7 +20,14 @@ from seedbed.envs.failures import (
     in_words,
     raise_ours,
 )
-from seedbed.envs.judge import judge_fps, judge_lives, judge_picture, judge_reset, judge_step
+from seedbed.envs.judge import (
+    judge_fps,
+    judge_lives,
+    judge_picture,
+    judge_render_modes,
+    judge_reset,
+    judge_step,
+)
 from seedbed.envs.sequential import SequentialVectorEnv
 from seedbed.envs.watchdog import DEFAULT_S
 from seedbed.runtime.calls import CLOSE, CONSTRUCTION, RENDER, RESET, CallRecord
@@ -104,10 +111,19 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         """What networks see of pictures, in words."""
         return self._observation.notes[0]
 
+    def sees(self, observations: NDArray[Any]) -> list[tuple[str, float, float]]:
+        """As of `ObservationReader`."""
+        return self._observation.sees(observations)
+
     @property
     def warnings(self) -> list[str]:
         """What is taken as it is and is hardly meant, in words."""
         return [*self._observation.notes[1], *self._action.warnings]
+
+    @property
+    def draws(self) -> bool:
+        """Whether the metadata names pictures, render_mode="rgb_array"."""
+        return "rgb_array" in judge_render_modes(self._envs[0].metadata)
 
     @property
     def frames_per_second(self) -> float:

@@ -105,8 +105,26 @@ def judge_fps(metadata: Any) -> float:
     return rate if 0 < rate < 1000 else DEFAULT_FPS
 
 
+def is_masked(value: Any) -> bool:
+    """Return whether a value is an array with a masked number, which is none."""
+    return isinstance(value, np.ma.MaskedArray) and bool(np.ma.getmaskarray(value).any())
+
+
+def judge_render_modes(metadata: Any) -> list[str]:
+    """Return the render modes that the metadata names; none where it is of another form."""
+    try:
+        modes = metadata["render_modes"]
+    except (TypeError, KeyError, IndexError):
+        return []
+    return (
+        [mode for mode in modes if isinstance(mode, str)] if isinstance(modes, list | tuple) else []
+    )
+
+
 def described(value: Any) -> str:
     """Describe a value in bounded words: its dtype and shape, or its type and itself."""
+    if is_masked(value):
+        return f"{value.dtype}{list(value.shape)} with masked numbers"
     if isinstance(value, np.ndarray | np.generic):
         return f"{value.dtype}{list(value.shape)}"
     if isinstance(value, tuple | list):
@@ -160,5 +178,7 @@ def _number(value: Any) -> NDArray[Any] | None:
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, RuntimeError):
+        return None
+    if is_masked(value):
         return None
     return array if array.size == 1 else None

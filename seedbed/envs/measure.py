@@ -1,6 +1,5 @@
 """Measurement of a vector environment with random actions: its speed, and its contract."""
 
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.packed import random_actions
+from seedbed.runtime.clock import monotonic, process_time
 from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
 
 
@@ -67,10 +67,10 @@ def measure(env: VectorEnv, time_step: TimeStep, seconds: float, threads: int = 
     queued = _queued_s()
     while measured.wall_s < seconds:
         action = random_actions(env.spec, time_step.observation, random)
-        wall, cpu = time.perf_counter(), time.process_time()
+        wall, cpu = monotonic(), process_time()
         after = env.step(action)
-        measured.wall_s += time.perf_counter() - wall
-        measured.cpu_s += time.process_time() - cpu
+        measured.wall_s += monotonic() - wall
+        measured.cpu_s += process_time() - cpu
         measured.steps += env.num_envs
         _check(measured, env.spec, time_step, after)
         time_step = after

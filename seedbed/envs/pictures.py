@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from seedbed.runtime.text import counted
 
 _SMALLEST_SIDE = 8  # of a picture of floats, which may as well be a matrix
+_SLACK = 0.01  # of the range, by which floats may lie beyond it
 _CHANNELS = 4  # of a picture in the usual sense
 _LARGEST = 65535.0  # beyond it, a bound of floats is none
 
@@ -42,6 +43,33 @@ class Picture:
         if self.factor == 1.0:
             return array
         return (array.astype(np.float32) * np.float32(self.factor)).astype(np.float32)
+
+    def beyond(self, array: NDArray[Any]) -> float | None:
+        """Return a number that lies well beyond the bounds; None if there is none.
+
+        Floats of two axes may be a matrix, whose bounds are often none.
+
+        Args:
+            array: a picture in the dtype of its space.
+        """
+        whole = array.dtype.kind in "biu"
+        fits = array.dtype == np.uint8 and (self.low, self.high) == (0, 255)
+        if fits or not (whole or len(self.shape) == 3):
+            return None
+        slack = 0.0 if whole else _SLACK * (self.high - self.low)
+        lowest, highest = float(array.min()), float(array.max())
+        if highest > self.high + slack:
+            return highest
+        return lowest if lowest < self.low - slack else None
+
+    def sees(self, sent: NDArray[Any]) -> tuple[float, float]:
+        """Return the lowest and the highest number that an image network sees.
+
+        Args:
+            sent: pictures as they are sent.
+        """
+        factor = 1 / 255 if sent.dtype == np.uint8 else 1.0
+        return float(sent.min()) * factor, float(sent.max()) * factor
 
     @property
     def seen(self) -> str:

@@ -17,6 +17,7 @@ from gymnasium.spaces import (
 from numpy.typing import NDArray
 
 from seedbed.envs.failures import NOT_FINITE, WRONG_SHAPE, EnvironmentFault
+from seedbed.envs.judge import described, is_masked
 from seedbed.envs.pictures import CHANNELS_LAST, Picture, channels_first, picture_of
 from seedbed.packed import ACTION_MASK, MAX_CATEGORIES, MAX_ENTRIES, MAX_NAME, Entry, PackedSpec
 from seedbed.spec import MAX_ACTIONS, ActionSpec, ArraySpec
@@ -163,7 +164,7 @@ class ObservationReader:
             entry, picture = leaf.entry, leaf.picture
             if picture is None:
                 continue
-            name = "the picture" if entry.name == _WHOLE else f"the picture {entry.name}"
+            name = leaf.title
             seen.append(f"{name}: {picture.seen}")
             if channels_first(picture.shape):
                 text = f"{name} is {list(picture.shape)}: channels first? {CHANNELS_LAST}"
@@ -175,6 +176,21 @@ class ObservationReader:
                     "255 in a Box of uint8"
                 )
         return seen, warnings
+
+    def sees(self, observations: NDArray[Any]) -> list[tuple[str, float, float]]:
+        """Return what image networks see of pictures: the name, the lowest and the highest number.
+
+        Args:
+            observations: [..., *shape] of the spec.
+        """
+        arrays = {_WHOLE: observations}
+        if isinstance(self.spec, PackedSpec):
+            arrays = self.spec.unpack(observations)
+        return [
+            (leaf.title, *leaf.picture.sees(arrays[leaf.entry.name]))
+            for leaf in self._leaves
+            if leaf.picture is not None
+        ]
 
     def read(self, observation: Any, info: Mapping[str, Any]) -> NDArray[Any]:
         """Return an observation [*shape]. Allows casts within a kind, such as float64 to float32.
@@ -217,21 +233,19 @@ class _Leaf:
     def __init__(
         self, name: str, space: Space[Any], path: tuple[Any, ...], in_dictionary: bool = True
     ) -> None:
-        self._name, self._path, self._start = name, path, 0
-        self._sizes: NDArray[Any] = np.asarray(0)
+        self._name, self._path = name, path
+        self._sizes = self._start = np.asarray(0)
         self.picture: Picture | None = None
         if isinstance(space, Box | MultiBinary) and name != ACTION_MASK:
             self.picture = picture_of(space, in_dictionary)
         categories = 0
         if isinstance(space, Discrete):
             shape: tuple[int, ...] = ()
-            dtype, categories, self._start = "int32", int(space.n), int(space.start)
-            self._sizes = np.asarray(categories)
+            dtype, categories = "int32", int(space.n)
+            self._sizes, self._start = np.asarray(categories), np.asarray(space.start)
         elif isinstance(space, MultiDiscrete):
-            if np.any(space.start):
-                _refuse(name, space, "but only a MultiDiscrete from 0 on is supported")
             shape, dtype, categories = space.shape, "int32", int(space.nvec.max())
-            self._sizes = np.asarray(space.nvec)
+            self._sizes, self._start = np.asarray(space.nvec), np.asarray(space.start)
         elif isinstance(space, MultiBinary):
             shape, dtype = space.shape, "bool"
         elif isinstance(space, Box) and space.dtype is not None:
@@ -262,6 +276,11 @@ class _Leaf:
         self._space_dtype: np.dtype[Any] = np.dtype(space.dtype)
         self.entry = Entry(name, ArraySpec(tuple(map(int, shape)), dtype), categories)
 
+    @property
+    def title(self) -> str:
+        """The name of a picture, in words."""
+        return "the picture" if self._name == _WHOLE else f"the picture {self._name}"
+
     def find(self, observation: Any) -> Any:
         """Return the leaf's part of an observation."""
         for key in self._path:
@@ -287,6 +306,8 @@ class _Leaf:
             array = np.asarray(value)
         except (TypeError, ValueError) as error:
             raise EnvironmentFault(WRONG_SHAPE, f"{what} is no array: {error}") from error
+        if is_masked(value):
+            raise EnvironmentFault(NOT_FINITE, f"{what} is {described(value)}, which are none")
         if self.entry.categories:
             fits = array.dtype.kind in "biu"
         else:
@@ -304,7 +325,7 @@ class _Leaf:
             valid: NDArray[Any] = (array != 0).astype(spec.dtype)
             return valid
         if self.entry.categories:
-            number = _kept(array, np.dtype(np.int64), what) - self._start
+            number: NDArray[Any] = _kept(array, np.dtype(np.int64), what) - self._start
             if (number < 0).any() or (number >= self._sizes).any():
                 raise EnvironmentFault(
                     WRONG_SHAPE,
@@ -314,10 +335,11 @@ class _Leaf:
             return number.astype(spec.dtype)
         kept = _kept(array, space_dtype, what)
         if self.picture is not None:
-            if self.picture.dtype in ("bool", "int8") and (kept > 1).any():
+            if (beyond := self.picture.beyond(kept)) is not None:
                 raise EnvironmentFault(
                     WRONG_SHAPE,
-                    f"{what} holds {np.max(kept)}, and its space ends at 1: correct one of them",
+                    f"{what} holds {beyond:.3g}, and its space is {self.picture.low:g} to "
+                    f"{self.picture.high:g}: correct one of them",
                 )
             kept = self.picture.scale(kept)
         kept = _kept(kept, np.dtype(spec.dtype), what)

@@ -33,8 +33,9 @@ def _end_process(text: str, call: Call) -> ExitCode:
     return code
 
 
-# Called with the sentence of a late call, before the process ends with the code that it returns.
-on_late: Callable[[str, Call], ExitCode] = _end_process
+# Called with the sentence of a late call. The process then ends with the code that it returns;
+# None: the call is left behind, and nothing waits for it.
+on_late: Callable[[str, Call], ExitCode | None] = _end_process
 
 
 class Watchdog:
@@ -77,6 +78,9 @@ class Watchdog:
                 told = call
             if call is not None and call.busy_s > self._timeout_s:
                 code = on_late(call.late(self._name, self._timeout_s), call)
+                if code is None:
+                    calls.PROCESS.release(self._record)
+                    return
                 # os._exit, because an ordinary exit would wait for the thread that hangs.
                 leaving()
                 os._exit(code)

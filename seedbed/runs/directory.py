@@ -514,5 +514,6 @@ def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
             before.aside = _first_free(directory.path / f"experiment.{n}.yaml" for n in count(1))
             current.rename(before.aside)
         directory.before = before
+        before.note_start()
     if not current.exists():  # a full volume would refuse what is there already
         atomic_write(current, text)

@@ -8,9 +8,10 @@ import mmap
 import os
 import struct
 import threading
-import time
 from collections.abc import Callable
 from typing import NamedTuple
+
+from seedbed.runtime.clock import monotonic
 
 # Names of calls, by their numbers in a record.
 _NONE, CONSTRUCTION, RESET, STEP, RENDER, CLOSE, CHECKER = range(7)
@@ -42,7 +43,7 @@ class Call(NamedTuple):
     Attributes:
         kind: one of the numbers above.
         environment: its number; `ALL` of several.
-        since: `time.monotonic` of its begin.
+        since: `monotonic` at its begin.
     """
 
     kind: int
@@ -52,7 +53,7 @@ class Call(NamedTuple):
     @property
     def busy_s(self) -> float:
         """Seconds since its begin."""
-        return time.monotonic() - self.since
+        return monotonic() - self.since
 
     def named(self, name: str) -> str:
         """Return the call in words, such as `reset of environment 3 of CartPole-v1`.
@@ -92,7 +93,7 @@ class CallRecord:
 
     def begin(self, kind: int, environment: int) -> None:
         """Note that a call begins, in place of the one before."""
-        _RECORD.pack_into(self._memory, self._offset, kind, environment, time.monotonic())
+        _RECORD.pack_into(self._memory, self._offset, kind, environment, monotonic())
 
     def copy(self, call: Call) -> None:
         """Take over a call that another process has begun."""
@@ -116,7 +117,7 @@ class CallRecord:
 
     @property
     def changed_at(self) -> float:
-        """`time.monotonic` of the newest begin or end of a call."""
+        """`monotonic` at the newest begin or end of a call."""
         return self._read().since
 
     def _read(self) -> Call:
@@ -154,7 +155,7 @@ class ProcessCalls:
             limit_s: longest time of a call; 0: no end.
         """
         text = name.encode()[:256].decode(errors="ignore").encode()
-        _HEADER.pack_into(self._memory, 0, time.monotonic(), limit_s, text)
+        _HEADER.pack_into(self._memory, 0, monotonic(), limit_s, text)
 
     def end(self) -> None:
         """Note that there is no call: the process has ended."""
@@ -190,7 +191,7 @@ class ProcessCalls:
         """
         looked, limit_s, _ = _HEADER.unpack_from(self._memory)
         call = self.longest
-        if call is None or not looked or time.monotonic() - looked < GRACE_S:
+        if call is None or not looked or monotonic() - looked < GRACE_S:
             return "", ""
         late = limit_s and call.busy_s > limit_s + GRACE_S
         return call.waited_for(self._name), call.late(self._name, limit_s) if late else ""

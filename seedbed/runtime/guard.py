@@ -52,6 +52,8 @@ _POLL_S = 1.0
 _GRACE_S, _END_S = 2.0, 8.0
 # Seconds that the interpreter has to end after the report.
 _EXIT_S = 10.0
+# Exit code of the interpreter where it could not write what was left of stdout.
+_UNWRITTEN = 120
 _report: int | None = None  # descriptor of the guarded process
 
 
@@ -80,11 +82,13 @@ def guards() -> list[int]:
     return [int(pid) for pid in os.environ.get(GUARDS, "").split(",") if pid.isdigit()]
 
 
-def run_guarded(main: Callable[[], int]) -> NoReturn:
+def run_guarded(main: Callable[[], int], is_restarted: bool = False) -> NoReturn:
     """Run `main` in a child of this process, and end as the child does. Called before any thread.
 
     Args:
         main: returns the exit code.
+        is_restarted: a supervisor starts the process again after a crash. Otherwise the exit code
+            of a crash in a call into an environment is ENVIRONMENT.
     """
     if not sys.platform.startswith("linux"):
         sys.exit(main())
@@ -102,7 +106,7 @@ def run_guarded(main: Callable[[], int]) -> NoReturn:
     guard, child = os.getpid(), os.fork()
     if child:
         os.close(writing)
-        _watch(child, reading, mask)
+        _Guard(child, reading, mask, is_restarted).run()
     os.close(reading)
     # Signals from a terminal go to the guard alone, which passes each on once.
     os.setpgid(0, 0)
@@ -131,82 +135,111 @@ def _end_processes() -> None:
             process.kill()
 
 
-def _watch(child: int, report: int, mask: set[int | signal.Signals]) -> NoReturn:
-    """Pass signals on until the child has ended; end what it has left, and end alike."""
-    ended: int | None = None
-    told = late = ""
-    looked = time.monotonic()
-    reported, until = b"", math.inf
-    while ended is None:
-        found = signal.sigtimedwait(_HANDLED, _POLL_S)
-        before, looked = looked, time.monotonic()
-        if found is not None and found.si_signo == signal.SIGTSTP:
-            _stop_with(child)
-        elif found is not None and found.si_signo == _ORPHANED:
-            _kill(child, signal.SIGKILL)
-        elif found is not None and found.si_signo != signal.SIGCHLD:
-            _kill(child, found.si_signo)
-            _kill(child, signal.SIGCONT)  # a stopped process would never take it
-        ended = _reap(child)
-        # Not by reading alone: another process may hold the other end open.
-        if not reported and select.select([report], [], [], 0)[0]:
-            reported = os.read(report, 8)
-            until = looked + _EXIT_S if reported.isdigit() else math.inf
-        if ended is None and looked > until:
-            _kill(child, signal.SIGKILL)
-        if ended is None:
-            _end_orphans(child)
-            waits, late = _waits_for(child, looked - before)
-            if waits and not told:
-                _write(waits)
-            told = waits
-            if late:
-                _kill(child, signal.SIGKILL)
-    _end_all_below()
-    if late:
-        _exit(ExitCode.ENVIRONMENT, late)
-    _end_alike(ended, reported, looked > until, mask)
-
-
-def _end_alike(
-    ended: int, reported: bytes, was_killed: bool, mask: set[int | signal.Signals]
-) -> NoReturn:
-    """End as the child has.
+class _Guard:
+    """What a guard does above its guarded process, from the fork to its own end.
 
     Args:
-        ended: its status, of `waitpid`.
-        reported: what `leaving` has written.
-        was_killed: it did not end in time after that.
-        mask: signals that were blocked before this guard's.
+        child: PID of the guarded process.
+        report: descriptor that the guarded process writes its report to.
+        mask: signals that were blocked before the guard's.
+        is_restarted: as of `run_guarded`.
     """
-    if os.WIFSIGNALED(ended):
-        number = os.WTERMSIG(ended)
-        if reported.isdigit() and (was_killed or number in _CRASHES):
-            if not int(reported):
-                name = signal.Signals(number).name
+
+    def __init__(
+        self, child: int, report: int, mask: set[int | signal.Signals], is_restarted: bool
+    ) -> None:
+        self._child, self._report, self._mask = child, report, mask
+        self._is_restarted = is_restarted
+        self._reported, self._until = b"", math.inf
+        self._passed_on: set[int] = set()
+        self._told = ""
+
+    def run(self) -> NoReturn:
+        """Pass signals on until the child has ended; end what it has left, and end alike."""
+        ended: int | None = None
+        late = ""
+        looked = time.monotonic()
+        while ended is None:
+            found = signal.sigtimedwait(_HANDLED, _POLL_S)
+            before, looked = looked, time.monotonic()
+            if found is not None:
+                self._pass_on(found.si_signo)
+            ended = _reap(self._child)
+            self._read_report(looked)
+            if ended is None:
+                _end_orphans(self._child)
+                waits, late = _waits_for(self._child, looked - before)
+                if waits and not self._told:
+                    _write(waits)
+                self._told = waits
+                if late or looked > self._until:
+                    _kill(self._child, signal.SIGKILL)
+        _end_all_below()
+        if late:
+            _exit(ExitCode.ENVIRONMENT, late)
+        if os.WIFSIGNALED(ended):
+            self._end_by_signal(os.WTERMSIG(ended), looked > self._until)
+        self._end_with_code(os.WEXITSTATUS(ended))
+
+    def _pass_on(self, number: int) -> None:
+        if number == signal.SIGTSTP:
+            _stop_with(self._child)
+        elif number == _ORPHANED:
+            _kill(self._child, signal.SIGKILL)
+        elif number != signal.SIGCHLD:
+            self._passed_on.add(number)
+            _kill(self._child, number)
+            _kill(self._child, signal.SIGCONT)  # a stopped process would never take it
+
+    def _read_report(self, now: float) -> None:
+        # Not by reading alone: another process may hold the other end open.
+        if not self._reported and select.select([self._report], [], [], 0)[0]:
+            self._reported = os.read(self._report, 8)
+            self._until = now + _EXIT_S if self._reported.isdigit() else math.inf
+
+    def _end_by_signal(self, number: int, was_killed: bool) -> NoReturn:
+        """End as the child has; `was_killed` if it did not end in time after its report."""
+        if self._reported.isdigit() and (was_killed or number in _CRASHES):
+            if not int(self._reported):
                 text = "the work was done, and then other code did not let the process end"
-                _write(f"{text} ({name})")
-            os._exit(int(reported))
-        if number in _CRASHES:
-            _write(
-                f"the process was ended by {signal.Signals(number).name}{calls.PROCESS.during()}: "
-                "code that it ran has crashed, of an environment, a network or a library"
-            )
-        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+                _write(f"{text} ({_name(number)})")
+            os._exit(int(self._reported))
+        if number not in {*self._passed_on, signal.SIGKILL}:
+            during = calls.PROCESS.during()
+            text = f"the process was ended by {_name(number)}{during}: "
+            if number in _FORWARDED:
+                _write(f"{text}code that it ran, or `kill {self._child}`, has sent the signal")
+            else:
+                text += "code that it ran has "
+                text += "crashed" if number in _CRASHES else "set a timer, or sent the signal"
+                text += ", of an environment, a network or a library"
+                if during and not self._is_restarted:
+                    _exit(ExitCode.ENVIRONMENT, text)
+                _write(text)
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
         if number != signal.SIGKILL:
             signal.signal(number, signal.SIG_DFL)
         os.kill(os.getpid(), number)
         signal.pause()
-    code = os.WEXITSTATUS(ended)
-    if not reported:
-        text = (
-            f"the process was ended with exit code {code} by code that it ran, not by Seedbed: "
-            "an environment, a network or an agent called sys.exit, os._exit, exec, or a library "
-            "that ends the process"
-        )
-        _exit(ExitCode.ENVIRONMENT, text)
-    # Other code may end the process with another code as the interpreter ends.
-    os._exit(int(reported) or code if reported.isdigit() else code)
+        raise AssertionError("a process that has ended")
+
+    def _end_with_code(self, code: int) -> NoReturn:
+        if not self._reported:
+            text = (
+                f"the process was ended with exit code {code} by code that it ran, not by Seedbed: "
+                "an environment, a network or an agent called sys.exit, os._exit, exec, or a "
+                "library that ends the process"
+            )
+            _exit(ExitCode.ENVIRONMENT, text)
+        # Other code may end the process with another code as the interpreter ends.
+        if self._reported.isdigit() and not (code == _UNWRITTEN and not int(self._reported)):
+            code = int(self._reported)
+        os._exit(code)
+
+
+def _name(number: int) -> str:
+    known = number in signal.valid_signals()
+    return signal.Signals(number).name if known else f"signal {number}"
 
 
 def _waits_for(child: int, since_s: float) -> tuple[str, str]:

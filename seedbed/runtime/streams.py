@@ -1,5 +1,6 @@
 """The standard streams: open from the first moment on, and stdout for the result of a command."""
 
+import builtins
 import contextlib
 import os
 import sys
@@ -54,7 +55,7 @@ def keep_stdout() -> None:
             _kept[descriptor] = os.dup(descriptor), os.fstat(descriptor)
         for module, name in (
             *((sys, "stdout"), (sys, "stderr"), (sys, "excepthook")),
-            (threading, "excepthook"),
+            *((threading, "excepthook"), (builtins, "print")),
         ):
             _objects.append((module, name, getattr(module, name)))
 

@@ -18,7 +18,7 @@ from tests.support.processes import parent
 from tests.support.waiting import wait_for
 
 GUARDED = """
-import atexit, ctypes, multiprocessing, os, subprocess, sys, threading, time
+import atexit, ctypes, multiprocessing, os, signal, subprocess, sys, threading, time
 from seedbed.runtime import calls, guard
 from seedbed.runtime.guard import leaving, run_guarded
 
@@ -55,19 +55,22 @@ def main():
     if what == "crash":
         atexit.register(ctypes.string_at, 0)
         return 5
-    if what == "crash in a call":
+    if "in a call" in what:
         calls.PROCESS.watch("Pong", 0)
         calls.PROCESS.record().begin(calls.STEP, 3)
+        if "timer" in what:
+            signal.setitimer(signal.ITIMER_REAL, 0.01)
+            time.sleep(1000)
         ctypes.string_at(0)
-    if what == "other code":
-        atexit.register(os._exit, 0)
-        return 5
+    if "other code" in what:
+        atexit.register(os._exit, 3)
+        return 0 if "work is done" in what else 5
     daemon()
     if what == "waits":
         time.sleep(1000)
     return 5
 
-run_guarded(main)
+run_guarded(main, is_restarted="actor" in sys.argv[1])
 """
 ENDED_S = 10
 
@@ -113,13 +116,25 @@ def test_other_code_neither_holds_up_the_end_nor_changes_the_code(what: str) -> 
     assert done.returncode == 5
 
 
-def test_a_crash_is_named_with_the_call_in_which_it_was() -> None:
+def test_other_code_does_not_turn_work_that_is_done_into_a_failure() -> None:
+    done = subprocess.run([sys.executable, "-c", GUARDED, "other code, work is done"], timeout=60)
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "code"),
+    [
+        ("crash in a call", "SIGSEGV", ExitCode.ENVIRONMENT),
+        ("timer in a call", "SIGALRM", ExitCode.ENVIRONMENT),
+        ("crash in a call of an actor", "SIGSEGV", -signal.SIGSEGV),  # its supervisor restarts it
+    ],
+)
+def test_a_signal_that_ends_a_call_is_named_with_the_call(what: str, name: str, code: int) -> None:
     done = subprocess.run(
-        [sys.executable, "-c", GUARDED, "crash in a call"],
-        capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGSEGV
-    assert "ended by SIGSEGV during step of environment 3 of Pong" in done.stderr
+        [sys.executable, "-c", GUARDED, what], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == code
+    assert f"ended by {name} during step of environment 3 of Pong" in done.stderr
 
 
 def test_nothing_is_left_when_the_process_returns() -> None:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -268,6 +269,53 @@ class RewardIsNone(Plain):
     def step(self, action: Any) -> Any:
         observation, _, *rest = super().step(action)
         return observation, None, *rest
+
+
+class RewardIsMasked(Plain):
+    def step(self, action: Any) -> Any:
+        observation, _, *rest = super().step(action)
+        return observation, np.ma.masked, *rest
+
+
+class ObservationIsMasked(Plain):
+    def observe(self) -> Any:
+        return np.ma.array([0, 0.5], mask=[True, False], dtype=np.float32)
+
+
+class Bright(Plain):
+    """A picture of bytes whose space is of 0 to 1."""
+
+    observation_space: Any = Box(0, 1, (16, 16, 3), np.float32)
+
+    def observe(self) -> Any:
+        return np.full((16, 16, 3), 200, np.float32)
+
+
+class Dark(Plain):
+    """A picture of 0 to 1 whose space is of bytes."""
+
+    observation_space: Any = Box(0, 255, (16, 16, 3), np.float32)
+
+    def observe(self) -> Any:
+        return np.ones((16, 16, 3), np.float32)
+
+
+class StopsClocks(Plain):
+    """A simulator with a clock of its own."""
+
+    clocks = (time.time, time.monotonic, time.perf_counter)
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        time.time = time.monotonic = time.perf_counter = lambda: 5.0
+        return super().reset(seed=seed)
+
+    def close(self) -> None:
+        time.time, time.monotonic, time.perf_counter = self.clocks
+
+
+class DrawsNothing(Plain):
+    def render(self) -> Any:
+        raise RuntimeError("no screen")
 
 
 class DoneIsText(Plain):
