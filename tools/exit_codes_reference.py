@@ -61,6 +61,8 @@ CURES: dict[ExitCode, str] = {
     ExitCode.REPLAY_FILES: "Another process uses it, it holds another buffer, its volume is too "
     "small or read-only, or descriptors or memory have run out. Do as the line says, name another "
     "directory, or keep fewer sequences.",
+    ExitCode.OUTPUT: "An export, a plot or a video: its volume is full or read-only, or this "
+    "process may not write there. Nothing is left half written.",
     ExitCode.LEARNER_UNREACHABLE: "Actors try for `actor.connect_timeout_s`. Is the learner up? "
     "`seedbed status HOST:PORT` from the same place tells whether the network lets it through.",
     ExitCode.REFUSED_BY_LEARNER: "The line names both sides' numbers, or the token that is "

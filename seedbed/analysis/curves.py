@@ -15,6 +15,7 @@ from seedbed.runs.history import read_history
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.progress import load_progress
 from seedbed.runtime.exit_codes import RunDirectoryError
+from seedbed.runtime.files import replacing
 
 # Settings in which the seeds of one experiment may differ: none of them changes what is learned.
 _OF_A_SEED = ("seed", "name", "logging", "cost", "stop")
@@ -195,4 +196,5 @@ def draw_curves(groups: Sequence[Group], title: str, file: Path) -> None:
     )
     if len(groups) > 1 or len(groups[0].curves) > 1:
         figure.legend(*left.get_legend_handles_labels(), loc="outside lower center", ncols=2)
-    figure.savefig(file)
+    with replacing(file) as temporary:
+        figure.savefig(temporary)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from seedbed.analysis.consensus import ConsensusAnalysis, Mark
 from seedbed.analysis.snapshots import Norm
+from seedbed.runtime.files import replacing
 
 TITLES: dict[Norm, str] = {
     "frobenius": "Frobenius norm: ‖X − X̄‖, distance to the average",
@@ -53,7 +54,8 @@ def draw_consensus(analysis: ConsensusAnalysis, title: str, file: Path) -> None:
         axes.grid(alpha=0.3)
         # Below the panel, so that it hides no curve.
         axes.legend(loc="upper center", bbox_to_anchor=(0.5, -0.12), ncols=2, fontsize=9)
-    figure.savefig(file)
+    with replacing(file) as temporary:
+        figure.savefig(temporary)
 
 
 def draw_gradients(
@@ -90,7 +92,8 @@ def draw_gradients(
         axes.text(j, i, text, ha="center", va="center", fontsize=9, color=colour)
     axes.set(xticks=range(n), yticks=range(n), xlabel="learner", ylabel="learner")
     axes.set_title(title, fontsize=10)
-    figure.savefig(file)
+    with replacing(file) as temporary:
+        figure.savefig(temporary)
 
 
 def _curves(analysis: ConsensusAnalysis, norm: Norm) -> Iterator[tuple[str, str, dict[str, Any]]]:

@@ -234,7 +234,8 @@ def plot_unroll(arrays: Arrays, title: str, file: Path, envs: int = 3) -> None:
         axes.tick_params(length=0)
         version = arrays["version"][env]
         axes.set_title(f"environment {env}, version {version:g} acted", loc="left", fontsize=9)
-    figure.savefig(file)
+    with replacing(file) as temporary:
+        figure.savefig(temporary)
 
 
 def _draw_observations(axes: Any, arrays: Arrays, env: int, steps: range) -> None:

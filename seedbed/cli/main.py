@@ -17,6 +17,7 @@ from seedbed.runtime import streams
 from seedbed.runtime.exit_codes import HELP, ExitCode, SeedbedError
 from seedbed.runtime.guard import leaving
 from seedbed.runtime.paths import absolute, started_here
+from seedbed.runtime.shortage import cure, is_shortage
 from seedbed.runtime.signals import Terminated, interrupt_on_sigint
 from seedbed.runtime.terminal import log_to_stderr, print_lines
 from seedbed.runtime.threads import left_behind
@@ -214,6 +215,8 @@ def _main(argv: Sequence[str] | None) -> int:
     except KeyboardInterrupt:
         return _fail(ExitCode.INTERRUPTED, "interrupted")
     except Exception as error:
+        if isinstance(error, OSError) and is_shortage(error):
+            return _fail(ExitCode.OUTPUT, f"{error}; {cure(error)}")
         traceback.print_exc()
         return _fail(ExitCode.INTERNAL, f"{type(error).__name__}: {error}")
 

@@ -19,6 +19,7 @@ from seedbed.cli.status_page import state_of
 from seedbed.runs.found import runs_below
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.install import how_to_install
+from seedbed.runtime.shortage import cannot_write
 from seedbed.telemetry.formats import NOTHING, si_number, significant
 
 
@@ -38,23 +39,27 @@ def run(args: argparse.Namespace) -> None:
     """Draw, and print where.
 
     Raises:
-        SeedbedError: RUN_DIRECTORY: no such run, or one without an episode. USAGE: the picture
-            cannot be written.
+        SeedbedError: RUN_DIRECTORY: no such run, or one without an episode. USAGE: matplotlib is
+            not there, or lacks the format. OUTPUT: the picture, or the CSV, cannot be written.
     """
     paths = _runs(args.run_dirs)
     groups = read_groups([path.resolve() for path in paths])
     single = len(paths) == 1
     out = args.out or (paths[0] / "curve.png" if single else Path("plot.png"))
     title = args.title or ", ".join(group.label for group in groups)
+    file = out
     try:
-        draw_curves(groups, title, out)
+        draw_curves(groups, title, file)
         if args.csv:
-            _write_csv(groups, args.csv)
+            file = args.csv
+            _write_csv(groups, file)
     except ImportError as error:
         raise SeedbedError(
             ExitCode.USAGE, f"plots need matplotlib: {how_to_install('plots')}"
         ) from error
-    except (OSError, ValueError) as error:  # no such folder; a format that matplotlib lacks
+    except OSError as error:
+        raise cannot_write(file, error) from error
+    except ValueError as error:  # a format that matplotlib lacks
         raise SeedbedError(ExitCode.USAGE, f"cannot write the plot: {error}") from error
     rows = [_row(group, curve) for group in groups for curve in group.curves]
     print(_table(rows), file=sys.stderr)

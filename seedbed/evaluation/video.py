@@ -1,8 +1,11 @@
 """Video of one episode. Needs the extra `video`."""
 
+import errno
 import os
+import shutil
 import tempfile
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +24,15 @@ from seedbed.evaluation.episodes import (
 from seedbed.evaluation.trained_policy import PolicyRunner, TrainedPolicy
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.files import replacing
+from seedbed.runtime.shortage import cannot_write
 
 # Pixels; a smaller screen is enlarged to about so many.
 _HEIGHT = 420
 _ATARI_FPS = 60
 # Longest wait for the encoder to finish.
 _ENCODER_S = 60.0
+# Of a volume that is full: a picture is larger.
+_LITTLE_BYTES = 1 << 16
 # An evaluation makes fewer vector environments, so the episode has seeds of its own.
 _VIDEO_ATTEMPT = 1 << 12
 
@@ -50,10 +56,8 @@ def record_video(
         closing: closes the environment, when the video is safe.
 
     Raises:
-        SeedbedError: the environment shows no picture.
+        SeedbedError: ENVIRONMENT: it shows no picture. OUTPUT: the file cannot be written.
     """
-    import imageio_ffmpeg
-
     # SDL, by which CartPole and others draw, needs no screen; without a folder it writes an error.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
@@ -68,30 +72,52 @@ def record_video(
     collector = EpisodeCollector(1, 1, settings.max_steps)
     step = env.reset()
     collector.on_step(step)
-    file.parent.mkdir(parents=True, exist_ok=True)
     picture = enlarge(env.rgb(0))
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with _writing(file, picture, fps) as write:
+            while not collector.done:
+                step = env.step(runner.act(step))
+                collector.on_step(step)
+                write(_alike(enlarge(env.rgb(0)), picture))
+    except OSError as error:
+        # The encoder's own error is that of a pipe.
+        is_full = shutil.disk_usage(file.parent).free < _LITTLE_BYTES
+        cause = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) if is_full else error
+        raise cannot_write(file, cause) from error
+    episode = collector.ended[0]
+    return {"file": str(file), "return": episode.total, "length": episode.length, "fps": fps}
+
+
+@contextmanager
+def _writing(
+    file: Path, first: NDArray[np.uint8], fps: float
+) -> Iterator[Callable[[NDArray[np.uint8]], None]]:
+    """Yield a function that adds a picture [H, W, 3] to a video that begins with `first`."""
+    import imageio_ffmpeg
+
     # Otherwise imageio_ffmpeg sets a process group by a fork, in which threads of gRPC and of
     # the backend break.
     os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"
     with replacing(file) as temporary:
+        temporary.touch()  # where it cannot be written, the encoder names a pipe
         writer = imageio_ffmpeg.write_frames(
             str(temporary),
-            (picture.shape[1], picture.shape[0]),
+            (first.shape[1], first.shape[0]),
             fps=fps,
             macro_block_size=2,
             ffmpeg_timeout=_ENCODER_S,
         )
         writer.send(None)
         try:
-            writer.send(picture.tobytes())
-            while not collector.done:
-                step = env.step(runner.act(step))
-                collector.on_step(step)
-                writer.send(_alike(enlarge(env.rgb(0)), picture).tobytes())
+            writer.send(first.tobytes())
+            yield lambda picture: writer.send(picture.tobytes())
         finally:
             writer.close()
-    episode = collector.ended[0]
-    return {"file": str(file), "return": episode.total, "length": episode.length, "fps": fps}
+        try:  # the encoder ends alike where its last bytes found no room
+            imageio_ffmpeg.count_frames_and_secs(str(temporary))
+        except RuntimeError as error:
+            raise OSError("the encoder has left no whole video") from error
 
 
 def enlarge(picture: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -8,7 +8,7 @@ be imported before the model is loaded.
 
 import json
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,8 @@ from seedbed.networks.image import FirstConvolution, scaled
 from seedbed.ops.frame_stack import stacked_shape
 from seedbed.optimizers import build_optimizer
 from seedbed.runtime.exit_codes import ConfigError
-from seedbed.runtime.files import replacing
+from seedbed.runtime.files import atomic_write, replacing
+from seedbed.runtime.shortage import cannot_write
 from seedbed.spec import EnvironmentSpec
 from seedbed.types import Tensor
 
@@ -68,7 +69,8 @@ def export_policy(
         none for our networks.
 
     Raises:
-        SeedbedError: the agent or its network cannot be exported, and why.
+        SeedbedError: CONFIG: the agent or its network cannot be exported, and why. OUTPUT: a file
+            cannot be written.
     """
     # Weights are float32 in any precision, and so is what is exported.
     learner = experiment.learner.model_copy(update={"precision": "float32"})
@@ -77,11 +79,17 @@ def export_policy(
     model = functional_policy(agent, spec, experiment.learner.frame_stack)
     directory = Path(directory)
     check_empty(directory)
-    directory.mkdir(parents=True, exist_ok=True)
     path = directory / "policy.keras"
+    is_new = not directory.exists()
     try:
+        directory.mkdir(parents=True, exist_ok=True)
         with replacing(path) as temporary:
             model.save(temporary)
+    except OSError as error:
+        if is_new:
+            with suppress(OSError):
+                directory.rmdir()
+        raise cannot_write(path, error) from error
     except Exception as error:
         raise ConfigError(
             f"learner.network {experiment.learner.network!r} cannot be exported: {error}; a layer "
@@ -105,10 +113,15 @@ def export_policy(
         "experiment": experiment.model_dump(mode="json"),
         "keras": keras.__version__,
     }
-    (directory / "policy.json").write_text(json.dumps(about, indent=2) + "\n")
-    (directory / "README.md").write_text(
-        readme(inputs, outputs, imports, experiment, spec, changes)
-    )
+    texts = {
+        "policy.json": json.dumps(about, indent=2) + "\n",
+        "README.md": readme(inputs, outputs, imports, experiment, spec, changes),
+    }
+    for name, text in texts.items():
+        try:
+            atomic_write(directory / name, text)
+        except OSError as error:
+            raise cannot_write(directory / name, error) from error
     return path, imports
 
 

@@ -51,7 +51,7 @@ from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.runtime.paths import absolute, shown
-from seedbed.runtime.shortage import cure, keep_spare_descriptors
+from seedbed.runtime.shortage import cure, is_shortage, keep_spare_descriptors
 from seedbed.runtime.text import counted
 
 log = logging.getLogger(__name__)
@@ -260,6 +260,8 @@ def open_run_directory(
         try:
             _prepare(directory, command)
         except OSError as error:
+            if directory.before is not None:
+                directory.before.take_back()
             raise RunDirectoryError(
                 f"cannot write to {directory.path}: {error.strerror}; {cure(error)}"
             ) from error
@@ -295,9 +297,8 @@ def _acquire(path: Path) -> int:
             f"the run directory {path} is in use by {holder}, or choose another --run-dir"
         ) from None
     except OSError as error:
-        raise RunDirectoryError(
-            f"{path} cannot be locked ({error.strerror}): choose a --run-dir on a local disk"
-        ) from error
+        way = cure(error) if is_shortage(error) else "choose a --run-dir on a local disk"
+        raise RunDirectoryError(f"{path} cannot be locked: {error.strerror}; {way}") from error
     if not _is_at(lock, path):
         release_lock(lock)
         raise RunDirectoryError(
@@ -499,6 +500,8 @@ def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
     current = directory.experiment_yaml
     text = dump_experiment(directory.experiment)
     before = Record(directory.path, int(counters.get("env_frames", 0)))
+    if current.exists():
+        directory.before = before
     append_start(
         directory.path,
         command,
@@ -513,7 +516,6 @@ def _prepare(directory: RunDirectory, command: Sequence[str]) -> None:
         if current.read_text() != text:
             before.aside = _first_free(directory.path / f"experiment.{n}.yaml" for n in count(1))
             current.rename(before.aside)
-        directory.before = before
         before.note_start()
     if not current.exists():  # a full volume would refuse what is there already
         atomic_write(current, text)

@@ -58,12 +58,13 @@ class Record:
 
     def take_back(self) -> None:
         """Leave the record as it was before the start."""
-        with contextlib.suppress(OSError):
-            for name, content in self._files.items():
+        for name, content in self._files.items():
+            with contextlib.suppress(OSError):
                 if content is None:
                     (self._path / name).unlink(missing_ok=True)
-                else:
+                elif content != _content(self._path / name):
                     atomic_write(self._path / name, content)
+        with contextlib.suppress(OSError):
             if self.aside is not None:
                 self.aside.unlink(missing_ok=True)
             is_at_end = self._files["summary.json"] is not None

@@ -18,6 +18,7 @@ class ExitCode(IntEnum):
     RUN_DIRECTORY = 22
     RESUME_REFUSED = 23
     REPLAY_FILES = 24
+    OUTPUT = 25
     LEARNER_UNREACHABLE = 30
     REFUSED_BY_LEARNER = 31
     ACTORS_FAILED = 32
@@ -56,6 +57,7 @@ HELP: dict[ExitCode, str] = {
     ExitCode.RESUME_REFUSED: "The run began with other settings: choose one of the ways above.",
     ExitCode.REPLAY_FILES: "The replay's directory cannot be used: do as the line says, or "
     "name another one.",
+    ExitCode.OUTPUT: "A file cannot be written: do as the line says, or name another place for it.",
     ExitCode.LEARNER_UNREACHABLE: "No learner answered at the address in time: is it up, and does "
     "the network policy let this actor through?",
     ExitCode.REFUSED_BY_LEARNER: "The learner refused this process, as the line says: both must "

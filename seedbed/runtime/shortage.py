@@ -4,7 +4,11 @@ import errno
 import os
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
+
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.paths import shown
 
 _T = TypeVar("_T")
 
@@ -37,6 +41,26 @@ def cure(error: BaseException) -> str:
     """
     number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
     return _CURES.get(number or 0, _OTHERWISE)
+
+
+def is_shortage(error: OSError) -> bool:
+    """Tell whether a failure is of a volume or of rights, and of no code.
+
+    Args:
+        error: of a file, or of a pipe.
+    """
+    return error.errno in {*_CURES, errno.EACCES, errno.EPERM}
+
+
+def cannot_write(file: Path, error: OSError) -> SeedbedError:
+    """Return the refusal of a file that a command was to write, with the cure.
+
+    Args:
+        file: that was to be written.
+        error: why it was not.
+    """
+    why = error.strerror or str(error).partition("\n")[0]
+    return SeedbedError(ExitCode.OUTPUT, f"cannot write {shown(file)}: {why}; {cure(error)}")
 
 
 def will_pass(error: BaseException) -> bool:
