@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -270,6 +271,35 @@ def test_what_cannot_be_done_is_said(
 ) -> None:
     assert main(["evaluate", str(walk), "--trust", *words]) == code
     assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["evaluate", "--trust", "--episodes", "1", "--max-steps", "5", "--video", "new/walk.mp4"],
+        ["export", "--trust", "new"],
+        ["plot", "--out", "walk.png"],
+    ],
+)
+def test_what_finds_no_room_is_named_and_leaves_nothing(
+    walk: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    words: list[str],
+) -> None:
+    columns = "time,env_frames,seconds,updates,episodes,return_mean"
+    (walk / "progress.csv").write_text(f"{columns}\n0,0,0,0,1,1\n1,9,1,1,2,2\n")
+    monkeypatch.chdir(tmp_path)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        code = main([words[0], str(walk), *words[1:]])
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert code == ExitCode.OUTPUT
+    assert f"cannot write {words[-1]}" in capsys.readouterr().err
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
 def test_the_missing_extra_is_named(

@@ -18,6 +18,7 @@ import pytest
 from seedbed.cli import status
 from seedbed.cli.status import read_file
 from seedbed.cli.status_page import fitted, status_page
+from seedbed.runs.record import Record
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry import Telemetry
 from seedbed.telemetry.status import this_process
@@ -81,6 +82,20 @@ def test_finished_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
     page = capsys.readouterr().out
     assert "finished    stop.env_frames: 80 of 80" in page
     assert "to go" not in page
+
+
+def test_a_start_that_ends_before_its_first_step_is_no_finished_run(tmp_path: Path) -> None:
+    telemetry = a_run(tmp_path)
+    telemetry.stop_reason = "stop.env_frames: 80 of 80"
+    telemetry.close()
+    finished = (tmp_path / "status.json").read_bytes()
+    start = Record(tmp_path, env_frames=80)
+    start.note_start()
+    assert "waiting" in status_page(read_file(tmp_path))
+    assert "finished" not in status_page(read_file(tmp_path))
+    assert not start.has_stepped()
+    start.take_back()
+    assert (tmp_path / "status.json").read_bytes() == finished
 
 
 def test_run_whose_process_is_gone(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
