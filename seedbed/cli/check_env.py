@@ -17,7 +17,7 @@ from seedbed.runtime.terminal import print_lines
 from seedbed.spec import ENVIRONMENTS
 
 if TYPE_CHECKING:  # imports Gymnasium
-    from seedbed.envs.check import Report
+    from seedbed.envs.check_report import Report
 
 _MARKS = {"ok": "ok     ", "warning": "WARNING", "failed": "FAILED "}
 

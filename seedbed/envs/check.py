@@ -9,11 +9,9 @@ import re
 import threading
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from gymnasium.utils.env_checker import check_env
@@ -21,13 +19,13 @@ from numpy.typing import NDArray
 
 from seedbed.config.environment import Actor, Environment
 from seedbed.envs import watchdog
-from seedbed.envs.advice import Advice, advise
+from seedbed.envs.advice import advise
+from seedbed.envs.check_groups import Groups
+from seedbed.envs.check_report import Report
 from seedbed.envs.factory import make_environment
 from seedbed.envs.failures import ENDED, in_words, raise_ours
 from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 from seedbed.envs.measure import Measured, measure
-from seedbed.envs.registry import make_vector_env
-from seedbed.envs.seeds import environment_seed
 from seedbed.packed import random_actions
 from seedbed.rpc.step_codec import Step, write_actor_message
 from seedbed.runtime import calls
@@ -35,121 +33,16 @@ from seedbed.runtime.calls import CHECKER, CLOSE, CONSTRUCTION, Call
 from seedbed.runtime.clock import monotonic
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import counted
-from seedbed.spec import EnvironmentSpec, TimeStep, VectorEnv
+from seedbed.spec import TimeStep, VectorEnv
 
 REPRODUCED_STEPS = 50
 _LONG_S = 5.0  # of a stage without a line
 _DARK = 1.5 / 255  # of what networks see
-_CLOSE_S = 1.0  # for `close` where another one has hung
 _MANY = 3  # failures that are no accident
 _LONGEST = 500  # characters of a line of Gymnasium's
 # Of its checker: what wrappers are there, and bounds, on which no agent here depends.
 _NOT_OURS = ("different from the unwrapped", "probably too", "we recommend using a symmetric")
 Progress = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class Check:
-    """Result of one check. `result` is `ok`, `warning` or `failed`."""
-
-    name: str
-    result: str
-    detail: str
-
-
-@dataclass
-class Report:
-    """Results of `seedbed check env`.
-
-    Attributes:
-        environment: the `environment.id`.
-        speed: measured speeds and sizes, with units in their names.
-    """
-
-    environment: str
-    spec: EnvironmentSpec | None = None
-    checks: list[Check] = field(default_factory=list)
-    speed: dict[str, float] = field(default_factory=dict)
-    advice: Advice | None = None
-    # What an actor does has been tried.
-    is_whole: bool = False
-
-    @property
-    def ok(self) -> bool:
-        """Return whether no check failed. Warnings are allowed."""
-        return not any(check.result == "failed" for check in self.checks)
-
-    def add(self, name: str, detail: str, result: str = "ok") -> None:
-        """Add the result of a check."""
-        self.checks.append(Check(name, result, detail))
-
-    def warn(self, name: str, detail: str) -> None:
-        """Add a warning."""
-        self.add(name, detail, "warning")
-
-
-class _Plan(NamedTuple):
-    """What is checked, and how.
-
-    Attributes:
-        environment: the experiment's section.
-        actor: the experiment's section.
-        needs_lives: as of `make_vector_env`.
-        made: every group so far.
-        go_on: set when `close` need not be waited for any longer.
-        hung: set once a `close` has hung.
-    """
-
-    environment: Environment
-    actor: Actor
-    needs_lives: bool
-    made: list[VectorEnv]
-    go_on: threading.Event
-    hung: threading.Event
-
-    def make(self, num_envs: int, threads: int = 1, run_seed: int = 1) -> VectorEnv:
-        """Make a group as an actor does, in this process."""
-        seeds = [environment_seed(run_seed, 0, 0, i) for i in range(num_envs)]
-        group = make_vector_env(
-            self.environment,
-            num_envs,
-            threads,
-            seeds,
-            self.actor.max_environment_failures,
-            timeout_s=self.actor.environment_timeout_s,
-            needs_lives=self.needs_lives,
-        )
-        self.made.append(group)
-        return group
-
-    @contextmanager
-    def group(self, num_envs: int, threads: int = 1, run_seed: int = 1) -> Iterator[VectorEnv]:
-        """As `make`, for a block. At its end, a `close` that hangs is left behind."""
-        made = self.make(num_envs, threads, run_seed)
-        try:
-            yield made
-        finally:
-            self.close(made)
-
-    def close(self, group: VectorEnv) -> None:
-        """Close a group, in a thread of its own where an actor does so in any thread."""
-        if self.actor.workers:
-            group.close()
-            return
-        failed: list[BaseException] = []
-
-        def close() -> None:
-            try:
-                group.close()
-            except BaseException as error:
-                failed.append(error)
-            self.go_on.set()
-
-        self.go_on.clear()
-        threading.Thread(target=close, name="close", daemon=True).start()
-        self.go_on.wait(_CLOSE_S if self.hung.is_set() else None)
-        if failed:
-            raise failed[0]
 
 
 def check_environment(
@@ -175,20 +68,16 @@ def check_environment(
             process ends.
     """
     report = Report(environment.id)
-    plan = _Plan(
-        environment, actor or Actor(), needs_lives, [], threading.Event(), threading.Event()
-    )
+    groups = Groups(environment, actor or Actor(), needs_lives)
 
     def late(sentence: str, call: Call) -> ExitCode | None:
-        # An actor neither waits for `close` nor draws.
-        is_close = call.kind == CLOSE
-        is_known = is_close and plan.hung.is_set()
-        if not is_known:
-            report.add("hangs", sentence, "warning" if is_close or report.is_whole else "failed")
-        if is_close and not plan.actor.workers:
-            plan.hung.set()
-            plan.go_on.set()
+        if call.kind == CLOSE and not groups.actor.workers:
+            if groups.leave():
+                report.warn("hangs", sentence)
             return None
+        # An actor neither waits for `close` nor draws.
+        is_needed = call.kind != CLOSE and not report.is_whole
+        report.add("hangs", sentence, "failed" if is_needed else "warning")
         if not report.is_whole:
             report.add("hangs", "the rest has not been tried", "failed")
         on_late(report)
@@ -196,14 +85,14 @@ def check_environment(
 
     def check() -> None:
         try:
-            _check(report, plan, num_envs, seconds, report_progress)
+            _check(report, groups, num_envs, seconds, report_progress)
         except BaseException as error:
             failed.append(error)
 
     failed: list[BaseException] = []
     before, watchdog.on_late = watchdog.on_late, late
     try:
-        if plan.actor.workers:
+        if groups.actor.workers:
             check()
         else:
             thread = threading.Thread(target=check, name="environments", daemon=True)
@@ -217,13 +106,13 @@ def check_environment(
 
 
 def _check(
-    report: Report, plan: _Plan, num_envs: int, seconds: float, report_progress: Progress
+    report: Report, groups: Groups, num_envs: int, seconds: float, report_progress: Progress
 ) -> None:
-    environment = plan.environment
+    environment = groups.environment
     group: VectorEnv | None = None
     report_progress(f"making {counted(num_envs, 'environment')} of {environment.id}")
     try:
-        with plan.group(min(num_envs, 2)) as first:
+        with groups.closing(groups.make(min(num_envs, 2))) as first:
             _check_spaces(report, first)
             has_checker = isinstance(first, GymnasiumVectorEnv)
             draws = isinstance(first, GymnasiumVectorEnv) and first.draws
@@ -234,15 +123,15 @@ def _check(
     try:
         if has_checker:
             report_progress("asking Gymnasium's checker")
-            _check_api(report, plan)
+            _check_api(report, groups)
         report_progress("comparing runs of the same and of other seeds")
-        reset_s, played = _check_seeds(report, plan, min(num_envs, 4))
+        reset_s, played = _check_seeds(report, groups, min(num_envs, 4))
         if isinstance(first, GymnasiumVectorEnv):
             _check_pictures(report, first, played)
         # After all others, because `close` of one may end a library for its process.
         before = _resident_bytes()
         stage = "make"
-        group = plan.make(num_envs)
+        group = groups.make(num_envs)
         stage = "step"
         if num_envs * reset_s >= _LONG_S:
             report_progress(
@@ -254,22 +143,22 @@ def _check(
         memory = max(0, _resident_bytes() - before) / num_envs
         measured = measure(group, start, seconds)
         _check_steps(report, measured)
-        _check_failures(report, plan)
+        _check_failures(report, groups)
         _check_bounds(report, measured, environment)
         speedup = None
         fast = environment.id.startswith("atari:") and environment.atari.preprocessing == "fast"
         if fast and len(os.sched_getaffinity(0)) >= 2:
             report_progress(f"stepping with two threads for {seconds:g} s")
-            speedup = _two_threads(report, plan, num_envs, seconds, measured)
+            speedup = _two_threads(report, groups, num_envs, seconds, measured)
         _add_speed(report, measured, start, memory, speedup)
         report.is_whole = True
         if draws and not environment.family:  # those of a family always have pictures
-            _check_render(report, plan)
+            _check_render(report, groups)
     except SeedbedError as error:
         report.add(stage, str(error), "failed")
     finally:
         if group is not None:
-            plan.close(group)
+            groups.close(group)
 
 
 def _check_spaces(report: Report, group: VectorEnv) -> None:
@@ -283,16 +172,16 @@ def _check_spaces(report: Report, group: VectorEnv) -> None:
             report.warn("spaces", line)
 
 
-def _check_api(report: Report, plan: _Plan) -> None:
+def _check_api(report: Report, groups: Groups) -> None:
     """Ask Gymnasium's own checker. What it finds stops no actor, and is a warning."""
     record = calls.PROCESS.record()
-    watch = watchdog.Watchdog(plan.environment.id, plan.actor.environment_timeout_s, record)
+    watch = watchdog.Watchdog(groups.environment.id, groups.actor.environment_timeout_s, record)
     lines = dict[str, None]()  # each once
     try:
         with warnings.catch_warnings(record=True) as caught, record:
             warnings.simplefilter("always")
             record.begin(CONSTRUCTION, 0)
-            made = make_environment(plan.environment)
+            made = make_environment(groups.environment)
             record.begin(CHECKER, 0)
             try:
                 check_env(made, skip_render_check=True)
@@ -349,15 +238,15 @@ def _check_steps(report: Report, measured: Measured) -> None:
         report.add("rewards", spread)
 
 
-def _check_failures(report: Report, plan: _Plan) -> None:
+def _check_failures(report: Report, groups: Groups) -> None:
     """Fail where an actor would give up: it steps longer than this check."""
-    failures = sum(sum(group.failures.values()) for group in plan.made)
+    failures = sum(sum(group.failures.values()) for group in groups.made)
     if not failures:
         return
-    last = next((text for g in plan.made[::-1] if (text := getattr(g, "last_failure", ""))), "")
+    last = next((text for g in groups.made[::-1] if (text := getattr(g, "last_failure", ""))), "")
     times = "once" if failures == 1 else f"{failures} times"
     detail = f"an environment failed {times} and was made anew, at last: {last}"
-    most = plan.actor.max_environment_failures
+    most = groups.actor.max_environment_failures
     if failures >= min(most, _MANY) or ENDED in last:
         detail += f"; an actor gives up after {most} within ten minutes"
         report.add("failures", detail, "failed")
@@ -385,15 +274,15 @@ def _check_pictures(report: Report, group: GymnasiumVectorEnv, played: NDArray[A
             report.add("came", detail)
 
 
-def _check_render(report: Report, plan: _Plan) -> None:
+def _check_render(report: Report, groups: Groups) -> None:
     """Draw one picture where the environment can: training does not, and a video does."""
-    environment = plan.environment
+    environment = groups.environment
     kwargs = {**environment.kwargs, "render_mode": "rgb_array"}
     drawn = environment.model_copy(update={"kwargs": kwargs})
     # SDL, by which many draw, needs no screen.
     os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     try:
-        with plan._replace(environment=drawn).group(1) as group:
+        with groups.closing(groups.make(1, environment=drawn)) as group:
             assert isinstance(group, GymnasiumVectorEnv)
             group.reset()
             height, width, _ = group.rgb(0).shape
@@ -404,9 +293,11 @@ def _check_render(report: Report, plan: _Plan) -> None:
         report.add("render", f"{width} x {height}, {rate:g} pictures a second in a video")
 
 
-def _check_seeds(report: Report, plan: _Plan, num_envs: int) -> tuple[float, NDArray[Any]]:
+def _check_seeds(report: Report, groups: Groups, num_envs: int) -> tuple[float, NDArray[Any]]:
     """Compare runs; return the seconds of the reset of one environment, and observations."""
-    runs, resets_s = zip(*(_play(plan, num_envs, run_seed) for run_seed in (1, 1, 2)), strict=True)
+    runs, resets_s = zip(
+        *(_play(groups, num_envs, run_seed) for run_seed in (1, 1, 2)), strict=True
+    )
     steps = len(runs[0]) - 1
     parted = next((t for t in range(steps + 1) if not _same(runs[0][t], runs[1][t])), None)
     if parted is None:
@@ -426,9 +317,9 @@ def _check_seeds(report: Report, plan: _Plan, num_envs: int) -> tuple[float, NDA
     return float(np.median(resets_s)) / num_envs, played
 
 
-def _play(plan: _Plan, num_envs: int, run_seed: int) -> tuple[list[TimeStep], float]:
+def _play(groups: Groups, num_envs: int, run_seed: int) -> tuple[list[TimeStep], float]:
     """Return the steps of a short run, and the seconds of its first reset."""
-    with plan.group(num_envs, run_seed=run_seed) as group:
+    with groups.closing(groups.make(num_envs, run_seed=run_seed)) as group:
         random = np.random.default_rng(0)
         begun = monotonic()
         time_steps = [group.reset()]
@@ -444,10 +335,10 @@ def _same(one: TimeStep, other: TimeStep) -> bool:
 
 
 def _two_threads(
-    report: Report, plan: _Plan, num_envs: int, seconds: float, one: Measured
+    report: Report, groups: Groups, num_envs: int, seconds: float, one: Measured
 ) -> float | None:
     """Return steps/s with two threads divided by steps/s with one; None if unknown."""
-    with plan.group(num_envs, threads=2) as group:
+    with groups.closing(groups.make(num_envs, threads=2)) as group:
         two = measure(group, group.reset(), seconds, threads=2)
     report.speed["steps_per_second_2_threads"] = two.rate
     return None if one.crowded or two.crowded else two.rate / one.rate

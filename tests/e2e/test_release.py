@@ -96,12 +96,12 @@ def changed(release: Release) -> bool:
 def test_a_budget_stops_the_run(namespace: str, tmp_path: Path) -> None:
     dear = {"families": {"n2": {"cpu": 3600.0, "memory_gib": 0.0, "spot": 1.0}}}
     capped = Release("capped", namespace, tmp_path)
-    # 0.1 + 0.05 + 0.02 vCPU at a dollar a second each: 20 dollars are two minutes.
-    capped.install(values(experiment={"stop": {"dollars": 20}}, cost={"prices": dear}))
+    # 0.1 + 0.05 + 0.02 vCPU at a dollar a second each: 10 dollars are a minute.
+    capped.install(values(experiment={"stop": {"dollars": 10}}, cost={"prices": dear}))
     capped.until(lambda: capped.state().get("finished"), "the budget is spent")
     assert capped.state()["finished"].startswith("stop.dollars")
     spent = float(capped.state()["dollars"])
-    assert 20 <= spent < 25
+    assert 10 <= spent < 15
     capped.until(
         lambda: not capped.pods("learner") and not capped.pods("actor"), "the pods are gone"
     )

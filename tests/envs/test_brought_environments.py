@@ -15,7 +15,8 @@ import pytest
 from seedbed.config import parse_experiment
 from seedbed.config.environment import Actor, Environment
 from seedbed.envs import make_vector_env
-from seedbed.envs.check import Report, check_environment
+from seedbed.envs.check import check_environment
+from seedbed.envs.check_report import Report
 from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
 from seedbed.envs.probe import EnvironmentProbe
 from seedbed.packed import random_actions

@@ -16,7 +16,8 @@ from gymnasium.spaces import Box, Discrete
 from seedbed.cli.main import main
 from seedbed.config.environment import Environment
 from seedbed.envs.advice import Advice, advise
-from seedbed.envs.check import Report, check_environment
+from seedbed.envs.check import check_environment
+from seedbed.envs.check_report import Report
 from seedbed.runtime.exit_codes import ExitCode
 from tests.support import toy_environments
 
