@@ -69,9 +69,8 @@ def run(folder: Path, agent: str, devices: int) -> str:
     return done.stdout
 
 
-@pytest.mark.parametrize("agent", ["vtrace", "r2d2"])
-def test_a_run_measures_once_and_keeps_its_split(tmp_path: Path, agent: str) -> None:
-    first = run(tmp_path, agent, 3)
+def test_a_run_measures_once_and_keeps_its_split(tmp_path: Path) -> None:
+    first = run(tmp_path, "r2d2", 3)
     kept = json.loads((tmp_path / "devices.json").read_text())
     acting, training = kept["inference"], kept["training"]
     assert (kept["devices"], acting + training) == (3, 3)
@@ -80,7 +79,7 @@ def test_a_run_measures_once_and_keeps_its_split(tmp_path: Path, agent: str) -> 
     # A start that measured would choose otherwise than what is written here.
     other = {**kept, "inference": 1, "training": 1}
     (tmp_path / "devices.json").write_text(json.dumps(other))
-    second = run(tmp_path, agent, 3)
+    second = run(tmp_path, "r2d2", 3)
     assert "1 act, 1 train, as this run began" in second
     assert "roles 1 1 1 1" in second
 
