@@ -50,9 +50,9 @@ def values(**more: Any) -> dict[str, Any]:
                 "unroll_length": 10,
                 "batch_size": 8,
                 "checkpoint": {"every_s": 5},
-                # No batch is ever full, so that each step takes 10 ms: frames are not what is
+                # No batch is ever full, so that each step takes 30 ms: frames are not what is
                 # waited for, and the node's cores are for pods that start.
-                "inference": {"batch_envs": 512, "max_wait_ms": 10},
+                "inference": {"batch_envs": 512, "max_wait_ms": 30},
             },
             "logging": {"interval_s": 1},
         },

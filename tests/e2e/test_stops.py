@@ -33,7 +33,7 @@ def held(release: Release) -> bool:
 
 def test_the_end_holds_whoever_scales(namespace: str, tmp_path: Path) -> None:
     ends = Release("ends", namespace, tmp_path)
-    stop = {"stop": {"env_frames": 4_000}, "evaluation": {"episodes": 4}}
+    stop = {"stop": {"env_frames": 1_500}, "evaluation": {"episodes": 4}}
     given = values(experiment=stop)
     ends.install(given)
     # The meter is killed in the middle: the bill goes on, and so does the end.
