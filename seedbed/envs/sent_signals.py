@@ -9,12 +9,11 @@ import os
 import signal
 import sys
 from types import FrameType
+from typing import Any
 
 from seedbed.envs.failures import STEP_RAISED, EnvironmentFault
 from seedbed.runtime.guard import guards
 
-# Audit events of the calls that send a signal; the arguments are a target and the number.
-_EVENTS = {"os.kill", "os.killpg", "signal.pthread_kill"}
 # Modules that call environments.
 _CALLERS = {"seedbed.envs.gymnasium_env", "seedbed.envs.factory", "seedbed.envs.check"}
 # This process, which a forked child inherits, the one above and its guards; empty without the hook.
@@ -26,15 +25,19 @@ def refuse_own_signals() -> None:
 
     `os.kill` and its like then raise `EnvironmentFault`. Signals to other processes pass.
     """
+    # The arguments of each are a target and the number of the signal.
+    events = frozenset(("os.kill", "os.killpg", "signal.pthread_kill"))
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event in events:  # a local name, which is there while the interpreter ends
+            _refuse(event, *arguments)
+
     if not _ours:
         _ours.extend((os.getpid(), os.getppid(), *guards()))
-        sys.addaudithook(_refuse)
+        sys.addaudithook(hook)
 
 
-def _refuse(event: str, arguments: tuple[int, ...]) -> None:
-    if event not in _EVENTS:
-        return
-    target, number = arguments
+def _refuse(event: str, target: int, number: int) -> None:
     if number and _is_from_environment() and _reaches_ours(event, target):
         name = signal.Signals(number).name if number in signal.valid_signals() else f"{number}"
         text = f"it sends {name} to a process of Seedbed, by {event}({target}, {number})"
