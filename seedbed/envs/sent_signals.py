@@ -6,13 +6,12 @@ that was meant. Code in C, and `signal.raise_signal`, raise no audit event and a
 
 import contextlib
 import os
-import signal
 import sys
 from types import FrameType
 from typing import Any
 
 from seedbed.envs.failures import STEP_RAISED, EnvironmentFault
-from seedbed.runtime.guard import guards
+from seedbed.runtime.guard import guards, signal_name
 
 # Modules that call environments.
 _CALLERS = {"seedbed.envs.gymnasium_env", "seedbed.envs.factory", "seedbed.envs.check"}
@@ -39,8 +38,7 @@ def refuse_own_signals() -> None:
 
 def _refuse(event: str, target: int, number: int) -> None:
     if number and _is_from_environment() and _reaches_ours(event, target):
-        name = signal.Signals(number).name if number in signal.valid_signals() else f"{number}"
-        text = f"it sends {name} to a process of Seedbed, by {event}({target}, {number})"
+        text = f"it sends {signal_name(number)} to a process of Seedbed, by {event}({target}, {number})"
         raise EnvironmentFault(STEP_RAISED, text)
 
 

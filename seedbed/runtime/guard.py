@@ -202,11 +202,11 @@ class _Guard:
         if self._reported.isdigit() and (was_killed or number in _CRASHES):
             if not int(self._reported):
                 text = "the work was done, and then other code did not let the process end"
-                _write(f"{text} ({_name(number)})")
+                _write(f"{text} ({signal_name(number)})")
             os._exit(int(self._reported))
         if number not in {*self._passed_on, signal.SIGKILL}:
             during = calls.PROCESS.during()
-            text = f"the process was ended by {_name(number)}{during}: "
+            text = f"the process was ended by {signal_name(number)}{during}: "
             if number in _FORWARDED:
                 _write(f"{text}code that it ran, or `kill {self._child}`, has sent the signal")
             else:
@@ -237,9 +237,10 @@ class _Guard:
         os._exit(code)
 
 
-def _name(number: int) -> str:
-    known = number in signal.valid_signals()
-    return signal.Signals(number).name if known else f"signal {number}"
+def signal_name(number: int) -> str:
+    """Return the name of a signal, such as `SIGTERM`; `signal 40` where it has none."""
+    known = {known.value: known.name for known in signal.Signals}
+    return known.get(number, f"signal {number}")
 
 
 def _waits_for(child: int, since_s: float) -> tuple[str, str]:
