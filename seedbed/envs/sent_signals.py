@@ -38,8 +38,8 @@ def refuse_own_signals() -> None:
 
 def _refuse(event: str, target: int, number: int) -> None:
     if number and _is_from_environment() and _reaches_ours(event, target):
-        text = f"it sends {signal_name(number)} to a process of Seedbed, by {event}({target}, {number})"
-        raise EnvironmentFault(STEP_RAISED, text)
+        text = f"it sends {signal_name(number)} to a process of Seedbed"
+        raise EnvironmentFault(STEP_RAISED, f"{text}, by {event}({target}, {number})")
 
 
 def _is_from_environment() -> bool:
