@@ -21,6 +21,8 @@ def test_a_run_of_0_1_goes_on(namespace: str, tmp_path: Path) -> None:
     run = Release("elder", namespace, tmp_path)
     new = values()
     size = new["learner"].pop("persistence")
+    inference = new["experiment"]["learner"]["inference"]
+    inference["batch_environments"] = inference.pop("batch_envs")
     old: dict[str, Any] = {
         "experiment": {**new["experiment"], "actor": {"environments": 4, "groups": 2}},
         "image": {"tag": OLD_TAG},
