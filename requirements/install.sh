@@ -7,10 +7,11 @@ installer=${INSTALLER:-$python}
 locked=(--quiet --require-hashes --only-binary ':all:')
 pip=("$installer" -m pip --disable-pip-version-check)
 
-# uv reads none of pip's settings. Those of the environment come first in pip's list.
+# uv reads none of pip's settings. Those of the environment come first in pip's list. A dot is any
+# character.
 settings=$("${pip[@]}" config list)
 setting() { sed -nE "s/^(:env:|global)\\.$1='(.*)'$/\\2/p;T;q" <<<"$settings"; }
-index=${UV_DEFAULT_INDEX:-$(setting index-url)} certificates=${SSL_CERT_FILE:-$(setting cert)}
+index=${UV_DEFAULT_INDEX:-$(setting index.url)} certificates=${SSL_CERT_FILE:-$(setting cert)}
 if [[ -n $index ]]; then export UV_DEFAULT_INDEX=$index; fi
 if [[ -n $certificates ]]; then export SSL_CERT_FILE=$certificates; fi
 

@@ -127,7 +127,7 @@ def _check(
         report_progress("comparing runs of the same and of other seeds")
         reset_s, played = _check_seeds(report, groups, min(num_envs, 4))
         if isinstance(first, GymnasiumVectorEnv):
-            _check_pictures(report, first, played)
+            _check_range(report, first, played)
         # After all others, because `close` of one may end a library for its process.
         before = _resident_bytes()
         stage = "make"
@@ -264,7 +264,7 @@ def _check_bounds(report: Report, measured: Measured, environment: Environment) 
             report.add("bounds", detail, "failed")
 
 
-def _check_pictures(report: Report, group: GymnasiumVectorEnv, played: NDArray[Any]) -> None:
+def _check_range(report: Report, group: GymnasiumVectorEnv, played: NDArray[Any]) -> None:
     """Tell what networks see of the pictures that came; `played` is [steps, environments, ...]."""
     for name, low, high in group.sees(played):
         detail = f"{name}: {low:.3g} to {high:.3g} came in {len(played) - 1} steps of random play"
