@@ -145,7 +145,10 @@ def dump_experiment(experiment: Experiment, named_only: bool = False) -> str:
 
 
 def override(tree: dict[str, Any], setting: str) -> None:
-    """Set a key of a tree as `--set` does. Keys that a whole section leaves out stay as they are.
+    """Set a key of a tree as `--set` does.
+
+    Keys that the mapping of a section leaves out stay as they are. An empty mapping sets all keys
+    of the section to their defaults.
 
     Args:
         tree: Changed in place.
@@ -167,8 +170,8 @@ def _put(tree: dict[str, Any], path: str, value: Any, setting: str) -> None:
         node = node.setdefault(key, {})
         if not isinstance(node, dict):
             raise ConfigError(f"--set {setting!r}: {key!r} is a value, not a section")
-    is_section = isinstance(value, dict) and any(path == name for name, _ in sections())
-    if not is_section:
+    is_section = any(path == name for name, _ in sections())
+    if not is_section or not isinstance(value, dict) or not value:
         node[leaf] = value
         return
     if not isinstance(node.get(leaf), dict):

@@ -48,6 +48,11 @@ def test_an_override_of_a_section_keeps_the_keys_that_it_leaves_out() -> None:
     assert (learner.optimizer.name, learner.optimizer.learning_rate) == ("adam", 0.5)
 
 
+def test_an_empty_override_of_a_section_sets_its_defaults() -> None:
+    text = MINIMAL + "stop: {env_frames: 9}\n"
+    assert parse_experiment(text, ["stop={}"]).stop == parse_experiment(MINIMAL).stop
+
+
 def test_an_override_of_a_free_mapping_replaces_it() -> None:
     text = "name: a\nenvironment: {id: CartPole-v1, kwargs: {a: 1}}"
     given = "environment={kwargs: {b: 2}}"
