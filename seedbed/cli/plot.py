@@ -22,6 +22,8 @@ from seedbed.runtime.install import how_to_install
 from seedbed.runtime.shortage import cannot_write
 from seedbed.telemetry.formats import NOTHING, si_number, significant
 
+_FORMATS = (".png", ".svg", ".pdf")
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare `plot RUN_DIR...`."""
@@ -40,13 +42,18 @@ def run(args: argparse.Namespace) -> None:
 
     Raises:
         SeedbedError: RUN_DIRECTORY: no such run, or one without an episode. USAGE: matplotlib is
-            not there, or lacks the format. OUTPUT: the picture, or the CSV, cannot be written.
+            not there, or the name has another ending. OUTPUT: the picture, or the CSV, cannot be
+            written.
     """
     paths = _runs(args.run_dirs)
     groups = read_groups([path.resolve() for path in paths])
     single = len(paths) == 1
     out = args.out or (paths[0] / "curve.png" if single else Path("plot.png"))
     title = args.title or ", ".join(group.label for group in groups)
+    if out.suffix.lower() not in _FORMATS:
+        raise SeedbedError(
+            ExitCode.USAGE, f"cannot write the plot {out}: its name must end in .png, .svg or .pdf"
+        )
     file = out
     try:
         draw_curves(groups, title, file)
@@ -59,8 +66,6 @@ def run(args: argparse.Namespace) -> None:
         ) from error
     except OSError as error:
         raise cannot_write(file, error) from error
-    except ValueError as error:  # a format that matplotlib lacks
-        raise SeedbedError(ExitCode.USAGE, f"cannot write the plot: {error}") from error
     rows = [_row(group, curve) for group in groups for curve in group.curves]
     print(_table(rows), file=sys.stderr)
     print(f"plot: {out}", file=sys.stderr)

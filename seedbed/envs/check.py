@@ -182,6 +182,7 @@ def _check_api(report: Report, groups: Groups) -> None:
             warnings.simplefilter("always")
             record.begin(CONSTRUCTION, 0)
             made = make_environment(groups.environment)
+            groups.kept.append(made)
             record.begin(CHECKER, 0)
             try:
                 check_env(made, skip_render_check=True)

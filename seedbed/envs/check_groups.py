@@ -22,11 +22,13 @@ class Groups:
 
     Attributes:
         made: every group so far.
+        kept: environments that are not closed; a `__del__` that hangs is left to the process's end.
     """
 
     def __init__(self, environment: Environment, actor: Actor, needs_lives: bool) -> None:
         self.environment, self.actor = environment, actor
         self.made: list[VectorEnv] = []
+        self.kept: list[object] = []
         self._needs_lives = needs_lives
         self._is_closed = threading.Event()
         self._has_hung = False
