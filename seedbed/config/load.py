@@ -170,8 +170,8 @@ def _put(tree: dict[str, Any], path: str, value: Any, setting: str) -> None:
         node = node.setdefault(key, {})
         if not isinstance(node, dict):
             raise ConfigError(f"--set {setting!r}: {key!r} is a value, not a section")
-    is_section = any(path == name for name, _ in sections())
-    if not is_section or not isinstance(value, dict) or not value:
+    keeps_rest = isinstance(value, dict) and value and path in dict(sections())
+    if not keeps_rest:
         node[leaf] = value
         return
     if not isinstance(node.get(leaf), dict):
