@@ -24,7 +24,7 @@ from seedbed.envs.check_groups import Groups
 from seedbed.envs.check_report import Report
 from seedbed.envs.factory import make_environment
 from seedbed.envs.failures import ENDED, in_words, raise_ours
-from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
+from seedbed.envs.gymnasium_env import GymnasiumVectorEnv, draw_without_screen
 from seedbed.envs.measure import Measured, measure
 from seedbed.packed import random_actions
 from seedbed.rpc.step_codec import Step, write_actor_message
@@ -280,8 +280,7 @@ def _check_render(report: Report, groups: Groups) -> None:
     environment = groups.environment
     kwargs = {**environment.kwargs, "render_mode": "rgb_array"}
     drawn = environment.model_copy(update={"kwargs": kwargs})
-    # SDL, by which many draw, needs no screen.
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    draw_without_screen()
     try:
         with groups.closing(groups.make(1, environment=drawn)) as group:
             assert isinstance(group, GymnasiumVectorEnv)

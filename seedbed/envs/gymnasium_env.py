@@ -1,6 +1,8 @@
 """Gymnasium environments, stepped one after the other in the caller's thread."""
 
 import logging
+import os
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -36,6 +38,12 @@ from seedbed.runtime.streams import restore
 from seedbed.spec import TimeStep, mark_first
 
 log = logging.getLogger(__name__)
+
+
+def draw_without_screen() -> None:
+    """Let SDL, by which CartPole and others draw, need no screen and no folder of a session."""
+    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
+    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
 
 
 class GymnasiumVectorEnv(SequentialVectorEnv):

@@ -3,7 +3,6 @@
 import errno
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from seedbed.config import Experiment, parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.envs.atari_exact import ExactAtariVectorEnv
-from seedbed.envs.gymnasium_env import GymnasiumVectorEnv
+from seedbed.envs.gymnasium_env import GymnasiumVectorEnv, draw_without_screen
 from seedbed.evaluation.episodes import (
     EpisodeCollector,
     EvaluationSettings,
@@ -58,9 +57,7 @@ def record_video(
     Raises:
         SeedbedError: ENVIRONMENT: it shows no picture. OUTPUT: the file cannot be written.
     """
-    # SDL, by which CartPole and others draw, needs no screen; without a folder it writes an error.
-    os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
-    os.environ.setdefault("XDG_RUNTIME_DIR", tempfile.gettempdir())
+    draw_without_screen()
     env = make_evaluation_env(policy, _rendered(experiment), 1, settings.seed, _VIDEO_ATTEMPT)
     closing.callback(env.close)
     assert isinstance(env, ExactAtariVectorEnv | GymnasiumVectorEnv)
