@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -11,31 +10,28 @@ from typing import Any
 import grpc
 import grpc.aio
 from numpy.typing import NDArray
+from typing_extensions import override
 
 from seedbed.gossip.membership import LARGEST, check_status
 from seedbed.gossip.parameters import ParameterLayout
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.chunks import ChunkAssembler, state_from_wire, to_chunks
+from seedbed.gossip.transport.peer_stream import WELCOME_S, PeerStream
 from seedbed.numbers import check_number
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials
-from seedbed.rpc.reconnect import Attempts, describe, details_of
+from seedbed.rpc.reconnect import Attempts
 from seedbed.rpc.streams import read, write
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.v1 import gossip_pb2 as wire
 from seedbed.v1 import gossip_pb2_grpc as wire_grpc
 
-log = logging.getLogger(__name__)
-
-WELCOME_S = 10.0
 # A heartbeat may be late several times within a deadline.
 HEARTBEATS_PER_DEADLINE = 5
 LONGEST_HEARTBEAT_S = 1.0
 # A steady pace, because all learners of the ring wait for each other.
 RING_RETRY_S = 0.5
 RING_CONNECT_S = 5.0
-# Status codes of a peer that does not accept this learner.
-REJECTIONS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
 
 
 @dataclass
@@ -55,8 +51,8 @@ class Fetched:
     state: dict[str, NDArray[Any]] = field(default_factory=dict)
 
 
-class PeerClient:
-    """Push stream to one peer, opened again whenever it ends, and the calls of Fetch.
+class PeerClient(PeerStream):
+    """Push stream to one peer, and the calls of Fetch.
 
     Event loop only, except for `fetch` and reading the attributes.
 
@@ -70,11 +66,7 @@ class PeerClient:
         credentials: Credentials of this process.
 
     Attributes:
-        connected: Whether the peer has welcomed this learner.
-        sent: Messages that the peer has acknowledged.
-        sent_bytes: Bytes of the parameters in these messages.
-        rejection: Reason why the peer does not accept this learner; or empty.
-        refused: Answers of the peer that were refused.
+        sent: Messages that the peer has acknowledged, whose bytes are `sent_bytes`.
     """
 
     def __init__(
@@ -87,15 +79,11 @@ class PeerClient:
         layout: ParameterLayout,
         credentials: Credentials,
     ) -> None:
-        self.rank, self.address = rank, address
-        self._hello, self._heartbeat = hello, heartbeat
-        self._layout, self._credentials = layout, credentials
+        super().__init__(rank, address, hello, credentials)
+        self._heartbeat, self._layout = heartbeat, layout
         self._deadline_s = deadline_s
         self._heartbeat_s = min(LONGEST_HEARTBEAT_S, deadline_s / HEARTBEATS_PER_DEADLINE)
-        self.connected = False
-        self.sent = self.sent_bytes = 0
-        self.rejection = ""
-        self.refused = 0
+        self.sent = 0
         self._in_flight: Message | None = None
         self._next: Message | None = None
         self._writer: asyncio.Task[None] | None = None  # of the newest connection
@@ -130,44 +118,28 @@ class PeerClient:
         if self._in_flight is not None:
             self._wake_writer.set()
 
-    async def run(self) -> None:
-        """Connect, again and again, until cancelled."""
-        last_cause = ""
-        async for _ in Attempts():
-            try:
-                await self._connect()
-            except grpc.aio.AioRpcError as error:
-                cause = describe(error)
-                self.rejection = self._refusal(error) if error.code() in REJECTIONS else ""
-            except (TimeoutError, ConnectionError) as error:
-                cause = str(error) or "no answer"
-            finally:
-                self.connected, self._in_flight, self._next = False, None, None
-                self._wake_writer.clear()
-            if cause != last_cause:
-                last_cause = cause
-                log.info("learner %d at %s: %s", self.rank, self.address, cause)
+    @override
+    def _on_end(self) -> None:
+        self._in_flight = self._next = None
+        self._wake_writer.clear()
 
-    async def _connect(self) -> None:
-        async with channels.aio_channel(self.address, self._credentials) as channel:
-            call: Any = wire_grpc.GossipStub(channel).Push(metadata=self._credentials.metadata())
-            await write(call, wire.PushRequest(hello=self._hello))
-            async with asyncio.timeout(WELCOME_S):
-                await read(call)
-            self.connected, self.rejection = True, ""
-            self._disconnected.clear()
-            writer = self._writer = asyncio.create_task(self._write(call))
-            try:
-                while True:
-                    reply = await read(call)
-                    if reply is None:  # gRPC has logged it
-                        self.refused += 1
-                        raise ConnectionError("its answer cannot be read")
-                    if reply.WhichOneof("message") == "received":
-                        self.on_ack()
-            finally:
-                writer.cancel()
-                self._disconnected.set()
+    @override
+    async def _serve(self, channel: grpc.aio.Channel, stub: Any) -> None:
+        call = stub.Push(metadata=self._credentials.metadata())
+        await write(call, wire.PushRequest(hello=self._hello))
+        async with asyncio.timeout(WELCOME_S):
+            await read(call)
+        self.connected, self.rejection = True, ""
+        self._disconnected.clear()
+        writer = self._writer = asyncio.create_task(self._write(call))
+        try:
+            while True:
+                reply = await self._read(call)
+                if reply.WhichOneof("message") == "received":
+                    self.on_ack()
+        finally:
+            writer.cancel()
+            self._disconnected.set()
 
     async def close_gracefully(self) -> None:
         """Send a last heartbeat, and wait until the peer has read it and ends the stream."""
@@ -237,48 +209,31 @@ class PeerClient:
         fetched.state = state_from_wire(arrays)
         return fetched
 
-    def _refusal(self, error: grpc.RpcError) -> str:
-        return f"learner {self.rank} at {self.address} refused this one: {details_of(error)}"
 
+class RingClient(PeerStream):
+    """Reduce stream to the next learner, whose segments are written in order.
 
-class RingClient:
-    """Reduce stream to the next learner, opened again whenever it ends.
-
-    Segments are written in order. A segment that a failed connection loses is not sent again.
-    Event loop only, except for reading the attributes.
-
-    Args:
-        address: Address of the next learner.
-        hello: Hello of this learner.
-        credentials: Credentials of this process.
-
-    Attributes:
-        sent_bytes: Bytes of the segments written.
-        connected: Whether the stream is open.
+    A segment that a failed connection loses is not sent again.
     """
 
-    def __init__(self, address: str, hello: wire.GossipHello, credentials: Credentials) -> None:
-        self._address, self._hello, self._credentials = address, hello, credentials
+    def __init__(
+        self, rank: int, address: str, hello: wire.GossipHello, credentials: Credentials
+    ) -> None:
+        super().__init__(rank, address, hello, credentials)
         self._segments: asyncio.Queue[wire.ReduceRequest.Segment] = asyncio.Queue()
-        self.sent_bytes = 0
-        self.connected = False
 
     def send(self, segment: wire.ReduceRequest.Segment) -> None:
         """Send a segment after those before it."""
         self._segments.put_nowait(segment)
 
-    async def run(self) -> None:
-        """Connect, again and again, until cancelled."""
-        async for _ in Attempts(RING_RETRY_S, RING_RETRY_S, jitter=False):
-            with contextlib.suppress(grpc.aio.AioRpcError, TimeoutError):
-                async with channels.aio_channel(self._address, self._credentials) as channel:
-                    await asyncio.wait_for(channel.channel_ready(), RING_CONNECT_S)
-                    metadata = self._credentials.metadata()
-                    await self._serve(wire_grpc.GossipStub(channel).Reduce(metadata=metadata))
-            self.connected = False
+    @override
+    def _attempts(self) -> Attempts:
+        return Attempts(RING_RETRY_S, RING_RETRY_S, jitter=False)
 
-    async def _serve(self, call: Any) -> None:
-        """Send segments until the stream ends."""
+    @override
+    async def _serve(self, channel: grpc.aio.Channel, stub: Any) -> None:
+        await asyncio.wait_for(channel.channel_ready(), RING_CONNECT_S)
+        call = stub.Reduce(metadata=self._credentials.metadata())
         await write(call, wire.ReduceRequest(hello=self._hello))
         self.connected = True
         writer = asyncio.create_task(self._write(call))

@@ -23,6 +23,7 @@ from seedbed.gossip.transport.buffers import Message, ReceiveBuffer, SegmentBuff
 from seedbed.gossip.transport.chunks import CHUNK_BYTES, ChunkAssembler, state_to_wire, to_chunks
 from seedbed.gossip.transport.clients import PeerClient, RingClient
 from seedbed.gossip.transport.handshake import PeerRejected, check_hello
+from seedbed.gossip.transport.peer_stream import PeerStream
 from seedbed.gossip.transport.shared_client import SharedCopyClient
 from seedbed.rpc.credentials import Credentials, Denial, is_local
 from seedbed.rpc.server import ServerThread
@@ -119,9 +120,8 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         self.max_message_bytes = max(CHUNK_BYTES, segment) + 2 * hello.ByteSize() + 64 * 1024
         self.ring: RingClient | None = None
         if settings.topology == "allreduce":
-            self.ring = RingClient(
-                settings.addresses[(rank + 1) % membership.count], hello, credentials
-            )
+            following = (rank + 1) % membership.count
+            self.ring = RingClient(following, settings.addresses[following], hello, credentials)
         self._topology = settings.topology
         self.shared_copy: SharedCopy | None = None
         self.shared_client: SharedCopyClient | None = None
@@ -134,12 +134,8 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
 
     @override
     async def _begin(self) -> None:
-        for client in self.clients.values():
+        for client in self._all_clients():
             self._spawn(client.run())
-        if self.ring is not None:
-            self._spawn(self.ring.run())
-        if self.shared_client is not None:
-            self._spawn(self.shared_client.run())
 
     @override
     async def _finish(self) -> None:
@@ -219,9 +215,8 @@ class GossipTransport(ServerThread, wire_grpc.GossipServicer):
         """Return the number of streams that ended because a peer's message was refused."""
         return self._rejected + sum(client.refused for client in self._all_clients())
 
-    def _all_clients(self) -> list[PeerClient | SharedCopyClient]:
-        shared = [] if self.shared_client is None else [self.shared_client]
-        return [*self.clients.values(), *shared]
+    def _all_clients(self) -> list[PeerStream]:
+        return [*self.clients.values(), *filter(None, (self.ring, self.shared_client))]
 
     # --- from the peers, in the event loop ---------------------------------------------------
 

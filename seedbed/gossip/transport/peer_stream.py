@@ -1,0 +1,104 @@
+"""Stream to another learner, opened again whenever it ends."""
+
+import logging
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from seedbed.rpc import channels
+from seedbed.rpc.credentials import Credentials
+from seedbed.rpc.reconnect import Attempts, describe, details_of
+from seedbed.rpc.streams import read
+from seedbed.v1 import gossip_pb2 as wire
+from seedbed.v1 import gossip_pb2_grpc as wire_grpc
+
+log = logging.getLogger(__name__)
+
+WELCOME_S = 10.0
+# Status codes of a peer that does not accept this learner.
+REJECTIONS = (grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT)
+
+
+class PeerStream:
+    """Stream to a peer. A subclass opens it and serves it, in `_serve`.
+
+    Event loop only, except for reading the attributes.
+
+    Args:
+        rank: rank of the peer.
+        address: address of the peer.
+        hello: Hello of this learner.
+        credentials: credentials of this process.
+
+    Attributes:
+        connected: whether the stream is open.
+        sent_bytes: bytes of parameters, gradients or segments sent.
+        rejection: reason why the peer does not accept this learner; or empty.
+        refused: answers of the peer that were refused.
+    """
+
+    def __init__(
+        self, rank: int, address: str, hello: wire.GossipHello, credentials: Credentials
+    ) -> None:
+        self.rank, self.address = rank, address
+        self._hello, self._credentials = hello, credentials
+        self.connected = False
+        self.sent_bytes = 0
+        self.rejection = ""
+        self.refused = 0
+
+    async def run(self) -> None:
+        """Connect, again and again, until cancelled."""
+        last_cause = ""
+        async for _ in self._attempts():
+            cause = "the stream ended"
+            try:
+                async with channels.aio_channel(self.address, self._credentials) as channel:
+                    await self._serve(channel, wire_grpc.GossipStub(channel))
+            except grpc.aio.AioRpcError as error:
+                cause = describe(error)
+                self.rejection = self._refusal(error) if error.code() in REJECTIONS else ""
+            except ValueError as error:
+                self.refused += 1
+                cause = f"its parameters are refused: {error}"
+            except (TimeoutError, ConnectionError) as error:
+                cause = str(error) or "no answer"
+            finally:
+                self.connected = False
+                self._on_end()
+            if cause != last_cause:
+                last_cause = cause
+                log.info("learner %d at %s: %s", self.rank, self.address, cause)
+
+    def _attempts(self) -> Attempts:
+        return Attempts()
+
+    async def _serve(self, channel: grpc.aio.Channel, stub: Any) -> None:
+        """Open the stream and serve it until it ends.
+
+        Raises:
+            grpc.aio.AioRpcError: the status of the stream.
+            ValueError: the peer's parameters do not fit this learner's.
+            TimeoutError: no answer.
+            ConnectionError: an answer that breaks the protocol.
+        """
+        raise NotImplementedError
+
+    def _on_end(self) -> None:
+        """Forget what belongs to the stream that has ended."""
+
+    async def _read(self, call: Any) -> Any:
+        """Read a message.
+
+        Raises:
+            ConnectionError: it cannot be read; gRPC has logged it.
+        """
+        reply = await read(call)
+        if reply is None:
+            self.refused += 1
+            raise ConnectionError("its answer cannot be read")
+        return reply
+
+    def _refusal(self, error: grpc.RpcError) -> str:
+        return f"learner {self.rank} at {self.address} refused this one: {details_of(error)}"
