@@ -6,8 +6,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
-import time
 from collections import deque
 from collections.abc import Sequence
 from typing import IO, Any
@@ -15,13 +13,12 @@ from typing import IO, Any
 from typing_extensions import override
 
 from seedbed.config import Experiment
-from seedbed.launch.learners import LocalLearners
 from seedbed.launch.learners_view import read_json
-from seedbed.launch.supervisor import Supervisor, describe_exit, start_seedbed
+from seedbed.launch.local_processes import LocalProcesses, supervise
+from seedbed.launch.supervisor import describe_exit, start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import host_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-from seedbed.runtime.signals import RUN_STOPS, on_stop_signals
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.formats import number as in_words
 from seedbed.telemetry.formats import si_number
@@ -30,7 +27,6 @@ from seedbed.telemetry.status import STATUS_FILE
 
 log = logging.getLogger(__name__)
 
-_POLL_S = 0.2
 _LAST_LINES = 200
 # What JAX logs before it ends a process whose peers are lost.
 _SILENT = re.compile(r"stopped sending heartbeats\)?:\s*((?:(?:task:?\s*)?\d+[,\s]+)+)")
@@ -108,25 +104,7 @@ def train_hosts(
     directory.resume_from = directory.start_from = None  # host 0 reads them again
     directory.close()
     hosts = LocalHosts(experiment, directory, arguments, rank)
-    stopping, signals = threading.Event(), list[str]()
-
-    def stop(name: str) -> None:
-        signals.append(name)
-        stopping.set()
-
-    on_stop_signals(stop, notice=RUN_STOPS)
-    line = ProgressLine(sys.stderr)
-    due = time.monotonic()
-    try:
-        hosts.start()
-        while not hosts.all_completed and not stopping.wait(_POLL_S):
-            hosts.poll()
-            if time.monotonic() >= due:
-                due = time.monotonic() + experiment.logging.interval_s
-                line.show(hosts.line())
-    finally:
-        line.close()
-        hosts.stop()
+    signals = supervise(hosts, experiment.logging.interval_s, ProgressLine(sys.stderr))
     summary = dict(hosts.summary() or _without_summary(directory))
     if signals and str(summary["stop_reason"]).startswith("signal"):
         summary["stop_reason"] = f"signal {signals[0]}"  # the hosts had theirs from this process
@@ -147,7 +125,7 @@ def _without_summary(directory: RunDirectory) -> dict[str, Any]:
     }
 
 
-class LocalHosts(Supervisor):
+class LocalHosts(LocalProcesses):
     """The hosts of a learner on this machine. When one ends, all are started again.
 
     Args:
@@ -158,10 +136,8 @@ class LocalHosts(Supervisor):
     """
 
     name = "host"
-    window_s = 120.0
     too_many = ExitCode.HOSTS_FAILED
-    fatal = (*LocalLearners.fatal, ExitCode.ACTORS_FAILED)
-    stop_timeout_s = 90.0  # for a last checkpoint
+    fatal = (*LocalProcesses.fatal, ExitCode.ACTORS_FAILED)
 
     def __init__(
         self,
@@ -189,11 +165,8 @@ class LocalHosts(Supervisor):
         arguments += ["--run-dir", str(path), *(() if index else self._arguments)]
         for key, value in self._settings(index).items():
             arguments += ["--set", f"{key}={value}"]
-        with self._output(index).open("wb") as output:
+        with self.output_file(index).open("wb") as output:
             return start_seedbed(*arguments, stdout=output, stderr=errors)
-
-    def _output(self, index: int) -> Any:
-        return self.log_file(index).with_suffix(".json")
 
     def _settings(self, host: int) -> dict[str, Any]:
         """Return the settings in which a host differs from the experiment."""
@@ -244,8 +217,8 @@ class LocalHosts(Supervisor):
         lost = why_lost(text, self._count) if self._processes[index].poll() == _ABORTED else None
         return f"{lost or 'all hosts end with it'}; see {path}"
 
+    @override
     def line(self) -> list[str]:
-        """Return the parts of the progress line, the most important first."""
         status = read_json(self._run.path / STATUS_FILE)
         running = f"{self.running} of {self._count} hosts"
         if not status:
@@ -262,7 +235,7 @@ class LocalHosts(Supervisor):
 
     def summary(self) -> Any:
         """Return the summary that host 0 printed at its end; None where there is none."""
-        return read_json(self._output(0))
+        return read_json(self.output_file(0))
 
 
 _ABORTED = -int(signal.SIGABRT)

@@ -4,10 +4,7 @@ import json
 import logging
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Sequence
-from pathlib import Path
 from typing import IO, Any
 
 from typing_extensions import override
@@ -17,11 +14,11 @@ from seedbed.gossip.topology import make_topology
 from seedbed.launch.devices import place_of_rank
 from seedbed.launch.evaluation import EvaluationProcess
 from seedbed.launch.learners_view import learners_line, read_json, run_summary
-from seedbed.launch.supervisor import Supervisor, start_seedbed
+from seedbed.launch.local_processes import LocalProcesses, supervise
+from seedbed.launch.supervisor import start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import learner_directory, socket_path
 from seedbed.runtime.exit_codes import ExitCode
-from seedbed.runtime.signals import RUN_STOPS, on_stop_signals
 from seedbed.telemetry.progress_line import ProgressLine
 from seedbed.telemetry.status import STATUS_FILE
 
@@ -47,26 +44,14 @@ def train_multi_learner(
     """
     make_topology(experiment.gossip)  # refuses a wrong topology before anything starts
     learners = LocalLearners(experiment, directory, arguments)
-    stopping = threading.Event()
-    on_stop_signals(lambda _: stopping.set(), notice=RUN_STOPS)
     line = ProgressLine(sys.stderr)
-    due = time.monotonic()
-    try:
-        learners.start()
-        while not learners.all_completed and not stopping.wait(_POLL_S):
-            learners.poll()
-            if time.monotonic() >= due:
-                due = time.monotonic() + experiment.logging.interval_s
-                line.show(learners_line(learners.statuses(), learners.running))
-    finally:
-        line.close()
-        learners.stop()
+    signals = supervise(learners, experiment.logging.interval_s, line)
     summaries = learners.summaries()
     first = next((summary for summary in summaries if summary is not None), None)
-    finished = not stopping.is_set() and first and "dollars" not in first["stop_reason"]
+    finished = not signals and first and "dollars" not in first["stop_reason"]
     evaluation = None
     if finished and experiment.evaluation.at_end:
-        evaluation = _evaluate(experiment, directory, stopping, line)
+        evaluation = _evaluate(experiment, directory, signals, line)
         line.close()
     summary = run_summary(learners.statuses(), summaries, evaluation)
     if finished:
@@ -74,7 +59,7 @@ def train_multi_learner(
     return summary
 
 
-class LocalLearners(Supervisor):
+class LocalLearners(LocalProcesses):
     """The learners of a run. One that is killed is restarted, and the others do not stop for it.
 
     Args:
@@ -84,21 +69,7 @@ class LocalLearners(Supervisor):
     """
 
     name = "learner"
-    window_s = 120.0
     too_many = ExitCode.LEARNERS_FAILED
-    fatal = (
-        ExitCode.CONFIG,
-        ExitCode.USAGE,
-        ExitCode.ENVIRONMENT,
-        ExitCode.BACKEND,
-        ExitCode.BIND,
-        ExitCode.RUN_DIRECTORY,
-        ExitCode.CHECKPOINT_READ,
-        ExitCode.RESUME_REFUSED,
-        ExitCode.DIVERGED,
-        ExitCode.CHECKPOINT_WRITE,
-    )
-    stop_timeout_s = 90.0  # for a last checkpoint
 
     def __init__(
         self, experiment: Experiment, directory: RunDirectory, arguments: Sequence[str]
@@ -116,15 +87,16 @@ class LocalLearners(Supervisor):
 
     def summaries(self) -> list[Any]:
         """Return the summary that each learner printed at its end; None where there is none."""
-        return [read_json(self._output(rank)) for rank in range(len(self._directories))]
+        return [read_json(self.output_file(rank)) for rank in range(len(self._directories))]
 
-    def _output(self, rank: int) -> Path:
-        return self.log_file(rank).with_suffix(".json")
+    @override
+    def line(self) -> list[str]:
+        return learners_line(self.statuses(), self.running)
 
     @override
     def on_exit(self, index: int, code: int) -> bool:
         """Return whether to restart a learner: not when it has met a stop condition."""
-        summary = read_json(self._output(index))
+        summary = read_json(self.output_file(index))
         reason = str(summary["stop_reason"]) if summary else "signal "
         if code in _AT_ITS_END and not reason.startswith("signal "):
             return False  # else a signal that was sent to this learner alone has ended it
@@ -152,7 +124,7 @@ class LocalLearners(Supervisor):
         # JAX takes three quarters of an accelerator's memory by default; TensorFlow's processes
         # take what they need.
         defaults = {"XLA_PYTHON_CLIENT_MEM_FRACTION": f"{0.9 / place.learners:.3f}"}
-        with self._output(index).open("wb") as output:
+        with self.output_file(index).open("wb") as output:
             return start_seedbed(
                 *arguments,
                 defaults=defaults,
@@ -187,14 +159,14 @@ class LocalLearners(Supervisor):
 
 
 def _evaluate(
-    experiment: Experiment, run: RunDirectory, stopping: threading.Event, line: ProgressLine
+    experiment: Experiment, run: RunDirectory, signals: Sequence[str], line: ProgressLine
 ) -> dict[str, Any] | None:
     """Evaluate the parameters that `gossip.evaluation` names; None where that fails.
 
     Args:
         experiment: the experiment.
         run: the run directory.
-        stopping: ends the evaluation.
+        signals: the stop signals so far; one ends the evaluation.
         line: shows its progress.
     """
     which = "best" if experiment.gossip.evaluation == "best" else "newest"
@@ -202,7 +174,7 @@ def _evaluate(
     while process.is_running:
         process.wait(_POLL_S)
         line.show([f"now: the last evaluation: {process.progress() or 'starting'}"])
-        if stopping.is_set():
+        if signals:
             process.kill()
             log.error("the last evaluation was ended: a signal came")
             return None
