@@ -2,7 +2,7 @@
 
 Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
 JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`,
-`baseline` and `stability` take up to an hour more each; they, `workers`, `frontends`, `growth`,
+`baseline` and `stability` take up to an hour more each; they, `workers`, `growth`,
 `peers` and `start` are measured only by their names.
 """
 
@@ -21,7 +21,6 @@ from bench.accelerator import main as accelerator
 from bench.accelerator.report import markdown as accelerator_markdown
 from bench.actor import actor_efficiency
 from bench.baseline import baseline
-from bench.frontends import frontends
 from bench.gossip.speed import gossip
 from bench.gossip.stability import TASKS, stability
 from bench.growth import growth
@@ -49,19 +48,18 @@ PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
     "baseline": baseline,
     "stability": stability,
     "workers": workers,
-    "frontends": frontends,
     "growth": growth,
     "peers": peers,
     "start": start,
 }
 # 20 minutes, half an hour, an hour; `peers` takes ten minutes, and the others two each.
 BY_NAME_ONLY = (
-    "gossip", "baseline", "stability", "workers", "frontends", "growth", "peers", "start",
+    "gossip", "baseline", "stability", "workers", "growth", "peers", "start",
 )  # fmt: skip
 # Of the plan.
 SETTINGS = (
     "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths",
-    "cpu_watts", "peers", "frontend_streams",
+    "cpu_watts", "peers",
 )  # fmt: skip
 KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
 
@@ -91,10 +89,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--widths", dest="baseline_widths", nargs="+", type=int, choices=(1, 2, 4), metavar="N",
         help="of the network of `baseline` (default 1 2 4)",
-    )  # fmt: skip
-    parser.add_argument(
-        "--streams", dest="frontend_streams", type=int, metavar="N",
-        help="of `frontends`, each of 10 environments (default 128)",
     )  # fmt: skip
     parser.add_argument(
         "--peers", type=Path, metavar="FOLDER",

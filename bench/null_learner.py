@@ -65,12 +65,9 @@ class NullLearner(Learner):
         path: File of the experiment; the run directory is next to it.
         listen: `unix:PATH`.
         tables: Allocate the device tables of production too.
-        frontend_ports: Of the front ends, for whose streams it listens too.
     """
 
-    def __init__(
-        self, path: str, listen: str, tables: bool = False, frontend_ports: Sequence[int] = ()
-    ) -> None:
+    def __init__(self, path: str, listen: str, tables: bool = False) -> None:
         keep_large_blocks()  # as the TensorFlow backend does before its import
         experiment = load_experiment(path)
         super().__init__(
@@ -93,12 +90,7 @@ class NullLearner(Learner):
         self.store.publish([], 0)
         built: Any = SimpleNamespace(unroll=self._unroll, inference=[self._policy])
         self.components.set_result(built)
-        self._frontends_path = self.serve_frontends(frontend_ports) if frontend_ports else ""
         self.start()
-
-    def frontends_path(self) -> str:
-        """Return the path of the socket for front ends; "" without front ends."""
-        return self._frontends_path
 
     @override
     def _train(self) -> None:

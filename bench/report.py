@@ -178,18 +178,6 @@ TABLES: dict[str, Sequence[Table]] = {
             "{what} | {sizes_are}: {sizes} | {costs} | {exponent:+.2f}",
         )
     ],
-    "frontends": [
-        Table(
-            "frontends",
-            _cases,
-            "front ends | messages/s | learner CPU a message | front ends' | together | to none | "
-            "p50 | p99 | least and most of a stream",
-            "{frontends} | {messages_per_s:,.0f} | {learner_cpu_us[median]:.0f} µs | "
-            "{frontend_cpu_us[median]:.0f} µs | {host_cpu_us[median]:.0f} µs | "
-            "{host_cpu_ratio:,.2f} | {p50_ms[median]:.1f} ms | {p99_ms[median]:.1f} ms | "
-            "{least_of_a_stream[median]:.2f} to {most_of_a_stream[median]:.2f}",
-        )
-    ],
     "system_efficiency": [
         Table(
             "system_efficiency",

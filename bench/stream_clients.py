@@ -29,7 +29,7 @@ class Clients:
 
     Args:
         experiment: file of the experiment.
-        address: of the server, or of several, comma-separated, over which the streams are spread.
+        address: of the server.
         streams: number of streams.
         num_envs: E.
     """
@@ -52,10 +52,8 @@ class Clients:
         self._loop.run_until_complete(self._open())
 
     async def _open(self) -> None:
-        addresses = self._address.split(",")
-        for i in range(len(self._sequences)):
-            address = addresses[i % len(addresses)]
-            call: Any = channels.aio_channel(address).stream_stream(PATH)()
+        for _ in self._sequences:
+            call: Any = channels.aio_channel(self._address).stream_stream(PATH)()
             await call.write(self._hello)
             async with asyncio.timeout(REPLY_S):
                 await call.read()

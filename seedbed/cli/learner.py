@@ -6,29 +6,22 @@ listens for its peers at the port of gossip.addresses[R].
 """
 
 import argparse
-import contextlib
-from collections.abc import Iterator
-from typing import Any
 
 from seedbed.cli.arguments import (
     add_credentials,
     add_experiment,
     add_parent,
-    credential_options,
     credentials_of,
     exit_with_parent,
 )
 from seedbed.cli.hosts import add_host, host_of
 from seedbed.cli.output import add_json, print_result
 from seedbed.cli.train import add_run_directory, open_run, start_probe, warn_of_settings
-from seedbed.config import Experiment, load_experiment
+from seedbed.config import load_experiment
 from seedbed.launch.early_checks import check_address, check_disk
-from seedbed.launch.frontends import LocalFrontends
 from seedbed.launch.run_end import check_frames, ending
 from seedbed.launch.run_header import header
 from seedbed.rpc.credentials import check_exposure
-from seedbed.runs.directory import RunDirectory
-from seedbed.runtime.exit_codes import ConfigError
 from seedbed.runtime.signals import RUN_STOPS, exit_at_once_on_signals, on_stop_signals
 from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.tokens import Role
@@ -53,38 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_credentials(parser, listens=True)
     add_run_directory(parser)
     add_json(parser)
-
-
-@contextlib.contextmanager
-def frontends(
-    args: argparse.Namespace, experiment: Experiment, learner: Any, directory: RunDirectory
-) -> Iterator[None]:
-    """Return the context in which the front ends of a `Learner` run.
-
-    Raises:
-        ConfigError: the learner has no port beside which front ends could listen.
-    """
-    count = experiment.learner.inference.frontends
-    if not count:
-        yield
-        return
-    networks = [a for a in args.listen or [DEFAULT_LISTEN] if not a.startswith("unix:")]
-    host, _, port = networks[0].rpartition(":") if networks else ("", "", "0")
-    if port == "0" or experiment.learner.inference.location == "actor":
-        raise ConfigError(
-            f"learner.inference.frontends is {count}, which takes --listen HOST:PORT and inference "
-            "in the learner: front ends listen at the port plus 100, 101 and so on"
-        )
-    ports = [int(port) + 100 + i for i in range(count)]
-    addresses = [f"{host}:{each}" for each in ports]
-    socket = learner.serve_frontends(ports)
-    credentials = credential_options(args)
-    running = LocalFrontends(addresses, socket, credentials, directory.logs, learner.threads)
-    running.start()
-    try:
-        yield
-    finally:
-        running.stop()
 
 
 def run(args: argparse.Namespace) -> int | None:
@@ -125,9 +86,8 @@ def run(args: argparse.Namespace) -> int | None:
         learner.profiler.profile_on_signal()
         summary = learner.summary_if_finished()
         if summary is None:
-            with frontends(args, experiment, learner, directory):
-                print_lines(f"seedbed: listening on {learner.start(probe)}")
-                summary = learner.run()
+            print_lines(f"seedbed: listening on {learner.start(probe)}")
+            summary = learner.run()
         print_lines(ending(summary, directory))
         print_result(args, summary)
         if args.linger:

@@ -44,12 +44,6 @@ class Inference(Section):
     """Longest wait of the oldest request for others to join, in milliseconds."""
     slots: Annotated[Positive, FREE] = 2048
     """Environments that can be connected at once, each with a slot in the device tables."""
-    frontends: Annotated[int, FREE, Field(ge=0, le=64)] = 0
-    """Processes that own the sockets of actors over TCP, and relay the streams to the learner
-    through shared memory. One interpreter takes some six thousand gRPC messages a second. Front end
-    i listens at the port of the learner plus 100 + i; actors ask the learner, and take the
-    emptiest. 0 leaves the sockets to the learner itself.
-    """
 
 
 class Optimizer(Section):

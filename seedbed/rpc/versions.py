@@ -9,8 +9,6 @@ SPACES_PROTOCOL_VERSION = 5
 
 # Metadata of an actor's call: its serialized Hello, since version 3.
 HELLO_KEY = "seedbed-hello-bin"
-# Metadata of a local stream that a front end relays: the number of the front end.
-FRONTEND_KEY = "seedbed-frontend"
 # Trailing metadata of a learner's rejection: a `StreamError`.
 ERROR_KEY = "seedbed-error-bin"
 

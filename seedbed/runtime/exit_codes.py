@@ -32,7 +32,6 @@ class ExitCode(IntEnum):
     THREAD_STUCK = 40
     THREAD_FAILED = 41
     DIVERGED = 42
-    FRONTENDS_FAILED = 43
     NO_UPDATES = 44
     DEPLOY = 50
     INTERRUPTED = 130
@@ -77,8 +76,6 @@ HELP: dict[ExitCode, str] = {
     "the condition, and see logs/ in the run directory for why no actor played.",
     ExitCode.NO_UPDATES: "A stop condition ended the run before its first update, so nothing was "
     "learned and nothing is saved: raise the condition, or make batches smaller.",
-    ExitCode.FRONTENDS_FAILED: "Front end processes keep failing: see logs/frontend-*.log in the "
-    "run directory, or set learner.inference.frontends to 0.",
     ExitCode.SUITE_FAILED: "Runs of a suite failed, and the others were trained: fix what their "
     "lines name; the same command resumes the runs that are not finished.",
     ExitCode.THREAD_STUCK: "A part of the learner had work and took none for too long: the line "

@@ -78,13 +78,6 @@ class SlotsStatus(TypedDict):
     free: int
 
 
-class FrontendStatus(TypedDict):
-    """Front end of the learner; added by its gRPC service."""
-
-    port: int
-    environments: int
-
-
 class ChargedStatus(TypedDict):
     """What a run charges, in the sizes of the section `cost`."""
 
@@ -144,7 +137,6 @@ class RunStatus(TypedDict):
     stream_errors: dict[str, int]
     failing_outputs: list[str]
     slots: NotRequired[SlotsStatus]
-    frontends: NotRequired[list[FrontendStatus]]
     source: NotRequired[SourceStatus]
 
 

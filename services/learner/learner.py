@@ -1,12 +1,9 @@
 """The learner's process: sessions, inference, prefetch and training in threads."""
 
-import contextlib
 import logging
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 from typing_extensions import override
@@ -77,18 +74,6 @@ class Learner(LearnerBase):
         )
         self._probes += [self.inference.probe, self.prefetch.probe]
         self._lingers = False
-
-    def serve_frontends(self, ports: Sequence[int]) -> str:
-        """Let front ends relay streams, and return the path of their socket. Before `start`.
-
-        Args:
-            ports: port of each front end, which actors are told.
-        """
-        # No other user enters the folder, so whoever connects is as trusted as this process.
-        folder = tempfile.mkdtemp(prefix="seedbed-frontends-")
-        self.servicer.frontend_ports = ports
-        self.server.frontends = f"{folder}/socket"
-        return self.server.frontends
 
     # --- start -----------------------------------------------------------------------------
 
@@ -236,9 +221,6 @@ class Learner(LearnerBase):
         self.server.close()
         # The frames of a session are accounted for at its end, so the wire has its whole goodbye.
         self.server.join()
-        if self.server.frontends is not None:
-            with contextlib.suppress(OSError):
-                Path(self.server.frontends).parent.rmdir()
 
     def serve_until_stopped(self) -> None:
         """Tell actors that the experiment is finished; serve metrics and status until `stop`.

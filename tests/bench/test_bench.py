@@ -107,15 +107,6 @@ def check_baseline(results: dict[str, Any]) -> None:
         assert case["received_bytes"]["median"] == pytest.approx(84 * 84 / 4, rel=0.1)
 
 
-def check_frontends(results: dict[str, Any]) -> None:
-    cases = results["frontends"]["cases"]
-    assert [case["frontends"] for case in cases] == [0, 1]
-    for case in cases:
-        for name in ("messages_per_s", "learner_cpu_us", "host_cpu_ratio", "p50_ms", "p99_ms"):
-            check_series(case[name])
-    assert cases[0]["frontend_cpu_us"]["median"] == 0 < cases[1]["frontend_cpu_us"]["median"]
-
-
 def check_growth(results: dict[str, Any]) -> None:
     rows = results["growth"]["cases"]
     assert len(rows) == 6
@@ -147,7 +138,6 @@ CHECKS = {
     "system": check_system,
     "memory": check_memory,
     "workers": check_workers,
-    "frontends": check_frontends,
     "growth": check_growth,
     "start": check_start,
 }

@@ -120,15 +120,3 @@ def test_actors_reach_learners_of_their_release_alone() -> None:
     assert not allows(policies, learner, "ingress", stranger, 8470)
     elsewhere = Place("10.4.1.9", pod("actor").labels, "other")
     assert not allows(policies, learner, "ingress", elsewhere, 8470)
-
-
-def test_actors_reach_the_front_ends_that_are_there_and_no_other_port() -> None:
-    values = {"experiment": {"learner": {"inference": {"frontends": 2}}}}
-    learner = pod("learner", {"grpc": 8470})
-    for given, opened in ((values, {8470, 8570, 8571}), ({}, {8470})):
-        policies = render(given).of("NetworkPolicy")
-        for port in (8470, 8569, 8570, 8571, 8572):
-            assert reaches(given, "actor", learner, port) == (port in opened)
-            arrives = allows(policies, learner, "ingress", pod("actor"), port, "TCP")
-            assert arrives == (port in opened)
-            assert not allows(policies, learner, "ingress", pod("cost"), port, "TCP")

@@ -16,7 +16,6 @@ SERVICES = (
     "seedbed.services.learner.learner",
     "seedbed.services.actor.actor",
     "seedbed.services.impala_actor.actor",
-    "seedbed.services.frontend.frontend",
     "seedbed.services.replay.server",
     "bench.child",
 )

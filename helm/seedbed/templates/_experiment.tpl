@@ -52,15 +52,6 @@ machine where the file was written.
 {{ dig "learner" "replay" "priority_exponent" 0.9 (include "seedbed.experimentValues" . | fromJson) }}
 {{- end -}}
 
-{{/* Ports through which actors reach a learner: its own, and those of its front ends. */}}
-{{- define "seedbed.actorPorts" -}}
-{{- $frontends := dig "learner" "inference" "frontends" 0 (include "seedbed.experimentValues" . | fromJson) | int -}}
-- {protocol: TCP, port: grpc}
-{{- if $frontends }}
-- {protocol: TCP, port: 8570, endPort: {{ add 8569 $frontends }}}
-{{- end }}
-{{- end -}}
-
 {{/* What of it an actor's process depends on: a new learning rate restarts no actor. */}}
 {{- define "seedbed.actorExperiment" -}}
 {{ pick (include "seedbed.experimentValues" . | fromJson) "seed" "environment" "actor" | toYaml }}

@@ -21,7 +21,6 @@ from seedbed.rpc import channels
 from seedbed.rpc.credentials import Credentials, Denial
 from seedbed.rpc.local.packets import DONE, LARGEST_PACKET, Metadata, end_packet, opened_by
 from seedbed.rpc.streams import HELLO_TIMEOUT_S
-from seedbed.rpc.versions import FRONTEND_KEY
 from seedbed.runtime.peer_log import PeerLog
 from seedbed.runtime.text import printable
 
@@ -46,10 +45,8 @@ class LocalContext:
         block: memory of the stream, which is closed with it.
         metadata: metadata of the call.
         path: path of the server's socket.
-        frontend: number of the front end that relays the stream; None: a client of this machine.
 
     Attributes:
-        frontend: as the argument.
         before_read: called before a packet is noted.
         most_packets: packets that may wait to be read.
     """
@@ -62,9 +59,7 @@ class LocalContext:
         block: Any,
         metadata: Metadata,
         path: str,
-        frontend: int | None = None,
     ) -> None:
-        self.frontend = frontend
         self._socket, self._block, self._metadata, self._path = connection, block, metadata, path
         self._loop = asyncio.get_running_loop()
         self._task = asyncio.current_task()
@@ -79,8 +74,6 @@ class LocalContext:
 
     def peer(self) -> str:
         """Return the address of the peer, for logs."""
-        if self.frontend is not None:
-            return f"front end {self.frontend}"
         return f"unix:{self._path}"
 
     def invocation_metadata(self) -> Metadata:
@@ -204,7 +197,6 @@ class LocalServer:
         methods: methods by their paths.
         credentials: judge the streams, as they judge gRPC's.
         on_denied: called with each denial.
-        of_frontends: its clients are front ends, which say their numbers.
     """
 
     def __init__(
@@ -212,10 +204,8 @@ class LocalServer:
         methods: Mapping[str, LocalMethod],
         credentials: Credentials,
         on_denied: Callable[[Denial], None],
-        of_frontends: bool = False,
     ) -> None:
-        self._methods, self._of_frontends = methods, of_frontends
-        self._credentials, self._on_denied = credentials, on_denied
+        self._methods, self._credentials, self._on_denied = methods, credentials, on_denied
         self._loop = asyncio.get_running_loop()
         self._listener: socket.socket | None = None
         self._path = ""
@@ -299,15 +289,13 @@ class LocalServer:
             path, metadata = opened_by(data)
             if path not in self._methods:
                 raise ValueError(f"no method {path!r} is served")
-            number = dict(metadata).get(FRONTEND_KEY, "") if self._of_frontends else None
-            frontend = None if number is None else int(number)
         except BaseException:
             for descriptor in descriptors:
                 os.close(descriptor)
             raise
         method = self._methods[path]
         block = method.block(descriptors[0])
-        context = method.context(connection, block, metadata, self._path, frontend)
+        context = method.context(connection, block, metadata, self._path)
         return path, method, context
 
     async def stop(self, grace_s: float) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import grpc.aio
 
 from seedbed.rpc.credentials import PLAIN, Credentials, Denial
-from seedbed.rpc.local.server import LocalMethod, LocalServer
+from seedbed.rpc.local.server import LocalMethod
 from seedbed.rpc.local.steps import act_method
 from seedbed.rpc.server import ServerThread
 from seedbed.rpc.step_codec import inference_handlers
@@ -21,10 +21,6 @@ class InferenceServer(ServerThread):
         listen: `host:port` or `unix:PATH`.
         threads: threads of the process, which fail with this server.
         credentials: credentials of this process.
-
-    Attributes:
-        frontends: path of the socket for front ends, in a folder that no other user may enter;
-            None without any. Set it before `start`.
     """
 
     def __init__(
@@ -36,7 +32,6 @@ class InferenceServer(ServerThread):
     ) -> None:
         super().__init__(listen, threads, credentials)
         self._servicer = servicer
-        self.frontends: str | None = None
 
     def end_streams(self, reason: str, over: bool) -> None:
         """End every stream, now and later; see `InferenceServicer.finish`. Any thread."""
@@ -54,10 +49,5 @@ class InferenceServer(ServerThread):
         return act_method(self._servicer, self.max_message_bytes)
 
     async def _begin(self) -> None:
-        if self.frontends is not None:
-            methods = act_method(self._servicer, self.max_message_bytes)
-            relayed = LocalServer(methods, PLAIN, self._on_denied, of_frontends=True)
-            relayed.listen(self.frontends)
-            self.local.append(relayed)
         # It runs until the loop ends, because late answers are announced during the end, too.
         self._spawn(self._servicer.housekeeping())

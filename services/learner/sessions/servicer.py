@@ -7,7 +7,6 @@ import secrets
 import threading
 import time
 from collections import deque
-from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -105,7 +104,6 @@ class InferenceServicer(wire_grpc.InferenceServicer):
     Attributes:
         batchers: take the requests, one for each device that acts.
         takes_local_streams: whether its streams may be local ones, which carry steps.
-        frontend_ports: ports of the front ends, which the status names to actors.
     """
 
     takes_local_streams = True
@@ -123,7 +121,6 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         self._telemetry = telemetry
         self._components = components
         self.batchers = [self._new_batcher()]
-        self.frontend_ports: Sequence[int] = ()
         self._slots = SlotAllocator(self._settings.inference.slots)
         if isinstance(queue, SynchronousUnrollQueue):
             self._slots = SlotAllocator(self._settings.host_batch_size, "learner.batch_size")
@@ -455,16 +452,4 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         leaves = self._ending is not None and not self._over
         slots = {"all": self._slots.slots, "free": 0 if leaves else self._slots.available}
         status = {**self._telemetry.status(), "slots": slots}
-        if self.frontend_ports:
-            status["frontends"] = self._frontends()
         return wire.GetStatusReply(json=json.dumps(status))
-
-    def _frontends(self) -> list[dict[str, int]]:
-        """Return port and environments of each front end."""
-        taken = [0] * len(self.frontend_ports)
-        for stream in self._streams.values():
-            number = getattr(stream.context, "frontend", None)
-            if number is not None and number < len(taken):
-                taken[number] += stream.handshake.num_envs
-        pairs = zip(self.frontend_ports, taken, strict=True)
-        return [{"port": port, "environments": envs} for port, envs in pairs]

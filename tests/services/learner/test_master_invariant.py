@@ -13,8 +13,8 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,9 @@ import pytest
 
 from seedbed.config import Experiment, parse_experiment
 from seedbed.packed import ACTION_MASK, Entry, PackedSpec
-from seedbed.rpc import channels
 from seedbed.runs.directory import open_run_directory
-from seedbed.runtime.threads import Threads
 from seedbed.services.actor.loop import ActorLoop
 from seedbed.services.actor.metrics import ActorMetrics
-from seedbed.services.frontend.frontend import FrontendServer
-from seedbed.services.frontend.relay import Relay
 from seedbed.services.impala_actor.actor import ImpalaActor
 from seedbed.services.impala_actor.loop import UnrollLoop
 from seedbed.services.learner.components import LearnerComponents
@@ -160,26 +156,6 @@ async def play(
     await asyncio.gather(*steady, return_exceptions=True)
 
 
-@contextmanager
-def started_by(learner: Learner, way: str) -> Iterator[Callable[[], str]]:
-    """What starts the learner and returns where actors connect: by each way that steps take."""
-    if way != "front ends":
-        yield learner.start
-        return
-    threads = Threads()
-    relay = Relay(learner.serve_frontends([0]), 0, channels.MAX_MESSAGE_BYTES)
-    frontend = FrontendServer(relay, "127.0.0.1:0", threads)
-
-    def start() -> str:
-        learner.start()
-        return frontend.start()
-
-    yield start
-    frontend.close()
-    frontend.join()
-    assert threads.failure is None
-
-
 def collect(
     config: Experiment, path: Path, way: str = "shared memory", **spaces: Any
 ) -> tuple[LearnerComponents, list[TrainingBatch], Any]:
@@ -198,7 +174,7 @@ def collect(
         listen = f"unix:{run.socket}" if way == "shared memory" else "127.0.0.1:0"
         learner = Learner(config, run, listen, frozen=True)
         learner.training.observers.append(observe)
-        address = opened.enter_context(started_by(learner, way))()
+        address = learner.start()
         actors = threading.Thread(target=lambda: asyncio.run(play(config, address, done, **spaces)))
         actors.start()
         try:
@@ -325,18 +301,10 @@ def test_so_it_does_with_other_spaces(case: str, location: str, tmp_path: Path) 
     check_spaces(config, tmp_path, **spaces)
 
 
-@pytest.mark.parametrize("way", ["gRPC", "front ends"])
-def test_so_it_does_by_every_way_that_steps_take(way: str, tmp_path: Path) -> None:
+def test_so_it_does_by_grpc(tmp_path: Path) -> None:
     """All other tests here go through shared memory."""
     network, lstm, stack, shape, dtype = CASES["shallow-odd-lstm-stack"]
-    check_spaces(experiment(network, lstm, stack), tmp_path, way=way, shape=shape, dtype=dtype)
-
-
-def test_so_do_bits_through_a_front_end(tmp_path: Path) -> None:
-    """It sizes the shared memory of a step by the first message alone."""
-    network, lstm, stack, spaces = SPACES_CASES["bits-stack"]
-    spaces = {"shape": (6,), "dtype": "float32", **spaces}
-    check_spaces(experiment(network, lstm, stack), tmp_path, way="front ends", **spaces)
+    check_spaces(experiment(network, lstm, stack), tmp_path, way="gRPC", shape=shape, dtype=dtype)
 
 
 @pytest.mark.backends

@@ -1,1 +1,0 @@
-"""The front end: sockets of actors in a process of their own, beside the learner."""
