@@ -63,10 +63,6 @@ class StepCall(LocalCall):
         """Send a message. Where the stream has ended, the next `read` raises why."""
         await self._send(self._packet(message))
 
-    async def write_invalid(self) -> None:
-        """Send a message that is none, in the place of one that could not be read."""
-        await self._send(bytes((MESSAGE, 0xFF)))
-
     async def read(self) -> Any:
         """Return the next `Actions` or LearnerMessage; `grpc.aio.EOF` after a status of OK.
 
