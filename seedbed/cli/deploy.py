@@ -56,9 +56,9 @@ def add_release_options(parser: argparse.ArgumentParser) -> None:
     add("--profile", action="append", default=[], metavar="PROFILE", help=text)
     text = "value of the chart (repeatable; YAML); experiment.a.b=c is a key of the experiment"
     add("--set", action="append", default=[], metavar="a.b=c", help=text)
-    text = "chart, a folder or oci://HOST/PATH (default: the one of this checkout)"
     text = "show the pods and what they cost an hour, and install nothing; needs no cluster"
     add("--dry-run", action="store_true", help=text)
+    text = "chart, a folder or oci://HOST/PATH (default: the one of this checkout)"
     add("--chart", default=str(_SOURCE / "helm" / "seedbed"), help=text)
 
 

@@ -3,11 +3,13 @@
 `grpc.aio` passes each message between the thread of its completion queue, the event loop and the
 thread of the environments, which takes three times the CPU time of this. Here one thread starts the
 operations of a call and waits on the call's own completion queue. gRPC has no public call of this
-kind for streams of both sides, so that `is_available` says whether the installed one has it.
+kind for streams of both sides, so `is_available` tries the installed one.
 """
 
 import asyncio
 import contextlib
+import functools
+import logging
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor
@@ -25,23 +27,63 @@ from seedbed.rpc.step_codec import ACT, Step, read_learner_message, write_actor_
 from seedbed.rpc.streams import status_code, status_error
 from seedbed.v1 import inference_pb2 as wire
 
+log = logging.getLogger(__name__)
+
 _NO_FLAGS = 0
 # Tags of the operations that end with the stream, and of each message's.
 _INITIAL, _STATUS, _MESSAGE = "initial metadata", "status", "message"
-_NEEDED = (
-    "SendInitialMetadataOperation",
-    "ReceiveInitialMetadataOperation",
-    "ReceiveStatusOnClientOperation",
-    "SendMessageOperation",
-    "ReceiveMessageOperation",
-    "SendCloseFromClientOperation",
-    "SegregatedCall",
-)
+# A socket on which nothing can listen, and the longest wait for the status of a call to it.
+_NOWHERE = "unix:/dev/null/seedbed"
+_TRIAL_S = 2.0
 
 
+@functools.cache
 def is_available() -> bool:
-    """Return whether the installed gRPC has what `ThreadCall` needs."""
-    return all(hasattr(cygrpc, name) for name in _NEEDED)
+    """Return whether the installed gRPC has what `ThreadCall` needs, by a call that must fail.
+
+    The call goes to a socket on which nothing listens, so that each operation is started and the
+    status is read, within a few milliseconds and without a server.
+    """
+    try:
+        with channels.channel(_NOWHERE) as channel:
+            call = _open(channel, (), time.time() + _TRIAL_S)
+            call.operate((cygrpc.SendMessageOperation(b"", _NO_FLAGS),), _MESSAGE)
+            due = {_INITIAL, _STATUS, _MESSAGE}
+            while due:
+                event = call.next_event()
+                due.remove(event.tag)
+                if event.tag == _STATUS:
+                    status = event.batch_operations[0]
+            code = status_code(status.code())
+            operations = cygrpc.ReceiveMessageOperation, cygrpc.SendCloseFromClientOperation
+            return code is grpc.StatusCode.UNAVAILABLE and all(map(callable, operations))
+    except Exception:
+        log.warning("actors step through grpc.aio: gRPC %s has other calls", grpc.__version__)
+        return False
+
+
+def _open(channel: grpc.Channel, metadata: Metadata, deadline: float | None) -> Any:
+    """Start a call of `Act`, and the operations for its initial metadata and its status."""
+    core: Any = channel._channel  # type: ignore[attr-defined]
+    return core.segregated_call(
+        cygrpc.PropagationConstants.GRPC_PROPAGATE_DEFAULTS,
+        ACT.encode(),
+        None,  # host
+        deadline,
+        None,  # metadata of call credentials
+        None,  # call credentials
+        (
+            (
+                (
+                    cygrpc.SendInitialMetadataOperation(tuple(metadata), _NO_FLAGS),
+                    cygrpc.ReceiveInitialMetadataOperation(_NO_FLAGS),
+                ),
+                _INITIAL,
+            ),
+            ((cygrpc.ReceiveStatusOnClientOperation(_NO_FLAGS),), _STATUS),
+        ),
+        None,  # context of a trace
+    )
 
 
 class ThreadCall:
@@ -67,26 +109,7 @@ class ThreadCall:
         self._waits_since: float | None = None
         self._timeout_s = 0.0
         self._is_late = False
-        core: Any = self._channel._channel  # type: ignore[attr-defined]
-        self._call = core.segregated_call(
-            cygrpc.PropagationConstants.GRPC_PROPAGATE_DEFAULTS,
-            ACT.encode(),
-            None,  # host
-            None,  # deadline
-            None,  # metadata of call credentials
-            None,  # call credentials
-            (
-                (
-                    (
-                        cygrpc.SendInitialMetadataOperation(tuple(metadata), _NO_FLAGS),
-                        cygrpc.ReceiveInitialMetadataOperation(_NO_FLAGS),
-                    ),
-                    _INITIAL,
-                ),
-                ((cygrpc.ReceiveStatusOnClientOperation(_NO_FLAGS),), _STATUS),
-            ),
-            None,  # context of a trace
-        )
+        self._call = _open(self._channel, metadata, None)
 
     async def write(self, message: Step | wire.ActorMessage) -> None:
         """Send a message. Where the stream has ended, the next `read` raises why."""

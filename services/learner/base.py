@@ -85,10 +85,10 @@ class LearnerBase:
             run.path,
             self.counters,
             actors_here=actors_here,
-            tokens=credentials.tokens if credentials else None,
+            tokens=credentials.tokens,
         )
         self.telemetry.provenance = provenance(run.path)
-        if credentials and credentials.tls:
+        if credentials.tls:
             self.telemetry.registry.add(CertificateStats(credentials.tls.folder))
         self.threads = Threads()
         self._credentials = credentials

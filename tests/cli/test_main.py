@@ -7,6 +7,8 @@ import importlib
 import os
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
 
 import pytest
 
@@ -74,6 +76,27 @@ def test_the_version_and_the_overview(capsys: pytest.CaptureFixture[str]) -> Non
     for name, text in COMMANDS.items():
         assert f"{name} " in overview
         assert text in overview
+
+
+def helps(parser: argparse.ArgumentParser) -> Iterator[tuple[str, Counter[str]]]:
+    """Return the help texts of a command's options, and of each of its sub-commands'."""
+    yield (
+        parser.prog,
+        Counter(a.help for a in parser._actions if a.help and a.help != argparse.SUPPRESS),
+    )
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for part in action.choices.values():
+                yield from helps(part)
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_each_option_has_a_help_text_of_its_own(name: str) -> None:
+    module = "bench.main" if name == "bench" else f"seedbed.cli.{name}"
+    parser = argparse.ArgumentParser(prog=name)
+    importlib.import_module(module).add_arguments(parser)
+    for command, texts in helps(parser):
+        assert [text for text, count in texts.items() if count > 1] == [], command
 
 
 @pytest.mark.parametrize("name", COMMANDS)

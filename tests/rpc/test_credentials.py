@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from seedbed.rpc.tls import Tls
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.tokens import Role, Tokens
 
+ROOT = Path(__file__).parents[2]
 ACT = "/seedbed.v1.Inference/Act"
 PUSH = "/seedbed.v1.Gossip/Push"
 SECRETS = {role: f"{role}-0123456789abcdef" for role in Role}
@@ -230,3 +232,18 @@ def test_a_file_without_a_token_is_refused_and_replaces_none(
 def test_what_is_no_address_is_said(server: Credentials, address: str) -> None:
     with pytest.raises(SeedbedError, match="is no address: give host:port or unix:PATH"):
         check_exposure(address, server, "--listen")
+
+
+def test_the_page_of_security_has_every_method_with_its_roles() -> None:
+    rows = [
+        [cell.strip() for cell in line.strip("|\n ").split("|")]
+        for line in (ROOT / "docs" / "security.md").read_text().splitlines()
+        if "`Inference/" in line or "`Replay/" in line or "`Gossip/" in line
+    ]
+    shown: dict[str, set[str]] = {}
+    for _, methods, roles in rows:
+        service = ""
+        for word in re.findall("`(.+?)`", methods):
+            service = word.partition("/")[0] if "/" in word else service
+            shown[f"/seedbed.v1.{service}/{word.rpartition('/')[2]}"] = set(roles.split(", "))
+    assert shown == {method: {str(role) for role in roles} for method, roles in MAY_CALL.items()}

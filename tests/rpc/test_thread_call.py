@@ -300,10 +300,33 @@ def test_an_actor_over_a_network_steps_in_its_thread(
         assert opened == [learner.address]
 
 
+def raises(*_: Any) -> None:
+    raise TypeError("other arguments")
+
+
+@pytest.mark.parametrize(
+    ("name", "other"),
+    [
+        ("ReceiveStatusOnClientOperation", None),
+        ("SendMessageOperation", raises),
+        ("ReceiveMessageOperation", None),
+        ("SendInitialMetadataOperation", raises),
+    ],
+)
+def test_calls_that_changed_are_not_available(
+    name: str, other: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    thread_call.is_available.cache_clear()
+    assert thread_call.is_available(), f"with gRPC {grpc.__version__}"
+    thread_call.is_available.cache_clear()
+    monkeypatch.setattr(thread_call.cygrpc, name, other)
+    assert not thread_call.is_available()
+    thread_call.is_available.cache_clear()
+
+
 def test_without_such_calls_it_steps_by_the_event_loop(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, opened: list[str]
 ) -> None:
-    monkeypatch.delattr(thread_call.cygrpc, "SegregatedCall")
-    assert not thread_call.is_available()
+    monkeypatch.setattr(thread_call, "is_available", lambda: False)
     with actor_of(tmp_path, monkeypatch, "127.0.0.1:0"):
         assert opened == []
