@@ -14,6 +14,8 @@ NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"  # no fork: see evaluation/video.py
 pytest.register_assert_rewrite("tests.bench.quick")
 LONG_S = 900  # may a test take that is slow or learns
+# Which of the parts of the slow tests run: `make test-slow`.
+PARTS, PART = 5, os.environ.get("SEEDBED_TEST_PART", "all")
 # Test files import Keras at their top, before any fixture runs.
 os.environ["KERAS_BACKEND"] = NAME
 if NAME == "jax":
@@ -24,11 +26,21 @@ if NAME == "jax":
     )
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give tests that take long their time."""
+@pytest.hookimpl(tryfirst=True)  # before `-m` selects
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Give tests that take long their time, and keep one part of the slow ones."""
     for item in items:
+        if NAME == "jax" and item.get_closest_marker("slow_on_jax"):
+            item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") or item.get_closest_marker("learning"):
             item.add_marker(pytest.mark.timeout(LONG_S))
+    if PART != "all":
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        if NAME == "jax":
+            slow = [item for item in slow if item.get_closest_marker("backends")]
+        left = {item for i, item in enumerate(slow) if i % PARTS != int(PART)}
+        config.hook.pytest_deselected(items=list(left))
+        items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="session")

@@ -170,6 +170,7 @@ def poison_buffer(shard: Shard) -> None:
     shard._thread.submit(write).result()
 
 
+@pytest.mark.slow
 def test_poison_in_a_shard_ends_neither_the_learner_nor_its_restart(tmp_path: Path) -> None:
     address = f"unix:{tmp_path}/shard"
     remote = (*R2D2, "learner.replay.storage=remote", f"learner.replay.shards=['{address}']")

@@ -109,6 +109,7 @@ def own_address() -> str | None:
     return None if address.startswith("127.") else address
 
 
+@pytest.mark.slow
 def test_an_actor_needs_the_token_of_its_role(team: Team) -> None:
     """Without one, or with an observer's, it ends with exit code 31; the one with its own plays."""
     address = f"127.0.0.1:{team.inference}"

@@ -27,7 +27,7 @@ from tests.support.waiting import wait_for
 LIMIT_S = 10.0
 
 
-@pytest.mark.parametrize("deterministic", [False, True])
+@pytest.mark.parametrize("deterministic", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_build_that_hangs_does_not_outlive_sigterm(tmp_path: Path, deterministic: bool) -> None:
     with cluster(
         tmp_path,

@@ -47,7 +47,15 @@ def dump(tmp_path: Path, text: str, *words: str) -> dict[str, np.ndarray]:
 @pytest.mark.parametrize(
     ("text", "rows", "stack", "columns", "shape"),
     [
-        pytest.param(VECTOR, 31, 2, 6, (4,), id="vector", marks=pytest.mark.backends),
+        pytest.param(
+            VECTOR,
+            31,
+            2,
+            6,
+            (4,),
+            id="vector",
+            marks=[pytest.mark.backends, pytest.mark.slow_on_jax],
+        ),
         pytest.param(IMAGE, 11, 4, 4, (84, 84, 1), id="image"),
     ],
 )
@@ -85,6 +93,7 @@ def test_the_arrays_are_one_training_batch(
     assert green.sum() > 200
 
 
+@pytest.mark.slow
 def test_a_run_is_dumped_with_its_parameters_and_left_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], backend: Backend
 ) -> None:

@@ -93,6 +93,7 @@ def test_a_run_at_its_end_is_left_as_it_is(folder: Path, experiment: str) -> Non
     assert contents(run) == before
 
 
+@pytest.mark.slow
 def test_an_accepted_change_resumes_and_is_seen(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,6 +6,8 @@ import re
 from fnmatch import fnmatch
 from pathlib import Path
 
+import pytest
+
 from seedbed.runs import directory
 
 PAGE = Path(__file__).parents[2] / "docs/run-directory.md"
@@ -17,6 +19,7 @@ NAMES = [
 ]
 
 
+@pytest.mark.slow
 def test_every_file_of_a_short_run_is_on_the_page(short_run: Path) -> None:
     files = [str(p.relative_to(short_run)) for p in short_run.rglob("*") if not p.is_dir()]
     assert {"seedbed.lock", "summary.json", "logs/actor-0.log"} <= set(files)

@@ -199,13 +199,18 @@ class Holds(gymnasium.Env):
 @pytest.mark.parametrize(
     "command",
     [
-        ["check", "env", "holds:Holds", "--num-envs", "1", "--timeout", "1"],
-        [
-            *("train", "cartpole-vtrace", "--set", "environment.id=holds:Holds"),
-            *("--set", "actor.environment_timeout_s=1", "--set", "actor.processes=1"),
-        ],
+        pytest.param(
+            ["check", "env", "holds:Holds", "--num-envs", "1", "--timeout", "1"], id="check"
+        ),
+        pytest.param(
+            [
+                *("train", "cartpole-vtrace", "--set", "environment.id=holds:Holds"),
+                *("--set", "actor.environment_timeout_s=1", "--set", "actor.processes=1"),
+            ],
+            id="actor",
+            marks=pytest.mark.slow,
+        ),
     ],
-    ids=["check", "actor"],
 )
 def test_a_call_that_holds_the_interpreter_lock_is_named_and_ended(
     command: list[str], tmp_path: Path

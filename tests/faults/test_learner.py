@@ -285,6 +285,7 @@ def test_a_part_that_raises_is_named(
     assert "Traceback" in caplog.text, "a defect has its traceback in the log"
 
 
+@pytest.mark.slow
 def test_a_part_that_is_stuck_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = "learner.watchdog_timeout_s=0.3"
     with (

@@ -38,6 +38,7 @@ def check_end(process: Process, code: ExitCode, *words: str) -> None:
     assert "Traceback" not in process.said
 
 
+@pytest.mark.slow
 def test_a_run_that_is_killed_damaged_resumed_and_finished(tmp_path: Path) -> None:
     with cluster(tmp_path) as it:
         first = it.train()
@@ -394,6 +395,7 @@ def test_a_port_that_is_taken(tmp_path: Path) -> None:
         check_end(learner, ExitCode.BIND, address)
 
 
+@pytest.mark.slow
 def test_actors_with_networks_of_their_own_and_their_learner_are_killed(tmp_path: Path) -> None:
     """IMPALA: an unroll that is under way is lost with its actor, and was never counted."""
     location = ("--set", "learner.inference.location=actor")

@@ -177,6 +177,7 @@ async def speak(address: str, conversations: list[list[bytes]]) -> dict[str, int
     return ends
 
 
+@pytest.mark.slow
 def test_ten_thousand_random_messages(bare: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Seeded. Each gets an answer or a StreamError with both sides' words, never a traceback."""
     chance = random.Random(1)

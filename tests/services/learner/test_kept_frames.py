@@ -127,6 +127,7 @@ def play(built: LearnerComponents, rounds: int = 60, delay: int = 7) -> int:
 
 
 @pytest.mark.backends
+@pytest.mark.slow_on_jax
 def test_replay_holds_the_same_bit_for_bit(
     backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -51,6 +51,9 @@ CASES = {
     "nature-lstm-stack": ("nature", 16, 2, (36, 40), "uint8"),
     "deep-lstm": ("impala_deep", 16, 1, (24, 24), "uint8"),
 }
+# These take JAX half a minute to compile, or are parts of other cases.
+QUICK_ON_TENSORFLOW = ("deep-lstm", "mlp-stack")
+SLOW_ON_JAX = pytest.mark.slow_on_jax
 # Every kind of layer.
 BFLOAT16_CASES = {name: CASES[name] for name in ("mlp-lstm-stack", "nature-lstm-stack")}
 # Stacks and recurrent states that begin in the actor.
@@ -252,7 +255,13 @@ def log_prob(logits: np.ndarray, arrays: dict[str, np.ndarray], space: ActionSpe
 
 
 @pytest.mark.backends
-@pytest.mark.parametrize("case", CASES)
+@pytest.mark.parametrize(
+    "case",
+    [
+        pytest.param(name, marks=SLOW_ON_JAX) if name in QUICK_ON_TENSORFLOW else name
+        for name in CASES
+    ],
+)
 def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> None:
     network, lstm, stack, shape, dtype = CASES[case]
     check(experiment(network, lstm, stack), shape, dtype, tmp_path)
@@ -266,7 +275,7 @@ def test_so_do_two_batches_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.backends
-@pytest.mark.parametrize("most", [0, 100])
+@pytest.mark.parametrize("most", [0, pytest.param(100, marks=SLOW_ON_JAX)])
 def test_so_do_batches_computed_where_steps_arrive(
     most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -292,7 +301,7 @@ def test_so_do_unrolls_whose_actions_the_actors_chose(case: str, tmp_path: Path)
 
 
 @pytest.mark.backends
-@pytest.mark.parametrize("location", ["learner", "actor"])
+@pytest.mark.parametrize("location", ["learner", pytest.param("actor", marks=SLOW_ON_JAX)])
 @pytest.mark.parametrize("case", SPACES_CASES)
 def test_so_it_does_with_other_spaces(case: str, location: str, tmp_path: Path) -> None:
     network, lstm, stack, spaces = SPACES_CASES[case]
@@ -308,6 +317,7 @@ def test_so_it_does_by_grpc(tmp_path: Path) -> None:
 
 
 @pytest.mark.backends
+@SLOW_ON_JAX
 @pytest.mark.parametrize("case", BFLOAT16_CASES)
 def test_so_it_does_in_bfloat16(case: str, tmp_path: Path) -> None:
     """Acting and training differ by what rounding changes, and no more."""

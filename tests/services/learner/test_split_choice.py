@@ -69,6 +69,7 @@ def run(folder: Path, agent: str, devices: int) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_a_run_measures_once_and_keeps_its_split(tmp_path: Path) -> None:
     first = run(tmp_path, "r2d2", 3)
     kept = json.loads((tmp_path / "devices.json").read_text())
