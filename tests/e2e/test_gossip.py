@@ -72,6 +72,7 @@ def trio(namespace: str, tmp_path: Path) -> Release:
     return Release("trio", namespace, tmp_path)
 
 
+@pytest.mark.e2e_all
 def test_three_learners_gossip_one_is_killed_and_all_end(trio: Release) -> None:
     tls = trio.certificates()
     assert "Learners: 3, topology gossip" in trio.install(three(tls=tls))

@@ -108,6 +108,7 @@ def test_a_budget_stops_the_run(namespace: str, tmp_path: Path) -> None:
     capped.uninstall()
 
 
+@pytest.mark.e2e_all
 def test_two_releases_and_a_stranger(namespace: str, tmp_path: Path) -> None:
     one, two = Release("one", namespace, tmp_path), Release("two", namespace, tmp_path)
     scraper = {"podSelector": {"matchLabels": {"scraper": "yes"}}}
