@@ -1,4 +1,4 @@
-"""Table 6 of the SEED paper: the files of DeepMind Lab are points of its ranges, by IMPALA's agent."""
+"""DeepMind Lab: the files are points of Table 6 of the SEED paper, with the agent of IMPALA."""
 
 from __future__ import annotations
 
