@@ -33,6 +33,8 @@ FIRST_UPDATES = 3
 # Of a window, at least.
 MIN_UPDATES = 3
 WIDTHS = {1: "default", 2: "medium", 4: "large"}
+# Of the LSTM of IMPALA's agent, at each width.
+LSTM_UNITS = 256
 
 
 def _paper(architecture: str, width: int) -> tuple[float, float, float]:
@@ -122,16 +124,29 @@ def baseline(plan: Plan) -> dict[str, Any]:
     return {"cases": cases, "cores": usable_cpus(), "unroll_length": plan.unroll_length}
 
 
+def write_experiment(plan: Plan, name: str, width: int, location: str, environments: int) -> str:
+    """Write the experiment of one system; return its path.
+
+    Args:
+        plan: Its sizes are the experiment's.
+        name: Of the file.
+        width: Of the network: 1, 2 or 4.
+        location: `learner.inference.location`.
+        environments: Of a group.
+    """
+    return write_pong(
+        plan, name, environments=environments,
+        network="impala_deep", network_options=f"{{width: {width}}}", lstm_units=LSTM_UNITS,
+        inference=f"{{location: {location}}}",
+    )  # fmt: skip
+
+
 class _System(Command):
     """A learner at a port of this machine, and its actors in processes of their own."""
 
     def __init__(self, plan: Plan, name: str, width: int, location: str, environments: int) -> None:
         self._plan, self._name = plan, name
-        inference = f"{{location: {location}}}"
-        self._experiment = write_pong(
-            plan, name, environments=environments,
-            network="impala_deep", network_options=f"{{width: {width}}}", inference=inference,
-        )  # fmt: skip
+        self._experiment = write_experiment(plan, name, width, location, environments)
         self._address = f"127.0.0.1:{free_port()}"
         super().__init__(
             plan.folder / f"{name}.log", "learner", self._experiment,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from seedbed.cli.arguments import add_set
 from seedbed.cli.output import emit
 from seedbed.config import parse_experiment
+from seedbed.evaluation.atari_protocol import deviations
 from seedbed.runtime.calls import KEY
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.terminal import print_lines
@@ -58,8 +59,9 @@ def run(args: argparse.Namespace) -> ExitCode:
     experiment = parse_experiment(text, [*args.set, *limit], "check env")
     from seedbed.envs.check import check_environment
 
+    environment = experiment.environment
     report = check_environment(
-        experiment.environment,
+        environment,
         args.num_envs,
         args.seconds,
         print_lines,
@@ -67,6 +69,9 @@ def run(args: argparse.Namespace) -> ExitCode:
         getattr(experiment.builtin_options, "life_loss_ends", False),
         _show,
     )
+    if environment.family == "atari":
+        for line in deviations(environment) or ["every setting is that of the table"]:
+            report.add("Table 9", line)
     _show(report)
     if args.json:
         emit(json.dumps({"ok": report.ok, **dataclasses.asdict(report)}))

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections import Counter, deque
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import ClassVar
 
@@ -38,11 +39,10 @@ class SessionStats:
         environments: Environments connected now.
         returns: Undiscounted, unclipped returns of the episodes that ended in this process.
         lengths: Lengths, in steps, of the episodes that ended in this process.
-        exploration: Lowest and highest ε of the environments connected now, or of the last ones;
-            None without an ε-greedy agent.
-        lowest_epsilon: Lowest exploration ε of the environments connected now, or of the last ones.
-        highest_epsilon: Highest exploration ε of the environments connected now, or of the last
-            ones.
+        exploration: Lowest and highest ε of the environments so far, over all restarts; None
+            before the first, and without an ε-greedy agent.
+        lowest_epsilon: Lowest exploration ε of the environments so far, over all restarts.
+        highest_epsilon: Highest exploration ε of the environments so far, over all restarts.
         recent_mean_return: Mean return of the last episodes, up to 100. NaN before the first.
         discarded_by_reason: Frames discarded by this process, by reason; a reason appears with its
             first frame.
@@ -149,14 +149,25 @@ class SessionStats:
         with self._lock:
             self.stream_errors[field] += 1
 
+    def on_exploration(self, held: Sequence[float] | None) -> None:
+        """Extend the range of exploration.
+
+        Args:
+            held: Lowest and highest ε of the environments connected now; None if there are none,
+                or if the agent is not ε-greedy.
+        """
+        if held:
+            lowest, highest = self.exploration or held
+            self.exploration = min(lowest, held[0]), max(highest, held[1])
+
     @property
     def lowest_epsilon(self) -> float | None:
-        """Lowest exploration ε of the environments connected now, or of the last ones."""
+        """Lowest exploration ε of the environments so far, over all restarts."""
         return self.exploration and self.exploration[0]
 
     @property
     def highest_epsilon(self) -> float | None:
-        """Highest exploration ε of the environments connected now, or of the last ones."""
+        """Highest exploration ε of the environments so far, over all restarts."""
         return self.exploration and self.exploration[1]
 
     @property

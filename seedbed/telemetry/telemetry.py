@@ -384,6 +384,7 @@ class Telemetry:
         return {
             "recent_returns": self.sessions.recent_returns.values().tolist(),
             "recent_lengths": self.sessions.recent_lengths.values().tolist(),
+            "exploration": self.sessions.exploration,
             "evaluation": plain(self.evaluation.newest),
         }
 
@@ -391,6 +392,7 @@ class Telemetry:
         """Restore the output of `to_json`. The owner of `counters` restores them."""
         self.sessions.recent_returns.extend(saved.get("recent_returns", []))
         self.sessions.recent_lengths.extend(saved.get("recent_lengths", []))
+        self.sessions.on_exploration(saved.get("exploration"))
         self.evaluation.newest = dict(saved.get("evaluation", {}))
         self.cost.resume()
 

@@ -140,7 +140,7 @@ class SingleThreadedLearner(LearnerBase):
                 env.incarnation = self.counters.env_frames  # other episodes than before a restart
                 sessions.append(_EnvSession(env, session, env.reset()))
             batches += [sessions[at : at + size] for at in range(0, len(sessions), size)]
-        stats.exploration = exploration_of(self.experiment, taken)
+        stats.on_exploration(exploration_of(self.experiment, taken))
         return batches
 
     def _train(self, components: LearnerComponents, sessions: list[_EnvSession]) -> None:

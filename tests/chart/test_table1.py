@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from seedbed.config import load_experiment, parse_experiment
+from seedbed.config.without_effect import settings_without_effect
+from seedbed.evaluation.atari_protocol import deviations
 from tests.support.chart import CHART, ROOT, merged, render
 
 TABLE = ROOT / "experiments" / "table1"
@@ -49,6 +51,9 @@ def test_a_row_is_what_the_paper_states(name: str) -> None:
     assert learner.inference.slots * hosts >= environments
     split = (learner.devices.inference, learner.devices.training)
     assert split == (devices or (0, 0)), "0 and 0 leave it to the learner"
+    assert not settings_without_effect(experiment)
+    if experiment.environment.family == "atari":
+        assert not deviations(experiment.environment)
 
 
 @pytest.mark.parametrize("name", ROWS)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -121,6 +122,32 @@ def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixt
     assert report["spec"]["observation"] == {"shape": [4], "dtype": "float32"}
     assert report["advice"]["environments"] >= 1
     assert "to be fast  actor: {groups:" in printed.err
+
+
+@pytest.mark.parametrize(
+    ("preprocessing", "lines"),
+    [
+        (
+            "fast",
+            [
+                r"preprocessing is fast, .*by area, not bilinearly.* 0 to noop_max .*not 1",
+                r"frame_skip is 2, and 4 in Table 9",
+            ],
+        ),
+        ("exact", [r"frame_skip is 2, and 4 in Table 9"]),
+    ],
+)
+def test_departures_from_table_9_are_named(
+    preprocessing: str, lines: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings = f"{{preprocessing: {preprocessing}, frame_skip: 2}}"
+    command = ["check", "env", "atari:Pong", "--set", f"environment.atari={settings}"]
+    assert main([*command, "--num-envs", "1", "--seconds", "0.05", "--json"]) == ExitCode.OK
+    checks = json.loads(capsys.readouterr().out)["checks"]
+    found = [check["detail"] for check in checks if check["name"] == "Table 9"]
+    assert len(found) == len(lines)
+    for line, pattern in zip(found, lines, strict=True):
+        assert re.search(pattern, line), line
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -107,6 +108,7 @@ def test_cartpole_reaches_475(tmp_path: Path) -> None:
 
 
 @pytest.mark.learning
+@pytest.mark.skipif(BACKEND == "jax", reason="TensorFlow learns it")
 def test_cartpole_with_lstm_and_stacking_learns_in_bfloat16(tmp_path: Path) -> None:
     summary = train(
         CARTPOLE, tmp_path / "run", "learner.precision=bfloat16",
@@ -173,6 +175,25 @@ def test_a2c_learns_cartpole(tmp_path: Path) -> None:
     assert float(str(summary["mean_return"])) >= 475
     assert summary["evaluation"]["mean"] >= 400, summary
     assert summary["policy_lag_p50"] == 0
+
+
+@pytest.mark.learning
+@pytest.mark.skipif(BACKEND != "jax", reason="JAX learns it")
+@pytest.mark.parametrize("topology", ["gossip", "allreduce", "hogwild"])
+def test_two_learners_learn_cartpole(topology: str, tmp_path: Path) -> None:
+    """GALA, all-reduce A2C and A3C: the last 50 episodes of each; random play has 22."""
+    summary = train(
+        CARTPOLE_A2C, tmp_path / "run", "gossip.replicas=2", f"gossip.topology={topology}",
+        "evaluation.at_end=false", "stop.mean_return=150", "stop.env_frames=300000",
+    )  # fmt: skip
+    assert "stop.mean_return" in str(summary["stop_reason"]), summary
+    # Each learner plays its own parameters in its own environments.
+    learners: Any = summary["learners"]
+    assert len(learners) == 2
+    for learner in learners:
+        assert learner["mean_return"] >= 75, learner
+        # Both took part; a slow one holds no other up, except under all-reduce.
+        assert learner["gossip"]["mixes"] >= learner["updates"] / 5, learner
 
 
 @pytest.mark.learning

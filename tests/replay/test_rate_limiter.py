@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from seedbed.config import load_experiment
 from seedbed.config.learner import Replay
 from seedbed.replay.rate_limiter import RateLimiter
+
+TABLE_1 = Path(__file__).parents[2] / "experiments/table1"
 
 
 def limiter_of(ratio: float, batch_steps: int, minimum: int, ahead: float) -> RateLimiter:
@@ -68,16 +73,26 @@ def test_actors_wait_while_training_is_behind() -> None:
     assert limiter.may_insert()
 
 
-def test_the_papers_rate_of_updates() -> None:
-    """Section 4.3 of the SEED paper: at 260 K frames/s 9.5 updates of 64 x 80 steps a second."""
-    rate = 260_000 / 4 * 0.75 / (64 * 80)
-    assert rate == pytest.approx(9.52, abs=0.005)
-    # The limiter gives as many in ten seconds of 65,000 steps each, in chunks of 32 x 80.
-    limiter, updates = limiter_of(0.75, 64 * 80, minimum=1, ahead=4), 0
+@pytest.mark.parametrize(
+    ("row", "frames_per_second", "updates_per_second"),
+    [("atari-8-cores", 260_000, 9.5), ("atari-8-cores-1200", 440_000, 16)],
+)
+def test_a_row_of_table_1_trains_at_the_papers_rate(
+    row: str, frames_per_second: int, updates_per_second: float
+) -> None:
+    """Section 4.3 of the SEED paper: frames and updates a second of both rows of R2D2."""
+    experiment = load_experiment(TABLE_1 / f"{row}.yaml")
+    learner, replay = experiment.learner, experiment.learner.replay
+    steps = frames_per_second / experiment.environment.atari.frame_skip
+    batch_steps = learner.batch_size * learner.unroll_length
+    assert steps * replay.ratio / batch_steps == pytest.approx(updates_per_second, rel=0.01)
+    # The limiter gives as many in ten seconds, in chunks of 32 sequences.
+    limiter, updates = limiter_of(replay.ratio, batch_steps, minimum=1, ahead=4), 0
     limiter.on_insert(0, 1)
-    for _ in range(10 * 65_000 // (32 * 80)):
-        limiter.on_insert(32 * 80, 1)
+    chunk = 32 * learner.unroll_length
+    for _ in range(round(10 * steps / chunk)):
+        limiter.on_insert(chunk, 1)
         while limiter.may_train():
             limiter.on_train()
             updates += 1
-    assert updates == pytest.approx(10 * rate, abs=1)
+    assert updates == pytest.approx(10 * updates_per_second, rel=0.02)

@@ -339,7 +339,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         stats.connected = len(streams)
         slots = [slot for stream in streams for slot in stream.slots]
         stats.environments = len(slots)
-        stats.exploration = exploration_of(self._experiment, slots) or stats.exploration
+        stats.on_exploration(exploration_of(self._experiment, slots))
 
     def _emptiest_batcher(self) -> Batcher:
         """Return the batcher of the device that acts for the fewest environments."""

@@ -118,13 +118,16 @@ def test_sessions_of_any_size_get_their_own_answers(learner: NullLearner) -> Non
     wait_for(lambda: all_slots_free(learner), "slots given back")
 
 
-def test_the_exploration_that_is_there_is_told(bare: Any) -> None:
-    """The range of the environments that are connected, which a released slot leaves."""
+def test_the_range_of_exploration_is_of_the_whole_run(bare: Any) -> None:
+    """It grows with the environments, and stays when they leave one after the other at the end."""
     with bare("agent=r2d2", "r2d2.epsilon_levels=5", "r2d2.burn_in=0") as learner:
 
         def told() -> tuple[float | None, float | None]:
             sessions = learner.telemetry.sessions
             return sessions.lowest_epsilon, sessions.highest_epsilon
+
+        def connected() -> int:
+            return learner.telemetry.sessions.environments
 
         assert told() == (None, None)
         with Stream(learner.address) as one, Stream(learner.address) as two:
@@ -133,8 +136,14 @@ def test_the_exploration_that_is_there_is_told(bare: Any) -> None:
             two.handshake(3)
             assert told() == pytest.approx((0.4**8, 0.4))
             one.close()
-            wait_for(lambda: told()[1] != pytest.approx(0.4), "the first two slots given back")
-            assert told() == pytest.approx((0.4**8, 0.4 ** (1 + 7 * 2 / 4)))
+            wait_for(lambda: connected() == 3, "the first two environments left")
+            assert told() == pytest.approx((0.4**8, 0.4))
+        wait_for(lambda: connected() == 0, "all environments left")
+        assert told() == pytest.approx((0.4**8, 0.4))
+        saved = json.loads(json.dumps(learner.telemetry.to_json()))
+    with bare("agent=r2d2", "r2d2.epsilon_levels=5", "r2d2.burn_in=0") as learner:
+        learner.telemetry.restore(saved)
+        assert told() == pytest.approx((0.4**8, 0.4))
 
 
 def test_status_and_health_with_and_without_actors(learner: NullLearner) -> None:
