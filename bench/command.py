@@ -17,7 +17,7 @@ from seedbed.runs.layout import socket_path
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
-START_S = 300.0
+START_S = 900.0  # the first update of a large network compiles, on cores that may be few
 END_S = 60.0
 STATUS_S = 120.0  # the first one waits for the libraries' start
 
@@ -129,12 +129,18 @@ class TrainingRun(Command):
 
         With `read_at` (seconds) and `rss` (bytes) of learner and actors.
         """
-        try:
-            reply = self._stub.GetStatus(
-                wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise self.failed(f"does not say its status ({error})") from error
+        deadline = time.monotonic() + STATUS_S
+        while True:
+            try:
+                reply = self._stub.GetStatus(
+                    wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
+                )
+                break
+            except grpc.RpcError as error:
+                # A learner on a busy machine may read a request too late, and refuses it then.
+                if time.monotonic() > deadline:
+                    raise self.failed(f"does not say its status ({error})") from error
+                self.check()
         pid = self._process.pid
         actors = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
         return {
@@ -146,13 +152,21 @@ class TrainingRun(Command):
             },
         }
 
-    def wait_for_updates(self, updates: int) -> None:
-        """Wait until so many updates were made: everything is compiled then."""
+    def wait_for_updates(self, updates: int) -> dict[str, Any]:
+        """Return the status once so many updates were made: everything is compiled then."""
         deadline = time.monotonic() + START_S
-        while self.status()["counters"]["updates"] < updates:
+        while (status := self.status())["counters"]["updates"] < updates:
+            self.check()
             if time.monotonic() > deadline:
                 raise self.failed(f"has not made {updates} updates within {START_S:g} s")
-            time.sleep(0.2)
+            time.sleep(0.1)
+        return status
+
+    def window(self, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the status at the begin and at the end of a window, in which it updates."""
+        before = self.status()
+        time.sleep(seconds)
+        return before, self.wait_for_updates(before["counters"]["updates"] + 1)
 
     def kill(self) -> None:
         """End all its processes at once, as a node that is lost does."""

@@ -13,7 +13,6 @@ import pytest
 from bench import main
 from bench.arithmetic import mflop_a_step
 from bench.figures import series, series_of, slope
-from bench.report import markdown
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from tests.bench.quick import bench, check_series, quick
 
@@ -185,7 +184,8 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     """Runs `seedbed bench` with other parts, which ends by an exception; its results."""
 
     def run(parts: dict[str, Any], ends: type[BaseException], said: str = "") -> dict[str, Any]:
-        monkeypatch.setattr(main, "PARTS", parts)
+        named = {name: main.Part(part, [], by_name=False) for name, part in parts.items()}
+        monkeypatch.setattr(main, "PARTS", named)
         monkeypatch.setattr(main, "markdown", lambda _: "")
         parser = argparse.ArgumentParser()
         main.add_arguments(parser)
@@ -223,4 +223,4 @@ def test_an_interrupt_loses_nothing_that_was_measured(
 @pytest.mark.parametrize("file", sorted((ROOT / "docs/results").glob("*.json")), ids=str)
 def test_results_of_older_versions_are_still_tables(file: Path) -> None:
     """What they lack is left out."""
-    assert "|" in markdown(json.loads(file.read_text()))
+    assert "|" in main.markdown(json.loads(file.read_text()))
