@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import grpc
 
-from bench.child import ROOT, failed, rss_bytes
+from bench.child import ROOT, failed, rss_bytes, tree
 from seedbed.rpc import channels
 from seedbed.runs.layout import socket_path
 from seedbed.v1 import inference_pb2 as wire
@@ -84,8 +84,18 @@ class Command:
     def terminate(self) -> None:
         """Ask the process to end."""
         if self.exit_code is None:
-            os.killpg(self._process.pid, signal.SIGCONT)  # it may be held
+            self.go_on()  # it may be held
             self._process.terminate()
+
+    def hold(self) -> None:
+        """Stop the process and all below it where they are: the guard passes on no SIGSTOP."""
+        for pid in tree(self.pid):
+            os.kill(pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let them go."""
+        for pid in tree(self.pid):
+            os.kill(pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
         return self
@@ -141,16 +151,9 @@ class TrainingRun(Command):
                 if time.monotonic() > deadline:
                     raise self.failed(f"does not say its status ({error})") from error
                 self.check()
-        pid = self._process.pid
-        actors = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return {
-            **json.loads(reply.json),
-            "read_at": time.perf_counter(),
-            "rss": {
-                "learner": rss_bytes(pid),
-                "actors": sum(rss_bytes(int(actor)) for actor in actors),
-            },
-        }
+        status, read_at = json.loads(reply.json), time.perf_counter()
+        learner, *actors = map(rss_bytes, tree(status["process"]["pid"]))
+        return {**status, "read_at": read_at, "rss": {"learner": learner, "actors": sum(actors)}}
 
     def wait_for_updates(self, updates: int) -> dict[str, Any]:
         """Return the status once so many updates were made: everything is compiled then."""
@@ -172,14 +175,6 @@ class TrainingRun(Command):
         """End all its processes at once, as a node that is lost does."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-
-    def hold(self) -> None:
-        """Stop all its processes where they are."""
-        os.killpg(self._process.pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let them go."""
-        os.killpg(self._process.pid, signal.SIGCONT)
 
     def __exit__(self, *error: object) -> None:
         self._channel.close()

@@ -9,6 +9,7 @@ and `start` are measured only by their names.
 import argparse
 import json
 import logging
+import re
 import signal
 import sys
 import tempfile
@@ -132,7 +133,10 @@ def run(args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="seedbed-bench-") as folder:
         results = _measure(Plan(Path(folder), args.quick, **options), parts, args.quick)
     print(markdown(results), file=sys.stderr)
-    text = json.dumps(results, indent=1)
+    # A series on one line.
+    text = re.sub(
+        r"\{[^{}]+\}", lambda found: " ".join(found[0].split()), json.dumps(results, indent=1)
+    )
     if args.json:
         args.json.write_text(text + "\n")
     else:

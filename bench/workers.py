@@ -12,6 +12,7 @@ import numpy as np
 from gymnasium.vector import AsyncVectorEnv
 from numpy.typing import NDArray
 
+from bench.child import tree
 from bench.figures import in_turn
 from bench.plan import Plan
 from bench.report import Table
@@ -96,11 +97,8 @@ def _steps(
 
 def _cpu_s() -> float:
     """Return the CPU seconds of this process and of all its children, of which one side's work."""
-    pids = [os.getpid()]
-    for task in Path("/proc/self/task").iterdir():
-        pids += map(int, (task / "children").read_text().split())
     ticks = 0
-    for pid in pids:
+    for pid in tree(os.getpid()):
         after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         ticks += int(after_name[11]) + int(after_name[12])
     return ticks / os.sysconf("SC_CLK_TCK")
