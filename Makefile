@@ -169,7 +169,7 @@ format: $(INSTALLED_DEV) ## Format the code, and fix what ruff can fix.
 proto: $(INSTALLED_DEV) ## Generate seedbed/v1 from proto/.
 	tools/generate_wire.sh
 
-docs: $(INSTALLED_DEV) ## Generate references, the chart's schema, dashboard and rules.
+docs: $(INSTALLED_DEV) ## Generate references, the chart's schema and dashboard.
 	tools/generate_docs.sh
 
 # The site has a virtual environment of its own.

@@ -1,21 +1,30 @@
 """`actor_efficiency`: an actor's steps through the wire over the bare vector environment's."""
 
 import os
-import socket
 import time
 from typing import Any
 
 from bench.bare_environments import GROUPS
 from bench.child import Child
 from bench.command import Command
-from bench.figures import series_of
+from bench.figures import in_turn
 from bench.plan import Plan, write_pong
+from bench.report import Table
+from bench.sides import address_of, null_learner
 
 # By transport and environments a group.
 GOALS = {"shared memory": {1: 0.6, 8: 0.9, 32: 0.95}, "tcp": {1: 0.4, 8: 0.78, 32: 0.88}}
 GOAL_AT = 32
 JOIN_S = 60.0
 FIRST_MESSAGES = 10 * GROUPS
+TABLES = [
+    Table(
+        "actor_efficiency",
+        "environments a group | by | efficiency | goal | steps/s | bare steps/s | learner CPU",
+        "{environments} | {transport} | {efficiency:,.2f} | {goal:,.2f} | {steps_per_s:,.0f} | "
+        "{bare_steps_per_s:,.0f} | {learner_cpu_us_a_step[median]:.0f} µs a step",
+    )
+]
 
 
 def actor_efficiency(plan: Plan) -> dict[str, Any]:
@@ -26,36 +35,32 @@ def actor_efficiency(plan: Plan) -> dict[str, Any]:
     """
     cases = [
         _case(plan, transport, environments)
-        for environments in plan.actor_environments
+        for environments in plan.pick((1, 8, 16, 32, 64), (2,))
         for transport in GOALS
     ]
     at_goal = [case for case in cases if case["environments"] == GOAL_AT] or cases
     return {"cases": cases, "value": at_goal[0]["efficiency"]["median"]}
 
 
-def free_port() -> int:
-    """Return a port of this machine that was free just now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def _case(plan: Plan, transport: str, environments: int) -> dict[str, Any]:
     name = f"actor-{transport.split()[0]}-{environments}"
     path = write_pong(plan, name, environments)
-    address = f"unix:{plan.folder / f'{name}.sock'}"
-    if transport == "tcp":
-        address = f"127.0.0.1:{free_port()}"
+    address = address_of(transport, plan.folder, name)
     threads = plan.actor_threads
+
+    def measure(side: Child, who: str) -> dict[str, float]:
+        found = side.ask("measure", seconds=plan.window_s, warm_up_s=plan.warm_up_s)
+        return {
+            "steps_per_s": found["steps"] / found["seconds"],
+            f"{who}cpu_us_a_step": 1e6 * found["cpu_s"] / found["steps"],
+        }
+
     with (
         Child(
             "bare_environments:Bare", plan.folder, f"bare-{name}",
             experiment=path, num_envs=environments, threads=threads,
         ) as bare,
-        Child(
-            "null_learner:NullLearner", plan.folder, f"learner-{name}",
-            path=path, listen=address,
-        ) as learner,
+        null_learner(plan, path, name, address) as learner,
         Command(
             plan.folder / f"{name}.log",
             *("actor", path, "--learner", address, "--index", "0"),
@@ -64,7 +69,11 @@ def _case(plan: Plan, transport: str, environments: int) -> dict[str, Any]:
     ):  # fmt: skip
         _wait_for(learner, GROUPS * environments, actor)
         learner.ask("measure", seconds=0.1, warm_up_s=plan.warm_up_s)  # closes the gate
-        turns = [_turn(plan, learner, bare) for _ in range(plan.runs)]
+        figures = in_turn(
+            plan.runs,
+            {"": lambda: measure(learner, "learner_"), "bare_": lambda: measure(bare, "")},
+            efficiency=("steps_per_s", "bare_steps_per_s"),
+        )
         actor.check()
     return {
         "transport": transport,
@@ -72,22 +81,7 @@ def _case(plan: Plan, transport: str, environments: int) -> dict[str, Any]:
         "groups": GROUPS,
         "threads_a_group": threads,
         "goal": GOALS[transport].get(environments),
-        **series_of(turns),
-    }
-
-
-def _turn(plan: Plan, learner: Child, bare: Child) -> dict[str, float]:
-    ours, other = (
-        child.ask("measure", seconds=plan.window_s, warm_up_s=plan.warm_up_s)
-        for child in (learner, bare)
-    )
-    rate, bare_rate = (side["steps"] / side["seconds"] for side in (ours, other))
-    return {
-        "efficiency": rate / bare_rate,
-        "steps_per_s": rate,
-        "bare_steps_per_s": bare_rate,
-        "learner_cpu_us_a_step": 1e6 * ours["cpu_s"] / ours["steps"],
-        "bare_cpu_us_a_step": 1e6 * other["cpu_s"] / other["steps"],
+        **figures,
     }
 
 

@@ -5,36 +5,46 @@ loss; only `learner.inference.location` differs.
 """
 
 import contextlib
-import json
 import logging
 import time
+from collections.abc import Iterator, Mapping
+from functools import partial
+from itertools import count
+from statistics import fmean
 from typing import Any
 
-import grpc
-import numpy as np
-
-from bench.actor import free_port
-from bench.command import Command
-from bench.figures import series_of
+from bench.command import START_S, Command, TrainingRun
+from bench.figures import Figures, beside
 from bench.plan import Plan, write_pong
+from bench.report import Table
+from bench.sides import free_port
 from seedbed.papers.printed import value_of
 from seedbed.papers.seed_tables import LAB, LAB_BILLS, LATENCIES
-from seedbed.rpc import channels
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.limits import usable_cpus
-from seedbed.v1 import inference_pb2 as wire
-from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
 log = logging.getLogger(__name__)
 
-# The first update of the largest network compiles, on cores that may be few.
-START_S, STATUS_S = 900.0, 120.0
 FIRST_UPDATES = 3
 # Of a window, at least.
 MIN_UPDATES = 3
 WIDTHS = {1: "default", 2: "medium", 4: "large"}
 # Of the LSTM of IMPALA's agent, at each width.
 LSTM_UNITS = 256
+TABLES = [
+    Table(
+        "SEED and IMPALA on {cores:g} cores: impala_deep on Pong, unrolls of {unroll_length}, TCP "
+        "(paper: DeepMind Lab, IMPALA on a P100, SEED on two TPU v3 cores)",
+        "model | system | actors | environments | env frames/s | SEED faster | paper | "
+        "$ per 1e9 frames | SEED cheaper | paper | bytes a frame sent | received | "
+        "latency p50: ms | p99: ms | paper: ms | lag of first step | of last",
+        "{model} | {system} | {actors} | {environments} | {env_fps:,.0f} | {seed_faster:.2f} | "
+        "{paper_seed_faster:.2f} | {dollars[median]:,.2f} | {seed_cheaper:.2f} | "
+        "{paper_seed_cheaper:.2f} | {sent_bytes[median]:,.0f} | {received_bytes[median]:,.0f} | "
+        "{wait_ms_p50:,.1f} | {wait_ms_p99[median]:,.0f} | {paper_wait_ms:.1f} | "
+        "{first_lag:.2f} | {last_lag:.2f}",
+    )
+]
 
 
 def _paper(architecture: str, width: int) -> tuple[float, float, float]:
@@ -65,55 +75,33 @@ def baseline(plan: Plan) -> dict[str, Any]:
     An actor of IMPALA is a process with one thread. `single` has one environment in each, as in
     the paper; `grouped` as many environments as SEED's groups, and one batch for all of them.
     """
+    cores = max(1, int(usable_cpus()))
     systems = {
         "seed": ("learner", 1, 2, plan.environments),
-        "grouped": ("actor", max(1, int(usable_cpus())), 1, plan.environments),
-        "single": ("actor", max(1, int(usable_cpus())), 1, 1),
+        "grouped": ("actor", cores, 1, plan.environments),
+        "single": ("actor", cores, 1, 1),
     }
     cases = []
-    for width in plan.baseline_widths:
-        # By turn; a busy machine may fail one.
-        turns: dict[str, dict[int, dict[str, float]]] = {name: {} for name in systems}
-        lags: dict[str, list[list[float]]] = {name: [] for name in systems}
-        for turn in range(plan.runs):
-            for name, (location, processes, groups, environments) in systems.items():
-                folder = f"{name}-{width}-{turn}"
-                try:
-                    with _System(plan, folder, width, location, environments) as one:
-                        one.start_actors(processes, groups)
-                        figures, lag = one.measure()
-                except SeedbedError as error:
-                    log.error("%s is left out: %s", folder, error)
-                    continue
-                log.info("%s: %.0f frames/s", folder, figures["env_fps"])
-                turns[name][turn] = figures
-                lags[name].append(lag)
-        seed = turns["seed"]
-        for name, (_, processes, groups, environments) in systems.items():
-            pairs = [(seed[turn], turns[name][turn]) for turn in turns[name] if turn in seed]
-            if not pairs:
-                log.error("no turn of %s with width %d has figures, with SEED beside", name, width)
-                continue
+    for width in plan.pick((1, 2, 4), (1,)):
+        sides = {
+            name: partial(_measure, plan, count(), f"{name}-{width}", width, *system)
+            for name, system in systems.items()
+        }
+        for name, figures in beside(plan.runs, sides, _compare).items():
+            _, processes, groups, environments = systems[name]
             paper = _paper("SEED" if name == "seed" else "IMPALA", width)
             paper_seed = _paper("SEED", width)
-            of_seed = [
-                {
-                    "seed_faster": ours["env_fps"] / theirs["env_fps"],
-                    "seed_cheaper": theirs["dollars"] / ours["dollars"],
-                }
-                for ours, theirs in pairs
-            ]
+            lags = [fmean(figures.pop(f"lag_{t}")["values"]) for t in range(plan.unroll_length)]
             cases.append(
                 {
                     "model": WIDTHS[width],
                     "system": name,
                     "environments": processes * groups * environments,
                     "actors": processes,
-                    **series_of(list(turns[name].values())),
-                    **series_of(of_seed),
-                    "policy_lag_by_step": np.mean(lags[name], axis=0).tolist(),
-                    "first_lag": float(np.mean(lags[name], axis=0)[0]),
-                    "last_lag": float(np.mean(lags[name], axis=0)[-1]),
+                    **figures,
+                    "policy_lag_by_step": lags,
+                    "first_lag": lags[0],
+                    "last_lag": lags[-1],
                     "paper_seed_faster": paper_seed[0] / paper[0],
                     "paper_seed_cheaper": paper[1] / paper_seed[1],
                     "paper_wait_ms": paper[2],
@@ -141,20 +129,33 @@ def write_experiment(plan: Plan, name: str, width: int, location: str, environme
     )  # fmt: skip
 
 
-class _System(Command):
+def _compare(own: Figures, turn: Mapping[str, Figures]) -> Figures:
+    seed = turn["seed"]
+    return {
+        "seed_faster": seed["env_fps"] / own["env_fps"],
+        "seed_cheaper": own["dollars"] / seed["dollars"],
+    }
+
+
+def _measure(
+    plan: Plan, numbers: Iterator[int], name: str, width: int, location: str, processes: int,
+    groups: int, environments: int,
+) -> Figures:  # fmt: skip
+    with _System(plan, f"{name}-{next(numbers)}", width, location, environments) as system:
+        system.start_actors(processes, groups)
+        figures = system.measure()
+    log.info("%s: %.0f frames/s", name, figures["env_fps"])
+    return figures
+
+
+class _System(TrainingRun):
     """A learner at a port of this machine, and its actors in processes of their own."""
 
     def __init__(self, plan: Plan, name: str, width: int, location: str, environments: int) -> None:
-        self._plan, self._name = plan, name
+        self._plan, self._name, self._port = plan, name, free_port()
         self._experiment = write_experiment(plan, name, width, location, environments)
-        self._address = f"127.0.0.1:{free_port()}"
-        super().__init__(
-            plan.folder / f"{name}.log", "learner", self._experiment,
-            "--run-dir", str(plan.folder / name), "--listen", self._address,
-        )  # fmt: skip
+        super().__init__(self._experiment, plan.folder / name, port=self._port)
         self._actors = contextlib.ExitStack()
-        self._channel = channels.channel(self._address)
-        self._stub = wire_grpc.InferenceStub(self._channel)
 
     def start_actors(self, processes: int, groups: int) -> None:
         """Start the actors, once the learner listens."""
@@ -162,34 +163,19 @@ class _System(Command):
         for index in range(processes):
             command = Command(
                 self._plan.folder / f"{self._name}-actor-{index}.log", "actor", self._experiment,
-                "--learner", self._address, "--index", str(index),
+                "--learner", f"127.0.0.1:{self._port}", "--index", str(index),
                 "--set", f"actor.groups={groups}",
             )  # fmt: skip
             self._actors.enter_context(command)
 
-    def status(self) -> dict[str, Any]:
-        """Return the learner's status of now, with `read_at` in seconds."""
-        deadline = time.monotonic() + STATUS_S
-        while True:
-            try:
-                reply = self._stub.GetStatus(
-                    wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
-                )
-                break
-            except grpc.RpcError as error:
-                # A learner on a busy machine may read a request too late, and refuses it then.
-                if time.monotonic() > deadline:
-                    raise self.failed(f"does not say its status ({error})") from error
-        return {**json.loads(reply.json), "read_at": time.perf_counter()}
-
-    def measure(self) -> tuple[dict[str, float], list[float]]:
-        """Return the figures of a window, and the policy lag of each step of an unroll."""
-        self._wait_for_updates(FIRST_UPDATES)
-        time.sleep(self._plan.system_warm_up_s)
+    def measure(self) -> dict[str, float]:
+        """Return the figures of a window, with the policy lag of each step of an unroll."""
+        self.wait_for_updates(FIRST_UPDATES)
+        time.sleep(self._plan.training_warm_up_s)
         # From update to update: a wide network makes one in twelve seconds.
         before = self._next_update()
-        ends = time.monotonic() + self._plan.system_window_s
-        after = self._wait_for_updates(before["counters"]["updates"] + MIN_UPDATES)
+        ends = time.monotonic() + self._plan.training_window_s
+        after = self.wait_for_updates(before["counters"]["updates"] + MIN_UPDATES)
         if time.monotonic() < ends:
             time.sleep(ends - time.monotonic())
             after = self._next_update()
@@ -208,22 +194,12 @@ class _System(Command):
             "received_bytes": gained("network_bytes", "actor received") / frames,
             "wait_ms_p50": after["numbers"]["round_trip_ms_p50"],
             "wait_ms_p99": after["numbers"]["round_trip_ms_p99"],
-        }, after["policy_lag_by_step"]
+            **{f"lag_{t}": lag for t, lag in enumerate(after["policy_lag_by_step"])},
+        }
 
     def _next_update(self) -> dict[str, Any]:
-        return self._wait_for_updates(self.status()["counters"]["updates"] + 1)
-
-    def _wait_for_updates(self, updates: int) -> dict[str, Any]:
-        """Return the status once so many updates were made."""
-        deadline = time.monotonic() + START_S
-        while (status := self.status())["counters"]["updates"] < updates:
-            self.check()
-            if time.monotonic() > deadline:
-                raise self.failed(f"has not made {updates} updates within {START_S:g} s")
-            time.sleep(0.1)
-        return status
+        return self.wait_for_updates(self.status()["counters"]["updates"] + 1)
 
     def __exit__(self, *error: object) -> None:
         self._actors.close()
-        self._channel.close()
         super().__exit__(*error)

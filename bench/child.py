@@ -4,6 +4,7 @@ A child is asked and answers in JSON over a pipe. It ends when the pipe does, so
 benchmark, whatever ends that.
 """
 
+import contextlib
 import importlib
 import json
 import os
@@ -114,6 +115,16 @@ def rss_bytes(pid: int) -> int:
     """Return the resident size of a process, in bytes."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def tree(pid: int) -> list[int]:
+    """Return the number of a process, and of all that it and its children have started."""
+    pids = [pid]
+    for parent in pids:  # grows meanwhile
+        for task in Path(f"/proc/{parent}/task").glob("*/children"):
+            with contextlib.suppress(OSError):  # it has ended
+                pids += map(int, task.read_text().split())
+    return pids
 
 
 def main() -> None:

@@ -11,13 +11,13 @@ from typing import Any, Self
 
 import grpc
 
-from bench.child import ROOT, failed, rss_bytes
+from bench.child import ROOT, failed, rss_bytes, tree
 from seedbed.rpc import channels
 from seedbed.runs.layout import socket_path
 from seedbed.v1 import inference_pb2 as wire
 from seedbed.v1 import inference_pb2_grpc as wire_grpc
 
-START_S = 300.0
+START_S = 900.0  # the first update of a large network compiles, on cores that may be few
 END_S = 60.0
 STATUS_S = 120.0  # the first one waits for the libraries' start
 
@@ -84,8 +84,18 @@ class Command:
     def terminate(self) -> None:
         """Ask the process to end."""
         if self.exit_code is None:
-            os.killpg(self._process.pid, signal.SIGCONT)  # it may be held
+            self.go_on()  # it may be held
             self._process.terminate()
+
+    def hold(self) -> None:
+        """Stop the process and all below it where they are: the guard passes on no SIGSTOP."""
+        for pid in tree(self.pid):
+            os.kill(pid, signal.SIGSTOP)
+
+    def go_on(self) -> None:
+        """Let them go."""
+        for pid in tree(self.pid):
+            os.kill(pid, signal.SIGCONT)
 
     def __enter__(self) -> Self:
         return self
@@ -129,43 +139,42 @@ class TrainingRun(Command):
 
         With `read_at` (seconds) and `rss` (bytes) of learner and actors.
         """
-        try:
-            reply = self._stub.GetStatus(
-                wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
-            )
-        except grpc.RpcError as error:
-            raise self.failed(f"does not say its status ({error})") from error
-        pid = self._process.pid
-        actors = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-        return {
-            **json.loads(reply.json),
-            "read_at": time.perf_counter(),
-            "rss": {
-                "learner": rss_bytes(pid),
-                "actors": sum(rss_bytes(int(actor)) for actor in actors),
-            },
-        }
+        deadline = time.monotonic() + STATUS_S
+        while True:
+            try:
+                reply = self._stub.GetStatus(
+                    wire.GetStatusRequest(), timeout=STATUS_S, wait_for_ready=True
+                )
+                break
+            except grpc.RpcError as error:
+                # A learner on a busy machine may read a request too late, and refuses it then.
+                if time.monotonic() > deadline:
+                    raise self.failed(f"does not say its status ({error})") from error
+                self.check()
+        status, read_at = json.loads(reply.json), time.perf_counter()
+        learner, *actors = map(rss_bytes, tree(status["process"]["pid"]))
+        return {**status, "read_at": read_at, "rss": {"learner": learner, "actors": sum(actors)}}
 
-    def wait_for_updates(self, updates: int) -> None:
-        """Wait until so many updates were made: everything is compiled then."""
+    def wait_for_updates(self, updates: int) -> dict[str, Any]:
+        """Return the status once so many updates were made: everything is compiled then."""
         deadline = time.monotonic() + START_S
-        while self.status()["counters"]["updates"] < updates:
+        while (status := self.status())["counters"]["updates"] < updates:
+            self.check()
             if time.monotonic() > deadline:
                 raise self.failed(f"has not made {updates} updates within {START_S:g} s")
-            time.sleep(0.2)
+            time.sleep(0.1)
+        return status
+
+    def window(self, seconds: float) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the status at the begin and at the end of a window, in which it updates."""
+        before = self.status()
+        time.sleep(seconds)
+        return before, self.wait_for_updates(before["counters"]["updates"] + 1)
 
     def kill(self) -> None:
         """End all its processes at once, as a node that is lost does."""
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()
-
-    def hold(self) -> None:
-        """Stop all its processes where they are."""
-        os.killpg(self._process.pid, signal.SIGSTOP)
-
-    def go_on(self) -> None:
-        """Let them go."""
-        os.killpg(self._process.pid, signal.SIGCONT)
 
     def __exit__(self, *error: object) -> None:
         self._channel.close()

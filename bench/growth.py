@@ -2,16 +2,17 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from bench.child import Child
 from bench.figures import slope
 from bench.plan import Plan, write_pong
 from bench.replay.content import chunk_of
+from bench.report import Case, Table
+from bench.sides import address_of, clients, null_learner
 from seedbed.config.gossip import Gossip
 from seedbed.gossip.membership import Membership
 from seedbed.gossip.topology import make_topology
@@ -26,35 +27,50 @@ SECONDS = 0.3
 BATCH = 64
 
 
+def _lines(result: Case) -> Iterable[Case]:
+    """Yield the rows, with sizes and costs as texts."""
+    for row in result["cases"]:
+        sizes = ", ".join(f"{size:,}" for size in row["sizes"])
+        costs = (f"{cost:,.3g}" if cost < 1000 else f"{cost:,.0f}" for cost in row["costs"])
+        yield {**row, "sizes": sizes, "costs": ", ".join(costs)}
+
+
+TABLES = [
+    Table(
+        "cost of a unit, at each size",
+        "what | as these grow | costs | exponent",
+        "{what} | {sizes_are}: {sizes} | {costs} | {exponent:+.2f}",
+        _lines,
+    )
+]
+
+
 def growth(plan: Plan) -> dict[str, Any]:
     """Measure each part at each of its sizes, and fit the power with which a unit's cost grows.
 
     0 is a cost that grows in proportion to the size; 1 would be a square.
     """
+    unrolls = plan.pick((1, 4, 16, 64), (1, 4))
+    learners = plan.pick((2, 4, 8, 16, 32, 64), (2, 4))
     rows = [
-        *_environments(plan),
-        _row("an unroll put and taken, µs", "unrolls in the queue", plan.growth_unrolls, _queue),
-        *_replay(plan.growth_sequences),
-        _row("graph and peers of an update, µs", "learners", plan.growth_learners, _gossip),
+        *_environments(plan, plan.pick((2, 32, 256, 2048, 12480), (2, 8))),
+        _fitted("an unroll put and taken, µs", "unrolls queued", unrolls, map(_queue, unrolls)),
+        *_replay(plan.pick((1000, 10_000, 100_000, 1_000_000), (100, 1000))),
+        _fitted("graph and peers of an update, µs", "learners", learners, map(_gossip, learners)),
     ]
     return {"cases": rows}
 
 
-def _row(
-    what: str, sizes_are: str, sizes: Sequence[int], cost: Callable[[int], float]
-) -> dict[str, Any]:
-    return _fitted(what, sizes_are, sizes, [cost(size) for size in sizes])
-
-
 def _fitted(
-    what: str, sizes_are: str, sizes: Sequence[int], costs: Sequence[float]
+    what: str, sizes_are: str, sizes: Sequence[int], each: Iterable[float]
 ) -> dict[str, Any]:
+    costs = list(each)
     x, y = [math.log(size) for size in sizes], [math.log(max(cost, 1e-9)) for cost in costs]
     return {
         "what": what,
         "sizes_are": sizes_are,
         "sizes": list(sizes),
-        "costs": list(costs),
+        "costs": costs,
         "exponent": slope(x, y),
     }
 
@@ -74,29 +90,23 @@ def _per_call_us(call: Callable[[], object]) -> float:
     return 1e6 * best
 
 
-def _environments(plan: Plan) -> list[dict[str, Any]]:
+def _environments(plan: Plan, sizes: Sequence[int]) -> list[dict[str, Any]]:
     """Play in groups of at most 64 with a learner whose policy has no model."""
-    sizes, cpu_us, size_bytes = plan.growth_environments, [], []
+    cpu_us, size_bytes = [], []
     for number in sizes:
         group = max(1, min(LARGEST_GROUP, number // 2))
         name = f"growth-{number}"
         inference = f"{{slots: {max(64, number)}, max_batch_envs: {max(group, number // 2)}}}"
         path = write_pong(plan, name, group, inference=inference)
-        address = f"unix:{plan.folder / f'{name}.sock'}"
+        address = address_of("", plan.folder, name)
         with (
-            Child(
-                "null_learner:NullLearner", plan.folder, f"learner-{name}",
-                path=path, listen=address,
-            ) as learner,
-            Child(
-                "stream_clients:Clients", plan.folder, f"to-{name}",
-                experiment=path, address=address, streams=number // group, num_envs=group,
-            ) as clients,
-        ):  # fmt: skip
+            null_learner(plan, path, name, address) as learner,
+            clients(plan, path, name, address, number // group, group) as streams,
+        ):
             empty = learner.ask("usage")["rss"]
-            clients.ask("play", steps=2 * plan.unroll_length + 2, deadline_s=600.0)
+            streams.ask("play", steps=2 * plan.unroll_length + 2, deadline_s=600.0)
             before = learner.ask("usage")
-            answered = clients.ask("measure", seconds=plan.window_s, deadline_s=600.0)
+            answered = streams.ask("measure", seconds=plan.window_s, deadline_s=600.0)
             after = learner.ask("usage")
         steps = answered["messages"] * group
         cpu_us.append(1e6 * (after["cpu_s"] - before["cpu_s"]) / steps)

@@ -2,66 +2,78 @@
 
 Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
 JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`,
-`baseline` and `stability` take up to an hour more each; they, `workers`, `growth`,
-`peers` and `start` are measured only by their names.
+`baseline` and `stability` take up to an hour more each; they, `workers`, `growth`, `peers`
+and `start` are measured only by their names.
 """
 
 import argparse
 import json
 import logging
+import re
 import signal
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import bench.actor
+import bench.baseline
+import bench.gossip.speed
+import bench.gossip.stability
+import bench.growth
+import bench.memory
+import bench.peers
+import bench.replay.part
+import bench.start
+import bench.system
+import bench.wire
+import bench.workers
 from bench.accelerator import main as accelerator
 from bench.accelerator.report import markdown as accelerator_markdown
-from bench.actor import actor_efficiency
-from bench.baseline import baseline
-from bench.gossip.speed import gossip
-from bench.gossip.stability import TASKS, stability
-from bench.growth import growth
 from bench.machine import command, machine_info, revision
-from bench.memory import memory
-from bench.peers import peers
-from bench.plan import Plan, make_plan
-from bench.replay.part import replay
-from bench.report import markdown
-from bench.start import start
-from bench.system import system_efficiency
-from bench.wire import wire_efficiency
-from bench.workers import workers
+from bench.plan import Plan
+from bench.report import Table, blocks, heading, named
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 log = logging.getLogger(__name__)
 
-PARTS: dict[str, Callable[[Plan], dict[str, Any]]] = {
-    "actor": actor_efficiency,
-    "wire": wire_efficiency,
-    "system": system_efficiency,
-    "memory": memory,
-    "replay": replay,
-    "gossip": gossip,
-    "baseline": baseline,
-    "stability": stability,
-    "workers": workers,
-    "growth": growth,
-    "peers": peers,
-    "start": start,
+
+class Part(NamedTuple):
+    """A part of the benchmark.
+
+    Attributes:
+        measure: From the plan to the results, JSON.
+        tables: Of the results.
+        key: Name of the results; "" is the part's.
+        by_name: Measured only where it is named.
+    """
+
+    measure: Callable[[Plan], dict[str, Any]]
+    tables: Sequence[Table]
+    key: str = ""
+    by_name: bool = True
+
+
+# Of those by name `gossip` takes 20 minutes, `baseline` half an hour, `stability` an hour, `peers`
+# ten minutes, and each of the others two.
+PARTS = {
+    "actor": Part(bench.actor.actor_efficiency, bench.actor.TABLES, "actor_efficiency", False),
+    "wire": Part(bench.wire.wire_efficiency, bench.wire.TABLES, "wire_efficiency", False),
+    "system": Part(bench.system.system_efficiency, bench.system.TABLES, "system_efficiency", False),
+    "memory": Part(bench.memory.memory, bench.memory.TABLES, by_name=False),
+    "replay": Part(bench.replay.part.replay, bench.replay.part.TABLES, by_name=False),
+    "gossip": Part(bench.gossip.speed.gossip, bench.gossip.speed.TABLES),
+    "baseline": Part(bench.baseline.baseline, bench.baseline.TABLES),
+    "stability": Part(bench.gossip.stability.stability, bench.gossip.stability.TABLES),
+    "workers": Part(bench.workers.workers, bench.workers.TABLES),
+    "growth": Part(bench.growth.growth, bench.growth.TABLES),
+    "peers": Part(bench.peers.peers, bench.peers.TABLES),
+    "start": Part(bench.start.start, bench.start.TABLES),
 }
-# 20 minutes, half an hour, an hour; `peers` takes ten minutes, and the others two each.
-BY_NAME_ONLY = (
-    "gossip", "baseline", "stability", "workers", "growth", "peers", "start",
-)  # fmt: skip
-# Of the plan.
-SETTINGS = (
-    "runs", "growth_s", "actor_threads", "gossip_seeds", "gossip_tasks", "baseline_widths",
-    "cpu_watts", "peers",
-)  # fmt: skip
-KEYS = {"actor": "actor_efficiency", "wire": "wire_efficiency", "system": "system_efficiency"}
+# Options of the parts.
+OPTIONS = ("runs", "growth_s", "actor_threads", "cpu_watts", "peers")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -70,29 +82,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "parts", nargs="*", metavar="PART",
         help=f"what to measure: {', '.join(PARTS)} (default: all), or `accelerator` alone",
     )  # fmt: skip
-    for part in ("replay", "gossip"):
-        parser.add_argument(
-            f"--{part}", action="append_const", dest="alone", const=part, default=[],
-            help=f"the part `{part}` alone",
-        )  # fmt: skip
-    parser.add_argument(
-        "--seeds", dest="gossip_seeds", type=int, metavar="N", help="of `stability` (default 10)"
-    )
-    parser.add_argument(
-        "--tasks", dest="gossip_tasks", nargs="+", metavar="TASK", choices=list(TASKS),
-        help="of `stability`",
-    )  # fmt: skip
     parser.add_argument(
         "--cpu-watts", type=float, metavar="W",
         help="of `gossip`: power of a busy vCPU where the machine counts no energy (default 2.2)",
     )  # fmt: skip
     parser.add_argument(
-        "--widths", dest="baseline_widths", nargs="+", type=int, choices=(1, 2, 4), metavar="N",
-        help="of the network of `baseline` (default 1 2 4)",
-    )  # fmt: skip
-    parser.add_argument(
         "--peers", type=Path, metavar="FOLDER",
-        help="of `peers`: where tools/peers/install.sh has installed them",
+        help="of `peers`: where tools/peers/install.sh has installed them (default peers)",
     )  # fmt: skip
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the JSON goes instead")
     parser.add_argument("--runs", type=int, metavar="N", help="of each measurement (default 3)")
@@ -130,14 +126,17 @@ def run(args: argparse.Namespace) -> int:
         )
     if args.runs is not None and args.runs < 1:
         raise SeedbedError(ExitCode.USAGE, f"--runs {args.runs}: measure at least once")
-    parts = args.parts + args.alone or [part for part in PARTS if part not in BY_NAME_ONLY]
-    chosen = {name: value for name in SETTINGS if (value := getattr(args, name)) is not None}
+    parts = args.parts or [name for name, part in PARTS.items() if not part.by_name]
+    options = {name: getattr(args, name) for name in OPTIONS}
     # Every way out goes through `with`, which ends the processes.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     with tempfile.TemporaryDirectory(prefix="seedbed-bench-") as folder:
-        results = _measure(make_plan(Path(folder), args.quick, **chosen), parts, args.quick)
+        results = _measure(Plan(Path(folder), args.quick, **options), parts, args.quick)
     print(markdown(results), file=sys.stderr)
-    text = json.dumps(results, indent=1)
+    # A series on one line.
+    text = re.sub(
+        r"\{[^{}]+\}", lambda found: " ".join(found[0].split()), json.dumps(results, indent=1)
+    )
     if args.json:
         args.json.write_text(text + "\n")
     else:
@@ -151,6 +150,16 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
+def markdown(results: dict[str, Any]) -> str:
+    """Return everything that was measured, medians with (least to greatest)."""
+    texts = [heading(results)]
+    for name, part in PARTS.items():
+        if found := results.get(part.key or name):
+            for each in named(found) if name == "stability" else [found]:
+                texts += blocks(part.tables, each)
+    return "\n\n".join(texts)
+
+
 def _measure(plan: Plan, parts: list[str], is_quick: bool) -> dict[str, Any]:
     results: dict[str, Any] = {
         "command": command(),
@@ -158,7 +167,7 @@ def _measure(plan: Plan, parts: list[str], is_quick: bool) -> dict[str, Any]:
         "revision": revision(),
         "runs": plan.runs,
         "quick": is_quick,
-        "machine": machine_info(plan.gemm_size),
+        "machine": machine_info(plan.pick(2048, 256)),
         "seconds": {},
         "failed": {},
     }
@@ -166,7 +175,7 @@ def _measure(plan: Plan, parts: list[str], is_quick: bool) -> dict[str, Any]:
         log.info("%s", part)
         started = time.monotonic()
         try:
-            results[KEYS.get(part, part)] = PARTS[part](plan)
+            results[PARTS[part].key or part] = PARTS[part].measure(plan)
         except SeedbedError as error:  # minutes of measuring must not go with it
             log.error("%s was not measured: %s", part, error)
             results["failed"][part] = str(error)

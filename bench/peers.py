@@ -5,26 +5,25 @@ is of two figures that were measured one after the other.
 """
 
 import json
-import logging
 import os
 import re
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import zip_longest
+from functools import partial
+from itertools import count, zip_longest
 from pathlib import Path
 from typing import Any
 
 from bench.child import ROOT, Child, failed
 from bench.command import TrainingRun
-from bench.figures import series_of
+from bench.figures import Figures, beside, in_turn
 from bench.plan import Plan, write_pong
+from bench.report import Table
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-
-log = logging.getLogger(__name__)
 
 SCRIPTS = ROOT / "tools" / "peers"
 ACTION_REPEAT = 4
@@ -40,17 +39,34 @@ TRAININGS = {
 LOSSES = {"sample-factory": "PPO", "rllib": "V-trace", "float32": "V-trace", "bfloat16": "V-trace"}
 REVERB = "reverb"
 REPLAY_LONGEST_S = 600.0
+TABLES = [
+    Table(
+        "training Pong with the Nature network on the same cores, in turn",
+        "system | loss | env frames/s | Seedbed in float32, times | in bfloat16, times",
+        "{name} | {loss} | {env_fps:,.0f} | {float32_times:.2f} | {bfloat16_times:.2f}",
+        lambda part: part.get("frames", ()),
+    ),
+    Table(
+        "replay in another process, in memory, items a second, in turn",
+        "content | Reverb: in | out | Seedbed, shared memory: in | times | out | times | "
+        "TCP: in | times | out | times",
+        "{content} | {reverb_insert_per_s:,.0f} | {reverb_sample_per_s:,.0f} | "
+        "{shared_memory_insert_per_s:,.0f} | {shared_memory_insert_times:.2f} | "
+        "{shared_memory_sample_per_s:,.0f} | {shared_memory_sample_times:.2f} | "
+        "{tcp_insert_per_s:,.0f} | {tcp_insert_times:.2f} | "
+        "{tcp_sample_per_s:,.0f} | {tcp_sample_times:.2f}",
+        lambda part: part.get("replay", ()),
+    ),
+]
 
 
 def peers(plan: Plan) -> dict[str, Any]:
     """Measure what is installed: frames a second of training Pong, and items a second of replay."""
-    installed = [
-        name for name in (*TRAININGS, REVERB) if plan.peers and _python(plan, name).exists()
-    ]
+    installed = [name for name in (*TRAININGS, REVERB) if _python(plan, name).exists()]
     if not installed:
         raise SeedbedError(
             ExitCode.USAGE,
-            f"no peer is installed in {plan.peers or 'a folder that --peers names'}: "
+            f"no peer is installed in {_folder(plan)}: "
             "tools/peers/install.sh FOLDER, then --peers FOLDER",
         )
     results: dict[str, Any] = {}
@@ -61,9 +77,12 @@ def peers(plan: Plan) -> dict[str, Any]:
     return results
 
 
+def _folder(plan: Plan) -> Path:
+    return plan.pick(Path("peers"), Path("peers"), "peers")
+
+
 def _python(plan: Plan, name: str) -> Path:
-    assert plan.peers is not None
-    return plan.peers / name / "bin" / "python"
+    return _folder(plan) / name / "bin" / "python"
 
 
 # --- training ----------------------------------------------------------------------------------
@@ -71,59 +90,46 @@ def _python(plan: Plan, name: str) -> Path:
 
 def _frames(plan: Plan, names: Sequence[str]) -> list[dict[str, Any]]:
     """Return a row a system: its frames a second, and how many times as many ours makes."""
-    turns: list[dict[str, float]] = []
-    for number in range(plan.runs):
-        turn = {}
-        for precision, name in zip_longest(PRECISIONS, names):
-            if name:
-                try:
-                    turn[name] = _peer_fps(plan, name)
-                except SeedbedError as error:
-                    log.error("%s is left out of turn %d: %s", name, number, error)
-            turn[precision] = _seedbed_fps(plan, precision, number)
-        turns.append(turn)
-    rows = []
-    for name in (*names, *PRECISIONS):
-        figures = [
-            {
-                "env_fps": turn[name],
-                **{f"{precision}_times": turn[precision] / turn[name] for precision in PRECISIONS},
-            }
-            for turn in turns
-            if name in turn
-        ]
-        if not figures:
-            log.error("no turn of %s has figures", name)
-            continue
-        rows.append({"name": name, "loss": LOSSES[name], **series_of(figures)})
-    return rows
+    sides: dict[str, Callable[[], Figures]] = {}
+    numbers = count()
+    for precision, name in zip_longest(PRECISIONS, names):
+        if name:
+            sides[name] = partial(_peer_fps, plan, name)
+        sides[precision] = partial(_seedbed_fps, plan, precision, numbers)
+
+    def compare(own: Figures, turn: Mapping[str, Figures]) -> Figures:
+        return {f"{p}_times": turn[p]["env_fps"] / own["env_fps"] for p in PRECISIONS}
+
+    found = beside(plan.runs, sides, compare)
+    return [
+        {"name": name, "loss": LOSSES[name], **found[name]}
+        for name in (*names, *PRECISIONS)
+        if name in found
+    ]
 
 
-def _seedbed_fps(plan: Plan, precision: str, number: int) -> float:
+def _seedbed_fps(plan: Plan, precision: str, numbers: Iterator[int]) -> Figures:
     path = write_pong(plan, f"peers-{precision}", network=NETWORK, precision=precision)
     _wait_until_idle()
-    with TrainingRun(path, plan.folder / f"peers-{precision}-{number}") as training:
+    with TrainingRun(path, plan.folder / f"peers-{precision}-{next(numbers)}") as training:
         training.wait_for_updates(1)
-        time.sleep(plan.system_warm_up_s)
-        before = training.status()
-        time.sleep(plan.system_window_s)
-        after = training.status()
-    frames: int = after["counters"]["trained_frames"] - before["counters"]["trained_frames"]
-    seconds: float = after["read_at"] - before["read_at"]
-    return frames / seconds
+        time.sleep(plan.training_warm_up_s)
+        before, after = training.window(plan.training_window_s)
+    frames = after["counters"]["trained_frames"] - before["counters"]["trained_frames"]
+    return {"env_fps": frames / (after["read_at"] - before["read_at"])}
 
 
-def _peer_fps(plan: Plan, name: str) -> float:
+def _peer_fps(plan: Plan, name: str) -> Figures:
     script, pattern = TRAININGS[name]
     _wait_until_idle()
     with _Counts([str(_python(plan, name)), str(SCRIPTS / script)], pattern, plan.folder) as counts:
         counts.wait_for(1, FIRST_COUNT_S)
-        time.sleep(plan.system_warm_up_s)
+        time.sleep(plan.training_warm_up_s)
         # From count to count, since a line comes only every few seconds.
         first = counts.next()
-        time.sleep(plan.system_window_s)
+        time.sleep(plan.training_window_s)
         last = counts.next()
-    return ACTION_REPEAT * (last[1] - first[1]) / (last[0] - first[0])
+    return {"env_fps": ACTION_REPEAT * (last[1] - first[1]) / (last[0] - first[0])}
 
 
 class _Counts:
@@ -211,33 +217,36 @@ def _cpu_times() -> tuple[int, int]:
 
 def _replay(plan: Plan, content: str) -> dict[str, Any]:
     """Return items a second in and out, Reverb's and those of a shard, both in memory."""
-    turns = []
-    for number in range(plan.runs):
-        _wait_until_idle()
-        theirs = _reverb(plan, content)
-        ours = {}
-        for way in ("shared memory", "tcp"):
-            with Child(
-                "replay.service:Shards", plan.folder, f"peers-{content}-{way}-{number}",
-                sequences=plan.replay_sequences, rounds=plan.peer_rounds, runs=1,
-            ) as child:  # fmt: skip
-                ours[way] = child.ask(
-                    "measure", REPLAY_LONGEST_S, content=content, kept_in="memory", way=way
-                )
-        turn = {f"reverb_{name}": value for name, value in theirs.items()}
-        for way, found in ours.items():
-            for name in ("insert", "sample"):
-                value = found[f"{name}_sequences_per_s"]["median"]
-                key = f"{way.replace(' ', '_')}_{name}"
-                turn |= {f"{key}_per_s": value, f"{key}_times": value / theirs[f"{name}_per_s"]}
-        turns.append(turn)
-    return {"content": content, **series_of(turns)}
+    ways = {"shared_memory_": "shared memory", "tcp_": "tcp"}
+
+    def shard(way: str) -> Figures:
+        with Child(
+            "replay.service:Shards", plan.folder, f"peers-{content}-{way}",
+            sequences=plan.pick(1024, 128), rounds=plan.pick(40, 2), runs=1,
+        ) as child:  # fmt: skip
+            found = child.ask(
+                "measure", REPLAY_LONGEST_S, content=content, kept_in="memory", way=way
+            )
+        return {
+            f"{name}_per_s": found[f"{name}_sequences_per_s"]["median"]
+            for name in ("insert", "sample")
+        }
+
+    sides: dict[str, Callable[[], Figures]] = {"reverb_": partial(_reverb, plan, content)}
+    sides |= {prefix: partial(shard, way) for prefix, way in ways.items()}
+    ratios = {
+        f"{prefix}{name}_times": (f"{prefix}{name}_per_s", f"reverb_{name}_per_s")
+        for prefix in ways
+        for name in ("insert", "sample")
+    }
+    return {"content": content, **in_turn(plan.runs, sides, **ratios)}
 
 
-def _reverb(plan: Plan, content: str) -> dict[str, float]:
+def _reverb(plan: Plan, content: str) -> Figures:
+    _wait_until_idle()
     command = [str(_python(plan, REVERB)), str(SCRIPTS / "reverb_items.py"), content]
     log = plan.folder / f"reverb-{content}.log"
-    output = _output([*command, f"{plan.peer_seconds:g}"], log)
+    output = _output([*command, f"{plan.pick(5.0, 0.5):g}"], log)
     try:
         figures: dict[str, float] = json.loads(output.splitlines()[-1])
     except (IndexError, ValueError):

@@ -8,33 +8,46 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
-from bench.actor import free_port
 from bench.child import ROOT
 from bench.command import Command, TrainingRun
-from bench.figures import series, series_of
+from bench.figures import in_turn, series
 from bench.plan import Plan
+from bench.report import Table
+from bench.sides import free_port
 
 EXPERIMENTS = ("cartpole-vtrace", "pong-vtrace")
 # A checkpoint is written at the end; the run goes on from it.
 ALSO = ("--set", "evaluation.at_end=false", "--set", "evaluation.every_frames=0")
 UPDATES = 5
+TABLES = [
+    Table(
+        "from the command on, seconds (importing the actor: {actor_import_cpu_s[median]:.2f} s of "
+        "CPU)",
+        "experiment | first update | goal | first answer of a resumed run | of a killed learner, "
+        "to actors that wait | goal",
+        "{experiment} | {first_update_s:.1f} | 8 | {resumed_s:.1f} | {restarted_s:.1f} | 5",
+    )
+]
 
 
 def start(plan: Plan) -> dict[str, Any]:
     """Measure all, each in a new run directory, and importing the actor's program."""
     cases = []
     for name in EXPERIMENTS:
-        turns = [_turn(plan, name, number) for number in range(plan.runs)]
-        cases.append({"experiment": name, **series_of(turns)})
+        figures = in_turn(plan.runs, {"": partial(_turn, plan, name, count())})
+        cases.append({"experiment": name, **figures})
     imports = [_import_cpu_s() for _ in range(plan.runs)]
     return {"cases": cases, "actor_import_cpu_s": series(imports)}
 
 
-def _turn(plan: Plan, name: str, number: int) -> dict[str, float]:
-    path, run_dir = f"experiments/{name}.yaml", plan.folder / f"start-{name}-{number}"
+def _turn(plan: Plan, name: str, numbers: Iterator[int]) -> dict[str, float]:
+    path, run_dir = f"experiments/{name}.yaml", plan.folder / f"start-{name}-{next(numbers)}"
     began = time.perf_counter()
     with TrainingRun(path, run_dir, *ALSO) as first:
         first_update_s = _seconds_until(first, began, "updates", 1)
@@ -44,11 +57,10 @@ def _turn(plan: Plan, name: str, number: int) -> dict[str, float]:
         stopped = json.loads((run_dir / "status.json").read_text())
         frames = stopped["counters"]["env_frames"]
         resumed_s = _seconds_until(again, began, "env_frames", frames + 1)
-    restarted_s = _restarted_s(plan, path, run_dir)
     return {
         "first_update_s": first_update_s,
         "resumed_s": resumed_s,
-        "restarted_s": restarted_s,
+        "restarted_s": _restarted_s(plan, path, run_dir),
     }
 
 

@@ -9,9 +9,10 @@ from bench.arithmetic import mflop_a_step
 from bench.bare_environments import GROUPS
 from bench.child import Child
 from bench.command import TrainingRun
-from bench.figures import series_of
+from bench.figures import in_turn
 from bench.machine import gemm_gflops
 from bench.plan import Plan, write_pong
+from bench.report import Table
 from seedbed.runtime.limits import usable_cpus
 
 GOAL = 0.92
@@ -20,6 +21,20 @@ FIRST_UPDATES = 3
 ACTION_REPEAT = FRAME_STACK = 4
 ROUND_TRIP = ("round_trip_ms_p50", "round_trip_ms_p99")
 SETTLE_S = 2.0  # after the run was held
+TABLES = [
+    Table(
+        "system_efficiency",
+        "network | efficiency | goal | env_fps | goal | round trip p50, ms | p99, ms | steps/s | "
+        "limit | each alone | one after the other | arithmetic | "
+        "CPU a step: environment + inference + training",
+        "{network} | {efficiency:,.2f} | {goal:,.2f} | {env_fps:,.0f} | {env_fps_goal:,.0f} | "
+        "{round_trip_ms_p50:,.1f} | {round_trip_ms_p99:,.1f} | {steps_per_s:,.0f} | "
+        "{limit_steps_per_s:,.0f} | {limit_alone_steps_per_s:,.0f} | {serial_steps_per_s:,.0f} | "
+        "{arithmetic_steps_per_s[median]:,.0f} ({mflop_a_step:.0f} MFLOP at "
+        "{gemm_gflops[median]:.0f} GFLOP/s) | {env_cpu_us[median]:.0f} + "
+        "{infer_cpu_us[median]:.0f} + {train_cpu_us[median]:.0f} µs (inference of {infer_batch})",
+    )
+]
 
 
 def system_efficiency(plan: Plan) -> dict[str, Any]:
@@ -37,14 +52,15 @@ def system_efficiency(plan: Plan) -> dict[str, Any]:
     actor's sending of a group's time step until its actions are there, over the last 4,096 steps of
     groups at each turn's end.
     """
-    cases = [_case(plan, network) for network in plan.networks]
+    networks = plan.pick(("nature", "impala_shallow"), ("nature",))
+    cases = [_case(plan, network) for network in networks]
     return {"cases": cases, "value": min(case["efficiency"]["median"] for case in cases)}
 
 
 def _case(plan: Plan, network: str) -> dict[str, Any]:
     path = write_pong(plan, f"system-{network}", network=network)
     mflop = mflop_a_step(network, FRAME_STACK, plan.unroll_length)
-    turns: list[dict[str, float]] = []
+    last: dict[str, Any] = {}
     with (
         TrainingRun(path, plan.folder / f"system-{network}") as training,
         Child(
@@ -61,44 +77,49 @@ def _case(plan: Plan, network: str) -> dict[str, Any]:
         ) as bare,
     ):  # fmt: skip
         training.wait_for_updates(FIRST_UPDATES)
-        time.sleep(plan.system_warm_up_s)
-        for _ in range(plan.runs):
-            before, after = _window(plan, training)
+        time.sleep(plan.training_warm_up_s)
+
+        def turn() -> dict[str, float]:
+            if plan.training_warm_up_s:
+                time.sleep(SETTLE_S)
+            before, after = training.window(plan.training_window_s)
             training.hold()
             # Sessions are answered as a whole, so batches are multiples of a group.
             mean = after["numbers"].get("batch_environments") or plan.environments
             batch = plan.environments * max(1, round(mean / plan.environments))
-            gemm = gemm_gflops(plan.gemm_size, tries=3)
-            alone, beside = _costs(plan, bare, acting, learning, batch)
-            turns.append(_figures(before, after, alone, beside, mflop, gemm))
+            gemm = gemm_gflops(plan.pick(2048, 256), tries=3)
+            alone, beside = _costs(plan.pick(2.5, 0.4), bare, acting, learning, batch)
             training.go_on()
+            last.update(after, infer_batch=batch)
+            return _figures(before, after, alone, beside, mflop, gemm)
+
+        figures = in_turn(plan.runs, {"": turn})
     return {
         "network": network,
         "goal": GOAL,
         "env_fps_goal": FPS_GOAL.get(network),
-        **series_of(turns),
+        **figures,
         "mflop_a_step": mflop,
         "cores": usable_cpus(),
-        "infer_batch": batch,
+        "infer_batch": last["infer_batch"],
         "groups": GROUPS,
-        "bottleneck": after["bottleneck"],
-        "numbers": after["numbers"],
+        "bottleneck": last["bottleneck"],
+        "numbers": last["numbers"],
     }
 
 
 def _costs(
-    plan: Plan, bare: Child, acting: Child, learning: Child, batch: int
+    seconds: float, bare: Child, acting: Child, learning: Child, batch: int
 ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
     """Return CPU and wall seconds of a step of each part: one at a time, and all three at once.
 
     Args:
-        plan: Its window is that of each part.
+        seconds: Of each part.
         bare: Environments.
         acting: Inference.
         learning: Training.
         batch: Environments of an inference batch.
     """
-    seconds = plan.part_window_s
 
     def environments() -> dict[str, float]:
         env = bare.ask("measure", seconds=seconds, warm_up_s=0.3)
@@ -112,16 +133,6 @@ def _costs(
     alone = [part() for part in parts]
     with ThreadPoolExecutor(len(parts)) as threads:
         return alone, list(threads.map(lambda part: part(), parts))
-
-
-def _window(plan: Plan, training: TrainingRun) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Return the status at the begin and at the end of a stretch, everything included."""
-    if plan.system_warm_up_s:
-        time.sleep(SETTLE_S)
-    before = training.status()
-    time.sleep(plan.system_window_s)
-    training.wait_for_updates(before["counters"]["updates"] + 1)  # on a machine that is too busy
-    return before, training.status()
 
 
 def _figures(

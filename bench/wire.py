@@ -4,11 +4,24 @@ from functools import partial
 from typing import Any
 
 from bench.child import Child
-from bench.figures import series_of
+from bench.figures import in_turn
 from bench.plan import Plan, write_pong
+from bench.report import Table
+from bench.sides import address_of, clients, null_learner
 
 WARM_UNROLLS = 4
 GOAL_LARGE, LARGE, GOAL = 0.90, 32, 0.75
+TABLES = [
+    Table(
+        "wire_efficiency",
+        "E | streams | efficiency | goal | messages/s | bare messages/s | server CPU a message | "
+        "bare | of bare streams read alike | their messages/s | their CPU",
+        "{environments} | {streams} | {efficiency:,.2f} | {goal:,.2f} | {messages_per_s:,.0f} | "
+        "{bare_messages_per_s:,.0f} | {server_cpu_us[median]:.0f} µs | "
+        "{bare_server_cpu_us[median]:.0f} µs | {of_alike:,.2f} | {alike_messages_per_s:,.0f} | "
+        "{alike_server_cpu_us[median]:.0f} µs",
+    )
+]
 
 
 def wire_efficiency(plan: Plan) -> dict[str, Any]:
@@ -20,8 +33,8 @@ def wire_efficiency(plan: Plan) -> dict[str, Any]:
     """
     cases = [
         _case(plan, environments, streams)
-        for environments in plan.wire_environments
-        for streams in plan.wire_streams
+        for environments in plan.pick((1, 8, 32), (2,))
+        for streams in plan.pick((2, 128), (2,))
     ]
     return {"cases": cases, "value": min(case["efficiency"]["median"] for case in cases)}
 
@@ -31,40 +44,32 @@ def _case(plan: Plan, environments: int, streams: int) -> dict[str, Any]:
     slots = max(2048, environments * streams)
     path = write_pong(plan, f"wire-{tag}", environments, inference=f"{{slots: {slots}}}")
     ours, bare, alike = (
-        f"unix:{plan.folder / f'{name}-{tag}.sock'}" for name in ("ours", "bare", "alike")
+        address_of("", plan.folder, f"{name}-{tag}") for name in ("ours", "bare", "alike")
     )
-    clients = partial(
-        Child, "stream_clients:Clients", plan.folder,
-        experiment=path, streams=streams, num_envs=environments,
-    )  # fmt: skip
     servers = partial(Child, "bare_stream:BareServer", plan.folder, reply_bytes=4 * environments)
+    asking = partial(clients, plan, path, streams=streams, num_envs=environments)
     with (
-        Child(
-            "null_learner:NullLearner", plan.folder, f"learner-{tag}", path=path, listen=ours
-        ) as learner,
+        null_learner(plan, path, tag, ours) as learner,
         servers(f"bare-{tag}", listen=bare, by_engine=True) as server,
         servers(f"alike-{tag}", listen=alike) as server_alike,
-        clients(f"to-ours-{tag}", address=ours) as a,
-        clients(f"to-bare-{tag}", address=bare, by_engine=True) as b,
-        clients(f"to-alike-{tag}", address=alike) as c,
-    ):  # fmt: skip
+        asking(f"ours-{tag}", ours) as to_ours,
+        asking(f"bare-{tag}", bare, by_engine=True) as to_bare,
+        asking(f"alike-{tag}", alike) as to_alike,
+    ):
         # The learner's heap has its size, and its pages, after some unrolls of every stream.
-        a.ask("play", steps=WARM_UNROLLS * plan.unroll_length)
-        turns = []
-        for _ in range(plan.runs):
-            x, y = _window(plan, a, learner), _window(plan, b, server)
-            z = _window(plan, c, server_alike)
-            turns.append(
-                {
-                    "efficiency": x["messages_per_s"] / y["messages_per_s"],
-                    "of_alike": x["messages_per_s"] / z["messages_per_s"],
-                    **x,
-                    **{f"bare_{name}": figure for name, figure in y.items()},
-                    **{f"alike_{name}": figure for name, figure in z.items()},
-                }
-            )
+        to_ours.ask("play", steps=WARM_UNROLLS * plan.unroll_length)
+        figures = in_turn(
+            plan.runs,
+            {
+                "": partial(_window, plan, to_ours, learner),
+                "bare_": partial(_window, plan, to_bare, server),
+                "alike_": partial(_window, plan, to_alike, server_alike),
+            },
+            efficiency=("messages_per_s", "bare_messages_per_s"),
+            of_alike=("messages_per_s", "alike_messages_per_s"),
+        )
     goal = GOAL_LARGE if environments >= LARGE else GOAL
-    return {"environments": environments, "streams": streams, "goal": goal, **series_of(turns)}
+    return {"environments": environments, "streams": streams, "goal": goal, **figures}
 
 
 def _window(plan: Plan, clients: Child, server: Child) -> dict[str, float]:

@@ -303,6 +303,38 @@ def test_nothing_names_a_machine_or_a_registry() -> None:
     assert not wrong
 
 
+def test_no_file_is_in_the_repository_twice() -> None:
+    """One copy is kept, and whatever needs another one reads it or builds it."""
+    answer = subprocess.run(
+        ["git", "-c", "safe.directory=*", "ls-files", "-s"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    paths: dict[str, list[str]] = {}
+    for line in answer.stdout.splitlines():
+        blob, path = line.split()[1], line.partition("\t")[2]
+        if (ROOT / path).is_file() and (ROOT / path).stat().st_size:
+            paths.setdefault(blob, []).append(path)
+    assert not [same for same in paths.values() if len(same) > 1]
+
+
+@pytest.mark.parametrize(
+    ("page", "heading", "most"),
+    [
+        ("docs/performance.md", "# Performance", 200),
+        ("CHANGELOG.md", "## Unreleased (0.2.0)", 150),
+    ],
+)
+def test_pages_for_readers_stay_short(page: str, heading: str, most: int) -> None:
+    """A page of figures, and what changed for a user: neither is a diary."""
+    level = heading.partition(" ")[0]
+    _, found, text = (ROOT / page).read_text().partition(f"{heading}\n")
+    assert found
+    assert len(re.split(rf"^{level} ", text, flags=re.MULTILINE)[0].splitlines()) < most
+
+
 EXPORTERS: tuple[Any, ...] = (
     ActorMetrics, CheckpointStats, CostMeter, Counters, EvaluationStats, GossipStats,
     InferenceStats, Outputs, ReplaySourceStats, RunCost, SessionStats, Shard, Telemetry,

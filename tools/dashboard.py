@@ -1,5 +1,4 @@
-"""The dashboard, as code: `python tools/dashboard.py` writes k8s/grafana/seedbed.json
-and the copy in the chart `seedbed-platform`.
+"""The dashboard, as code: `python tools/dashboard.py` writes it into the chart `seedbed-platform`.
 
 One dashboard for all experiments. With `--check` it writes nothing and fails where the committed
 file is not what this says. Every series has the labels `namespace` and `experiment`, from the
@@ -30,7 +29,7 @@ from tools.dashboard_panels import (
 from tools.generated import write_or_check
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = ("k8s/grafana/seedbed.json", "helm/seedbed-platform/files/dashboard.json")
+FILE = ROOT / "helm" / "seedbed-platform" / "files" / "dashboard.json"
 
 
 def gossip() -> list[dict[str, Any]]:
@@ -337,9 +336,7 @@ def dashboard() -> dict[str, Any]:
 
 def main() -> int:
     """Write, or check."""
-    return write_or_check(
-        {ROOT / name: json.dumps(dashboard(), indent=1) + "\n" for name in FILES}, "dashboard.py"
-    )
+    return write_or_check({FILE: json.dumps(dashboard(), indent=1) + "\n"}, "tools/dashboard.py")
 
 
 if __name__ == "__main__":

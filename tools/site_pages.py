@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 REPOSITORY = PROJECT["urls"].get("Repository", "").rstrip("/")
 # Places in the search, of pages and of folders: 1 is as usual.
-BOOSTS = {"troubleshooting.md": 2, "runbooks": 0.5, "measurements": 0.5}
+BOOSTS = {"troubleshooting.md": 2, "runbooks": 0.5, "results": 0.5}
 
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\((?![a-z]+:|[#/])([^)#\s]+)(#[^)\s]*)?\)")
 

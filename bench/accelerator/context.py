@@ -81,10 +81,7 @@ class Context:
             run.wait_for_updates(3)
             start_s = time.monotonic() - began
             time.sleep(min(SETTLE_S, window_s))
-            before = run.status()
-            time.sleep(window_s)
-            run.wait_for_updates(before["counters"]["updates"] + 1)
-            after = run.status()
+            before, after = run.window(window_s)
         seconds = after["read_at"] - before["read_at"]
         numbers = after["numbers"]
         return {

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from bench.plan import Plan
+from bench.sides import free_port
 from seedbed.config import parse_experiment
 from seedbed.gossip.membership import Membership
 from seedbed.gossip.parameters import ParameterLayout, norm_of
@@ -64,11 +65,11 @@ class _Connection(socketserver.BaseRequestHandler):
 
 def exchange(plan: Plan) -> dict[str, Any]:
     """Two peers over TCP, through a relay that counts."""
-    return {name: _wire(size, plan.gossip_messages) for name, size in SIZES.items()}
+    return {name: _wire(size, plan.pick(100, 3)) for name, size in SIZES.items()}
 
 
 def _wire(size: int, messages: int) -> dict[str, float]:
-    ports = [_free_port() for _ in range(2)]
+    ports = [free_port() for _ in range(2)]
     relay = Relay(ports[1])
     listening, through_relay = (
         [f"127.0.0.1:{ports[0]}", f"127.0.0.1:{port}"]
@@ -108,11 +109,6 @@ def _wire(size: int, messages: int) -> dict[str, float]:
         "wire_bytes": sent / messages,
         "ratio": sent / messages / values.nbytes,
     }
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 def _until(condition: Any) -> None:

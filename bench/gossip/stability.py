@@ -14,12 +14,14 @@ import os
 import statistics
 import threading
 import time
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from bench.gossip.learner_processes import LearnerProcesses, shipped
 from bench.plan import Plan
+from bench.report import Case, Table
 from seedbed.runtime.exit_codes import SeedbedError
 
 log = logging.getLogger(__name__)
@@ -40,18 +42,40 @@ _POLL_S = 0.2
 BACKEND = "jax" if importlib.util.find_spec("jax") else "tensorflow"
 
 
+def _rows(task: Case) -> Iterable[Case]:
+    """Yield the runs of each case. Their scores are in rising order, missing ones first."""
+    for name, share in task["successful"].items():
+        scores = task["scores"][name]
+        known = sorted(score for score in scores if score is not None)
+        missing = ["none"] * (len(scores) - len(known))
+        text = ", ".join([*missing, *(f"{score:.3g}" for score in known)])
+        yield {"name": name, "share": share, "runs": len(scores), "scores": text}
+
+
+TABLES = [
+    Table(
+        "{name}: runs above half of A2C's mean score with 16 simulators ({half_of_nominal:.4g}) "
+        "after {env_frames:,} frames ({backend})",
+        "method, simulators | successful | runs | scores",
+        "{name} | {share:%} | {runs} | {scores}",
+        _rows,
+    )
+]
+
+
 def stability(plan: Plan) -> dict[str, Any]:
     """Run every case of every task, and compute the shares."""
-    return {task: _task(plan, task) for task in plan.gossip_tasks}
+    return {task: _task(plan, task) for task in plan.pick((*TASKS,), ("CartPole",))}
 
 
 def _task(plan: Plan, task: str) -> dict[str, Any]:
     cases = {
         f"{'gala' if learners > 1 else 'a2c'} {simulators}": (learners, simulators // learners)
-        for simulators in plan.gossip_simulators
+        for simulators in plan.pick((16, 32, 64), (16, 32))
         for learners in sorted({1, max(1, simulators // 16)})
     }
-    runs = [(seed, case) for seed in range(1, plan.gossip_seeds + 1) for case in cases]
+    frames = plan.pick(TASKS[task]["stop"]["env_frames"], 3_000)
+    runs = [(seed, case) for seed in range(1, plan.pick(10, 1) + 1) for case in cases]
     interrupted = threading.Event()
 
     def score(run: tuple[int, str]) -> float | None:
@@ -59,7 +83,7 @@ def _task(plan: Plan, task: str) -> dict[str, Any]:
             return None
         seed, case = run
         folder = plan.folder / f"{task}-{case}-{seed}".replace(" ", "-")
-        with _start(plan, folder, task, *cases[case], seed) as learners:
+        with _start(folder, task, frames, *cases[case], seed) as learners:
             deadline = time.monotonic() + LONGEST_S
             while not (learners.over or interrupted.is_set() or time.monotonic() > deadline):
                 time.sleep(_POLL_S)
@@ -80,7 +104,7 @@ def _task(plan: Plan, task: str) -> dict[str, Any]:
     half = statistics.mean(nominal) / 2
     return {
         "backend": BACKEND,
-        "env_frames": plan.gossip_frames or TASKS[task]["stop"]["env_frames"],
+        "env_frames": frames,
         "half_of_nominal": half,
         "scores": scores,
         "successful": {
@@ -91,7 +115,7 @@ def _task(plan: Plan, task: str) -> dict[str, Any]:
 
 
 def _start(
-    plan: Plan, folder: Path, task: str, learners: int, simulators: int, seed: int
+    folder: Path, task: str, frames: int, learners: int, simulators: int, seed: int
 ) -> LearnerProcesses:
     tree = shipped("cartpole-a2c.yaml", simulators)
     for section, change in TASKS[task].items():
@@ -99,8 +123,7 @@ def _start(
     tree["seed"] = seed
     tree["learner"]["backend"] = BACKEND
     tree["learner"]["optimizer"]["nominal_envs"] = 16
-    if plan.gossip_frames is not None:
-        tree["stop"] = {"env_frames": plan.gossip_frames}
+    tree["stop"] = {"env_frames": frames}
     return LearnerProcesses(folder, tree, learners)
 
 

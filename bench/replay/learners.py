@@ -5,6 +5,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,10 +13,11 @@ from typing import Any
 import numpy as np
 
 from bench.child import Child
-from bench.figures import series_of
+from bench.figures import in_turn
 from bench.plan import Plan
 from bench.replay.content import atari, chunk_of
-from bench.replay.shard import EXPONENT, START_S, address_of, start_shard
+from bench.replay.shard import EXPONENT, START_S, start_shard
+from bench.sides import address_of
 from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.sequence import Sample
 from seedbed.runtime.allocator import keep_large_blocks
@@ -91,30 +93,30 @@ class SamplingLearner:
 
 def learners(plan: Plan) -> dict[str, Any]:
     """Measure both, through shared memory and over TCP."""
-    sampling, prefetch = [], []
+    sampling, prefetch, sequences = [], [], plan.pick(1024, 128)
     for way in ("shared memory", "tcp"):
         with ExitStack() as stack:
             folder = Path(stack.enter_context(TemporaryDirectory(prefix="seedbed-bench-")))
             shard = address_of(way, folder, "shard")
-            process = stack.enter_context(start_shard(folder, shard, plan.replay_sequences))
+            process = stack.enter_context(start_shard(folder, shard, sequences))
             process.wait_until_log_says("listening", START_S)
             target = "replay.learners:SamplingLearner"
             children = [
                 stack.enter_context(Child(target, folder, f"learner-{number}", shard=shard))
                 for number in range(max(LEARNERS))
             ]
-            children[0].ask("fill", sequences=plan.replay_sequences)
+            children[0].ask("fill", sequences=sequences)
             pool = stack.enter_context(ThreadPoolExecutor(len(children)))
             for count in LEARNERS:
-                turns = [_turn(plan, pool, children[:count]) for _ in range(plan.runs)]
-                sampling.append({"way": way, "learners": count, **series_of(turns)})
+                figures = in_turn(plan.runs, {"": partial(_turn, plan, pool, children[:count])})
+                sampling.append({"way": way, "learners": count, **figures})
             prefetch.append({"way": way, "update_s": UPDATE_S, **_hidden(plan, children[0])})
     return {"sampling": sampling, "prefetch": prefetch}
 
 
 def _turn(plan: Plan, pool: ThreadPoolExecutor, children: list[Child]) -> dict[str, float]:
     """Let some learners sample at once; return their rate together, and the least and the most."""
-    draws = [pool.submit(one.ask, "draw", seconds=plan.replay_window_s) for one in children]
+    draws = [pool.submit(one.ask, "draw", seconds=plan.pick(1.5, 0.1)) for one in children]
     rates = [draw.result() for draw in draws]
     mean = sum(rates) / len(rates)
     return {
@@ -127,11 +129,12 @@ def _turn(plan: Plan, pool: ThreadPoolExecutor, children: list[Child]) -> dict[s
 
 def _hidden(plan: Plan, child: Child) -> dict[str, Any]:
     """Return the seconds of an update with and without prefetch, and what part it hides."""
-    turns = []
-    for _ in range(plan.runs):
+
+    def turn() -> dict[str, float]:
         without, ahead = (
-            child.ask("update_s", updates=plan.replay_rounds, ahead=ahead) for ahead in PREFETCHED
+            child.ask("update_s", updates=plan.pick(12, 2), ahead=ahead) for ahead in PREFETCHED
         )
         hidden = (without - ahead) / (without - UPDATE_S)
-        turns.append({"without_s": without, "prefetched_s": ahead, "hidden": hidden})
-    return series_of(turns)
+        return {"without_s": without, "prefetched_s": ahead, "hidden": hidden}
+
+    return in_turn(plan.runs, {"": turn})

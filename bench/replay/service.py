@@ -20,7 +20,8 @@ from bench.bare_stream import PATH
 from bench.child import Child
 from bench.figures import series, series_of
 from bench.replay.content import atari, chunk_of, transitions
-from bench.replay.shard import EXPONENT, START_S, address_of, start_shard
+from bench.replay.shard import EXPONENT, START_S, start_shard
+from bench.sides import address_of
 from seedbed.replay.client.sharded import ShardedReplay
 from seedbed.replay.codec import MESSAGE_BYTES, chunk_bytes, sequence_bytes, sequences_a_message
 from seedbed.replay.sequence import SequenceSpec

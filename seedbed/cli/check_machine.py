@@ -14,8 +14,9 @@ from seedbed.cli.machine_checks import Finding
 from seedbed.cli.output import emit
 from seedbed.config import Experiment, load_experiment
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.telemetry.formats import columns
 
-_WORD = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
+_WORD = {"ok": "ok", "warn": "warn", "fail": "FAIL"}
 Check = Callable[[], Iterable[Finding]]
 
 
@@ -82,13 +83,12 @@ def _guarded(check: Check) -> list[Finding]:
 
 def lines(findings: Sequence[tuple[str, Finding]]) -> list[str]:
     """Return the lines of the report: each finding, and the advice below it."""
-    width = max(len(check) for check, _ in findings)
-    out = []
+    rows = []
     for check, finding in findings:
-        out.append(f"{_WORD[finding.level]}  {check:<{width}}  {finding.message}")
+        rows.append((_WORD[finding.level], check, finding.message))
         if finding.advice:
-            out.append(f"{'':{width + 8}}-> {finding.advice}")
+            rows.append(("", "", f"-> {finding.advice}"))
     levels = [finding.level for _, finding in findings]
     verdict = "this machine cannot run it yet" if "fail" in levels else "this machine can run it"
-    out.append(f"{verdict}: {levels.count('fail')} FAIL, {levels.count('warn')} warn")
-    return out
+    summary = f"{verdict}: {levels.count('fail')} FAIL, {levels.count('warn')} warn"
+    return [*columns(rows, "<<<").splitlines(), summary]

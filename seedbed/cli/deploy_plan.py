@@ -8,6 +8,7 @@ import yaml
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.install import how_to_install
+from seedbed.telemetry.formats import columns
 
 _KINDS = ("StatefulSet", "JobSet", "LeaderWorkerSet", "Deployment")
 
@@ -73,13 +74,11 @@ def plan(objects: list[ApiObject]) -> list[str]:
         count = replicas_of(item)
         dollars = prices.add(item, count)
         (first, *_) = template_of(item)["spec"]["containers"]
-        cells = [f"{count} x", item["metadata"]["name"], _asked(item), first["image"]]
+        cells = [f"  {count} x", item["metadata"]["name"], _asked(item), first["image"]]
         if dollars is not None:
             cells[3:3] = [f"${dollars:.3f} an hour"]
         rows.append(cells)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    padded = (map(str.ljust, row, widths) for row in rows)
-    return [*("  " + "  ".join(row).rstrip() for row in padded), prices.sentence()]
+    return [*columns(rows, "<" * len(rows[0])).splitlines(), prices.sentence()]
 
 
 def _asked(workload: ApiObject) -> str:

@@ -5,14 +5,22 @@ import json
 from pathlib import Path
 from typing import Any
 
-from seedbed.cli.output import columns, emit
+from seedbed.cli.output import emit
 from seedbed.cli.status import read_file
 from seedbed.cli.status_page import state_of
 from seedbed.runs.found import runs_below
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.stop import COUNTED
 from seedbed.runtime.exit_codes import RunDirectoryError
-from seedbed.telemetry.formats import NOTHING, duration, money, percent, si_number, significant
+from seedbed.telemetry.formats import (
+    NOTHING,
+    columns,
+    duration,
+    money,
+    percent,
+    si_number,
+    significant,
+)
 
 _HEAD = ("run", "state", "frames", "done", "return", "evaluation", "time", "to go", "cost")
 

@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from seedbed.analysis.curves import Curve, Group, draw_curves, read_groups
-from seedbed.cli.output import add_json, columns, print_result
+from seedbed.cli.output import add_json, print_result
 from seedbed.cli.status import read_file
 from seedbed.cli.status_page import state_of
 from seedbed.runs.found import runs_below
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.install import how_to_install
 from seedbed.runtime.shortage import cannot_write
-from seedbed.telemetry.formats import NOTHING, si_number, significant
+from seedbed.telemetry.formats import NOTHING, columns, si_number, significant
 
 _FORMATS = (".png", ".svg", ".pdf")
 

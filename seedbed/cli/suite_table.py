@@ -1,21 +1,19 @@
 """Table 10 of the SEED paper with the scores of a suite, in at most 120 columns."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import Any
 
 import numpy as np
 
-from seedbed.cli.output import columns
+from seedbed.cli.table_page import wrapped
 from seedbed.evaluation.aggregates import CONFIDENCE, RESAMPLES, Aggregates, aggregate, intervals
 from seedbed.evaluation.atari57 import find, scores
 from seedbed.papers.printed import value_of
 from seedbed.papers.seed_atari import STATED_MEDIAN, table_10
 from seedbed.runs.suite import Member
 from seedbed.runtime.install import how_to_install
-from seedbed.telemetry.formats import NOTHING, si_number
+from seedbed.telemetry.formats import NOTHING, columns, si_number
 
-_WIDTH = 118
 _OFF = 0.01  # by which a stated figure may differ from its rows
 
 
@@ -175,7 +173,7 @@ def page(result: Mapping[str, Any]) -> str:
     blocks = [title, columns(rows, "<" + ">" * (len(rows[0]) - 1))]
     blocks += [_block(block, is_first=not at) for at, block in enumerate(result["aggregates"])]
     remarks = [f"  {state}.", *(f"  {remark}" for remark in result["remarks"])]
-    lines = [line for one in remarks for line in wrap(one, _WIDTH, subsequent_indent="  ")]
+    lines = [line for one in remarks for line in wrapped(one)]
     return "\n\n".join([*blocks, "\n".join(lines)])
 
 

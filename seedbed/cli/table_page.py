@@ -1,101 +1,79 @@
 """The text of `seedbed table`, in at most 120 columns."""
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import partial
+from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from seedbed.cli.output import columns
-from seedbed.telemetry.formats import NOTHING, money, number, si_number, significant
+from seedbed.telemetry.formats import NOTHING, columns, fill, money
 
 WIDTH = 118
 
 
 class _Column(NamedTuple):
-    """A column: its head, where the value is (`printed.ratio`), and its format."""
+    """A column: its head, where the value is (`printed[ratio]`), and its format."""
 
     head: str
     path: str
-    form: str = "text"
+    form: str = ""
 
 
-def _dollars(value: float | None) -> str:
-    return NOTHING if value is None else f"${significant(value)}"
-
-
-def _end(text: str, length: int) -> str:
-    """Return the end of a long text, which names a run or an environment best."""
-    return text if len(text) <= length else f"...{text[3 - length :]}"
-
-
-_FORMS: dict[str, Callable[[Any], str]] = {
-    "text": lambda value: NOTHING if value is None else str(value),
-    "path": partial(_end, length=26),
-    "name": partial(_end, length=20),
-    "count": number,
-    "si": si_number,
-    "dollars": _dollars,
-    "money": money,
-    "ratio": lambda value: NOTHING if value is None else f"{value:.2f}",
-    "ms": lambda value: NOTHING if value is None else f"{value:.1f} ms",
-}
 _ROW = _Column("", "row")
-_SIZES = (_Column("CPUs", "cpus", "count"), _Column("envs", "envs", "count"))
-_SPEED = _Column("frames/s", "printed.frames_per_s")
+_SIZES = (_Column("CPUs", "cpus", "n"), _Column("envs", "envs", "n"))
+_SPEED = _Column("frames/s", "printed[frames_per_s]")
 _SPLIT = (
-    _Column("$ actors", "recomputed.actors_dollars", "dollars"),
-    _Column("$ learner", "recomputed.learner_dollars", "dollars"),
+    _Column("$ actors", "recomputed[actors_dollars]", "$3"),
+    _Column("$ learner", "recomputed[learner_dollars]", "$3"),
 )
 _RATIO = (
-    _Column("ratio", "printed.ratio"),
-    _Column("recomputed", "recomputed.ratio", "ratio"),
+    _Column("ratio", "printed[ratio]"),
+    _Column("recomputed", "recomputed[ratio]", ".2f"),
 )
 _BILL = (
-    _ROW, _Column("actors", "actors", "count"), *_SIZES, _SPEED,
-    _Column("$", "printed.dollars"), _Column("recomputed", "recomputed.dollars", "dollars"),
+    _ROW, _Column("actors", "actors", "n"), *_SIZES, _SPEED,
+    _Column("$", "printed[dollars]"), _Column("recomputed", "recomputed[dollars]", "$3"),
     *_SPLIT, *_RATIO,
 )  # fmt: skip
 _PAPER = {
     1: (
         _ROW, _Column("accelerators", "accelerators"), *_SIZES,
-        _Column("batch", "batch_size", "count"), _SPEED,
-        *_RATIO, *_SPLIT, _Column("$", "recomputed.dollars", "dollars"),
+        _Column("batch", "batch_size", "n"), _SPEED,
+        *_RATIO, *_SPLIT, _Column("$", "recomputed[dollars]", "$3"),
     ),
     **dict.fromkeys((4, 5, 12), _BILL),
     11: (
         _ROW, _SPEED,
-        _Column("$ actors", "printed.actors_dollars"),
-        _Column("recomputed", "recomputed.actors_dollars", "dollars"),
-        _Column("$ learner", "printed.learner_dollars"),
-        _Column("recomputed", "recomputed.learner_dollars", "dollars"),
-        _Column("$", "printed.dollars"), _Column("recomputed", "recomputed.dollars", "dollars"),
+        _Column("$ actors", "printed[actors_dollars]"),
+        _Column("recomputed", "recomputed[actors_dollars]", "$3"),
+        _Column("$ learner", "printed[learner_dollars]"),
+        _Column("recomputed", "recomputed[learner_dollars]", "$3"),
+        _Column("$", "printed[dollars]"), _Column("recomputed", "recomputed[dollars]", "$3"),
     ),
     13: (
-        _ROW, _Column("IMPALA", "printed.impala_ms"),
-        _Column("a step takes", "recomputed.impala_step_ms", "ms"),
-        _Column("SEED", "printed.seed_ms"),
-        _Column("a step takes", "recomputed.seed_step_ms", "ms"),
-        _Column("IMPALA / SEED", "recomputed.ratio", "ratio"),
+        _ROW, _Column("IMPALA", "printed[impala_ms]"),
+        _Column("a step takes", "recomputed[impala_step_ms]", "ms"),
+        _Column("SEED", "printed[seed_ms]"),
+        _Column("a step takes", "recomputed[seed_step_ms]", "ms"),
+        _Column("IMPALA / SEED", "recomputed[ratio]", ".2f"),
     ),
 }  # fmt: skip
 _REPRICED = (
-    _ROW, _Column("instead of", "accelerators"), _Column("CPUs", "cpus", "count"),
-    _Column("actors/h", "actors_dollars_an_hour", "dollars"),
-    _Column("learner/h", "learner_dollars_an_hour", "dollars"),
+    _ROW, _Column("instead of", "accelerators"), _Column("CPUs", "cpus", "n"),
+    _Column("actors/h", "actors_dollars_an_hour", "$3"),
+    _Column("learner/h", "learner_dollars_an_hour", "$3"),
     _Column("even at", "even_at_frames_per_s", "si"),
     _Column("at frames/s", "frames_per_s", "si"),
-    _Column("$ actors", "actors_dollars", "dollars"),
-    _Column("$ learner", "learner_dollars", "dollars"), _Column("$", "dollars", "dollars"),
+    _Column("$ actors", "actors_dollars", "$3"),
+    _Column("$ learner", "learner_dollars", "$3"), _Column("$", "dollars", "$3"),
 )  # fmt: skip
 _OURS = (
-    _Column("", "source", "path"), _Column("", "architecture"),
-    _Column("environment", "environment", "name"), _Column("agent", "model", "name"),
-    _Column("CPUs", "cpus", "count"), _Column("envs", "envs", "count"),
-    _Column("frames/s", "frames_per_s", "count"),
+    _Column("", "source", "end26"), _Column("", "architecture"),
+    _Column("environment", "environment", "end20"), _Column("agent", "model", "end20"),
+    _Column("CPUs", "cpus", "n"), _Column("envs", "envs", "n"),
+    _Column("frames/s", "frames_per_s", "n"),
 )  # fmt: skip
 _OUR_DOLLARS = (
-    _Column("$ actors", "actors_dollars", "dollars"),
-    _Column("$ learner", "learner_dollars", "dollars"), _Column("$", "dollars", "dollars"),
+    _Column("$ actors", "actors_dollars", "$3"),
+    _Column("$ learner", "learner_dollars", "$3"), _Column("$", "dollars", "$3"),
 )  # fmt: skip
 _OUR_LATENCY = (
     _Column("round trip p50", "round_trip_ms_p50", "ms"),
@@ -121,7 +99,7 @@ def page(result: dict[str, Any]) -> str:
     shown = _prices(result) if table == 3 else _rows(_PAPER[table], result["paper"])
     blocks.append("\n".join([shown, *_footnotes(result)]))
     if what_if := result["what_if"]:
-        lines = ["WHAT IF", *_wrapped(what_if["text"])]
+        lines = ["WHAT IF", *wrapped(what_if["text"])]
         lines.append(_rows(_used(_REPRICED, what_if["rows"]), what_if["rows"]))
         blocks.append("\n".join([*lines, *_remarks(what_if["remarks"])]))
     return "\n\n".join([*blocks, "\n".join(["OURS", *_ours(result)])])
@@ -174,11 +152,8 @@ def _rows(wanted: Iterable[_Column], rows: list[dict[str, Any]], grouped: bool =
 
 
 def _cell(column: _Column, row: dict[str, Any]) -> str:
-    value: Any = row
-    for key in column.path.split("."):
-        value = value.get(key)
-    text = _FORMS[column.form](value)
-    place, _, name = column.path.partition(".")
+    text = fill(f"{{{column.path}:{column.form}}}", row)
+    place, _, name = column.path.rstrip("]").partition("[")
     return f"{text} *" if place == "recomputed" and name in row["misprints"] else text
 
 
@@ -194,7 +169,7 @@ def _footnotes(result: dict[str, Any]) -> Iterator[str]:
         for column, why in row["misprints"].items():
             reasons.setdefault(why, []).append(names.get(column, column))
         for why, of in reasons.items():
-            yield from _wrapped(f"* {row['row']}, {', '.join(of)}: a misprint. {why}.")
+            yield from wrapped(f"* {row['row']}, {', '.join(of)}: a misprint. {why}.")
     for row in result["paper"]:
         if row.get("note"):
             yield f"  {row['row']}, {row['printed']['frames_per_s']}: {row['note']}."
@@ -203,8 +178,9 @@ def _footnotes(result: dict[str, Any]) -> Iterator[str]:
 
 def _remarks(remarks: Iterable[str]) -> Iterator[str]:
     for remark in remarks:
-        yield from _wrapped(f"  {remark}")
+        yield from wrapped(f"  {remark}")
 
 
-def _wrapped(text: str) -> list[str]:
+def wrapped(text: str) -> list[str]:
+    """Return a remark as lines of at most `WIDTH`."""
     return wrap(text, WIDTH, subsequent_indent="  ", break_long_words=False)

@@ -1,7 +1,7 @@
-"""Formats of numbers for people, in the progress line, the status and the bottleneck."""
+"""Formats of numbers and tables for people: on the terminal, in the status, in Markdown."""
 
 import string
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -66,6 +66,13 @@ def duration(seconds: Number) -> str:
     return f"{hours // 24} d {hours % 24} h"
 
 
+def end(text: str | None, length: int) -> str:
+    """Return the end of a long text, which names a run or an environment best."""
+    if text is None:
+        return NOTHING
+    return text if len(text) <= length else f"...{text[3 - length :]}"
+
+
 def percent(fraction: float | None) -> str:
     """Format a fraction of 1.
 
@@ -88,6 +95,9 @@ _FORMATS: dict[str, Callable[[Any], str]] = {
     "MB": lambda value: NOTHING if value is None else f"{value / 1e6:,.1f} MB",
     "GiB": lambda value: NOTHING if value is None else f"{value / 2**30:.3g} GiB",
     "$": money,
+    "$3": lambda value: NOTHING if value is None else f"${significant(value)}",
+    "end20": partial(end, length=20),
+    "end26": partial(end, length=26),
     "time": duration,
     "ago": lambda value: "now" if value < 1 else f"{duration(value)} ago",
 }
@@ -97,8 +107,11 @@ class _Format(string.Formatter):
     """Formats values by the names of `_FORMATS`; a value that is missing becomes "-"."""
 
     @override
-    def get_value(self, key: int | str, args: Any, kwargs: Any) -> Any:
-        return kwargs.get(key)
+    def get_field(self, field_name: str, args: Any, kwargs: Any) -> Any:
+        try:
+            return super().get_field(field_name, args, kwargs)
+        except (KeyError, IndexError, TypeError):
+            return None, field_name
 
     @override
     def format_field(self, value: Any, format_spec: str) -> str:
@@ -112,7 +125,7 @@ class _Format(string.Formatter):
 
 
 def fill(template: str, *values: Mapping[str, Any]) -> str:
-    """Fill a template such as "{env_frames:si} frames"; see `_FORMATS`.
+    """Fill a template such as "{env_frames:si} frames of {machine[cores]}"; see `_FORMATS`.
 
     "{goal:? of {goal:si}}" shows its text where the value is neither missing nor 0, and
     "{episodes:!none yet}" where it is.
@@ -123,3 +136,22 @@ def fill(template: str, *values: Mapping[str, Any]) -> str:
     """
     merged = {name: value for part in values for name, value in part.items()}
     return _Format().vformat(template, (), merged)
+
+
+def columns(rows: Sequence[Sequence[str] | str], align: str, between: str = "  ") -> str:
+    """Return rows whose columns line up.
+
+    Args:
+        rows: Cells of each row; a text alone is a line that no column follows.
+        align: A letter a column: `<` to the left, `>` to the right.
+        between: Text between two columns.
+    """
+    cells = [row for row in rows if not isinstance(row, str)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    lines = []
+    for row in rows:
+        if not isinstance(row, str):
+            places = zip(row, align, widths, strict=True)
+            row = between.join(f"{cell:{side}{width}}" for cell, side, width in places)
+        lines.append(row.rstrip())
+    return "\n".join(lines)

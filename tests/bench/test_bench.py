@@ -12,10 +12,12 @@ import pytest
 
 from bench import main
 from bench.arithmetic import mflop_a_step
+from bench.child import tree
+from bench.command import TrainingRun
 from bench.figures import series, series_of, slope
-from bench.report import markdown
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from tests.bench.quick import bench, check_series, quick
+from tests.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -185,7 +187,8 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., di
     """Runs `seedbed bench` with other parts, which ends by an exception; its results."""
 
     def run(parts: dict[str, Any], ends: type[BaseException], said: str = "") -> dict[str, Any]:
-        monkeypatch.setattr(main, "PARTS", parts)
+        named = {name: main.Part(part, [], by_name=False) for name, part in parts.items()}
+        monkeypatch.setattr(main, "PARTS", named)
         monkeypatch.setattr(main, "markdown", lambda _: "")
         parser = argparse.ArgumentParser()
         main.add_arguments(parser)
@@ -223,4 +226,23 @@ def test_an_interrupt_loses_nothing_that_was_measured(
 @pytest.mark.parametrize("file", sorted((ROOT / "docs/results").glob("*.json")), ids=str)
 def test_results_of_older_versions_are_still_tables(file: Path) -> None:
     """What they lack is left out."""
-    assert "|" in markdown(json.loads(file.read_text()))
+    assert "|" in main.markdown(json.loads(file.read_text()))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_held_does_nothing(tmp_path: Path) -> None:
+    """Guard, learner and actors: while the parts are measured, they have no part of the cores."""
+    with TrainingRun("experiments/cartpole-vtrace.yaml", tmp_path / "run") as training:
+        status = training.wait_for_updates(1)
+        processes = tree(training.pid)
+        assert status["process"]["pid"] in processes[1:]
+        assert status["rss"]["learner"] > 100 << 20, "of the learner, not of its guard"
+        training.hold()
+        for pid in processes:
+            stat = Path(f"/proc/{pid}/stat")
+            wait_for(
+                lambda stat=stat: stat.read_text().rpartition(")")[2].split()[0] == "T",
+                f"{pid} stops",
+            )
+        training.go_on()
+        training.wait_for_updates(training.status()["counters"]["updates"] + 1)

@@ -34,7 +34,8 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.skipif(
     shutil.which("prometheus") is None, reason="prometheus is not installed"
 )
-DASHBOARD = json.loads((ROOT / "k8s" / "grafana" / "seedbed.json").read_text())
+FILES = ROOT / "helm" / "seedbed-platform" / "files"
+DASHBOARD = json.loads((FILES / "dashboard.json").read_text())
 QUERIES = {
     f"{panel['title']} / {target['legendFormat']}": target["expr"]
     for panel in DASHBOARD["panels"]
@@ -114,7 +115,7 @@ def prometheus(
     http = MetricsServer(cost, meter.registry)
     config = {
         "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
-        "rule_files": [str(ROOT / "k8s" / "rules" / "seedbed.yaml")],
+        "rule_files": [str(FILES / "rules.yaml")],
         "scrape_configs": [
             {
                 "job_name": role,
@@ -211,7 +212,7 @@ def test_every_query_returns_data(prometheus: str) -> None:
 
 @pytest.mark.slow
 def test_recording_rules_have_values_and_no_alert_fires(prometheus: str) -> None:
-    groups = yaml.safe_load((ROOT / "k8s" / "rules" / "seedbed.yaml").read_text())["groups"]
+    groups = yaml.safe_load((FILES / "rules.yaml").read_text())["groups"]
     records = [rule["record"] for group in groups for rule in group["rules"] if "record" in rule]
     # They are evaluated every `interval` of their group, at a moment of Prometheus's own.
     for name in records:

@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests.observability.break_runs import RULES, RUNS, RUNS_MADE
+from tests.observability.broken_pods import broken_meter
 from tests.support.source_imports import ROOT
-from tools.break_runs import RUNS_MADE
-from tools.broken_pods import broken_meter
 
-RULES = ROOT / "k8s" / "rules"
+HERE = Path(__file__).parent
 MADE = {run.name: run for run in RUNS_MADE}
 promtool = pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
 
 
-# What fires in the runs that tools/break_runs.py broke, and nothing else does.
+# What fires in the runs that tests/observability/break_runs.py broke, and nothing else does.
 BROKEN = {
     "healthy": [],
     "replay": [],
@@ -59,7 +59,7 @@ BROKEN = {
 
 
 def alerts() -> list[dict[str, object]]:
-    groups = yaml.safe_load((RULES / "seedbed.yaml").read_text())["groups"]
+    groups = yaml.safe_load(RULES.read_text())["groups"]
     return [rule for group in groups for rule in group["rules"] if "alert" in rule]
 
 
@@ -67,19 +67,19 @@ def alerts() -> list[dict[str, object]]:
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("check", "rules", "seedbed.yaml"),
-        ("test", "rules", "tests.yaml"),
+        ("check", "rules", str(RULES)),
+        ("test", "rules", "rules.yaml"),
     ],
 )
 def test_promtool(arguments: tuple[str, ...]) -> None:
-    answer = subprocess.run(["promtool", *arguments], cwd=RULES, capture_output=True, text=True)
+    answer = subprocess.run(["promtool", *arguments], cwd=HERE, capture_output=True, text=True)
     assert answer.returncode == 0, answer.stdout + answer.stderr
 
 
 @promtool
 @pytest.mark.parametrize("run", BROKEN)
 def test_what_fires_in_a_run_that_was_really_broken(run: str, tmp_path: Path) -> None:
-    series = json.loads((RULES / "runs" / f"{run}.json").read_text())
+    series = json.loads((RUNS / f"{run}.json").read_text())
     fired = 'group by (alertname) (last_over_time(ALERTS{alertstate="firing"}[1h]))'
     expected = [{"labels": f'{{alertname="{name}"}}', "value": 1} for name in BROKEN[run]]
     interval, end = f"{MADE[run].scrape_s:g}s", f"{MADE[run].minutes}m"
@@ -92,7 +92,7 @@ def test_what_fires_in_a_run_that_was_really_broken(run: str, tmp_path: Path) ->
     file.write_text(
         yaml.safe_dump(
             {
-                "rule_files": [str(RULES / "seedbed.yaml")],
+                "rule_files": [str(RULES)],
                 "evaluation_interval": interval,
                 "tests": [case],
             }
@@ -100,6 +100,12 @@ def test_what_fires_in_a_run_that_was_really_broken(run: str, tmp_path: Path) ->
     )
     answer = subprocess.run(["promtool", "test", "rules", file], capture_output=True, text=True)
     assert answer.returncode == 0, answer.stdout + answer.stderr
+
+
+def test_the_prometheus_of_the_scrape_annotations_loads_these_rules() -> None:
+    path = ROOT / "k8s" / "prometheus.yaml"
+    (file,) = yaml.safe_load(path.read_text())["rule_files"]
+    assert (path.parent / file).resolve() == RULES
 
 
 def test_the_meter_of_broken_runs_has_all_its_calls(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""A real learner with a policy that computes nothing, so that no model library is loaded.
-
-Everything else is production's: the server, sessions, batcher, queue, threads, checkpoints.
-"""
+"""A real learner with a policy that computes nothing, so that no model library is loaded."""
 
 from __future__ import annotations
 
@@ -9,20 +6,15 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from seedbed.backends.roles import SHARED
+from bench import null_learner as null
 from seedbed.config import Experiment, parse_experiment
 from seedbed.runs.directory import open_run_directory
-from seedbed.services.learner.components import LearnerComponents
-from seedbed.services.learner.learner import Learner
-from seedbed.services.learner.training.sources import OnPolicySource
-from seedbed.services.learner.unrolls.unroll import UnrollSpec
-from seedbed.spec import ArraySpec, EnvironmentSpec, StepInputs
+from seedbed.spec import ArraySpec, StepInputs
 
 ACTIONS = 1000
 OBSERVATION = ArraySpec((2,), "float32")
@@ -30,55 +22,15 @@ NAME = "Null-v0"
 DEADLINE_S = 30.0
 
 
-class NullPolicy:
-    """The action is the observation's first number plus one, so that each gets its own answer.
-
-    Attributes:
-        in_flight: batches that are dispatched before the first one is read.
-        gate: while it is clear, a batch waits at its end.
-        entered: set when a batch has begun.
-    """
-
-    def __init__(self, in_flight: int = 1) -> None:
-        self.in_flight = in_flight
-        self.random = np.random.default_rng(0)
-        self.gate = threading.Event()
-        self.gate.set()
-        self.entered = threading.Event()
-
-    def rehearse(self, params: Any, environments: int) -> None:
-        pass
-
-    def dispatch(self, params: Any, rows: Sequence[StepInputs]) -> Any:
-        self.entered.set()
-        seen = np.concatenate([row.observation[:, 0] for row in rows])
-        action = ((seen % ACTIONS).astype(np.int32) + 1) % ACTIONS
-
-        def result() -> Any:
-            assert self.gate.wait(DEADLINE_S)
-            return SimpleNamespace(
-                action=action, behaviour={}, padded_rows=len(action), state_before=lambda: None
-            )
-
-        return SimpleNamespace(ready=self.gate.is_set, result=result)
+def answer(rows: Sequence[StepInputs]) -> Any:
+    """Answer with each observation's first number plus one, so that each gets its own."""
+    seen = np.concatenate([row.observation[:, 0] for row in rows])
+    return ((seen % ACTIONS).astype(np.int32) + 1) % ACTIONS, {}
 
 
-# One device that is none.
-BACKEND: Any = SimpleNamespace(
-    name="numpy",
-    devices=lambda: ["none"],
-    to_device=lambda arrays: arrays,
-    to_acting=lambda params: [params],
-    num_devices=lambda: 1,
-    split=SHARED,
-)
+class NullLearner(null.NullLearner):
+    """The learner of a test, with what became of it."""
 
-
-class NullLearner(Learner):
-    """A learner whose model is there once `may_build` is set. Training counts, and that is all."""
-
-    policy: NullPolicy
-    may_build: threading.Event
     address: str
     ended: threading.Event  # then there is `summary` or `failure`
     summary: dict[str, Any] | None = None
@@ -125,27 +77,11 @@ def null_learner(
         train: takes unrolls from the queue; else the queue fills up.
         in_flight: batches that are dispatched before the first one is read.
     """
-    config, policy, allowed = experiment(*overrides), NullPolicy(in_flight), threading.Event()
-    if may_build:
-        allowed.set()
-
-    def build(_: Learner, spec: EnvironmentSpec, __: Any) -> LearnerComponents:
-        assert allowed.wait(DEADLINE_S)
-        unroll = UnrollSpec(spec.observation, config.learner.unroll_length, 1, 0, {})
-        trainer = SimpleNamespace(
-            layout=list, params=list, state=lambda: {"model/w": np.zeros(3)}, load=lambda _: None
-        )
-        source = OnPolicySource(trainer, BACKEND, config.learner.batch_size, unroll)
-        agent = SimpleNamespace(trains_from_replay=False)
-        parts: Any = (BACKEND, agent, trainer, [policy], source)
-        return LearnerComponents(spec, unroll, *parts)
-
-    monkeypatch.setattr(NullLearner, "_make_components", build)
-    monkeypatch.setattr(NullLearner, "_load_backend", lambda _: BACKEND)
+    config, policy = experiment(*overrides), null.NullPolicy(answer, in_flight)
     with open_run_directory(path / "run", config) as run:
-        address = listen or f"unix:{run.socket}"
-        learner = NullLearner(config, run, address, frozen=True)
-        learner.policy, learner.may_build = policy, allowed
+        learner = NullLearner(config, run, listen or f"unix:{run.socket}", policy)
+        if not may_build:
+            learner.may_build.clear()
         if not train:
             monkeypatch.setattr(learner.prefetch, "run", lambda *_: None)
         learner.address = learner.start()
@@ -163,7 +99,7 @@ def null_learner(
             yield learner
         finally:
             policy.gate.set()
-            allowed.set()
+            learner.may_build.set()
             learner.stop("the test is over")
             assert learner.ended.wait(DEADLINE_S), "the learner does not end"
         if learner.failure is not None and not may_fail:

@@ -37,7 +37,7 @@ from seedbed.spec import FIRST, ActionSpec, ArraySpec, VectorEnv
 from tests.support.pattern_env import ACTIONS, NAME, PatternVectorEnv, digest, reward_of
 
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
-# Devices by role, such as `1+3`; empty where one device does both (tools/splits.py).
+# Devices by role, such as `1+3`; empty where one device does both (test_splits.py).
 ACTING, _, TRAINING = os.environ.get("SEEDBED_TEST_DEVICES", "").partition("+")
 BATCHES = 10
 DEADLINE_S = 100

@@ -21,8 +21,8 @@ from seedbed.services.cost.learners import read_learner
 from seedbed.services.cost.meter import CostMeter, Goal
 from seedbed.services.cost.prices import PriceList, Settings
 from tests.services.cost.test_usage import container, pod, thing
+from tests.support.source_imports import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
 # A kubelet starts a container again after 10 s, then after twice as long each time, up to 300 s.
 BACK_OFF_S, LONGEST_BACK_OFF_S = 10.0, 300.0
 

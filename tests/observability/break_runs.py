@@ -1,11 +1,12 @@
 """Break real runs, and store the series from which the alerts are tested.
 
-`python -m tools.break_runs [NAME ...]` starts learners, actors and meters on this machine, fills a
-volume, raises the learning rate to 1e6, kills a meter and so on, reads every `/metrics` each 15
-seconds as Prometheus does, and writes `k8s/rules/runs/NAME.json`. All runs go on at once, for 19
-minutes, and those of slow alerts for 35, read each 30 seconds. The API server behind a meter is a
-file that the script writes; ended containers are started again with the back-off of a kubelet. The
-full volume is a tmpfs and the hanging one a frozen ext4, which need root.
+`python -m tests.observability.break_runs [NAME ...]` starts learners, actors and meters on this
+machine, fills a volume, raises the learning rate to 1e6, kills a meter and so on, reads every
+`/metrics` each 15 seconds as Prometheus does, and writes `tests/fixtures/alert_runs/NAME.json`. All
+runs go on at once, for 19 minutes, and those of slow alerts for 35, read each 30 seconds. The API
+server behind a meter is a file that the script writes; ended containers are started again with the
+back-off of a kubelet. The full volume is a tmpfs and the hanging one a frozen ext4, which need
+root.
 """
 
 from __future__ import annotations
@@ -26,8 +27,7 @@ import gymnasium
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from tests.support.processes import free_port
-from tools.break_events import (
+from tests.observability.break_events import (
     damage,
     deny,
     fill,
@@ -38,15 +38,17 @@ from tools.break_events import (
     short_certificate,
     wait,
 )
-from tools.broken_pods import Container
+from tests.observability.broken_pods import Container
+from tests.support.processes import free_port
+from tests.support.source_imports import ROOT
 
-ROOT = Path(__file__).resolve().parents[1]
-RUNS = ROOT / "k8s" / "rules" / "runs"
+RUNS = ROOT / "tests" / "fixtures" / "alert_runs"
+RULES = ROOT / "helm" / "seedbed-platform" / "files" / "rules.yaml"
 # Minutes of a run, and of one whose alert takes half an hour.
 USUAL, LONG = 19, 35
 EXPERIMENT: dict[str, Any] = {
     "name": "pong",
-    "environment": {"id": "tools.break_runs:slow_cartpole"},
+    "environment": {"id": "tests.observability.break_runs:slow_cartpole"},
     "actor": {"envs_per_group": 4, "connect_timeout_s": 600},
     "learner": {
         "network": "mlp", "frame_stack": 1, "unroll_length": 8, "batch_size": 4,
@@ -55,7 +57,7 @@ EXPERIMENT: dict[str, Any] = {
     "evaluation": {"at_end": False},
     "logging": {"interval_s": 5},
 }  # fmt: skip
-WAITING = "tools.broken_agents:Waiting"
+WAITING = "tests.observability.broken_agents:Waiting"
 DQN: dict[str, Any] = {
     "agent": "dqn",
     "learner": {**EXPERIMENT["learner"], "unroll_length": 1, "replay": {"min_size": 200}},
@@ -146,8 +148,8 @@ class Run:
                             "--set", metrics],
                 "actor": [*seedbed, str(file), "--learner",
                           grpc[f"learner-{rank}" if rank else "learner"], "--set", metrics],
-                "cost": ["tools.broken_pods", str(folder), str(ports["learner"]), str(ports[name]),
-                         str(budget), self.family],
+                "cost": ["tests.observability.broken_pods", str(folder), str(ports["learner"]),
+                         str(ports[name]), str(budget), self.family],
                 "replay": [*seedbed, "--listen", grpc[name], "--directory", str(folder / name),
                            "--sequences", "2000", "--metrics-port", str(ports[name])],
             }[component]  # fmt: skip
@@ -232,7 +234,7 @@ class Run:
 
     def store(self) -> None:
         """Write the series that the rules read, as promtool takes them."""
-        text = (ROOT / "k8s" / "rules" / "seedbed.yaml").read_text()
+        text = RULES.read_text()
         names = {"up", *re.findall(r"seedbed_\w+", text)}
         kept = {
             name: written([values.get(i) for i in range(self.scrapes)])

@@ -1,4 +1,4 @@
-"""What is done to the runs of `tools.break_runs`."""
+"""What is done to the runs of `tests.observability.break_runs`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import trustme
 
 if TYPE_CHECKING:
-    from tools.break_runs import Run
+    from tests.observability.break_runs import Run
 
 
 def park(run: Run) -> None:
