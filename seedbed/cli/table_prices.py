@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import yaml
 from pydantic import ValidationError
@@ -12,6 +12,9 @@ from pydantic import ValidationError
 from seedbed.papers.seed_costs import DEVICE_PRICES, Dollars
 from seedbed.papers.seed_tables import Setup
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+
+if TYPE_CHECKING:
+    from seedbed.services.cost.price_table import Accelerator, Machine
 
 Tier: TypeAlias = Literal["on-demand", "spot"]
 # Of the CPU core of Table 3, whose price is that of an n1 vCPU with so much memory.
@@ -109,11 +112,10 @@ class PriceTags:
         row = self.table.families.get(family)
         if row is None:
             raise unknown("machine family", family, self.table.families, f"in {self.name}")
-        price = row.cpu + GIB_A_CPU * row.memory_gib
-        if tier == "on-demand":
-            return price
-        self._check_spot(row.spot * price, price, family)
-        return row.spot * price
+        price = row.hour(1, GIB_A_CPU, tier)
+        if tier == "spot":
+            self._check_spot(price, row.hour(1, GIB_A_CPU, "on-demand"), family)
+        return price
 
     def device_hour(self, accelerator: str, tier: Tier = "on-demand") -> float | None:
         """Return the US dollars an hour of one GPU or TPU chip alone.
@@ -125,7 +127,7 @@ class PriceTags:
         row = self.table.accelerators.get(accelerator)
         if row is None or (tier == "spot" and row.spot >= row.on_demand):
             return None
-        return row.spot if tier == "spot" else row.on_demand
+        return row.hour(tier)
 
     def own_hourly(self, setup: Setup) -> Dollars:
         """Return the US dollars an hour of a row of the paper on its own hardware.
@@ -200,24 +202,23 @@ class PriceTags:
         count, name = (int(number), rest) if number.isdigit() and rest else (1, word)
         if not count:
             raise SeedbedError(ExitCode.USAGE, f"--learner {text}: 0 of {name}; name at least 1")
+        row: Machine | Accelerator
         if name in self.table.machines:
-            label, row = f"{count} x {name}", self.table.machines[name]
-            on_demand, spot = count * row.on_demand, count * row.spot
+            label, row, units = f"{count} x {name}", self.table.machines[name], count
         else:
-            label, on_demand, spot = self._devices(self._accelerator(name), count)
+            label, row, units = self._devices(self._accelerator(name), count)
         if tier == "spot":
-            self._check_spot(spot, on_demand, name)
-        return Learner(label, tier, spot if tier == "spot" else on_demand)
+            self._check_spot(row.spot, row.on_demand, name)
+        return Learner(label, tier, units * row.hour(tier))
 
-    def _devices(self, accelerator: str, count: int) -> tuple[str, float, float]:
-        """Return accelerators in words, and their list and Spot price an hour."""
+    def _devices(self, accelerator: str, count: int) -> "tuple[str, Machine | Accelerator, int]":
+        """Return accelerators in words, the row that prices them, and how many of it."""
         machines = self.table.machines
         having = {name for name, row in machines.items() if row.accelerator == accelerator}
         if not having:
             device = self.table.accelerators[accelerator]
             alone = "" if device.host_included else " without a host"
-            label = f"{count} x {accelerator}{alone}"
-            return label, count * device.on_demand, count * device.spot
+            return f"{count} x {accelerator}{alone}", device, count
         fitting = [name for name in having if machines[name].count >= count]
         if not fitting:
             most = max(machines[name].count for name in having)
@@ -229,7 +230,7 @@ class PriceTags:
         name = min(fitting, key=lambda one: machines[one].on_demand)
         row = machines[name]
         whole = f", which has {row.count:g}" if row.count != count else ""
-        return f"{count} x {accelerator} ({name}{whole})", row.on_demand, row.spot
+        return f"{count} x {accelerator} ({name}{whole})", row, 1
 
     def _accelerator(self, word: str) -> str:
         """Return the accelerator with a name, or with a part between its hyphens, such as l4."""

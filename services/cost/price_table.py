@@ -28,25 +28,37 @@ class Family(_SourcedRow):
     memory_gib: Dollars = Field(description="One GiB of memory.")
     spot: Annotated[float, Field(ge=0, le=1)] = Field(description="Spot's part of the list price.")
 
+    def hour(self, cpus: float, memory_gib: float, tier: Tier) -> float:
+        """Return the US dollars an hour of a request."""
+        part = self.spot if tier == "spot" else 1.0
+        return part * (cpus * self.cpu + memory_gib * self.memory_gib)
 
-class Accelerator(_SourcedRow):
-    """Price of one GPU, or of one TPU chip, US dollars an hour."""
+
+class _Tiered(_SourcedRow):
+    """Base of the rows with a list price and a Spot price."""
 
     on_demand: Dollars = Field(description="List price.")
     spot: Dollars = Field(description="Spot price.")
+
+    def hour(self, tier: Tier) -> float:
+        """Return the US dollars an hour of one."""
+        return self.spot if tier == "spot" else self.on_demand
+
+
+class Accelerator(_Tiered):
+    """Price of one GPU, or of one TPU chip, US dollars an hour."""
+
     host_included: bool = Field(False, description="CPU and memory of its pod cost nothing more.")
     family: str = Field("", description="Machine family that it is attached to.")
 
 
-class Machine(_SourcedRow):
+class Machine(_Tiered):
     """Price of a whole machine with its accelerators, US dollars an hour."""
 
     accelerator: str = Field(description="Node label of the accelerator.")
     count: Annotated[float, Field(gt=0)] = Field(description="Accelerators in it.")
     cpus: Dollars = Field(description="vCPUs in it.")
     memory_gib: Dollars = Field(description="GiB of memory in it.")
-    on_demand: Dollars = Field(description="List price.")
-    spot: Dollars = Field(description="Spot price.")
     highest: Dollars = Field(0.0, description="Highest price found, where sources disagree.")
 
 

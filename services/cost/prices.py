@@ -10,7 +10,7 @@ from pydantic import Field
 
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.services.cost.autoscaler import AutoscalerSettings
-from seedbed.services.cost.price_table import Family, Machine, Prices, Row, Tier, tables
+from seedbed.services.cost.price_table import Machine, Prices, Row, Tier, tables
 from seedbed.services.cost.usage import Usage
 
 # Hours of a month in which volumes are priced.
@@ -139,16 +139,12 @@ class PriceList:
 
     def _requests(self, usage: Usage, tier: Tier, family: str = "") -> Cost:
         """Price CPU and memory by the request."""
-
-        def of(row: Family) -> float:
-            part = row.spot if tier == "spot" else 1.0
-            return part * (usage.cpus * row.cpu + usage.memory_gib * row.memory_gib)
-
+        size = usage.cpus, usage.memory_gib, tier
         name = usage.family or family or self.settings.defaultFamily
         if name in self.families:
-            return Cost.exactly(of(self.families[name]))
+            return Cost.exactly(self.families[name].hour(*size))
         self._note("machine family", name, self.families)
-        every = [of(row) for row in self.families.values()]
+        every = [row.hour(*size) for row in self.families.values()]
         return Cost(max(every), min(every), max(every))
 
     def _node(self, usage: Usage, on_node: float, tier: Tier) -> Cost:
@@ -199,9 +195,7 @@ class PriceList:
                 upper=max(price.upper, *(_machine(row, tier).upper for row in rows))
             )
         accelerator = self.accelerators[name]
-        price = Cost.exactly(
-            devices * (accelerator.spot if tier == "spot" else accelerator.on_demand)
-        )
+        price = Cost.exactly(devices * accelerator.hour(tier))
         if accelerator.host_included:
             return price
         host = self._requests(usage, tier, accelerator.family)
@@ -214,7 +208,7 @@ class PriceList:
 
 
 def _machine(row: Machine, tier: Tier) -> Cost:
-    price = row.spot if tier == "spot" else row.on_demand
+    price = row.hour(tier)
     return Cost(price, price, max(price, row.highest if tier == "on-demand" else 0.0))
 
 
