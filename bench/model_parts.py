@@ -153,12 +153,7 @@ class Parts:
                 thread.join()
 
     def update_ms(self, seconds: float, runs: int) -> list[float]:
-        """Return the milliseconds of an update, several times.
-
-        Args:
-            seconds: Of each.
-            runs: Times.
-        """
+        """Return the milliseconds of an update, several times."""
         self._update()
         steps = self._batch.steps
         return [1e3 * steps * _cost(self._update, steps, seconds)["wall_s"] for _ in range(runs)]

@@ -15,13 +15,7 @@ def free_port() -> int:
 
 
 def address_of(way: str, folder: Path, name: str) -> str:
-    """Return an address for a process of this machine.
-
-    Args:
-        way: `shared memory` or `tcp`.
-        folder: Of the socket.
-        name: Of the socket.
-    """
+    """Return an address for a process of this machine."""
     return f"127.0.0.1:{free_port()}" if way == "tcp" else f"unix:{folder}/{name}.sock"
 
 

@@ -111,15 +111,7 @@ def _case(plan: Plan, network: str) -> dict[str, Any]:
 def _costs(
     seconds: float, bare: Child, acting: Child, learning: Child, batch: int
 ) -> tuple[list[dict[str, float]], list[dict[str, float]]]:
-    """Return CPU and wall seconds of a step of each part: one at a time, and all three at once.
-
-    Args:
-        seconds: Of each part.
-        bare: Environments.
-        acting: Inference.
-        learning: Training.
-        batch: Environments of an inference batch.
-    """
+    """Return CPU and wall seconds of a step of each part: one at a time, and all three at once."""
 
     def environments() -> dict[str, float]:
         env = bare.ask("measure", seconds=seconds, warm_up_s=0.3)

@@ -90,12 +90,6 @@ def check_flags(flags: NDArray[np.uint8]) -> None:
 def check_number(field: str, value: float, low: float = 0.0, high: float = math.inf) -> None:
     """Check one number: finite, and from low to high.
 
-    Args:
-        field: name for the error.
-        value: the number.
-        low: smallest allowed value.
-        high: largest allowed value.
-
     Raises:
         InvalidNumbers: the number is outside, infinite or NaN.
     """

@@ -37,11 +37,7 @@ FREE = KeyClass("free")
 
 
 def identity(reason: str) -> KeyClass:
-    """Return the class of a setting with which a run resumes only as it was.
-
-    Args:
-        reason: Why the setting cannot change.
-    """
+    """Return the class of a setting with which a run resumes only as it was."""
     return KeyClass("identity", reason)
 
 

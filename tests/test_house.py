@@ -303,6 +303,33 @@ def test_nothing_names_a_machine_or_a_registry() -> None:
     assert not wrong
 
 
+def public_functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
+    """Yield the public functions of a module, and the public methods of its public classes."""
+    for node in body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            yield from public_functions(node.body)
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            inherits = "override" in map(ast.unparse, node.decorator_list)
+            if not (node.name.startswith("_") or inherits):
+                yield node
+
+
+def takes_arrays(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    annotations = (a.annotation for a in (*function.args.args, *function.args.kwonlyargs))
+    return any(a and re.search("NDArray|ArrayLike", ast.unparse(a)) for a in annotations)
+
+
+def test_a_public_function_that_takes_arrays_states_their_shapes() -> None:
+    without = [
+        f"{path.relative_to(ROOT)}: {function.name}"
+        for path in product_sources()
+        if path.relative_to(ROOT).parts[0] in PRODUCT
+        for function in public_functions(tree(path).body)
+        if takes_arrays(function) and not re.search(r"\[|shape", ast.get_docstring(function) or "")
+    ]
+    assert without == []
+
+
 def test_no_file_is_in_the_repository_twice() -> None:
     """One copy is kept, and whatever needs another one reads it or builds it."""
     answer = subprocess.run(

@@ -26,13 +26,7 @@ def on_config(config: Any) -> None:
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Return a page's text for the site: README.md for index.md, with links that lead somewhere.
-
-    Args:
-        markdown: Text of the page.
-        page: The page of mkdocs.
-        **_: What mkdocs says besides.
-    """
+    """Return a page's text for the site: README.md for index.md, with links that lead somewhere."""
     place = page.file.src_uri
     boost = BOOSTS.get(place) or BOOSTS.get(place.partition("/")[0], 1)
     page.meta.setdefault("search", {"boost": boost})

@@ -23,11 +23,6 @@ def curves(context: Context, share: float, minutes: float) -> Part:
 
     A slice resumes the run directory of the one before, so that a call that is cut off loses what
     was trained since the last checkpoint and no more.
-
-    Args:
-        context: Of this call.
-        share: Of the part.
-        minutes: Of the whole measurement.
     """
     sizes = context.sizes
     fitting = math.floor(MOST * 60 * minutes / (len(sizes.curve_games) * (sizes.curve_s + START_S)))

@@ -31,13 +31,7 @@ def learner(backend: str, precision: str, **settings: Any) -> dict[str, Any]:
 
 
 def write(folder: Path, name: str, **sections: Any) -> str:
-    """Write an experiment without a final evaluation; return its path.
-
-    Args:
-        folder: Where to.
-        name: Of the file.
-        sections: Of the experiment.
-    """
+    """Write an experiment without a final evaluation; return its path."""
     path = folder / f"{name}.yaml"
     whole = {
         "name": name,

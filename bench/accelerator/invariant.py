@@ -56,12 +56,7 @@ class Invariant:
         trainer.set_params(params)
 
     def measure(self, precision: str, unrolls: int = 3) -> dict[str, Any]:
-        """Return |log rho| of all steps: median, 99th percentile, largest, and the mean's own.
-
-        Args:
-            precision: Names the limits.
-            unrolls: Consecutive ones.
-        """
+        """Return |log rho| of all steps: median, 99th percentile, largest, and the mean's own."""
         ratios = np.abs(log_rho := self._log_rho(unrolls))
         found = {
             "median": float(np.median(ratios)),

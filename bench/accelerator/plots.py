@@ -13,12 +13,7 @@ COLORS = ("#1f6f5c", "#b5541c", "#3a5fa0", "#8a3f8f")
 
 
 def draw(results: dict[str, Any], path: Path) -> list[str]:
-    """Draw what was measured so far; return the file's name in a list, or the reason without one.
-
-    Args:
-        results: Of the measurement.
-        path: The JSON file.
-    """
+    """Draw what was measured; return the file's name in a list, or the reason without one."""
     if importlib.util.find_spec("matplotlib") is None:
         return ["not drawn: matplotlib is not installed"]
     import matplotlib as mpl

@@ -28,11 +28,7 @@ SIZES = {"impala_shallow, Pong": 620_550, "mlp, CartPole": 4_675}
 
 
 class Relay(socketserver.ThreadingTCPServer):
-    """Relay that counts the bytes of TCP connections, in both directions.
-
-    Args:
-        to: Port of the target.
-    """
+    """Relay that counts the bytes of TCP connections, in both directions."""
 
     daemon_threads = True
 

@@ -34,11 +34,7 @@ _LONGEST_S = 60.0
 
 
 class SamplingLearner:
-    """One learner's side of a replay, in a process of its own.
-
-    Args:
-        shard: Address of the shard.
-    """
+    """One learner's side of a replay, in a process of its own."""
 
     def __init__(self, shard: str) -> None:
         keep_large_blocks()

@@ -59,14 +59,7 @@ class Bare:
 
 
 class Storages:
-    """Replay in the learner's RAM and on its device.
-
-    Args:
-        backend: Name of Keras's backend.
-        sequences: Capacity.
-        runs: Turns.
-        window_s: Time of each measurement.
-    """
+    """Replay in the learner's RAM and on its device."""
 
     def __init__(self, backend: str, sequences: int, runs: int, window_s: float) -> None:
         keep_large_blocks()

@@ -89,11 +89,7 @@ class Training:
         self._transitions, self._runs, self._window_s = transitions, runs, window_s
 
     def steps(self, batch_size: int) -> dict[str, Any]:
-        """Measure the milliseconds of a training step in each way, in turn.
-
-        Args:
-            batch_size: Transitions of a step.
-        """
+        """Measure the milliseconds of a training step in each way, in turn."""
         backend, transitions = self._backend, self._transitions
         host = built_for(backend, "host", batch_size, transitions)
         device = built_for(backend, "device", batch_size, transitions)
@@ -143,11 +139,7 @@ class Training:
         }
 
     def insertion(self, sizes: Sequence[int]) -> dict[str, Any]:
-        """Measure the microseconds a transition, for different numbers added at a time.
-
-        Args:
-            sizes: The numbers.
-        """
+        """Measure the microseconds a transition, for different numbers added at a time."""
         from seedbed.replay.buffer import SequenceBuffer
         from seedbed.replay.client.device import DeviceReplay
 

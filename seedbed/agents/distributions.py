@@ -63,11 +63,7 @@ class Distribution(Protocol):
 
 
 class Categorical(Distribution):
-    """One of A actions, by a softmax.
-
-    Args:
-        actions: A.
-    """
+    """One of A actions, by a softmax."""
 
     noise_columns = 1
 

@@ -226,10 +226,6 @@ class InferenceStep:
         """Compute a batch of padding alone, so that the first one of its size compiles nothing.
 
         No session's slot and no later number that is drawn on the host changes.
-
-        Args:
-            params: the parameters that act.
-            environments: environments of the batch.
         """
         e = min(environments, int(self._sizes[-1]))
         spec = self._spec

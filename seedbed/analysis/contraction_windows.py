@@ -59,9 +59,6 @@ class ContractionWindows:
         The coefficient ½ max_ab Σ_j |Φ_aj − Φ_bj| bounds the part that a window leaves of the
         largest difference between two rows of the state. It is 1 if the mixing does not contract,
         or if no segment has a whole window.
-
-        Args:
-            length: Number w of updates.
         """
         worst = -1.0
         for products, alive in self._products(length):

@@ -69,10 +69,6 @@ def read_events(file: Path, learner: int) -> list[Event]:
 
     A last line without its end is skipped, because a killed process was writing it.
 
-    Args:
-        file: The log.
-        learner: Rank of the learner.
-
     Raises:
         SeedbedError: RUN_DIRECTORY, with the file and the number of the damaged line.
     """

@@ -83,7 +83,7 @@ class Backend(Protocol):
         """Copy arrays to the device.
 
         Args:
-            batch: arrays by name, which must not be written to afterwards.
+            batch: arrays [...] by name, which must not be written to afterwards.
         """
 
     def from_first_host(self, arrays: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
@@ -101,11 +101,7 @@ class Backend(Protocol):
         """
 
     def is_computed(self, array: Tensor) -> bool:
-        """Return whether an output of a compiled function is computed; True if that is unknown.
-
-        Args:
-            array: the output.
-        """
+        """Return whether an output of a compiled function is computed; True if that is unknown."""
         return True
 
     def keep_compiled(self, folder: Path) -> None:
@@ -116,8 +112,4 @@ class Backend(Protocol):
         """
 
     def profile(self, directory: str) -> AbstractContextManager[None]:
-        """Write a TensorBoard profile of what runs inside the context.
-
-        Args:
-            directory: folder of the profile.
-        """
+        """Write a TensorBoard profile of what runs inside the context."""

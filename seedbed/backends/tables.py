@@ -17,12 +17,7 @@ class Tables(Protocol):
     """Arrays that stay on the device. Compiled functions change them in place."""
 
     def take(self, name: str, index: Tensor) -> Tensor:
-        """Return rows of a table.
-
-        Args:
-            name: the table.
-            index: integers of any shape.
-        """
+        """Return rows of a table."""
 
     def put(self, name: str, index: Tensor, rows: Tensor) -> None:
         """Replace rows of a table. Where an index occurs twice, either row stays.

@@ -235,7 +235,8 @@ class Trainer(ABC):
         """Replace the parameters, but neither the optimizer's state nor the target network.
 
         Args:
-            arrays: new values, which must not be written to afterwards.
+            arrays: new values, each in the shape [...] of its parameter, which must not be written
+                to afterwards.
         """
         self._params = self._assigned([self._to_device(array) for array in arrays])
 

@@ -71,7 +71,7 @@ class Checkpoint:
 
 
 def encode(arrays: Mapping[str, NDArray[Any]], meta: dict[str, Any]) -> bytes:
-    """Encode a checkpoint as the bytes of one safetensors file."""
+    """Encode arrays of any shape, and meta, as the bytes of one safetensors file."""
     texts = {"seedbed_format": str(FORMAT), "meta": json.dumps(meta), "sha256": _NO_DIGEST}
     # safetensors takes C order only; np.ascontiguousarray would turn scalars into vectors.
     content = safetensors.numpy.save(

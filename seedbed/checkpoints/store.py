@@ -81,7 +81,7 @@ class CheckpointStore:
         """Write a checkpoint, and delete the oldest ones beyond `keep`.
 
         Args:
-            arrays: As `Checkpoint.arrays`.
+            arrays: As `Checkpoint.arrays`, of any shape.
             meta: As `Checkpoint.meta`.
             updates: Number of the checkpoint.
 

@@ -12,12 +12,7 @@ from seedbed.runtime.tokens import TOKEN_FILE_VARIABLE, Role, Tokens, token_file
 
 
 def add_credentials(parser: argparse.ArgumentParser, listens: bool = False) -> None:
-    """Add `--token-file`, `--tls` and `--tls-release`, and `--insecure` for servers.
-
-    Args:
-        parser: The command's parser.
-        listens: The command serves calls.
-    """
+    """Add `--token-file`, `--tls` and `--tls-release`, and `--insecure` for servers."""
     add = parser.add_argument
     text = f"tokens, one `ROLE SECRET` a line (default: {TOKEN_FILE_VARIABLE} of the environment)"
     add("--token-file", metavar="FILE", help=text)
@@ -88,11 +83,7 @@ def exit_with_parent(args: argparse.Namespace) -> None:
 
 
 def exit_with_parent_of(words: Sequence[str]) -> None:
-    """Do as `--exit-with-parent` of a command line says, in the guard of the process.
-
-    Args:
-        words: the whole command line.
-    """
+    """Do as `--exit-with-parent` of a command line says, in the guard of the process."""
     if "--exit-with-parent" in words:
         end_with(int(words[words.index("--exit-with-parent") + 1]))
 

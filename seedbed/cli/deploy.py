@@ -43,11 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_release_options(parser: argparse.ArgumentParser) -> None:
-    """Add what several experiments can share: the namespace, images, values and the chart.
-
-    Args:
-        parser: The command's parser.
-    """
+    """Add what several experiments can share: the namespace, images, values and the chart."""
     add = parser.add_argument
     add("--namespace", "-n", default="default", help="namespace (default: %(default)s)")
     text = "build the images and push them to R, such as europe-docker.pkg.dev/PROJECT/seedbed"

@@ -63,11 +63,6 @@ class _Pods:
 def install(kubectl: tuple[str, ...], release: str, *command: str) -> None:
     """Run Helm, and end it where the Job that makes the tokens first cannot start.
 
-    Args:
-        kubectl: The program with its options.
-        release: Name of the release.
-        command: Helm with its arguments.
-
     Raises:
         SeedbedError: CONFIG, the chart refuses the values; DEPLOY, Helm or the Job fails.
     """

@@ -115,10 +115,6 @@ def _caller(args: argparse.Namespace) -> Credentials:
 def request_status(address: str, credentials: Credentials = PLAIN) -> RunStatus:
     """Request the status of the learner at `host:port` or `unix:PATH`, and add `source`.
 
-    Args:
-        address: `host:port` or `unix:PATH`.
-        credentials: Credentials of this process.
-
     Raises:
         SeedbedError: USAGE, the address is none; LEARNER_UNREACHABLE, no answer in time;
             REFUSED_BY_LEARNER, the credential does not allow it.

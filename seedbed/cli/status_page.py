@@ -158,11 +158,7 @@ def _now(status: RunStatus, thread: str) -> str:
 
 
 def state_of(status: RunStatus) -> str:
-    """Return the state of a run in one word; capitals where a person should look.
-
-    Args:
-        status: With `source`.
-    """
+    """Return the state of a run in one word; capitals where a person should look."""
     source, age_s = status["source"], status["source"]["age_s"]
     if (reason := status["stop_reason"]) is not None:
         if reason.startswith("signal "):
@@ -203,12 +199,7 @@ def _head(status: RunStatus) -> list[str]:
 
 
 def fitted(page: str, columns: int) -> str:
-    """Return a page with its long lines broken between words, the rest below the text.
-
-    Args:
-        page: As `status_page` returns it.
-        columns: Width of the terminal.
-    """
+    """Return a page with its long lines broken between words, the rest below the text."""
     indent = " " * min(_INDENT + 2, columns // 2)
     lines = []
     for line in page.split("\n"):

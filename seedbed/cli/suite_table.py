@@ -22,9 +22,6 @@ def table(members: Sequence[Member]) -> dict[str, Any]:
 
     Scores of a game are human-normalised: 0 is random play, 1 is a human. Ours is the mean over
     seeds of each run's newest evaluation.
-
-    Args:
-        members: Experiments of a suite.
     """
     remarks: list[str] = []
     ours = _ours(members, remarks)
@@ -161,11 +158,7 @@ def _remarks(
 
 
 def page(result: Mapping[str, Any]) -> str:
-    """Return the page of a result of `table`, without a line feed at the end.
-
-    Args:
-        result: As `table` returns it.
-    """
+    """Return the page of a result of `table`, without a line feed at the end."""
     head = ("game", "random", "human", "R2D2", "SEED", "ours", "", "seeds", "frames")
     rows = [(*head, "R2D2 %", "SEED %", "ours %"), *map(_cells, result["games"])]
     title = "Table 10 of the SEED paper: final scores; %: human-normalised"

@@ -58,9 +58,6 @@ class Measured(NamedTuple):
 def read_run(run_dir: Path) -> Measured:
     """Read a run that ended or goes on.
 
-    Args:
-        run_dir: Run directory of one learner.
-
     Raises:
         SeedbedError: RUN_DIRECTORY, it is none, or it is of several learners.
     """

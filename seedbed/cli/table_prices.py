@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import yaml
 from pydantic import ValidationError
@@ -12,9 +12,6 @@ from pydantic import ValidationError
 from seedbed.papers.seed_costs import DEVICE_PRICES, Dollars
 from seedbed.papers.seed_tables import Setup
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
-
-if TYPE_CHECKING:
-    from seedbed.services.cost.price_table import Accelerator, Machine
 
 Tier: TypeAlias = Literal["on-demand", "spot"]
 # Of the CPU core of Table 3, whose price is that of an n1 vCPU with so much memory.
@@ -101,10 +98,6 @@ class PriceTags:
 
     def cpu_hour(self, family: str, tier: Tier = "on-demand") -> float:
         """Return the US dollars an hour of a vCPU with 3.75 GiB, as the paper's CPU core is.
-
-        Args:
-            family: Machine family of the table.
-            tier: Spot or on demand.
 
         Raises:
             SeedbedError: USAGE, the table has no such family, or no Spot price.
@@ -202,7 +195,7 @@ class PriceTags:
         count, name = (int(number), rest) if number.isdigit() and rest else (1, word)
         if not count:
             raise SeedbedError(ExitCode.USAGE, f"--learner {text}: 0 of {name}; name at least 1")
-        row: Machine | Accelerator
+        row: Any
         if name in self.table.machines:
             label, row, units = f"{count} x {name}", self.table.machines[name], count
         else:
@@ -211,7 +204,7 @@ class PriceTags:
             self._check_spot(row.spot, row.on_demand, name)
         return Learner(label, tier, units * row.hour(tier))
 
-    def _devices(self, accelerator: str, count: int) -> "tuple[str, Machine | Accelerator, int]":
+    def _devices(self, accelerator: str, count: int) -> tuple[str, Any, int]:
         """Return accelerators in words, the row that prices them, and how many of it."""
         machines = self.table.machines
         having = {name for name, row in machines.items() if row.accelerator == accelerator}
@@ -258,14 +251,7 @@ class PriceTags:
 
 
 def unknown(what: str, word: str, known: Iterable[str], where: str) -> SeedbedError:
-    """Return the error of a word that is not known, with what may be meant.
-
-    Args:
-        what: What the word should be.
-        word: The word.
-        known: The names that there are.
-        where: The end of the sentence.
-    """
+    """Return the error of a word that is not known, with what may be meant."""
     names = list(known)
     near = get_close_matches(word, names, 2, 0.5)
     near = near or [name for name in names if word and word in name][:3]

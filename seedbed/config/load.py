@@ -61,11 +61,7 @@ def _beside(path: Path) -> list[str]:
 
 
 def run_of(path: str | Path) -> Path | None:
-    """Return the run directory that `path` names, itself or by the experiment that it keeps.
-
-    Args:
-        path: As for `load_experiment`.
-    """
+    """Return the run directory that `path` names, itself or by the experiment that it keeps."""
     path = Path(path)
     folder = path if path.is_dir() else path.parent
     beside = ("seedbed.lock", "status.json", "summary.json")
@@ -76,10 +72,6 @@ def run_of(path: str | Path) -> Path | None:
 
 def default_run_directory(path: str | Path, name: str) -> Path:
     """Return the run directory of an experiment for which none is given.
-
-    Args:
-        path: As for `load_experiment`.
-        name: `name` of the experiment.
 
     Raises:
         SeedbedError: CONFIG: the file has the settings of an earlier start of a run.

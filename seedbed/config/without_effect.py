@@ -13,11 +13,7 @@ _OFF_POLICY = ("r2d2", "dqn")
 
 
 def settings_without_effect(experiment: Experiment) -> list[str]:
-    """Return a line for each setting that differs from the default and has no effect.
-
-    Args:
-        experiment: as `load_experiment` returns it.
-    """
+    """Return a line for each setting that differs from the default and has no effect."""
     reasons = list(without_effect(experiment))
     lines = []
     for path in _changed(experiment):

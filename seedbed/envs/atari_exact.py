@@ -68,11 +68,7 @@ class ExactAtariVectorEnv(SequentialVectorEnv):
         time_step.observation[i, ..., 0] = game.observation()
 
     def rgb(self, i: int) -> NDArray[np.uint8]:
-        """Return the present screen of an environment: [210, 160, 3] uint8, or [250, 160, 3].
-
-        Args:
-            i: the environment.
-        """
+        """Return the present screen of an environment: [210, 160, 3] uint8, or [250, 160, 3]."""
         return self._games[i].rgb()
 
     @override

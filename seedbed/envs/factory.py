@@ -166,9 +166,6 @@ def action_repeat(made: Env) -> int:
     An attribute `action_repeat` of the environment, or of a wrapper, is the whole product of what
     is below it. Gymnasium's own `frameskip` of a registered id, and wrappers that repeat, count.
 
-    Args:
-        made: the environment.
-
     Raises:
         UnsupportedSpace: the number is none that is fixed; with what to do.
     """

@@ -24,12 +24,7 @@ CAUSES = (
 
 
 class EnvironmentFault(Exception):
-    """Error of an environment that broke its contract; handled as an exception of its own.
-
-    Args:
-        cause: one of `CAUSES`.
-        text: what was wrong.
-    """
+    """Error of an environment that broke its contract; handled as an exception of its own."""
 
     def __init__(self, cause: str, text: str) -> None:
         super().__init__(text)
@@ -97,12 +92,7 @@ class Failures:
         self.counts = Counter[str]()
 
     def add(self, cause: str, times: int = 1) -> int:
-        """Count failures; return how many there were within the last ten minutes.
-
-        Args:
-            cause: one of `CAUSES`.
-            times: number of failures.
-        """
+        """Count failures; return how many there were within the last ten minutes."""
         now = self._clock()
         self.counts[cause] += times
         self._failed_at.extend([now] * times)
@@ -112,9 +102,6 @@ class Failures:
 
     def check(self, last: str) -> None:
         """Raise once there were too many failures.
-
-        Args:
-            last: the newest failure, in words.
 
         Raises:
             SeedbedError: ENVIRONMENT: `most` failures within ten minutes.

@@ -96,9 +96,6 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
     def rgb(self, i: int) -> NDArray[np.uint8]:
         """Return the present picture of an environment, [H, W, 3] uint8.
 
-        Args:
-            i: the environment.
-
         Raises:
             SeedbedError: the environment was not made with `render_mode="rgb_array"`, or does not
                 support it.
@@ -120,7 +117,7 @@ class GymnasiumVectorEnv(SequentialVectorEnv):
         return self._observation.notes[0]
 
     def sees(self, observations: NDArray[Any]) -> list[tuple[str, float, float]]:
-        """As of `ObservationReader`."""
+        """Return what `ObservationReader.sees` does of observations [steps, environments, ...]."""
         return self._observation.sees(observations)
 
     @property

@@ -27,9 +27,6 @@ class LevelCache:
     part of one, and two that write the same map do not meet. A folder that fails costs time and no
     episode: the map is compiled, and the log says so once for each kind of failure.
 
-    Args:
-        folder: folder of the maps.
-
     Raises:
         SeedbedError: CONFIG, there is no such folder.
     """

@@ -54,14 +54,7 @@ class Measured:
 
 
 def measure(env: VectorEnv, time_step: TimeStep, seconds: float, threads: int = 1) -> Measured:
-    """Step with random actions, and check each step. The checks do not count as time.
-
-    Args:
-        env: the vector environment.
-        time_step: the result of its `reset`.
-        seconds: duration of the measurement.
-        threads: threads that step `env`.
-    """
+    """Step with random actions, and check each step. The checks do not count as time."""
     measured = Measured(threads)
     random = np.random.default_rng(0)
     queued = _queued_s()

@@ -39,7 +39,7 @@ class Picture:
     factor: float = 1.0
 
     def scale(self, array: NDArray[Any]) -> NDArray[Any]:
-        """Return the numbers as they are sent."""
+        """Return the numbers of an array of any shape as they are sent."""
         if self.factor == 1.0:
             return array
         return (array.astype(np.float32) * np.float32(self.factor)).astype(np.float32)
@@ -50,7 +50,7 @@ class Picture:
         Floats of two axes may be a matrix, whose bounds are often none.
 
         Args:
-            array: a picture in the dtype of its space.
+            array: a picture [height, width, ...] in the dtype of its space.
         """
         whole = array.dtype.kind in "biu"
         fits = array.dtype == np.uint8 and (self.low, self.high) == (0, 255)
@@ -66,7 +66,7 @@ class Picture:
         """Return the lowest and the highest number that an image network sees.
 
         Args:
-            sent: pictures as they are sent.
+            sent: pictures [..., height, width, channels] as they are sent.
         """
         factor = 1 / 255 if sent.dtype == np.uint8 else 1.0
         return float(sent.min()) * factor, float(sent.max()) * factor

@@ -195,10 +195,6 @@ class ObservationReader:
     def read(self, observation: Any, info: Mapping[str, Any]) -> NDArray[Any]:
         """Return an observation [*shape]. Allows casts within a kind, such as float64 to float32.
 
-        Args:
-            observation: as the environment returned it.
-            info: returned with it.
-
         Raises:
             EnvironmentFault: it is of another shape or kind than its space, or not finite.
         """

@@ -55,9 +55,6 @@ def intervals(scores: Mapping[str, Sequence[float]]) -> tuple[Interval, Interval
     The runs of each game are drawn again with replacement, apart from those of other games; the
     bounds are percentiles. The games are not drawn: they are the benchmark.
 
-    Args:
-        scores: As for `aggregate`.
-
     Returns:
         None where a game has one run, which says nothing of its spread.
 

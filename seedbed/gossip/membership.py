@@ -80,10 +80,6 @@ class Membership:
     def update(self, rank: int, status: Member) -> None:
         """Store the status of a heartbeat.
 
-        Args:
-            rank: Rank of the learner.
-            status: Content of the heartbeat.
-
         Raises:
             InvalidNumbers: A number is not finite, negative, or too large to be counted.
         """
@@ -100,10 +96,6 @@ class Membership:
     def on_parameters(self, rank: int, iteration: int) -> None:
         """Record the progress that a peer's parameters prove.
 
-        Args:
-            rank: Rank of the peer.
-            iteration: Local iteration of the parameters.
-
         Raises:
             ValueError: The iteration is beyond what a learner can reach.
         """
@@ -119,11 +111,7 @@ class Membership:
             self._highest[rank] = max(self._highest.get(rank, 0), iteration)
 
     def on_refusal(self, rank: int) -> None:
-        """Exclude a peer, whose parameters are refused, until others of it are accepted.
-
-        Args:
-            rank: Rank of the peer.
-        """
+        """Exclude a peer, whose parameters are refused, until others of it are accepted."""
         with self._lock:
             self._refused.add(rank)
 
@@ -139,9 +127,6 @@ class Membership:
 
         A learner that lost its run directory counts from 0 again, so its newest status is not
         the highest.
-
-        Args:
-            rank: Rank of the learner.
         """
         with self._lock:
             return self._highest.get(rank, 0)

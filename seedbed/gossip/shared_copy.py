@@ -64,9 +64,6 @@ class SharedCopy:
     def apply(self, gradients: list[Tensor]) -> tuple[Tensor, Params]:
         """Apply gradients, unless they are not finite. Any thread.
 
-        Args:
-            gradients: One array for each parameter.
-
         Returns:
             The norm before clipping, and the newest parameters.
         """

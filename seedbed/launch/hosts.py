@@ -35,12 +35,7 @@ _REGISTER = "CoordinationService/RegisterTask"
 
 
 def why_lost(text: str, hosts: int) -> str | None:
-    """Return which host was lost, in words, by the log of one that ended for it; None if unknown.
-
-    Args:
-        text: end of the log.
-        hosts: number of hosts.
-    """
+    """Return in words which host was lost, by the log of one that ended for it; None: unknown."""
     if silent := _SILENT.search(text):
         lost = " and ".join(f"host {rank}" for rank in sorted(set(re.findall(r"\d+", silent[1]))))
         return f"{lost} of {hosts} was lost: it gave no sign of life"

@@ -108,11 +108,7 @@ def code_name(code: int) -> str:
 
 
 def describe_score(member: Member) -> str:
-    """Return what the newest evaluation of a run says, in words.
-
-    Args:
-        member: The experiment.
-    """
+    """Return what the newest evaluation of a run says, in words."""
     evaluation = member.last_evaluation()
     if evaluation is None:
         return "without an evaluation"

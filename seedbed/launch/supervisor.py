@@ -59,10 +59,6 @@ def start_seedbed(
 class Supervisor(ABC):
     """Keeps processes of one kind running. Use it from one thread at a time.
 
-    Args:
-        count: number of processes.
-        logs: folder of the log files.
-
     Attributes:
         name: what the processes are, such as `actor`.
         window_s: seconds within which so many failures, of all processes, end the run.
@@ -137,10 +133,6 @@ class Supervisor(ABC):
 
     def on_exit(self, index: int, code: int) -> bool:
         """Return whether to restart a process that has ended: always, up to a rate of failures.
-
-        Args:
-            index: number of the process.
-            code: return code of the process.
 
         Raises:
             SeedbedError: with `code` itself where it is fatal, with `too_many` after too many

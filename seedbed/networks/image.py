@@ -44,11 +44,7 @@ class FirstConvolution(keras.layers.Layer):
         self.frame_channels = 0
 
     def observe(self, frame: ArraySpec) -> None:
-        """Choose the layout: blocks if the stride divides kernel and image.
-
-        Args:
-            frame: a single frame.
-        """
+        """Choose the layout: blocks if the stride divides kernel and image."""
         height, width, channels = (*frame.shape, 1)[:3]
         divides = [n % self.stride == 0 for n in (self.size, height, width)]
         self.frame_channels = channels if self.stride > 1 and all(divides) else 0
@@ -172,11 +168,7 @@ class ImageTorso(keras.layers.Layer):
 
 
 def scaled(image: Tensor) -> Tensor:
-    """Return images as float32; bytes (uint8) are scaled to [0, 1].
-
-    Args:
-        image: of any shape.
-    """
+    """Return images as float32; bytes (uint8) are scaled to [0, 1]."""
     are_bytes = keras.backend.standardize_dtype(image.dtype) == "uint8"
     image = ops.cast(image, "float32")
     return image * (1.0 / 255.0) if are_bytes else image

@@ -97,12 +97,7 @@ class Section(keras.layers.Layer):
 
 
 def same_convolution(filters: int, name: str) -> Any:
-    """Return a 3x3 convolution that keeps the size, without activation.
-
-    Args:
-        filters: of the output.
-        name: the layer's.
-    """
+    """Return a 3x3 convolution that keeps the size, without activation."""
     return keras.layers.Conv2D(
         filters, 3, padding="same", kernel_initializer=GlorotUniform(), name=name
     )

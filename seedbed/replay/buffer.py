@@ -35,11 +35,7 @@ def _is_small(spec: SequenceSpec, steps: int) -> bool:
 
 
 def stored_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
-    """Return what one item of a buffer holds: a sequence, its priority and its keys.
-
-    Args:
-        spec: Sizes of a sequence.
-    """
+    """Return what one item of a buffer holds: a sequence, its priority and its keys."""
     return {
         **spec.arrays(),
         "priority": ArraySpec((), "float32"),
@@ -49,12 +45,7 @@ def stored_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
 
 
 def buffer_bytes(spec: SequenceSpec, capacity: int) -> int:
-    """Return the memory of a full buffer, all arrays included, in bytes.
-
-    Args:
-        spec: Sizes of a sequence.
-        capacity: Sequences.
-    """
+    """Return the memory of a full buffer, all arrays included, in bytes."""
     item = sum(array.row_bytes for array in stored_arrays(spec).values())
     # The ring's own key and previous, the dependent keys, and the sampleable flags.
     ring = 8 + 8 + 8 + 1

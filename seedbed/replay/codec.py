@@ -117,11 +117,7 @@ def spec_of(message: wire.SequenceSpec) -> SequenceSpec:
 
 
 def chunk_bytes(spec: SequenceSpec) -> int:
-    """Return the bytes of one environment of a chunk.
-
-    Args:
-        spec: Sizes of a sequence.
-    """
+    """Return the bytes of one environment of a chunk."""
     return sum(array.row_bytes for array in chunk_arrays(spec, 1).values())
 
 
@@ -191,21 +187,13 @@ def sample_arrays(spec: SequenceSpec, count: int) -> dict[str, ArraySpec]:
 
 
 def sequences_a_message(spec: SequenceSpec) -> int:
-    """Return how many sequences a `SampleReply` holds at most.
-
-    Args:
-        spec: Sizes of a sequence.
-    """
+    """Return how many sequences a `SampleReply` holds at most."""
     return max(1, MESSAGE_BYTES // sequence_bytes(spec))
 
 
 @lru_cache
 def sequence_bytes(spec: SequenceSpec) -> int:
-    """Return the bytes of one sequence of a `SampleReply`.
-
-    Args:
-        spec: Sizes of a sequence.
-    """
+    """Return the bytes of one sequence of a `SampleReply`."""
     return sum(array.row_bytes for array in sample_arrays(spec, 1).values())
 
 

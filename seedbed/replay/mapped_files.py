@@ -55,21 +55,12 @@ _UNCHECKED = ("priority", "key", "checksum")
 
 
 def file_arrays(spec: SequenceSpec) -> dict[str, ArraySpec]:
-    """Return what the files hold of one item.
-
-    Args:
-        spec: Sizes of a sequence.
-    """
+    """Return what the files hold of one item."""
     return {**stored_arrays(spec), "checksum": ArraySpec((), "uint32")}
 
 
 def files_bytes(spec: SequenceSpec, capacity: int) -> int:
-    """Return the disk space of the files, in bytes.
-
-    Args:
-        spec: Sizes of a sequence.
-        capacity: Sequences.
-    """
+    """Return the disk space of the files, in bytes."""
     return capacity * sum(array.row_bytes for array in file_arrays(spec).values())
 
 
@@ -277,9 +268,6 @@ def check_directory(directory: Path) -> None:
 
 def read_description(directory: Path) -> Description | None:
     """Read `replay.json`; None where a directory has none.
-
-    Args:
-        directory: Folder of the files.
 
     Raises:
         SeedbedError: REPLAY_FILES: `replay.json` cannot be read.

@@ -22,8 +22,8 @@ def check_numbers(
 
     Args:
         spec: Sizes of a sequence.
-        arrays: Arrays of `SequenceSpec.arrays`, with any leading axes, not empty. Without `frames`,
-            frames are not checked.
+        arrays: Arrays [..., *shape] of `SequenceSpec.arrays`, not empty. Without `frames`, frames
+            are not checked.
         bounds: Largest magnitudes of rewards and float frames.
         lowest_action: 0, or -1 where time steps may be from before the stream began.
 
@@ -50,8 +50,8 @@ def wrong_items(
 
     Args:
         spec: Sizes of a sequence.
-        arrays: Arrays of a buffer.
-        items: Items to check.
+        arrays: Arrays [capacity, ...] of a buffer.
+        items: Items [n] to check.
         bounds: Largest magnitudes of rewards and float frames.
     """
     if not len(items):

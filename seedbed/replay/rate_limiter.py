@@ -12,10 +12,6 @@ class RateLimiter:
     batches. One of the two can always go on, because the settings keep that number at 1 or above.
     Counts trained steps; burn-in steps are excluded. In Reverb's terms, credit is the error,
     `ratio_tolerance_batches` batches are the error buffer and `min_size` is `min_size_to_sample`.
-
-    Args:
-        settings: The section `learner.replay`.
-        batch_steps: Steps that one batch trains.
     """
 
     def __init__(self, settings: Replay, batch_steps: int) -> None:
@@ -36,11 +32,7 @@ class RateLimiter:
         return not self.is_warm or self.credit <= self.tolerance_steps
 
     def warm_up_progress(self, sampleable: int) -> str | None:
-        """Describe how full the replay is until training may begin; None after that.
-
-        Args:
-            sampleable: Sequences that can be sampled.
-        """
+        """Describe how full the replay is until training may begin; None after that."""
         if self.is_warm:
             return None
         return f"replay holds {sampleable:,} of the {self.min_size:,} sequences to begin with"

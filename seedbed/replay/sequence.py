@@ -173,9 +173,5 @@ def describe_spec(spec: SequenceSpec, capacity: int | None = None) -> str:
 
 
 def format_bytes(size: float) -> str:
-    """Format a number of bytes as MiB or GiB.
-
-    Args:
-        size: Bytes.
-    """
+    """Format a number of bytes as MiB or GiB."""
     return f"{size / 2**30:.3g} GiB" if size >= 2**27 else f"{size / 2**20:.3g} MiB"

@@ -29,10 +29,6 @@ class AccessInterceptor(grpc.aio.ServerInterceptor):
     Methods with a single request become streams of one message on the server's side, which is the
     same on the wire, because gRPC would read the message first otherwise. Such requests are read
     one at a time, which bounds what half-sent ones take.
-
-    Args:
-        credentials: judge the calls.
-        on_denied: called with each denial.
     """
 
     def __init__(

@@ -45,13 +45,7 @@ def status_code(number: int) -> grpc.StatusCode:
 def status_error(
     code: grpc.StatusCode, details: str, trailing: Iterable[tuple[str, str | bytes]] = ()
 ) -> grpc.aio.AioRpcError:
-    """Return the error that `grpc.aio` raises where a stream ends with a status.
-
-    Args:
-        code: code of the status.
-        details: message of the status.
-        trailing: trailing metadata.
-    """
+    """Return the error that `grpc.aio` raises where a stream ends with a status."""
     metadata = grpc.aio.Metadata(*trailing)
     return grpc.aio.AioRpcError(code, grpc.aio.Metadata(), metadata, details=details)
 
@@ -89,9 +83,6 @@ class NoHello(ValueError):
 
 def hello_of(message: Any) -> Any:
     """Return the field `hello` of a message.
-
-    Args:
-        message: a protobuf message.
 
     Returns:
         The field, or None if it is not set.
@@ -244,21 +235,13 @@ class OpenStreams:
 
 
 async def write(call: Any, message: Any) -> None:
-    """Write on a client's stream. If the stream has ended, the next `read` raises why.
-
-    Args:
-        call: the stream.
-        message: a message of its type.
-    """
+    """Write on a client's stream. If the stream has ended, the next `read` raises why."""
     with contextlib.suppress(asyncio.InvalidStateError):
         await call.write(message)
 
 
 async def read(call: Any) -> Any:
     """Read from a client's stream.
-
-    Args:
-        call: the stream.
 
     Raises:
         grpc.aio.AioRpcError: the peer ended the stream with a status other than OK.

@@ -15,10 +15,6 @@ COLUMNS = (
 def append_evaluation(path: Path, result: Mapping[str, Any]) -> None:
     """Append a row.
 
-    Args:
-        path: the run directory.
-        result: what `seedbed evaluate` prints.
-
     Raises:
         OSError: the file cannot be written.
     """
@@ -35,9 +31,6 @@ def read_evaluations(path: Path) -> list[dict[str, str]]:
     """Return the rows, by frames; none where nothing was evaluated.
 
     A checkpoint that was evaluated again counts with its last row.
-
-    Args:
-        path: the run directory.
     """
     try:
         with (path / FILE).open(newline="") as file:

@@ -83,9 +83,6 @@ class Member:
 def read_suite(path: Path) -> list[Member]:
     """Return the experiments of a suite, the first seed of every game first.
 
-    Args:
-        path: Folder of the suite.
-
     Raises:
         SeedbedError: RUN_DIRECTORY, the folder has no experiments; CONFIG, one is wrong, or two
             have the same name.

@@ -56,11 +56,7 @@ class Call(NamedTuple):
         return monotonic() - self.since
 
     def named(self, name: str) -> str:
-        """Return the call in words, such as `reset of environment 3 of CartPole-v1`.
-
-        Args:
-            name: the `environment.id`.
-        """
+        """Return the call in words, such as `reset of environment 3 of CartPole-v1`."""
         which = "all environments" if self.environment == ALL else f"environment {self.environment}"
         return f"{_NAMES.get(self.kind, 'a call')} of {which} of {name}"
 

@@ -56,10 +56,6 @@ def process_start_ticks(pid: int, root: Path = Path("/")) -> int | None:
     """Return when a process started, in clock ticks after boot; None where there is no process.
 
     The number and the start together identify one process, because numbers are used again.
-
-    Args:
-        pid: Number of the process.
-        root: Root of the file system.
     """
     text = _read(root / f"proc/{pid}/stat")
     after_name = text.rpartition(")")[2].split()  # the name may hold spaces and brackets
@@ -67,21 +63,13 @@ def process_start_ticks(pid: int, root: Path = Path("/")) -> int | None:
 
 
 def process_state(pid: int) -> str | None:
-    """Return the letter of a process's state, such as T for stopped; None: there is no process.
-
-    Args:
-        pid: Number of the process.
-    """
+    """Return the letter of a process's state, such as T for stopped; None: there is no process."""
     found = state_and_parent(pid)
     return found[0] if found is not None else None
 
 
 def state_and_parent(pid: int) -> tuple[str, int] | None:
-    """Return the letter of a process's state and its parent's number; None: there is no process.
-
-    Args:
-        pid: Number of the process.
-    """
+    """Return the letter of a process's state and its parent's number; None: there is no process."""
     after_name = _read(Path(f"/proc/{pid}/stat")).rpartition(")")[2].split()
     return (after_name[0], int(after_name[1])) if after_name else None
 

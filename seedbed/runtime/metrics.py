@@ -171,11 +171,7 @@ class StatsRegistry(CollectorRegistry):
         self.metrics = [(metric, item) for item in stats for metric in item.METRICS]
 
     def add(self, stats: Stats) -> None:
-        """Export another object too.
-
-        Args:
-            stats: Declares what it exports.
-        """
+        """Export another object too."""
         self.metrics += [(metric, stats) for metric in stats.METRICS]
 
     def values(self) -> dict[str, Value]:

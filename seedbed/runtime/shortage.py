@@ -34,11 +34,7 @@ _wanted = 0
 
 
 def cure(error: BaseException) -> str:
-    """Return what helps against a failure to read or write a file.
-
-    Args:
-        error: an OSError, or a MemoryError.
-    """
+    """Return what helps against a failure to read or write a file."""
     number = errno.ENOMEM if isinstance(error, MemoryError) else getattr(error, "errno", None)
     return _CURES.get(number or 0, _OTHERWISE)
 

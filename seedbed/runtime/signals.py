@@ -27,11 +27,7 @@ def exit_with_starting_thread() -> None:
 
 
 def end_with(parent: int) -> None:
-    """End with the process that started this one, as `exit_with_starting_thread`; now if it has.
-
-    Args:
-        parent: PID of that process.
-    """
+    """End with the process that started this one, as `exit_with_starting_thread`; now if it has."""
     exit_with_starting_thread()
     if os.getppid() != parent:
         raise SystemExit(ExitCode.OK)

@@ -42,12 +42,7 @@ class Curves:
     def take(
         self, metrics: Sequence[tuple[Metric, Value]], row: Mapping[str, Number]
     ) -> list[Points]:
-        """Return the points of this interval.
-
-        Args:
-            metrics: Present value of each metric.
-            row: The row of progress.csv.
-        """
+        """Return the points of this interval."""
         points: dict[str, float] = {}
         for metric, value in metrics:
             if (prefix := metric.tag_prefix) is not None:

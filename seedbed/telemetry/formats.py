@@ -13,12 +13,7 @@ NOTHING = "-"
 
 
 def number(value: Number, digits: int = 0) -> str:
-    """Format with thousands separated; "-" for None.
-
-    Args:
-        value: The number.
-        digits: Digits after the point.
-    """
+    """Format with thousands separated; "-" for None."""
     return NOTHING if value is None or isinstance(value, str) else f"{value:,.{digits}f}"
 
 

@@ -77,11 +77,7 @@ class GossipStats:
     )
 
     def begin(self, peers: int) -> None:
-        """Begin to count, as one of so many learners.
-
-        Args:
-            peers: Learners, this one included.
-        """
+        """Begin to count, as one of so many learners."""
         self.peers = self.alive = peers
         self.update_norm, self.is_disconnected = 0.0, False
 

@@ -62,7 +62,7 @@ class InferenceStats:
             rows: Environments in the batch.
             padded_rows: The batch's size with padding.
             oldest_wait_s: How long the oldest request had waited when the batch started.
-            latencies_s: Of each request, from its arrival until its actions were ready.
+            latencies_s: Seconds [requests] from the arrival of each until its actions were ready.
             run_s: From the dispatch until the actions were sent. Two batches can be in flight.
         """
         with self._lock:

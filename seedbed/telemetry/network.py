@@ -25,12 +25,7 @@ class NetworkStats:
         self._received = self._sent = 0
 
     def on_step(self, received: int, sent: int) -> None:
-        """Count the bytes of an actor's step and of the answer.
-
-        Args:
-            received: Bytes of the step.
-            sent: Bytes of the actions.
-        """
+        """Count the bytes of an actor's step and of the answer."""
         self._received += received
         self._sent += sent
 

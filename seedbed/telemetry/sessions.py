@@ -123,11 +123,7 @@ class SessionStats:
         self.recent_lengths.extend(lengths)
 
     def on_abandoned(self, episodes: int) -> None:
-        """Count episodes that were cut by a disconnect or a restart.
-
-        Args:
-            episodes: Number of episodes.
-        """
+        """Count episodes that were cut by a disconnect or a restart."""
         with self._lock:
             self._counters.abandoned_episodes += episodes
 

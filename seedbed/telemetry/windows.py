@@ -40,11 +40,7 @@ class RecentValues:
             self._written += array.size
 
     def append(self, value: float) -> None:
-        """Append one value.
-
-        Args:
-            value: The newest number.
-        """
+        """Append one value."""
         with self._lock:
             self._ring[self._written % self.capacity] = value
             self._written += 1

@@ -85,9 +85,6 @@ class Autoscaler:
         """Return the number of actors to scale to; None: the present one.
 
         A Deployment at zero stays at zero.
-
-        Args:
-            sample: The release now.
         """
         if not sample.wanted:
             self._window = None

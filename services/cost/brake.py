@@ -76,9 +76,6 @@ class Brake:
     def follow(self, state: Mapping[str, str]) -> None:
         """Take over what the state says: a meter before this one, or a person, has written it.
 
-        Args:
-            state: Data of the state ConfigMap.
-
         Raises:
             Exception: what could not be saved cannot be saved now; nothing is taken over.
         """
@@ -128,11 +125,7 @@ class Brake:
         self._save(**end, resumeReplicas=before, ending=None)
 
     def pause(self, reason: str) -> None:
-        """Write down that the release is paused, once.
-
-        Args:
-            reason: Why.
-        """
+        """Write down that the release is paused, once."""
         if self.paused:
             return
         log.info("the release is paused (%s): its pods go to zero", reason)

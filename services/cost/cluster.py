@@ -133,12 +133,7 @@ class Cluster:
         )
 
     def scale(self, component: str, replicas: int) -> None:
-        """Scale `actor`, `learner` or `replay`; a release may have no replay shards.
-
-        Args:
-            component: The component.
-            replicas: The number of pods.
-        """
+        """Scale `actor`, `learner` or `replay`; a release may have no replay shards."""
         if component == "replay" and not self._replay:
             return
         if component == "learner" and self._hosts is not None:

@@ -50,13 +50,7 @@ class PodWatch:
     """Pods of a release as of the last look."""
 
     def __init__(self, core: CoreV1Api, namespace: str, selector: str) -> None:
-        """Follow nothing yet.
-
-        Args:
-            core: The API.
-            namespace: Namespace of the pods.
-            selector: Label selector of the pods.
-        """
+        """Follow nothing yet."""
         self._core, self._namespace, self._selector = core, namespace, selector
         self._client = ApiClient()
         self._pods: dict[str, Any] = {}

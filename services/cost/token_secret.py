@@ -15,10 +15,6 @@ log = logging.getLogger(__name__)
 def create_secret(name: str, namespace: str) -> None:
     """Create the Secret, with one key for each role; leave an existing one as it is.
 
-    Args:
-        name: name of the Secret.
-        namespace: its namespace.
-
     Raises:
         SeedbedError: CONFIG, there are no credentials of a cluster.
         kubernetes.client.ApiException: the API server refuses.
@@ -42,12 +38,7 @@ def create_secret(name: str, namespace: str) -> None:
 
 
 def delete_secret(name: str, namespace: str) -> None:
-    """Delete the Secret, if it is there.
-
-    Args:
-        name: name of the Secret.
-        namespace: its namespace.
-    """
+    """Delete the Secret, if it is there."""
     load_credentials()
     try:
         client.CoreV1Api().delete_namespaced_secret(name, namespace, _request_timeout=TIMEOUT_S)

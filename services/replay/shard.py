@@ -88,12 +88,7 @@ class Shard:
         self.registry = StatsRegistry(self)
 
     async def call(self, function: Callable[..., _T], *arguments: Any) -> _T:
-        """Run a method in the shard's thread.
-
-        Args:
-            function: The method.
-            *arguments: Arguments of the method.
-        """
+        """Run a method in the shard's thread."""
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._thread, self._alone, function, *arguments)
 

@@ -22,11 +22,7 @@ WORKERS, ENVIRONMENTS, ROLLOUT = 2, 16, 32
 
 
 def main(folder: str) -> int:
-    """Train.
-
-    Args:
-        folder: Where its files go.
-    """
+    """Train."""
     register_env("atari_pong", make_atari_env)
     settings = {
         "env": "atari_pong",

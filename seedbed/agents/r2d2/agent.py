@@ -41,11 +41,6 @@ class R2d2Agent(QLearningAgent):
 
 
 def skip_steps(unroll: Unroll, steps: int) -> Unroll:
-    """Return an unroll without its first steps. Its state is still the one before step 0.
-
-    Args:
-        unroll: the unroll.
-        steps: how many.
-    """
+    """Return an unroll without its first steps. Its state is still the one before step 0."""
     later: Unroll = keras.tree.map_structure(lambda array: array[steps:], unroll)
     return later._replace(state=unroll.state)

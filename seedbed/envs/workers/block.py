@@ -59,12 +59,7 @@ class Block:
         self.action: NDArray[Any] = arrays[7]
 
     def write(self, rows: slice, time_step: TimeStep) -> None:
-        """Copy a time step into the rows of one worker.
-
-        Args:
-            rows: the environments of the worker.
-            time_step: of these environments.
-        """
+        """Copy a time step into the rows of one worker."""
         for shared, array in zip(self._step, time_step, strict=True):
             shared[rows] = array
 
@@ -73,11 +68,6 @@ class Block:
         return TimeStep._make(array.copy() for array in self._step)
 
     def read_into(self, rows: slice, time_step: TimeStep) -> None:
-        """Copy the rows of one worker into a time step of the group.
-
-        Args:
-            rows: the environments of the worker.
-            time_step: changed in place.
-        """
+        """Copy the rows of one worker into a time step of the group."""
         for shared, array in zip(self._step, time_step, strict=True):
             array[rows] = shared[rows]

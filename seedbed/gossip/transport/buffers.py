@@ -49,9 +49,6 @@ class ReceiveBuffer:
     def take(self, senders: Collection[int]) -> list[Message]:
         """Remove one message of each sender.
 
-        Args:
-            senders: Ranks of the peers.
-
         Returns:
             The messages by rank; none while one of them is missing.
         """
@@ -94,11 +91,6 @@ def ring_bounds(size: int, count: int) -> list[int]:
 
 class SegmentBuffer:
     """Segments of the ring's previous learner that still wait, at most one for each hop.
-
-    Args:
-        rank: Rank of this learner.
-        count: Number of learners.
-        size: Length of what is summed.
 
     Attributes:
         streams: Number of times that the previous learner has connected.

@@ -87,7 +87,7 @@ class ChunkAssembler:
 
 
 def state_to_wire(arrays: Mapping[str, NDArray[Any]]) -> Iterator[wire.FetchReply]:
-    """Split the arrays of a whole state; an array is at least one message."""
+    """Split the arrays, of any shape, of a whole state; an array is at least one message."""
     for name, array in arrays.items():
         data = np.ascontiguousarray(array).tobytes()
         for start in range(0, max(1, len(data)), CHUNK_BYTES):

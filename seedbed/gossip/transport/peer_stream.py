@@ -25,12 +25,6 @@ class PeerStream:
 
     Event loop only, except for reading the attributes.
 
-    Args:
-        rank: rank of the peer.
-        address: address of the peer.
-        hello: Hello of this learner.
-        credentials: credentials of this process.
-
     Attributes:
         connected: whether the stream is open.
         sent_bytes: bytes of parameters, gradients or segments sent.

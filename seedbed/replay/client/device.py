@@ -180,11 +180,7 @@ class DeviceReplay:
         return self._sample_function(tables, uniform)
 
     def skip_draws(self, count: int) -> None:
-        """Go on after so many draws: each has random numbers of its own, by its number.
-
-        Args:
-            count: Draws that were made before.
-        """
+        """Go on after so many draws: each has random numbers of its own, by its number."""
         skip = self.tables.compile(device_tables.set_draws)
         skip(np.full(1, count, np.int32))
 

@@ -19,12 +19,7 @@ _SMALLEST, _LARGEST = 1e-30, 1e30
 
 
 def table_specs(spec: SequenceSpec, capacity: int) -> dict[str, tuple[int, ArraySpec]]:
-    """Return rows and row spec of each table. One spare item, the last, is for padding.
-
-    Args:
-        spec: Sizes of a sequence.
-        capacity: Sequences.
-    """
+    """Return rows and row spec of each table. One spare item, the last, is for padding."""
     groups = -(-(capacity + 1) // GROUP_SIZE)
     stored = {
         name: (capacity + 1, array)
@@ -49,12 +44,7 @@ def table_specs(spec: SequenceSpec, capacity: int) -> dict[str, tuple[int, Array
 
 
 def device_bytes(spec: SequenceSpec, capacity: int) -> int:
-    """Return the memory of the tables on the device, in bytes.
-
-    Args:
-        spec: Sizes of a sequence.
-        capacity: Sequences.
-    """
+    """Return the memory of the tables on the device, in bytes."""
     return sum(rows * array.row_bytes for rows, array in table_specs(spec, capacity).values())
 
 

@@ -36,12 +36,7 @@ class PendingInsert:
 
 
 class ChunkSplitter:
-    """Division of chunks among shards. The same stream always goes to the same shards.
-
-    Args:
-        spec: Sizes of a sequence.
-        shards: Number of shards.
-    """
+    """Division of chunks among shards. The same stream always goes to the same shards."""
 
     def __init__(self, spec: SequenceSpec, shards: int) -> None:
         self._shards = shards

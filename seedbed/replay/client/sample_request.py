@@ -146,11 +146,7 @@ class ShardRequest:
     since: float = field(default_factory=time.monotonic)
 
     def split(self, count: int) -> "list[ShardRequest]":
-        """Return requests of the same sequences that are answered by one message each.
-
-        Args:
-            count: Sequences of a message.
-        """
+        """Return requests of the same sequences that are answered by one message each."""
         return [
             replace(
                 self, places=self.places[at : at + count], uniform=self.uniform[at : at + count]

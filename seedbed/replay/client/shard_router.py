@@ -60,11 +60,7 @@ class InsertWindow:
                 self.in_flight += size
 
     def release(self, size: int) -> None:
-        """Subtract the bytes of an insert that is stored.
-
-        Args:
-            size: Bytes of the insert.
-        """
+        """Subtract the bytes of an insert that is stored."""
         with self._changed:
             self.in_flight -= size
             self._changed.notify_all()

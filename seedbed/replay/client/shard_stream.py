@@ -177,12 +177,7 @@ class ShardStream:
 
 
 def largest_payload(name: str, spec: SequenceSpec) -> int:
-    """Return the bytes of the largest payload of a stream's messages.
-
-    Args:
-        name: Name of the method.
-        spec: Sizes of a sequence.
-    """
+    """Return the bytes of the largest payload of a stream's messages."""
     if name == "Insert":
         return max(MESSAGE_BYTES, chunk_bytes(spec))
     if name == "Sample":

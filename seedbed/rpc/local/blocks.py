@@ -221,7 +221,7 @@ def copy_pieces(pieces: Iterable[Any], into: NDArray[np.uint8]) -> int:
 
     Args:
         pieces: bytes, or contiguous arrays.
-        into: memory of the copy.
+        into: memory [bytes] of the copy.
 
     Raises:
         InvalidBlock: the memory is smaller.

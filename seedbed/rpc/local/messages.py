@@ -141,11 +141,7 @@ class MessageContext(LocalContext):
         return _ANSWER.pack(ANSWER, copy_pieces(pieces, self._block.part(offset, room)))
 
     async def write(self, packet: bytes) -> None:
-        """Send an answer. A client that is gone has cancelled the handler, or will at once.
-
-        Args:
-            packet: of `pack`.
-        """
+        """Send an answer. A client that is gone has cancelled the handler, or will at once."""
         await self._send(packet)
 
 

@@ -148,9 +148,6 @@ class Agreement:
 
         The backend ends this process within seconds if a host is lost, and names it. So this
         waits for it.
-
-        Args:
-            error: what the backend has raised.
         """
         log.error("an update of all hosts failed: %s", error)
         time.sleep(_ABORT_S)

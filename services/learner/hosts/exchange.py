@@ -22,9 +22,6 @@ class FirstHostParameters:
 
     A trainer of several hosts runs its programs on all of them, and the messages of the peers are
     on the first one. So that one mixes on a device of its own.
-
-    Args:
-        trainer: the trainer of this host.
     """
 
     def __init__(self, trainer: Trainer) -> None:
@@ -41,7 +38,7 @@ class FirstHostParameters:
         return self._trainer.params() if self._new is None else self._new
 
     def set_params(self, arrays: list[NDArray[np.float32]]) -> None:
-        """Replace the parameters; arguments as `Trainer.set_params`."""
+        """Replace the parameters by arrays [...] as `Trainer.set_params` does."""
         self._new = list(arrays)
 
     def mix(self, own: float, others: Sequence[tuple[float, FlatParams]]) -> None:

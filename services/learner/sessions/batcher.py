@@ -51,12 +51,7 @@ class AtOnce(Protocol):
     """Computes a batch in the thread that submits its last request."""
 
     def is_short(self, sessions: int, num_envs: int) -> bool:
-        """Return whether a batch should not change threads, as one that is short.
-
-        Args:
-            sessions: connected sessions.
-            num_envs: environments of the batch.
-        """
+        """Return whether a batch should not change threads, as one that is short."""
 
     def compute(self, batch: list[Request]) -> None:
         """Compute a batch, and send its actions. Never raises."""
@@ -140,12 +135,7 @@ class Batcher:
             return True
 
     def set_connected(self, sessions: int, num_envs: int) -> None:
-        """Set what could join a batch.
-
-        Args:
-            sessions: connected sessions.
-            num_envs: environments of all sessions together.
-        """
+        """Set what could join a batch."""
         with self._lock:
             self._sessions, self._num_envs = sessions, num_envs
             self._changed.notify()
