@@ -4,9 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from inspect import signature
 from itertools import cycle
-from typing import Any
 
 import numpy as np
 
@@ -27,11 +25,13 @@ def used_backend(experiment: Experiment, actors_here: bool = False) -> Backend:
         experiment: its section `learner` is read.
         actors_here: The learner's actors run on this machine.
     """
-    learner: Any = experiment.learner
-    names = signature(backends.use).parameters.keys() & {"device", "devices", "precision"}
-    given = {name: getattr(learner, name) for name in names if hasattr(learner, name)}
-    threads = operation_threads(experiment, actors_here)
-    return backends.use(learner.backend, operation_threads=threads, **given)
+    learner = experiment.learner
+    return backends.use(
+        learner.backend,
+        device=learner.device,
+        precision=learner.precision,
+        operation_threads=operation_threads(experiment, actors_here),
+    )
 
 
 class Parts:

@@ -22,12 +22,11 @@ def learner(backend: str, precision: str, **settings: Any) -> dict[str, Any]:
 
     Args:
         backend: Of Keras.
-        precision: Left out where it is the default, so that an earlier version reads it too.
+        precision: Of the networks.
         settings: The rest.
     """
-    extra = {} if precision == "float32" else {"precision": precision}
     timeouts = {"watchdog_timeout_s": 100_000, "notice_interval_s": 100_000}
-    return {"backend": backend, **extra, **timeouts, **settings}
+    return {"backend": backend, "precision": precision, **timeouts, **settings}
 
 
 def write(folder: Path, name: str, **sections: Any) -> str:

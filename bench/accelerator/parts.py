@@ -12,7 +12,7 @@ from bench.accelerator.curves import curves
 from bench.accelerator.in_gpu_paper import in_gpu_paper
 from bench.accelerator.nvidia import nvidia
 from bench.accelerator.session import Case, Part
-from bench.accelerator.sizes import every_precision, precisions
+from bench.accelerator.sizes import PRECISIONS, every_precision
 from bench.child import ROOT
 from bench.figures import series
 from bench.machine import machine_info
@@ -90,7 +90,7 @@ def _inference(context: Context) -> list[Case]:
             partial(measure, precision=precision, rows=rows, busy=busy),
             3,
         )
-        for precision in precisions()
+        for precision in PRECISIONS
         for rows in sizes.inference_batches
         for busy in (False, True)
     ]
@@ -139,7 +139,7 @@ def _r2d2_on_device(context: Context) -> list[Case]:
         context.end_child()
         return {"precision": precision, **found}
 
-    return [Case(p, partial(measure, precision=p), 60) for p in precisions()]
+    return [Case(p, partial(measure, precision=p), 60) for p in PRECISIONS]
 
 
 def _end_to_end(context: Context) -> list[Case]:
@@ -171,7 +171,7 @@ def _end_to_end(context: Context) -> list[Case]:
             *(
                 (agent, environment, precision)
                 for agent, environment in sizes.end_to_end
-                for precision in precisions()[1:]
+                for precision in PRECISIONS[1:]
                 if environment == "null" and not sizes.small_network
             ),
         ]

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from bench.accelerator.nvidia import nvidia
-from seedbed.config.learner import Learner
 
 
 @dataclass(frozen=True)
@@ -67,15 +66,12 @@ QUICK = Sizes(
 )
 
 
-def precisions() -> tuple[str, ...]:
-    """Return the precisions that are compared: of an earlier version, float32 alone."""
-    return ("float32", "bfloat16") if "precision" in Learner.model_fields else ("float32",)
+PRECISIONS = ("float32", "bfloat16")
 
 
 def every_precision() -> tuple[str, ...]:
     """Return the precisions of this machine: NVIDIA GPUs have one more, for products alone."""
-    known = "precision" in Learner.model_fields and nvidia()
-    return (*precisions(), "tensorfloat32") if known else precisions()
+    return (*PRECISIONS, "tensorfloat32") if nvidia() else PRECISIONS
 
 
 def sizes_for(minutes: float, is_quick: bool) -> Sizes:

@@ -1,5 +1,6 @@
 """Processes of several learners with their actors."""
 
+import os
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -69,8 +70,12 @@ class LearnerProcesses:
         path = folder / "experiment.yaml"
         path.write_text(yaml.safe_dump(tree))
         self._directories = [learner_directory(folder, rank) for rank in range(count)]
+        # What a process of a run starts may be one of its parts.
+        parent = ("--exit-with-parent", str(os.getpid()))
         self._runs = [
-            TrainingRun(str(path), directory, "--rank", str(rank), *(() if rank else first))
+            TrainingRun(
+                str(path), directory, "--rank", str(rank), *parent, *(() if rank else first)
+            )
             for rank, directory in enumerate(self._directories)
         ]
 

@@ -11,6 +11,7 @@ from bench.gossip.exchange import exchange
 from bench.gossip.learner_processes import LearnerProcesses, shipped
 from bench.plan import PONG, Plan
 from bench.report import Case, Table, named
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.telemetry.energy import EnergyStats
 
 log = logging.getLogger(__name__)
@@ -161,9 +162,12 @@ def _medians(
         return {**grown, "learners": learners}
 
     sides = {name: partial(measure, name, *case) for name, case in cases.items()}
+    found = beside(plan.runs, sides)
+    if missing := cases.keys() - found.keys():
+        raise SeedbedError(ExitCode.INTERNAL, f"no turn has figures of {', '.join(missing)}")
     return {
         name: {figure: of["median"] for figure, of in figures.items()}
-        for name, figures in beside(plan.runs, sides).items()
+        for name, figures in found.items()
     }
 
 

@@ -54,14 +54,14 @@ TABLES = [
         "way | learners | drawn/s, together | MB/s | least and most of a learner",
         "{way} | {learners} | {drawn_per_s:,.0f} | {drawn_mb_per_s:,.0f} | "
         "{least[median]:.2f} to {most[median]:.2f}",
-        lambda part: part.get("learners", {}).get("sampling", ()),
+        lambda part: part["learners"]["sampling"],
     ),
     Table(
         "an update that takes an accelerator {learners[prefetch][0][update_s]} s (a stand-in, "
         "which sleeps), batch and priorities included",
         "way | nothing ahead: s | two batches ahead: s | of the way hidden",
         "{way} | {without_s:.3f} | {prefetched_s:.3f} | {hidden:.2f}",
-        lambda part: part.get("learners", {}).get("prefetch", ()),
+        lambda part: part["learners"]["prefetch"],
     ),
     Table(
         "training step, {training[transitions]:,} transitions of 57 floats ({training[device]})",

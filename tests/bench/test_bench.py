@@ -14,7 +14,7 @@ from bench import main
 from bench.arithmetic import mflop_a_step
 from bench.child import tree
 from bench.command import TrainingRun
-from bench.figures import series, series_of, slope
+from bench.figures import beside, in_turn, series, series_of, slope
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from tests.bench.quick import bench, check_series, quick
 from tests.support.waiting import wait_for
@@ -166,6 +166,44 @@ def test_median_and_extremes() -> None:
 def test_series_of_each_figure_of_the_turns() -> None:
     turns = [{"ours": 1.0, "bare": 2.0}, {"ours": 5.0, "bare": 10.0}]
     assert series_of(turns) == {"ours": series([1.0, 5.0]), "bare": series([2.0, 10.0])}
+
+
+def test_sides_are_measured_in_turn_and_compared_turn_by_turn() -> None:
+    order: list[str] = []
+
+    def side(name: str, rates: list[float]) -> Callable[[], dict[str, float]]:
+        def measure() -> dict[str, float]:
+            order.append(name)
+            return {"rate": rates.pop(0)}
+
+        return measure
+
+    found = in_turn(
+        2,
+        {"": side("ours", [3.0, 8.0]), "bare_": side("bare", [6.0, 8.0])},
+        efficiency=("rate", "bare_rate"),
+    )
+    assert order == ["ours", "bare"] * 2
+    assert found == {
+        "efficiency": series([0.5, 1.0]), "rate": series([3.0, 8.0]), "bare_rate": series([6.0, 8.0]),
+    }  # fmt: skip
+
+
+def test_a_side_that_fails_is_left_out_of_its_turn() -> None:
+    turns = iter([1, 2, 3])
+
+    def fails_first() -> dict[str, float]:
+        if (turn := next(turns)) == 1:
+            raise SeedbedError(ExitCode.INTERNAL, "a busy machine")
+        return {"rate": float(turn)}
+
+    found = beside(
+        3,
+        {"seed": fails_first, "other": lambda: {"rate": 6.0}},
+        lambda own, turn: {"faster": turn["seed"]["rate"] / own["rate"]},
+    )
+    assert found["seed"]["rate"] == series([2.0, 3.0])
+    assert found["other"]["faster"]["values"] == [2 / 6, 3 / 6]
 
 
 def test_operations_of_a_step() -> None:

@@ -22,3 +22,15 @@ def test_what_a_page_names_is_there(page: str) -> None:
     folder = (ROOT / page).parent
     missing |= {link for link in LINK.findall(text) if not (folder / link).exists()}
     assert missing == set()
+
+
+def test_a_page_links_every_result() -> None:
+    """The file behind a figure is found without a search."""
+    linked = {
+        (page.parent / link).resolve()
+        for page in (ROOT / "README.md", *(ROOT / "docs").rglob("*.md"))
+        for link in LINK.findall(page.read_text())
+    }
+    files = {file for file in (ROOT / "docs" / "results").iterdir() if file.suffix != ".md"}
+    assert files
+    assert files - linked == set()
