@@ -88,8 +88,8 @@ class BatchSource(Protocol):
 
         Args:
             batch: the batch of the update.
-            numbers: what `train_step` returned, on the host, of any shape. The update was skipped if
-                its `gradient_norm` is not finite.
+            numbers: what `train_step` returned, on the host, of any shape. The update was skipped
+                if its `gradient_norm` is not finite.
         """
         return
 
