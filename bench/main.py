@@ -1,9 +1,9 @@
 """Measure the actors, the wire, training end to end, memory, replay and gossip.
 
 Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
-JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`,
-`baseline` and `stability` take up to an hour more each; they, `workers`, `growth`, `peers`
-and `start` are measured only by their names.
+JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`
+and `baseline` take up to half an hour more each; they, `workers`, `growth`, `peers` and `start`
+are measured only by their names.
 """
 
 import argparse
@@ -21,7 +21,6 @@ from typing import Any, NamedTuple
 import bench.actor
 import bench.baseline
 import bench.gossip.speed
-import bench.gossip.stability
 import bench.growth
 import bench.memory
 import bench.peers
@@ -34,7 +33,7 @@ from bench.accelerator import main as accelerator
 from bench.accelerator.report import markdown as accelerator_markdown
 from bench.machine import command, machine_info, revision
 from bench.plan import Plan
-from bench.report import Table, blocks, heading, named
+from bench.report import Table, blocks, heading
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 
 log = logging.getLogger(__name__)
@@ -56,8 +55,8 @@ class Part(NamedTuple):
     by_name: bool = True
 
 
-# Of those by name `gossip` takes 20 minutes, `baseline` half an hour, `stability` an hour, `peers`
-# ten minutes, and each of the others two.
+# Of those by name `gossip` takes 20 minutes, `baseline` half an hour, `peers` ten minutes, and
+# each of the others two.
 PARTS = {
     "actor": Part(bench.actor.actor_efficiency, bench.actor.TABLES, "actor_efficiency", False),
     "wire": Part(bench.wire.wire_efficiency, bench.wire.TABLES, "wire_efficiency", False),
@@ -66,7 +65,6 @@ PARTS = {
     "replay": Part(bench.replay.part.replay, bench.replay.part.TABLES, by_name=False),
     "gossip": Part(bench.gossip.speed.gossip, bench.gossip.speed.TABLES),
     "baseline": Part(bench.baseline.baseline, bench.baseline.TABLES),
-    "stability": Part(bench.gossip.stability.stability, bench.gossip.stability.TABLES),
     "workers": Part(bench.workers.workers, bench.workers.TABLES),
     "growth": Part(bench.growth.growth, bench.growth.TABLES),
     "peers": Part(bench.peers.peers, bench.peers.TABLES),
@@ -155,8 +153,7 @@ def markdown(results: dict[str, Any]) -> str:
     texts = [heading(results)]
     for name, part in PARTS.items():
         if found := results.get(part.key or name):
-            for each in named(found) if name == "stability" else [found]:
-                texts += blocks(part.tables, each)
+            texts += blocks(part.tables, found)
     return "\n\n".join(texts)
 
 

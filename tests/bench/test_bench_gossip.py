@@ -23,17 +23,6 @@ def check_gossip(results: dict[str, Any]) -> None:
     assert set(result["straggler"]["kept"]) == {"gossip", "allreduce", "hogwild"}
 
 
-def check_stability(results: dict[str, Any]) -> None:
-    (task,) = results["stability"].values()
-    assert set(task["scores"]) == {"a2c 16", "a2c 32", "gala 32"}
-    assert all(0 <= share <= 1 for share in task["successful"].values())
-
-
 @pytest.mark.slow
 def test_quick_gossip(tmp_path: Path) -> None:
     check_gossip(quick("gossip", tmp_path))
-
-
-@pytest.mark.slow
-def test_quick_stability(tmp_path: Path) -> None:
-    check_stability(quick("stability", tmp_path))
