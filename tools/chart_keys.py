@@ -9,14 +9,13 @@ from pydantic_core import PydanticUndefined, to_jsonable_python
 
 from seedbed.config.environment import FAMILIES
 from seedbed.config.keys import Key, agent_sections, keys
-from seedbed.config.renamed import RENAMED
 
 
 def key_classes() -> str:
     """Return `files/key-classes.json`: each key that is not free, a line each.
 
-    A key has its `class`, its `default`, the `reason` of an identity, the paths that it had in
-    `old` versions, and the `agent` or the `family` of environments that alone reads it.
+    A key has its `class`, its `default`, the `reason` of an identity, and the `agent` or the
+    `family` of environments that alone reads it.
     """
     lines = [
         f" {json.dumps(key.path)}: {json.dumps(_entry(key))}"
@@ -34,18 +33,9 @@ def _entry(key: Key) -> dict[str, Any]:
     }
     if key.key_class.reason:
         entry["reason"] = key.key_class.reason
-    if old := _old_paths(key.path):
-        entry["old"] = old
     section, _, rest = key.path.partition(".")
     if section in agent_sections():
         entry["agent"] = section
     if section == "environment" and (family := rest.partition(".")[0]) in FAMILIES:
         entry["family"] = family
     return entry
-
-
-def _old_paths(path: str) -> list[str]:
-    """Return the paths of a key in older versions: renamed itself, or in a renamed section."""
-    found = [old for old, new in RENAMED.items() if new == path]
-    found += [old + path[len(new) :] for old, new in RENAMED.items() if path.startswith(f"{new}.")]
-    return found

@@ -230,21 +230,6 @@ def test_what_cannot_be_read_is_said(text: str, overrides: list[str], word: str)
     assert word in refused(text, *overrides)
 
 
-def test_an_old_key_is_refused_with_its_new_name_and_that_of_its_value() -> None:
-    key = "pong.yaml: learner.replay.home of 0.1 is learner.replay.storage now"
-    assert refused(MINIMAL, "learner.replay.home=device") == key
-    value = ", and its value service is remote"
-    assert refused(MINIMAL, "learner.replay.home=service") == key + value
-
-
-def test_an_old_value_is_refused_with_its_new_name() -> None:
-    message = refused(MINIMAL, "learner.replay.storage=service")
-    assert "--set learner.replay.storage=service: must be 'host'" in message
-    assert message.endswith('given "service": service of 0.1 is remote now')
-    assert "of 0.1" not in refused(MINIMAL, "learner.replay.storage=[service]")
-    assert "of 0.1" not in refused(MINIMAL, "agent=service")
-
-
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(SeedbedError, match=r"nosuch\.yaml"):
         load_experiment(tmp_path / "nosuch.yaml")

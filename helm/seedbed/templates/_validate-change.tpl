@@ -21,8 +21,8 @@ two charts have other defaults, the learner refuses instead.
 {{- $keys := list -}}
 {{- $lines := list -}}
 {{- range $key, $entry := .Files.Get "files/key-classes.json" | fromJson -}}
-  {{- $before := include "seedbed.namedValue" (dict "tree" $old "paths" (prepend ($entry.old | default list) $key)) | fromJsonArray -}}
-  {{- $after := include "seedbed.namedValue" (dict "tree" $new "paths" (list $key)) | fromJsonArray -}}
+  {{- $before := include "seedbed.namedValue" (dict "tree" $old "path" $key) | fromJsonArray -}}
+  {{- $after := include "seedbed.namedValue" (dict "tree" $new "path" $key) | fromJsonArray -}}
   {{- $read := and (eq ($entry.agent | default $agent) $agent) (eq ($entry.family | default $family) $family) -}}
   {{- if and $read (or $before $after) -}}
     {{- $was := $entry.default }}{{ if $before }}{{ $was = first $before }}{{ end -}}
@@ -79,18 +79,14 @@ may not be ready for a moment. */}}
 {{- end -}}
 {{- end -}}
 
-{{/* The value at the first of these paths that a tree has, in a JSON list; an empty one without.
-Call with (dict "tree" TREE "paths" PATHS). */}}
+{{/* The value at a path of a tree, in a JSON list; an empty one without. Call with
+(dict "tree" TREE "path" PATH). */}}
 {{- define "seedbed.namedValue" -}}
-{{- $found := list -}}
-{{- range $path := .paths -}}
-  {{- $node := $.tree -}}
-  {{- $there := not $found -}}
-  {{- range $part := splitList "." $path -}}
-    {{- $there = and $there (kindIs "map" $node) (hasKey $node $part) -}}
-    {{- if $there }}{{ $node = get $node $part }}{{ end -}}
-  {{- end -}}
-  {{- if $there }}{{ $found = list $node }}{{ end -}}
+{{- $node := .tree -}}
+{{- $there := true -}}
+{{- range $part := splitList "." .path -}}
+  {{- $there = and $there (kindIs "map" $node) (hasKey $node $part) -}}
+  {{- if $there }}{{ $node = get $node $part }}{{ end -}}
 {{- end -}}
-{{ toJson $found }}
+{{ $there | ternary (list $node) list | toJson }}
 {{- end -}}
