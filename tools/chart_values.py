@@ -12,7 +12,6 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, Field
 
 from seedbed.config.schema import Experiment
@@ -167,7 +166,7 @@ class Values(Section):
     """Helm's own; not read."""
 
 
-# Values that are no numbers, of which a template says more than Helm does of a type.
+# Values that a template refuses with a sentence, of which Helm's schema names the type alone.
 SAID = ("learner.replicas", "actor.replicas", "experiment.stop.dollars", "experiment.stop.idle_s")
 
 
@@ -191,8 +190,8 @@ def schema() -> dict[str, Any]:
 
 
 def _leave_to_templates(values: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Let values pass that a template refuses with a sentence: of older charts, and `SAID`."""
-    for path in (*yaml.safe_load((CHART / "renamed-values.yaml").read_text()), *SAID):
+    """Let the values of `SAID` pass."""
+    for path in SAID:
         *sections, key = path.split(".")
         node = values
         for section in sections:

@@ -1,6 +1,5 @@
 {{/* What the schema cannot say: pairs of values that do not fit. Each sentence says what to do. */}}
 {{- define "seedbed.validate" -}}
-{{- include "seedbed.validateRenamed" . -}}
 {{- include "seedbed.validateHelm" . -}}
 {{- include "seedbed.validateNames" . -}}
 {{- include "seedbed.validateAmounts" . -}}
