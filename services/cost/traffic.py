@@ -35,7 +35,7 @@ class Traffic:
         self._counts: dict[tuple[int, str], _Count] = {}
 
     def count(self, rank: int, status: Mapping[str, Any]) -> None:
-        """Take the byte counts of a learner's status; a status without them is an older learner's.
+        """Take the byte counts of a learner's status.
 
         Args:
             rank: Number of the learner.
