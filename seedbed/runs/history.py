@@ -49,7 +49,7 @@ class Start(TypedDict):
     changes: list[Accepted]
     digest: NotRequired[str]
     init_from: NotRequired[str]  # run, or file, with whose parameters the run has begun
-    experiment: NotRequired[str]  # `fingerprint` of experiment.yaml; 0.2 and later
+    experiment: str  # `fingerprint` of experiment.yaml
 
 
 class History(TypedDict):
