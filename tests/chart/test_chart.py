@@ -535,28 +535,6 @@ def test_another_run_on_the_same_volume() -> None:
     assert "--init-from=/runs/pong" in arguments
 
 
-def test_values_of_older_charts_are_refused_with_their_new_names() -> None:
-    old = {
-        "image": {"learner": "localhost/x"},
-        "learner": {"storage": {"kind": "none"}, "disruptionBudget": {}},
-        "replay": {"volume": {"size": "1Gi"}},
-        "actor": {"autoscaling": {"kind": "hpa"}},
-        "metrics": {"kind": "none"},
-        "networkPolicy": {"learnerEgress": []},
-    }
-    said = refused(old)
-    for sentence in (
-        "image.learner: is learner.image (registry, repository, tag, digest) now",
-        "learner.storage: is learner.persistence (kind: type) now",
-        "learner.disruptionBudget: is learner.podDisruptionBudget now",
-        "replay.volume: is replay.persistence now",
-        "actor.autoscaling.kind: is actor.autoscaling.type now",
-        "metrics.kind: is metrics.type now",
-        "networkPolicy.learnerEgress: is learner.networkPolicy.extraEgress now",
-    ):
-        assert sentence in said
-
-
 def test_images_by_registry_repository_tag_and_digest() -> None:
     def image(values: dict[str, Any], pod: str) -> str:
         (container,) = render(values).pods()[pod]["spec"]["containers"]

@@ -204,6 +204,7 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
         (["stop.mean_return=.nan"], ["stop.mean_return", "finite", "nan"]),
         (["stop.dollars=.inf"], ["stop.dollars", "finite", "inf"]),
         (["stop.dollars=1", "cost.cpu_hour=0", "cost.memory_gib_hour=0"], ["stop.dollars 1"]),
+        (["stop.idle_s=5"], ["stop.idle_s", "a pause below 10", "given 5"]),
         (["stop.dollars=1", "cost.accelerators=2"], ["stop.dollars 1", "cost.accelerators 2"]),
     ],
 )

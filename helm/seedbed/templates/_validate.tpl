@@ -6,11 +6,9 @@
 {{- include "seedbed.validateExperimentFile" . -}}
 {{- include "seedbed.validatePodSpecs" . -}}
 {{- include "seedbed.validateReplicas" . -}}
-{{- include "seedbed.validateStop" . -}}
 {{- include "seedbed.validateQueue" . -}}
 {{- include "seedbed.validateAccelerator" . -}}
 {{- include "seedbed.validateHosts" . -}}
-{{- include "seedbed.validateRoles" . -}}
 {{- include "seedbed.validateSpot" . -}}
 {{- include "seedbed.validateStorage" . -}}
 {{- include "seedbed.validateLearners" . -}}
@@ -19,7 +17,6 @@
 {{- include "seedbed.validateTls" . -}}
 {{- include "seedbed.validateActors" . -}}
 {{- include "seedbed.validateExperiment" . -}}
-{{- include "seedbed.validateAgent" . -}}
 {{- include "seedbed.validateChange" . -}}
 {{- end -}}
 
