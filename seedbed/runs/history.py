@@ -115,8 +115,8 @@ def append_start(
             {"key": change.key, "before": plain(change.before), "after": plain(change.after)}
             for change in changes
         ],
+        "experiment": fingerprint(experiment),
     }
-    start["experiment"] = fingerprint(experiment)
     if init_from:
         start["init_from"] = init_from
     if changes:
