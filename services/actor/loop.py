@@ -308,8 +308,8 @@ class ActorLoop:
         if self._address.startswith("unix:"):
             await self._wait_for_socket()
         hello = self._hello(env)
-        said = (HELLO_KEY, hello.SerializeToString())
-        metadata: Metadata = (*self._credentials.metadata(), said)
+        of_hello = (HELLO_KEY, hello.SerializeToString())
+        metadata: Metadata = (*self._credentials.metadata(), of_hello)
         if (local := self._open_local(env, metadata)) is not None:
             await self._serve(env, hello, local)
             return
