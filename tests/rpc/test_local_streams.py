@@ -85,7 +85,12 @@ def no_outputs(*_: Any) -> None:
 
 
 def descriptors_here() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
+    """Sockets and blocks of memory: the learner opens its event file meanwhile."""
+    found = 0
+    for path in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # that of the folder itself
+            found += str(path.readlink()).startswith(("socket:", "/memfd:"))
+    return found
 
 
 # --- the block ---------------------------------------------------------------------------------
