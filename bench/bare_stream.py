@@ -21,12 +21,18 @@ class BareServer:
         reply_bytes: Size of an answer.
         replies: Answers to each message.
         fast_loop: Run uvloop, as replay shards do, and not asyncio's own loop.
+        welcomes: Answer once before the first message.
     """
 
     def __init__(
-        self, listen: str, reply_bytes: int, replies: int = 1, fast_loop: bool = False
+        self,
+        listen: str,
+        reply_bytes: int,
+        replies: int = 1,
+        fast_loop: bool = False,
+        welcomes: bool = False,
     ) -> None:
-        self._reply, self._replies = bytes(reply_bytes), replies
+        self._reply, self._replies, self._welcomes = bytes(reply_bytes), replies, welcomes
         listening = threading.Event()
         run = channels.run if fast_loop else asyncio.run
         serve = self._serve(listen, listening)
@@ -36,6 +42,8 @@ class BareServer:
 
     async def _act(self, _: Any, context: Any) -> None:
         read, write, reply = context.read, context.write, self._reply
+        if self._welcomes:
+            await write(reply)
         while await read() is not grpc.aio.EOF:
             for _ in range(self._replies):
                 await write(reply)

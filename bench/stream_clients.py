@@ -17,9 +17,9 @@ from bench.null_learner import pong_spec
 from seedbed.config import load_experiment
 from seedbed.rpc import channels
 from seedbed.rpc.step_codec import Step, write_actor_message
+from seedbed.rpc.versions import HELLO_KEY
 from seedbed.services.actor.loop import make_hello
 from seedbed.spec import FIRST
-from seedbed.v1 import inference_pb2 as wire
 
 REPLY_S = 60.0
 
@@ -37,7 +37,7 @@ class Clients:
     def __init__(self, experiment: str, address: str, streams: int, num_envs: int) -> None:
         spec = pong_spec(load_experiment(experiment))
         env: Any = SimpleNamespace(spec=spec, num_envs=num_envs)
-        self._hello = wire.ActorMessage(hello=make_hello(env, "bench")).SerializeToString()
+        self._metadata = [(HELLO_KEY, make_hello(env, "bench").SerializeToString())]
         rows = np.random.default_rng(0).integers(
             0, 256, num_envs * spec.observation.row_bytes, np.uint8
         )
@@ -53,8 +53,8 @@ class Clients:
 
     async def _open(self) -> None:
         for _ in self._sequences:
-            call: Any = channels.aio_channel(self._address).stream_stream(PATH)()
-            await call.write(self._hello)
+            channel = channels.aio_channel(self._address)
+            call: Any = channel.stream_stream(PATH)(metadata=self._metadata)
             async with asyncio.timeout(REPLY_S):
                 await call.read()
             self._calls.append(call)

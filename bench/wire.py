@@ -46,7 +46,9 @@ def _case(plan: Plan, environments: int, streams: int) -> dict[str, Any]:
     ours, bare, alike = (
         address_of("", plan.folder, f"{name}-{tag}") for name in ("ours", "bare", "alike")
     )
-    servers = partial(Child, "bare_stream:BareServer", plan.folder, reply_bytes=4 * environments)
+    servers = partial(
+        Child, "bare_stream:BareServer", plan.folder, reply_bytes=4 * environments, welcomes=True
+    )
     asking = partial(clients, plan, path, streams=streams, num_envs=environments)
     with (
         null_learner(plan, path, tag, ours) as learner,

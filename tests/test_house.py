@@ -487,7 +487,7 @@ def test_help_of_a_metric_stands_alone(metric: Metric) -> None:
     assert not re.search(r"\b(those|their|likewise|it)\b", metric.help, re.IGNORECASE)
 
 
-# Words of 0.1 that only its authors had; docs/glossary.md has those of today.
+# Words that only authors of Seedbed used; docs/glossary.md has those of today.
 PRIVATE = {
     *("ball", "beat", "beats", "bequeath", "die", "dies", "farewell", "greet", "greeting", "heir"),
     *("home", "homes", "homeless", "hurry", "impatient", "inbox", "look", "looks", "mailbox"),

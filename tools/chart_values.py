@@ -1,6 +1,6 @@
 """The chart's values, typed: `values.schema.json` and the table of `README.md` come from here.
 
-`python tools/chart_values.py` writes both, and `files/key-classes.json`; with `--check` it writes
+`python tools/chart_values.py` writes both, and `files/schema.json`; with `--check` it writes
 nothing and fails where a file is not what this says. The tree `experiment:` is the schema of
 experiments itself.
 """
@@ -12,12 +12,11 @@ import sys
 from pathlib import Path
 from typing import Any, Literal
 
-import yaml
 from pydantic import BaseModel, Field
 
 from seedbed.config.schema import Experiment
 from seedbed.services.cost.price_table import Prices
-from tools.chart_keys import key_classes
+from tools.chart_schema import experiment_schema
 from tools.chart_types import Cidr, Images, Port, Resources, Section, Strings
 from tools.chart_workloads import ActorValues, CostValues, LearnerValues, ReplayValues
 from tools.generated import write_or_check
@@ -167,8 +166,8 @@ class Values(Section):
     """Helm's own; not read."""
 
 
-# Values that are no numbers, of which a template says more than Helm does of a type.
-SAID = ("learner.replicas", "actor.replicas", "experiment.stop.dollars", "experiment.stop.idle_s")
+# Values that a template refuses with a sentence, of which Helm's schema names the type alone.
+SAID = ("learner.replicas", "actor.replicas")
 
 
 def schema() -> dict[str, Any]:
@@ -191,8 +190,8 @@ def schema() -> dict[str, Any]:
 
 
 def _leave_to_templates(values: dict[str, Any], definitions: dict[str, Any]) -> None:
-    """Let values pass that a template refuses with a sentence: of older charts, and `SAID`."""
-    for path in (*yaml.safe_load((CHART / "renamed-values.yaml").read_text()), *SAID):
+    """Let the values of `SAID` pass."""
+    for path in SAID:
         *sections, key = path.split(".")
         node = values
         for section in sections:
@@ -276,7 +275,7 @@ def main() -> int:
     wanted = {
         CHART / "values.schema.json": json.dumps(schema(), indent=1) + "\n",
         CHART / "README.md": readme(),
-        CHART / "files" / "key-classes.json": key_classes(),
+        CHART / "files" / "schema.json": experiment_schema(),
     }
     return write_or_check(wanted, "tools/chart_values.py")
 

@@ -19,11 +19,12 @@ from seedbed.cli.output import emit
 from seedbed.config import load_experiment
 from seedbed.envs import make_vector_env
 from seedbed.rpc import channels
-from seedbed.rpc.step_codec import Actions, Step, act, kind_of
+from seedbed.rpc.step_codec import Actions, act, kind_of
+from seedbed.rpc.versions import HELLO_KEY
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import printable
 from seedbed.runtime.tokens import Role
-from seedbed.spec import ActionSpec, VectorEnv
+from seedbed.spec import ActionSpec
 from seedbed.v1 import inference_pb2 as wire
 
 SEED = 1
@@ -49,6 +50,7 @@ def run(args: argparse.Namespace) -> None:
             answer is no action of the environment.
     """
     from seedbed.rpc.reconnect import FATAL, describe
+    from seedbed.services.actor.loop import make_hello, make_step
 
     if args.state and (held := _held(args.state)):
         key, reason = held
@@ -66,11 +68,12 @@ def run(args: argparse.Namespace) -> None:
     started = time.perf_counter()
     try:
         credentials = credentials_of(args, Role.ACTOR)
+        hello = make_hello(env, "seedbed check learner")
         with channels.channel(args.learner, credentials) as channel:
             channel.subscribe(_print_once(args.learner, args.timeout_s), try_to_connect=True)
             call = act(channel)(
-                _conversation(env),
-                metadata=credentials.metadata(),
+                iter([make_step(env.reset(), 0)]),
+                metadata=(*credentials.metadata(), (HELLO_KEY, hello.SerializeToString())),
                 timeout=args.timeout_s,
                 wait_for_ready=True,
             )
@@ -138,13 +141,6 @@ def _without_notices(
             due_s = 2 * message.notice.waited_seconds
             late, reason = message.notice.waited_seconds, printable(message.notice.reason)
             print(f"check: waiting for {late:.0f} s: {reason}", file=sys.stderr, flush=True)
-
-
-def _conversation(env: VectorEnv) -> Iterator[Step | wire.ActorMessage]:
-    from seedbed.services.actor.loop import make_hello, make_step
-
-    yield wire.ActorMessage(hello=make_hello(env, "seedbed check learner"))
-    yield make_step(env.reset(), 0)
 
 
 def _action(answers: list[Actions | wire.LearnerMessage], space: ActionSpec, learner: str) -> Any:

@@ -26,7 +26,7 @@ from seedbed.cli.deploy_plan import (
 )
 from seedbed.cli.deploy_programs import run as call
 from seedbed.config import Experiment, load_experiment
-from seedbed.config.load import override
+from seedbed.config.load import override, parse_experiment
 from seedbed.config.shipped import experiment_file
 from seedbed.runtime.exit_codes import ConfigError
 
@@ -100,6 +100,7 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
         # Wrong values are wrong without a cluster, and for every Helm.
         offline = ("helm", "template", *chart, *named, own, "--kube-version=1.33.0")
         objects = objects_of(call(*offline))
+        _check_experiment(objects)
         title = f"{release} in namespace {args.namespace}, from {args.experiment}:"
         if args.dry_run:
             _print_line("\n".join([title, *plan(objects), "nothing is installed (--dry-run)"]))
@@ -117,6 +118,17 @@ def install_release(args: argparse.Namespace) -> tuple[str, list[ApiObject]]:
         _print_line("\n".join([title, *plan(objects)]))
         install(kubectl, release, "helm", "upgrade", "--install", *chart, "--create-namespace")
     return release, objects
+
+
+def _check_experiment(objects: list[ApiObject]) -> None:
+    """Refuse an experiment, as the chart completes it, that its learner would refuse.
+
+    Raises:
+        SeedbedError: CONFIG.
+    """
+    for item in objects:
+        if (text := item.get("data", {}).get("experiment.yaml")) is not None:
+            parse_experiment(text, (), f"the experiment of {item['metadata']['name']}")
 
 
 def _follow(kubectl: tuple[str, ...], release: str, objects: list[ApiObject]) -> None:

@@ -82,14 +82,6 @@ EXAMPLES = {
     "bench": "bench system --runs 1",
     "completion": "completion bash",
 }
-# Commands of 0.1, with their names of today.
-RENAMED = {
-    "doctor": "check machine",
-    "env": "check env",
-    "try": "check learner",
-    "report": "analyze` (learners that gossip) or `seedbed plot",
-    "debug": "inspect",
-}
 # Words of other programs, and what does the same here.
 OTHER_WORDS = {
     "resume": "`seedbed train` resumes, by the same command or with the run directory",
@@ -109,8 +101,6 @@ OTHER_WORDS = {
     "serve": "`seedbed learner` serves actors",
     "install": "`seedbed deploy` installs an experiment on Kubernetes",
 }
-# And options, of whatever command.
-RENAMED_OPTIONS = {"--stay": "--linger", "--environments": "--num-envs"}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -151,11 +141,6 @@ def _main(argv: Sequence[str] | None) -> int:
     if not argv:
         parser.print_help(sys.stderr)
         return int(ExitCode.USAGE)
-    if argv and argv[0] in RENAMED:
-        parser.error(f"`seedbed {argv[0]}` of 0.1 is `seedbed {RENAMED[argv[0]]}` now")
-    for word in argv:
-        if word in RENAMED_OPTIONS:
-            parser.error(f"`{word}` of 0.1 is `{RENAMED_OPTIONS[word]}` now")
     if argv and argv[0] in COMMANDS:  # import only what runs: an actor has no TensorFlow
         if argv[0] == "bench" and importlib.util.find_spec("bench") is None:
             return _fail(

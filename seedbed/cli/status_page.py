@@ -100,9 +100,8 @@ def status_page(status: RunStatus) -> str:
 def _values(status: RunStatus) -> dict[str, Any]:
     """Return everything that the table shows, by name, and the lists by their labels."""
     numbers, counters, checkpoint = status["numbers"], status["counters"], status["checkpoint"]
-    # An older learner's status has no part "learners".
-    learners = status.get("learners") or {}
-    origin: Mapping[str, Any] = status.get("provenance") or {}
+    learners = status["learners"]
+    origin: Mapping[str, Any] = status["provenance"] or {}
     total, goal = learners.get("env_frames", counters["env_frames"]), status["stop"]["env_frames"]
     left = None if status["stop_reason"] is not None else status["eta"]
     is_peer = bool(learners and numbers.get("gossip_peers"))

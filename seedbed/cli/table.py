@@ -180,8 +180,6 @@ def _our_remarks(table: int, measured: list[Measured], pricing: Pricing) -> list
             "A release's dollars are its meter's; seedbed_cost_dollars_per_billion_frames has the "
             "components."
         )
-    if any(one.cpus is None and one.metered_dollars is None for one in measured):
-        remarks.append("-: the status of an older run does not say which CPUs it charges.")
     if any(one.accelerators for one in measured) and not pricing.learner:
         remarks.append("-: which accelerators a run has is not in its files: give --learner NAME.")
     return remarks

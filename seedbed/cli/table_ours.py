@@ -74,9 +74,9 @@ def read_run(run_dir: Path) -> Measured:
             f"--run: cannot read {STATUS_FILE} and experiment.yaml of {run_dir} ({error}): name "
             "the directory of a run, such as runs/cartpole-vtrace"
         ) from error
-    counters, numbers, charged = status["counters"], status["numbers"], status.get("charged")
+    counters, numbers, charged = status["counters"], status["numbers"], status["charged"]
     columns = load_progress(run_dir)
-    metered = charged is not None and charged["metered"]
+    metered = charged["metered"]
     seconds = counters["seconds"]
     return Measured(
         source=str(run_dir),
@@ -86,9 +86,9 @@ def read_run(run_dir: Path) -> Measured:
         envs=_largest(columns.get("environments")),
         batch_size=experiment.learner.batch_size,
         frames_per_s=counters["env_frames"] / seconds if seconds else None,
-        cpus=charged["cpus"] if charged and not metered else None,
+        cpus=None if metered else charged["cpus"],
         learner_cpus=None if metered else _mean_in_training(columns),
-        accelerators=charged["accelerators"] if charged else experiment.cost.accelerators,
+        accelerators=charged["accelerators"],
         machine_type=None,
         round_trip_ms_p50=numbers.get("round_trip_ms_p50"),
         round_trip_ms_p99=numbers.get("round_trip_ms_p99"),

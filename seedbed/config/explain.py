@@ -6,7 +6,6 @@ from difflib import get_close_matches
 from typing import Any
 
 from seedbed.config.keys import agent_sections, keys, sections
-from seedbed.config.renamed import renamed_value
 from seedbed.config.schema import Experiment
 
 _MOST_NAMES = 12
@@ -146,8 +145,7 @@ def _words(path: str, item: dict[str, Any], agent: str) -> str:
         text = str(item["msg"]).removeprefix("Value error, ")
         if isinstance(given, dict):  # a rule of a whole section
             return text
-    now = renamed_value(path, given)
-    also = f": {given} of 0.1 is {now} now" if now else ""
+    also = ""
     if text in ("must be an integer", "must be a number") and _are_several(given):
         also = ": a run has one value; start one for each, with a --run-dir of its own"
     return f"{text}, given {_shown(given)}{also}"

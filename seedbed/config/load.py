@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from seedbed.config.explain import DEFAULT_AGENT, explain
 from seedbed.config.keys import sections
-from seedbed.config.renamed import renamed_keys, renamed_value, translate
 from seedbed.config.schema import Experiment
 from seedbed.config.shipped import experiment_file
 from seedbed.config.yaml_text import dump_yaml, load_yaml
@@ -45,7 +44,7 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
         raise ConfigError(text) from error
     if path.suffix not in (".yaml", ".yml") and not _is_mapping(text):
         raise ConfigError(f"{path} is no experiment: name a YAML file, or a shipped experiment")
-    return parse_experiment(text, overrides, str(path), stored=run is not None)
+    return parse_experiment(text, overrides, str(path))
 
 
 def _is_mapping(text: str) -> bool:
@@ -86,10 +85,7 @@ def default_run_directory(path: str | Path, name: str) -> Path:
 
 
 def parse_experiment(
-    text: str,
-    overrides: Sequence[str] = (),
-    source: str = "experiment",
-    stored: bool = False,
+    text: str, overrides: Sequence[str] = (), source: str = "experiment"
 ) -> Experiment:
     """Parse an experiment from the text of a YAML file.
 
@@ -97,7 +93,6 @@ def parse_experiment(
         text: YAML.
         overrides: As for `load_experiment`.
         source: Name of the text in errors.
-        stored: Translate the keys that 0.1 stored in a run directory, instead of refusing them.
 
     Raises:
         SeedbedError: CONFIG, as `load_experiment`.
@@ -105,17 +100,8 @@ def parse_experiment(
     tree = _yaml(text, f"{source} is")
     if not isinstance(tree, dict):
         raise ConfigError(f"{source} must be a mapping of keys to values")
-    if stored:
-        translate(tree)
     for setting in overrides:
         override(tree, setting)
-    lines = []
-    for old, new, value in renamed_keys(tree):
-        now = renamed_value(new, value)
-        also = f", and its value {value} is {now}" if now else ""
-        lines.append(f"{source}: {old} of 0.1 is {new} now{also}")
-    if lines:
-        raise ConfigError("\n".join(lines))
     try:
         return Experiment.model_validate(tree)
     except ValidationError as error:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from seedbed.settings import FREE, KeyClass, NonNegative, Positive, Section
 from seedbed.spec import ENVIRONMENTS
@@ -23,13 +23,24 @@ class Stop(Section):
     """Cost of the run in US dollars, a hard cap."""
     idle_s: NonNegative = 0
     """Seconds without a frame that pause a release in Kubernetes: the cost meter takes the pods to
-    zero, until the release is resumed. It must exceed the longest start of a learner.
+    zero, until the release is resumed. It is at least 10, and must exceed the longest start of a
+    learner.
     A run without a cost meter is not paused.
     """
     mean_return: float | None = None
     """Mean return of the last mean_return_episodes episodes. Null is off; 0 is a return."""
     mean_return_episodes: Positive = 100
     """Episodes over which mean_return is taken."""
+
+    @field_validator("idle_s")
+    @classmethod
+    def _is_no_short_pause(cls, given: float) -> float:
+        if 0 < given < 10:
+            raise ValueError(
+                "the cost meter looks every 5 s, so that a pause below 10 would end a release "
+                "between two looks; 0 is never"
+            )
+        return given
 
 
 class Cost(Section):

@@ -106,7 +106,7 @@ class GossipLog:
         distance_every: int = 0,
         mean: str = "mean",
     ) -> None:
-        kind = f"{learners} {snapshot_every_s:g}" + f" {mean}" * (mean != "mean") + "\n"
+        kind = f"{learners} {snapshot_every_s:g} {mean}\n"
         _archive(folder, kind)
         folder.mkdir(exist_ok=True)
         (folder / "learners").write_text(kind)

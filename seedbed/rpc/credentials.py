@@ -101,8 +101,7 @@ class Credentials:
                 return Denial(
                     grpc.StatusCode.UNAUTHENTICATED,
                     "a token of this release is required: give the client --token-file, or "
-                    f"{TOKEN_FILE_VARIABLE}; upgrade a client of 0.1, which has no such option "
-                    "(docs/security.md)",
+                    f"{TOKEN_FILE_VARIABLE} (docs/security.md)",
                 )
         if self.tls is not None:
             named, release = _identity_of(auth_context)

@@ -85,11 +85,6 @@ def kind_of(message: Step | Actions | wire.ActorMessage | wire.LearnerMessage) -
     return kind
 
 
-def hello_in(message: Step | wire.ActorMessage) -> wire.Hello | None:
-    """Return the Hello of an actor's message; None of any other message."""
-    return message.hello if not isinstance(message, Step) and message.HasField("hello") else None
-
-
 def write_actor_message(message: Step | wire.ActorMessage) -> bytes:
     """Encode an ActorMessage."""
     if not isinstance(message, Step):

@@ -67,20 +67,6 @@ class StreamRejected(Exception):
         self.code = code or self.code
 
 
-class NoHello(ValueError):
-    """First message of a stream that is missing, or is no Hello.
-
-    Attributes:
-        field: "hello" if no message came in time, otherwise "message".
-        expected: what should have come.
-        message: the message that came instead of Hello; None if the peer sent none.
-    """
-
-    def __init__(self, text: str, field: str, expected: str, message: Any = None) -> None:
-        super().__init__(text)
-        self.field, self.expected, self.message = field, expected, message
-
-
 def hello_of(message: Any) -> Any:
     """Return the field `hello` of a message.
 
@@ -90,44 +76,29 @@ def hello_of(message: Any) -> Any:
     return message.hello if message.HasField("hello") else None
 
 
-async def expect_hello(
-    context: Any,
-    hello_of: Callable[[Any], Any] = hello_of,
-    turn: contextlib.AbstractAsyncContextManager[Any] | None = None,
-) -> Any:
+async def expect_hello(context: Any, hello_of: Callable[[Any], Any] = hello_of) -> Any:
     """Read the first message of a stream.
 
     Args:
         context: the servicer's context of the stream.
         hello_of: returns the Hello of a message as `context.read` returns it, or None.
-        turn: lock of the streams whose first messages are read one at a time, which bounds what
-            half-sent ones take.
 
     Returns:
         The Hello.
 
     Raises:
-        NoHello: a ValueError, which `OpenStreams.serve` answers with INVALID_ARGUMENT.
-        StreamRejected: UNAVAILABLE, the turn of this stream has not come in time.
+        ValueError: no Hello came, which `OpenStreams.serve` answers with INVALID_ARGUMENT.
     """
-    reading = False
     try:
-        async with asyncio.timeout(HELLO_TIMEOUT_S), turn or contextlib.nullcontext():
-            reading = True
+        async with asyncio.timeout(HELLO_TIMEOUT_S):
             message = await context.read()
     except TimeoutError:
-        if not reading:
-            raise StreamRejected(
-                f"the hellos of other streams took {HELLO_TIMEOUT_S:g} s: try again",
-                grpc.StatusCode.UNAVAILABLE,
-            ) from None
-        within = f"within {HELLO_TIMEOUT_S:g} s"
-        raise NoHello(f"no hello {within}", "hello", f"Hello {within}") from None
+        raise ValueError(f"no hello within {HELLO_TIMEOUT_S:g} s") from None
     if message is grpc.aio.EOF:
-        raise NoHello("nothing instead of hello", "message", "hello first")
+        raise ValueError("nothing instead of hello")
     hello = hello_of(message)
     if hello is None:
-        raise NoHello("hello must come first", "message", "hello first", message)
+        raise ValueError("hello must come first")
     return hello
 
 
@@ -142,7 +113,6 @@ class OpenStreams:
 
     Attributes:
         closed: whether `close` was called.
-        hello_turn: lock for `expect_hello`.
     """
 
     def __init__(
@@ -156,7 +126,6 @@ class OpenStreams:
         self._ended: dict[asyncio.Task[Any], StreamRejected | None] = {}
         self._warnings = PeerLog(log)
         self.closed = False
-        self.hello_turn = asyncio.Lock()
 
     async def serve(
         self, context: Any, handle: Callable[[], Awaitable[None]], name: str = ""

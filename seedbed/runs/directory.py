@@ -76,12 +76,9 @@ _OWN_FILES = (
     "summary.json",
     "devices.json",
     ".tmp-*",
-    ".summary.json.tmp",  # of 0.1
-    ".status.json.tmp",
     "wandb-run-id",
     "learner.sock",
     "learner.sock.shm",
-    "evaluation*.json",
     "logs/*.log",
     "logs/*.log.[0-9]",
     "logs/*.json",
@@ -425,7 +422,7 @@ def _check_init(
     directory.init_from = starts[-1].get("init_from", "") if starts else ""
     if init_from is None or _address(init_from) == directory.init_from:
         return
-    if not starts or "experiment" not in starts[0]:  # of an earlier version, which kept no path
+    if not starts:  # the history was lost, and the path with it
         print(f"init: {init_from} is not used, since the run resumes", file=sys.stderr)
         return
     began = f"from {directory.init_from}" if directory.init_from else "from no other run"
@@ -450,7 +447,7 @@ def _address(path: str) -> str:
 
 def _is_edited(directory: RunDirectory, starts: Sequence[Start]) -> bool:
     """Return whether experiment.yaml is not known to be as the last start left it."""
-    known = starts[-1].get("experiment") if starts else None
+    known = starts[-1]["experiment"] if starts else None
     return fingerprint(directory.experiment_yaml.read_text()) != known
 
 

@@ -49,7 +49,7 @@ class Start(TypedDict):
     changes: list[Accepted]
     digest: NotRequired[str]
     init_from: NotRequired[str]  # run, or file, with whose parameters the run has begun
-    experiment: NotRequired[str]  # `fingerprint` of experiment.yaml; 0.2 and later
+    experiment: str  # `fingerprint` of experiment.yaml
 
 
 class History(TypedDict):
@@ -115,8 +115,8 @@ def append_start(
             {"key": change.key, "before": plain(change.before), "after": plain(change.after)}
             for change in changes
         ],
+        "experiment": fingerprint(experiment),
     }
-    start["experiment"] = fingerprint(experiment)
     if init_from:
         start["init_from"] = init_from
     if changes:

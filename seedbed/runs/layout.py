@@ -10,7 +10,6 @@ from typing import Any
 import yaml
 
 from seedbed.config import Experiment
-from seedbed.config.renamed import translate
 from seedbed.rpc.local.addresses import SUFFIX
 from seedbed.runtime.exit_codes import RunDirectoryError
 
@@ -79,9 +78,7 @@ def _count(path: Path) -> int | None:
 def _gossip(path: Path) -> dict[str, Any]:
     """Read the section `gossip` of the run at `path`; empty where it is not stored."""
     try:
-        stored = yaml.safe_load((path / "experiment.yaml").read_text())
-        translate(stored)
-        return dict(stored["gossip"])
+        return dict(yaml.safe_load((path / "experiment.yaml").read_text())["gossip"])
     except (OSError, yaml.YAMLError, AttributeError, KeyError, TypeError, ValueError):
         return {}
 

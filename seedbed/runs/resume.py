@@ -21,7 +21,6 @@ from pydantic import BaseModel, ValidationError
 from seedbed.config import Experiment
 from seedbed.config.environment import FAMILIES
 from seedbed.config.keys import agent_sections, is_section, keys
-from seedbed.config.renamed import translate
 from seedbed.config.yaml_text import load_yaml
 from seedbed.runs.ways_on import WaysOn
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
@@ -291,8 +290,6 @@ def read_stored(text: str, source: str) -> Experiment:
     """
     try:
         tree = load_yaml(text)
-        if isinstance(tree, dict):
-            translate(tree)
         while True:
             try:
                 return Experiment.model_validate(tree)

@@ -104,8 +104,7 @@ class RunStatus(TypedDict):
     """The status of one learner. Its keys are a file format and a wire format."""
 
     name: str
-    # Null without one; an older learner's status has none.
-    run_dir: NotRequired[str | None]
+    run_dir: str | None
     environment: str
     agent: str
     state: str  # training, waiting, evaluating (the last evaluation) or finished
@@ -116,9 +115,8 @@ class RunStatus(TypedDict):
     interval_s: float
     process: ProcessStatus
     counters: dict[str, int | float]
-    # Of the checkpoint that the process began with; an older learner's status has none.
-    resumed_dollars: NotRequired[float]
-    charged: NotRequired[ChargedStatus]
+    resumed_dollars: float  # of the checkpoint that the process began with
+    charged: ChargedStatus
     numbers: dict[str, Any]
     scalars: dict[str, float]
     user_scalars: dict[str, float]
@@ -128,11 +126,10 @@ class RunStatus(TypedDict):
     stop: dict[str, Any]
     checkpoint: CheckpointStatus
     evaluation: dict[str, Any] | None
-    # An older learner's status has none.
-    learners: NotRequired[LearnersStatus]
-    provenance: NotRequired[ProvenanceStatus | None]
-    network_bytes: NotRequired[dict[str, int]]  # by `PEER DIRECTION`
-    policy_lag_by_step: NotRequired[list[float]]  # [T] in updates; empty with replay
+    learners: LearnersStatus
+    provenance: ProvenanceStatus | None
+    network_bytes: dict[str, int]  # by `PEER DIRECTION`
+    policy_lag_by_step: list[float]  # [T] in updates; empty with replay
     discarded_by_reason: dict[str, int]
     stream_errors: dict[str, int]
     failing_outputs: list[str]

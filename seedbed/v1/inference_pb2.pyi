@@ -37,16 +37,14 @@ STEP_FLAG_LIFE_LOST: StepFlag
 STEP_FLAG_FIRST: StepFlag
 
 class ActorMessage(_message.Message):
-    __slots__ = ("hello", "step", "goodbye", "unroll")
-    HELLO_FIELD_NUMBER: _ClassVar[int]
-    STEP_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("goodbye", "step", "unroll")
     GOODBYE_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
     UNROLL_FIELD_NUMBER: _ClassVar[int]
-    hello: Hello
-    step: Step
     goodbye: Goodbye
+    step: Step
     unroll: Unroll
-    def __init__(self, hello: _Optional[_Union[Hello, _Mapping]] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., unroll: _Optional[_Union[Unroll, _Mapping]] = ...) -> None: ...
+    def __init__(self, goodbye: _Optional[_Union[Goodbye, _Mapping]] = ..., step: _Optional[_Union[Step, _Mapping]] = ..., unroll: _Optional[_Union[Unroll, _Mapping]] = ...) -> None: ...
 
 class LearnerMessage(_message.Message):
     __slots__ = ("welcome", "actions", "notice", "finished", "parameters")

@@ -38,7 +38,6 @@ from seedbed.rpc.versions import (
     HELLO_KEY,
     OLDEST_PROTOCOL_VERSION,
     PROTOCOL_VERSION,
-    SPACES_PROTOCOL_VERSION,
 )
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.text import printable
@@ -80,13 +79,11 @@ class LearnerUnresponsive(Exception):
 
 
 def make_hello(env: VectorEnv, name: str) -> wire.Hello:
-    """Return the first message of a stream of `env`, with a new incarnation."""
+    """Return the Hello of a stream of `env`, with a new incarnation."""
     spec = env.spec
-    spaces = spaces_to_wire(spec)
-    oldest = SPACES_PROTOCOL_VERSION if spaces else OLDEST_PROTOCOL_VERSION
     return wire.Hello(
         protocol_version=PROTOCOL_VERSION,
-        oldest_protocol_version=oldest,
+        oldest_protocol_version=OLDEST_PROTOCOL_VERSION,
         incarnation=secrets.randbits(63),
         actor=name,
         environment=spec.name,
@@ -94,7 +91,7 @@ def make_hello(env: VectorEnv, name: str) -> wire.Hello:
         observation=wire.ArraySpec(shape=spec.observation.shape, dtype=spec.observation.dtype),
         actions=spec.actions,
         action_repeat=spec.action_repeat,
-        **spaces,
+        **spaces_to_wire(spec),
     )
 
 
@@ -311,9 +308,8 @@ class ActorLoop:
         if self._address.startswith("unix:"):
             await self._wait_for_socket()
         hello = self._hello(env)
-        # Also as metadata, which the learner judges before it reads a message (docs/wire.md).
-        carried = (HELLO_KEY, hello.SerializeToString())
-        metadata: Metadata = (*self._credentials.metadata(), carried)
+        of_hello = (HELLO_KEY, hello.SerializeToString())
+        metadata: Metadata = (*self._credentials.metadata(), of_hello)
         if (local := self._open_local(env, metadata)) is not None:
             await self._serve(env, hello, local)
             return
@@ -348,7 +344,7 @@ class ActorLoop:
             return None
 
     async def _serve(self, env: VectorEnv, hello: wire.Hello, call: Any) -> None:
-        """Say Hello on a stream, and step until its end.
+        """Await Welcome on a stream, and step until its end.
 
         Args:
             env: the environments.
@@ -491,7 +487,6 @@ class ActorLoop:
         self._answered = True
 
     async def _handshake(self, call: Any, hello: wire.Hello) -> wire.Welcome:
-        await write(call, wire.ActorMessage(hello=hello))
         message = await self._read(call, self._reply_timeout_s)
         kind = kind_of(message)
         if kind != "welcome" or message.welcome.incarnation != hello.incarnation:

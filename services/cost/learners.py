@@ -57,9 +57,8 @@ class Learners:
         try:
             for name in ("env_frames", "dollars"):
                 check_number(name, answer["counters"][name])
-            check_number("resumed_dollars", answer.get("resumed_dollars", 0.0))
-            # A learner of version 0.1 does not name its run.
-            path = PurePosixPath(answer.get("run_dir") or self._run)
+            check_number("resumed_dollars", answer["resumed_dollars"])
+            path = PurePosixPath(answer["run_dir"] or self._run)
             return (
                 isinstance(answer["state"], str)
                 and isinstance(answer.get("over") or "", str)

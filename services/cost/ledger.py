@@ -14,7 +14,7 @@ log = logging.getLogger(__name__)
 SAVE_INTERVAL_S = 20.0
 # Longest time without a meter that is charged: clocks are wrong, and machines are suspended.
 MAX_GAP_S = 24 * 3600.0
-# What an earlier release on the same volume has cost, whose parts nobody knows.
+# Cost of earlier releases on this volume; no breakdown is available.
 EARLIER = "earlier/unknown"
 
 
@@ -70,14 +70,13 @@ class Ledger:
         asked: Ranks of the learners that have reported what an earlier release has cost.
     """
 
-    def __init__(self, state: Mapping[str, str], run: str, clock: float, learners: int = 1) -> None:
+    def __init__(self, state: Mapping[str, str], run: str, clock: float) -> None:
         """Restore the ledger. The time without a meter is charged at the first look at the pods.
 
         Args:
             state: The output of `to_state`; {} for a new release.
             run: Name of the present run.
             clock: Time of the monotonic clock, in seconds.
-            learners: Number of learners.
 
         Raises:
             SeedbedError: CONFIG, the state holds what no meter has written.
@@ -85,10 +84,7 @@ class Ledger:
         try:
             self.runs = _runs(state, run)
             self._saved: float | None = _number(state.get("unixTime"))
-            asked = json.loads(state.get("askedLearners", "null"))
-            # A meter of version 0.1 asked each learner before it saved anything.
-            known = range(learners) if asked is None and "dollars" in state else asked or []
-            self.asked = {int(rank) for rank in known}
+            self.asked = {int(rank) for rank in json.loads(state.get("askedLearners", "[]"))}
             if state.get("run", run) != run:
                 self.asked = set()
         except (TypeError, ValueError, AttributeError, KeyError) as error:
@@ -240,17 +236,12 @@ class Ledger:
 
 
 def _runs(state: Mapping[str, str], run: str) -> dict[str, Run]:
-    """Return the runs of a state, which has only the totals from a meter of version 0.1."""
+    """Return the runs of a state, with the present one."""
     runs: dict[str, Run] = {}
-    if "runs" in state:
-        for name, saved in json.loads(state["runs"]).items():
-            parts = {part: _number(dollars) or 0.0 for part, dollars in saved["parts"].items()}
-            total = _number(saved["dollars"]) or 0.0
-            bounds = [float(saved.get(bound, total)) for bound in ("lower", "upper")]
-            runs[name] = Run(total, int(saved["frames"]), parts, *bounds)
-    elif "dollars" in state:
-        dollars = _number(state["dollars"]) or 0.0
-        runs[run] = Run(dollars, int(state.get("frames", 0)), {EARLIER: dollars}, dollars, dollars)
+    for name, saved in json.loads(state.get("runs", "{}")).items():
+        parts = {part: _number(dollars) or 0.0 for part, dollars in saved["parts"].items()}
+        bounds = [float(saved[bound]) for bound in ("lower", "upper")]
+        runs[name] = Run(_number(saved["dollars"]) or 0.0, int(saved["frames"]), parts, *bounds)
     runs.setdefault(run, Run())
     return runs
 

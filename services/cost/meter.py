@@ -97,7 +97,7 @@ class CostMeter:
         self.cluster, self.prices, self.goal = cluster, prices, goal
         self.learners = Learners(learners, goal.run)
         self._now, self._clock = now, clock
-        self.ledger = Ledger(cluster.state(), goal.run, clock(), len(learners))
+        self.ledger = Ledger(cluster.state(), goal.run, clock())
         wanted = {"learner": len(learners), "replay": goal.shards}
         self.brake = Brake(cluster, goal.key, goal.paused, wanted, self._state, now)
         self.traffic = Traffic(clock)
@@ -273,8 +273,7 @@ class CostMeter:
                 self._frames[rank] = int(counters["env_frames"])
                 if rank not in self.ledger.asked:
                     # What the present pods have cost is charged from their start.
-                    resumed = status.get("resumed_dollars", counters["dollars"])
-                    self.ledger.carry(rank, float(resumed))
+                    self.ledger.carry(rank, float(status["resumed_dollars"]))
             run = self.ledger.present
             run.frames = max(run.frames, sum(self._frames))
         return statuses

@@ -35,7 +35,7 @@ class Traffic:
         self._counts: dict[tuple[int, str], _Count] = {}
 
     def count(self, rank: int, status: Mapping[str, Any]) -> None:
-        """Take the byte counts of a learner's status; an older learner's has none."""
+        """Take the byte counts of a learner's status."""
         now = self._now()
         for component, total in _totals(status.get("network_bytes")).items():
             last = self._counts.get((rank, component))

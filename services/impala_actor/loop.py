@@ -15,9 +15,6 @@ from seedbed.v1 import inference_pb2 as wire
 if TYPE_CHECKING:  # imports Keras
     from seedbed.services.impala_actor.player import UnrollPlayer
 
-# The first version with unrolls.
-_PROTOCOL_VERSION = 4
-
 
 class UnrollLoop(ActorLoop):
     """Plays unrolls of a vector environment, stream after stream, until the experiment is over.
@@ -38,7 +35,6 @@ class UnrollLoop(ActorLoop):
     @override
     def _hello(self, env: VectorEnv) -> wire.Hello:
         hello = make_hello(env, self._name)
-        hello.oldest_protocol_version = _PROTOCOL_VERSION
         hello.inference = wire.INFERENCE_LOCATION_ACTOR
         hello.unroll_length = self.unroll_length
         return hello

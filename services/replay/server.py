@@ -110,11 +110,7 @@ class ReplayServer(ServerThread):
 
         async def handle(context: Any) -> None:
             try:
-                hello = await expect_hello(
-                    context,
-                    lambda data: hello_of(unpack(request, data)[0]),
-                    self._streams.hello_turn,
-                )
+                hello = await expect_hello(context, lambda data: hello_of(unpack(request, data)[0]))
                 spec, bounds = spec_of(hello.spec), _bounds(hello)
                 learner = printable(hello.learner)
                 with self._shard.stream_of(spec):

@@ -23,7 +23,7 @@ from tests.support.raw_wire import ACT
 from tests.support.waiting import wait_for
 
 STRANGE = wire.Hello(
-    protocol_version=3,
+    protocol_version=1,
     oldest_protocol_version=1,
     actor="stranger",
     environment="CartPole-v1",
@@ -53,12 +53,12 @@ def address_of(process: Process) -> str:
 
 
 def refusal_of(address: str, hello: wire.Hello) -> grpc.RpcError:
-    """The status with which a Hello, in the metadata and as the first message, is refused."""
+    """The status with which a Hello is refused."""
     with channels.channel(address) as channel:
         act: Any = channel.stream_stream(ACT, lambda message: message.SerializeToString(), bytes)
         metadata = [(HELLO_KEY, hello.SerializeToString())]
         with pytest.raises(grpc.RpcError) as refused:
-            next(act(iter([wire.ActorMessage(hello=hello)]), metadata=metadata, timeout=60))
+            next(act(iter(()), metadata=metadata, timeout=60))
         return refused.value
 
 

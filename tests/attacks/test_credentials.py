@@ -16,12 +16,9 @@ import pytest
 from seedbed.cli.main import main
 from seedbed.rpc import channels
 from seedbed.rpc.credentials import MAY_CALL, Credentials
-from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.tokens import Role, Tokens, new_token_files
-from tests.support.null_model import null_learner
 from tests.support.processes import START_S, Cluster, Process, cluster, free_port
-from tests.support.raw_wire import Stream
 from tests.support.waiting import wait_for
 
 
@@ -186,17 +183,3 @@ def test_listening_beyond_loopback_needs_a_credential(command: str, tmp_path: Pa
     cause = process.last_lines()[-2]
     assert "0.0.0.0:0 is beyond this machine" in cause
     assert "give --token-file" in cause
-
-
-def test_an_actor_of_protocol_2_plays_where_no_token_is_demanded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its Hello is its first message, and its calls have no metadata."""
-    with null_learner(tmp_path, monkeypatch) as learner:
-        assert learner.server.address is not None
-        with Stream(learner.server.address) as old:
-            welcome = old.handshake(
-                protocol_version=2, oldest_protocol_version=OLDEST_PROTOCOL_VERSION
-            )
-            assert welcome.protocol_version == 2
-            old.play(5)

@@ -15,6 +15,7 @@ from tests.support.waiting import wait_for
 
 FORGED = "x\n2026-01-01 00:00:00,000 I seedbed.learner: FORGED \x1b[2J" + "y" * 100_000
 LONGEST_LINE = 2_000
+IN_HELLO = FORGED[:4_000]  # metadata has at most 8 KiB
 
 
 def test_an_actor_forges_no_line(
@@ -24,13 +25,13 @@ def test_an_actor_forges_no_line(
     with null_learner(tmp_path, monkeypatch) as learner:
         assert learner.server.address is not None
         with Stream(learner.server.address) as actor:
-            actor.handshake(actor=FORGED)
+            actor.handshake(actor=IN_HELLO)
             actor.send(wire.ActorMessage(goodbye=wire.Goodbye(reason=FORGED)))
             assert actor.read() is None
         for _ in range(A_MINUTE + 5):
             with Stream(learner.server.address) as actor:
                 with pytest.raises(Refused) as refused:
-                    actor.handshake(environment=FORGED)
+                    actor.handshake(environment=IN_HELLO)
                 assert refused.value.details.isprintable()
                 assert len(refused.value.details) < LONGEST_LINE
         errors = learner.telemetry.sessions.stream_errors

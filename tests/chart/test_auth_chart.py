@@ -9,8 +9,7 @@ import pytest
 
 from seedbed.cli import actor, cost, learner, replay, tokens
 from seedbed.runtime.tokens import Role
-from tests.chart.test_chart import SHARDS
-from tests.support.chart import CHART, Rendered, merged, refused, render, run
+from tests.support.chart import CHART, SHARDS, Rendered, merged, refused, render, run
 
 OFF: dict[str, Any] = {"auth": {"enabled": False}}
 TLS: dict[str, Any] = {"tls": {"enabled": True}}

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.chart.test_chart import SHARDS
 from tests.support.api_server import ApiServer, api_server
-from tests.support.chart import merged, refused, render
+from tests.support.chart import SHARDS, merged, refused, render
 
 KEDA: dict[str, Any] = {"actor": {"autoscaling": {"type": "keda", "minReplicas": 2}}}
 

@@ -175,17 +175,6 @@ def test_hosts_are_not_deleted_in_vain(server: ApiServer, held: dict[str, int]) 
     assert "delete jobset" in server.template(accept(changed, name)).stderr
 
 
-def test_keys_of_0_1_are_known_by_their_new_names(server: ApiServer) -> None:
-    begins(server)
-    old = "environment: {id: 'atari:Pong'}\nlearner: {passes: 2}\nlearners: {count: 1, window: 3}\n"
-    server.objects["ConfigMap", "pong-experiment"]["data"]["experiment.yaml"] = old
-    new = {"experiment": {"learner": {"epochs_per_batch": 2}, "gossip": {"connectivity_window": 3}}}
-    server.render(new)
-    assert "learner.epochs_per_batch: 2 -> 4" in refusal(
-        server, merged(new, {"experiment": {"learner": {"epochs_per_batch": 4}}})
-    )
-
-
 def another(key: Key) -> str:
     """A value in YAML that is not the default of a key."""
     annotation: Any = key.field.annotation

@@ -6,13 +6,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-import yaml
 
-from tests.chart.test_chart import SHARDS
 from tests.support.api_server import ApiServer, api_server
-from tests.support.chart import CHART, ROOT, Rendered, merged, refused, render, run
+from tests.support.chart import CHART, SHARDS, Rendered, merged, refused, render, run
 
-CHART_0_1 = ROOT / "tests" / "fixtures" / "v0_1" / "seedbed-0.1.0.tgz"
 # As the API server stores a quantity.
 CANONICAL = {
     "1024Gi": "1Ti",
@@ -55,8 +52,9 @@ def refusal(server: ApiServer, values: dict[str, Any]) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("size", CANONICAL, ids=str)
-@pytest.mark.parametrize("of", [learner_with, shards_with])
+@pytest.mark.parametrize(
+    ("of", "size"), [*((learner_with, size) for size in CANONICAL), (shards_with, "1024Mi")]
+)
 def test_a_size_is_an_amount(server: ApiServer, of: Any, size: str | float) -> None:
     install(server, of(size=size))
     server.render(of(size=size))
@@ -125,66 +123,6 @@ def test_names_of_the_whole_cluster_are_of_one_release() -> None:
         rendered = Rendered(answer.stdout)
         names += [(kind, x["metadata"]["name"]) for kind in kinds for x in rendered.of(kind)]
     assert len(names) == len(set(names)) == 6
-
-
-DQN = {
-    "experiment": {
-        "environment": {"id": "CartPole-v1"},
-        "agent": "dqn",
-        "learner": {"unroll_length": 1},
-    }
-}
-# Values of 0.1, and the same ones now.
-UPGRADES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "defaults": ({"experiment": {"environment": {"id": "CartPole-v1"}}}, {}),
-    "storage": (
-        {"learner": {"storage": {"kind": "pvc", "size": "2Gi", "storageClass": "fast"}}},
-        learner_with(type="pvc", size="2048Mi", storageClass="fast"),
-    ),
-    "learners": ({"learner": {"replicas": 3}}, {"learner": {"replicas": 3}}),
-    "shards": (
-        {**DQN, "replay": {"shards": 2, "sequences": 10_000, "volume": {"size": "1Gi"}}},
-        {**DQN, "replay": {"shards": 2, "sequences": 10_000, "persistence": {"size": "1024Mi"}}},
-    ),
-}
-IMMUTABLE = ("selector", "serviceName", "podManagementPolicy", "volumeClaimTemplates")
-
-
-@pytest.mark.parametrize("name", UPGRADES)
-def test_a_release_of_0_1_upgrades(server: ApiServer, name: str) -> None:
-    before, after = UPGRADES[name]
-    answer = run("template", "pong", str(CHART_0_1), "--namespace", "rl", values=before)
-    assert answer.returncode == 0, answer.stderr
-    old = Rendered(answer.stdout)
-    server.apply(old)
-    server.scale("Deployment", "pong-actor", 9)
-    new = server.render(after)
-    assert new.one("Deployment", "pong-actor")["spec"]["replicas"] == 9, "the old annotation"
-    for kind in ("StatefulSet", "Deployment"):
-        for item in old.of(kind):
-            spec = new.one(kind, item["metadata"]["name"])["spec"]
-            for field in IMMUTABLE:
-                one, two = (found.get(field) for found in (item["spec"], spec))
-                assert one == two or field == "volumeClaimTemplates", (name, field)
-            for one, two in zip(
-                item["spec"].get("volumeClaimTemplates", []),
-                spec.get("volumeClaimTemplates", []),
-                strict=True,
-            ):
-                assert one["metadata"] == two["metadata"]
-                assert one["spec"].keys() == two["spec"].keys()
-    names = [{(x["kind"], x["metadata"]["name"]) for x in side.all} for side in (old, new)]
-    gone = {(kind, own) for kind, own in names[0] - names[1] if own.startswith("pong")}
-    assert not gone, "an object of 0.1 has another name"
-    for item in old.of("Service"):
-        fresh = new.one("Service", item["metadata"]["name"])["spec"]
-        assert fresh.get("clusterIP") == item["spec"].get("clusterIP")
-        assert fresh["selector"] == item["spec"]["selector"]
-
-
-def test_the_packaged_chart_is_0_1() -> None:
-    answer = run("show", "chart", str(CHART_0_1))
-    assert yaml.safe_load(answer.stdout)["version"] == "0.1.0"
 
 
 def test_a_claim_of_ones_own_stays(server: ApiServer) -> None:

@@ -357,24 +357,10 @@ def test_paused_hosts_are_suspended() -> None:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"experiment": {"learner": {"backend": "tensorflow"}}}, ["hosts is 2", "backend: jax"]),
-        (
-            {"learner": {"replicas": 3, "topology": "allreduce"}},
-            ["learner.hosts is 2", "allreduce", "learner.hosts: 6"],
-        ),
-        (
-            {"learner": {"replicas": 3}, "experiment": {"gossip": {"gradients_every": 2}}},
-            ["learner.hosts is 2", "gradients_every is 2"],
-        ),
         (
             {"learner": {"replicas": 11}, "fullnameOverride": "a" * 36},
             ["36 letters", "room for 35"],
         ),
-        (
-            {"experiment": {"agent": "dqn"}, "replay": {"shards": 2}},
-            ["learner.hosts is 2", "replay.shards is 2"],
-        ),
-        ({"experiment": {"learner": {"batch_size": 33}}}, ["batch_size is 33", "say 34"]),
         ({"queueName": "q"}, ["queue is q", "LeaderWorkerSet"]),
         ({"learner": {"extraContainers": [{"name": "x"}]}}, ['"x"', "initContainers"]),
         ({"fullnameOverride": "a" * 39}, ["39 letters", "38"]),
@@ -473,33 +459,10 @@ def roles(inference: int, training: int, **learner: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        (merged(GPUS, roles(1, 3, batch_size=49)), ["batch_size is 49", "3 devices", "say 51"]),
-        (merged(GPUS, roles(0, 4)), ["inference 0 and training 4", "say inference: 1"]),
-        (merged(GPUS, roles(4, 0)), ["inference 4 and training 0"]),
-        (
-            merged(GPUS, roles(1, 3, backend="tensorflow", batch_size=48)),
-            ["backend is tensorflow", "which uses one"],
-        ),
-        (
-            merged(GPUS, roles(1, 3, batch_size=48, replay={"storage": "device"})),
-            ["replay.storage is device", "training: 1"],
-        ),
         (roles(2, 6, batch_size=48), ["8 devices", "accelerator.type is none"]),
         (
             {"experiment": {"learner": {"precision": "tensorfloat32"}}},
             ["tensorfloat32", "NVIDIA GPUs", "bfloat16"],
-        ),
-        (
-            merged(
-                TWO,
-                {
-                    "experiment": {
-                        "agent": "dqn",
-                        "learner": {"unroll_length": 1, "replay": {"storage": "device"}},
-                    }
-                },
-            ),
-            ["replay.storage is device", "learner.hosts is 2"],
         ),
     ],
 )

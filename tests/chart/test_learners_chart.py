@@ -161,7 +161,6 @@ def test_what_an_upgrade_restarts(values: dict[str, Any], restarts: set[str]) ->
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"learner": {"replicas": 0}}, ["replicas"]),
         ({"learner": {"topology": "star"}}, ["topology"]),
         (
             {"experiment": {"gossip": {"replicas": 4}}},

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.chart.test_chart import SHARDS
 from tests.support.api_server import ApiServer, api_server, helms
-from tests.support.chart import Rendered, merged, refused, render
+from tests.support.chart import SHARDS, Rendered, merged, refused, render
 
 WORKLOADS = {"actor": "Deployment", "learner": "StatefulSet", "replay": "StatefulSet"}
 PAUSED: dict[str, Any] = {"paused": True}

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-import shutil
 import sys
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +17,6 @@ from seedbed.config import parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runtime.exit_codes import ExitCode
 from tests.support.gossip_files import Gossip, ring
-
-FIXTURE = Path(__file__).parents[1] / "fixtures/v0_1/gossip"
 
 
 def write_experiment(run_dir: Path, **learners: Any) -> None:
@@ -56,24 +52,6 @@ def test_bounds_of_another_mean_are_said_not_to_hold(
     clipped = capsys.readouterr()
     assert json.loads(clipped.out)["mean"] == "clipped"
     assert "gossip.mean is clipped: the distances are measured" in clipped.err
-
-
-def test_a_run_of_release_0_1_is_analyzed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run_dir = tmp_path / "gossip"
-    shutil.copytree(FIXTURE, run_dir)
-    assert main(["analyze", str(run_dir)]) == 0
-    result = json.loads(capsys.readouterr().out)
-    rows = [
-        line.split(",")[1]
-        for learner in (0, 1)
-        for line in events_file(run_dir, learner).read_text().splitlines()[1:]
-    ]
-    assert {kind: n for kind, n in result["events"].items() if n} == Counter(rows)
-    assert result["snapshots"] > 0
-    assert result["violations_frobenius"] == result["violations_spread"] == 0
-    assert all(Path(file).stat().st_size for file in result["files"])
 
 
 def fails(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> str:

@@ -321,6 +321,31 @@ def test_wrong_values_are_told_before_a_cluster_is_asked(
     assert "set KUBECONFIG" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        (("learner.hosts=2",), "learner: hosts 2 train as one with backend jax"),
+        (
+            ("learner.hosts=2", "learner.replicas=3", "learner.topology=allreduce",
+             "experiment.learner.backend=jax"),
+            "use gossip.replicas 1 and learner.hosts 6",
+        ),
+    ],
+)  # fmt: skip
+def test_a_release_whose_learner_would_refuse_is_refused(
+    programs: Programs,
+    capsys: pytest.CaptureFixture[str],
+    values: tuple[str, ...],
+    words: str,
+) -> None:
+    """Not by the chart: by the schema, of the experiment as the chart completes it."""
+    given = [word for value in values for word in ("--set", value)]
+    assert main(["deploy", PONG, "--dry-run", *given]) == ExitCode.CONFIG
+    said = capsys.readouterr().err
+    assert "the experiment of pong-vtrace-experiment: " in said
+    assert words in said
+
+
 def test_a_hook_that_cannot_start_ends_the_installation(
     programs: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -48,24 +48,6 @@ def test_a_command_after_two_dashes_is_a_usage_error(
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "new"),
-    [
-        (["doctor"], "check machine"),
-        (["debug", "dump-unroll", "x"], "inspect"),
-        (["learner", "x.yaml", "--stay"], "--linger"),
-        (["evaluate", "runs/x", "--environments", "2"], "--num-envs"),
-    ],
-)
-def test_old_names_are_refused_with_the_new_one(
-    words: list[str], new: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit) as ended:
-        main(words)
-    assert ended.value.code == 2
-    assert f"of 0.1 is `{new}` now" in capsys.readouterr().err.replace("seedbed ", "")
-
-
 def test_the_version_and_the_overview(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])

@@ -204,6 +204,7 @@ def test_a_replay_that_just_suffices_is_taken() -> None:
         (["stop.mean_return=.nan"], ["stop.mean_return", "finite", "nan"]),
         (["stop.dollars=.inf"], ["stop.dollars", "finite", "inf"]),
         (["stop.dollars=1", "cost.cpu_hour=0", "cost.memory_gib_hour=0"], ["stop.dollars 1"]),
+        (["stop.idle_s=5"], ["stop.idle_s", "a pause below 10", "given 5"]),
         (["stop.dollars=1", "cost.accelerators=2"], ["stop.dollars 1", "cost.accelerators 2"]),
     ],
 )
@@ -228,21 +229,6 @@ def test_impossible_settings_name_both_sides(overrides: list[str], words: list[s
 )
 def test_what_cannot_be_read_is_said(text: str, overrides: list[str], word: str) -> None:
     assert word in refused(text, *overrides)
-
-
-def test_an_old_key_is_refused_with_its_new_name_and_that_of_its_value() -> None:
-    key = "pong.yaml: learner.replay.home of 0.1 is learner.replay.storage now"
-    assert refused(MINIMAL, "learner.replay.home=device") == key
-    value = ", and its value service is remote"
-    assert refused(MINIMAL, "learner.replay.home=service") == key + value
-
-
-def test_an_old_value_is_refused_with_its_new_name() -> None:
-    message = refused(MINIMAL, "learner.replay.storage=service")
-    assert "--set learner.replay.storage=service: must be 'host'" in message
-    assert message.endswith('given "service": service of 0.1 is remote now')
-    assert "of 0.1" not in refused(MINIMAL, "learner.replay.storage=[service]")
-    assert "of 0.1" not in refused(MINIMAL, "agent=service")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

@@ -96,20 +96,17 @@ class Release:
     def __init__(self, name: str, namespace: str, folder: Path, helm: str = "helm") -> None:
         self.name, self.namespace, self.folder, self.helm = name, namespace, folder, helm
 
-    def install(self, given: dict[str, Any], chart: Path = CHART) -> str:
-        return self._apply("install", given, chart=chart)
+    def install(self, given: dict[str, Any]) -> str:
+        return self._apply("install", given)
 
     def upgrade(self, given: dict[str, Any], *options: str, check: bool = True) -> str:
         return self._apply("upgrade", given, *options, check=check)
 
-    def _apply(
-        self, verb: str, given: dict[str, Any], *options: str, chart: Path = CHART,
-        check: bool = True,
-    ) -> str:  # fmt: skip
+    def _apply(self, verb: str, given: dict[str, Any], *options: str, check: bool = True) -> str:
         file = self.folder / f"{self.name}.json"
         file.write_text(json.dumps(given))
         return command(
-            self.helm, verb, self.name, str(chart), "-n", self.namespace, "-f", str(file), *options,
+            self.helm, verb, self.name, str(CHART), "-n", self.namespace, "-f", str(file), *options,
             timeout_s=LONG_S,  # a Job makes the tokens first
             check=check,
         )  # fmt: skip

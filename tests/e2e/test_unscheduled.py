@@ -8,12 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.release import CHART, ROOT, Release, command, values
+from tests.e2e.release import CHART, Release, command, values
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
 
 NOWHERE: dict[str, Any] = {"nodeSelector": {"seedbed.test/nowhere": "true"}}
-OLD_CHART = ROOT / "tests" / "fixtures" / "v0_1" / "seedbed-0.1.0.tgz"
 
 
 def given(**more: Any) -> dict[str, Any]:
@@ -52,32 +51,6 @@ def test_a_scaled_number_survives_upgrades(helm: str, namespace: str, tmp_path: 
     changed = given(actor={"replicas": 4})
     release.upgrade(changed, *(["--force-conflicts"] if helm == "helm4" else []))
     assert release.replicas(deployment) == 4
-    release.uninstall()
-
-
-def test_a_release_of_the_chart_of_0_1_goes_on(helm: str, namespace: str, tmp_path: Path) -> None:
-    """Selectors, claims and the scaled number are those of before."""
-    release = Release(f"old-{helm}", namespace, tmp_path, helm)
-    workloads = [f"deployment/{release.name}-actor", f"statefulset/{release.name}-learner"]
-    small = given(experiment={"environment": {"id": "CartPole-v1"}})
-    old = {
-        "experiment": {"environment": {"id": "CartPole-v1"}},
-        "learner": {**NOWHERE, "storage": {"size": "1.5Gi"}},
-        "actor": {**NOWHERE, "replicas": 3},
-        "cost": NOWHERE,
-    }
-    release.install(old, chart=OLD_CHART)
-    release.scale(workloads[0], 5)
-    before = [release.get(what)["metadata"]["uid"] for what in workloads]
-    release.upgrade(small, *(["--force-conflicts"] if helm == "helm4" else []))
-    assert release.replicas(workloads[0]) == 5
-    assert [release.get(what)["metadata"]["uid"] for what in workloads] == before
-    (volume,) = [
-        item["metadata"]["name"]
-        for item in release.get("pvc")["items"]
-        if release.name in item["metadata"]["name"]
-    ]
-    assert volume == f"runs-{release.name}-learner-0"
     release.uninstall()
 
 

@@ -18,11 +18,8 @@ from seedbed.envs.probe import EnvironmentProbe
 from seedbed.envs.spaces import ActionWriter, ObservationReader
 from seedbed.packed import PackedSpec, random_actions, read_environment_spec
 from seedbed.rpc.spaces import observation_from_wire, space_from_wire, spaces_to_wire
-from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, SPACES_PROTOCOL_VERSION
-from seedbed.services.actor.loop import make_hello
 from seedbed.spec import ActionSpec, ArraySpec, EnvironmentSpec, TimeStep, pack_flags
 from seedbed.v1 import inference_pb2 as wire
-from tests.support.pattern_env import PatternVectorEnv
 
 NESTED = Dict(
     {
@@ -168,19 +165,6 @@ def test_a_hello_carries_the_spaces() -> None:
     assert observation_from_wire(hello) == spec.observation
     plain = EnvironmentSpec("x", ArraySpec((3,), "float32"), 2, 1)
     assert spaces_to_wire(plain) == {}
-
-
-def test_a_learner_without_spaces_is_not_spoken_to() -> None:
-    """It would read the row of bytes as an observation, and choose one of all actions."""
-    space = ActionSpec("continuous", (2,))
-    packed = ObservationReader(NESTED).spec
-    for spaces, oldest in (
-        ({}, OLDEST_PROTOCOL_VERSION),
-        ({"space": space}, SPACES_PROTOCOL_VERSION),
-        ({"observation": packed}, SPACES_PROTOCOL_VERSION),
-    ):
-        env = PatternVectorEnv(1, 0, **{"shape": (6,), "dtype": "float32", **spaces})
-        assert make_hello(env, "x").oldest_protocol_version == oldest
 
 
 @pytest.mark.parametrize(

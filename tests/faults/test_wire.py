@@ -23,9 +23,10 @@ from seedbed.rpc.versions import ERROR_KEY
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.actor.actor import Actor as ActorProcess
 from seedbed.v1 import inference_pb2 as wire
+from tests.storm.streams import mutate
 from tests.support.echo_actor import Actor, EchoVectorEnv
 from tests.support.null_model import ACTIONS, NAME, NullLearner, experiment, null_learner
-from tests.support.raw_wire import ACT, Proxy, Refused, Stream, hello, step, stream
+from tests.support.raw_wire import ACT, Proxy, Refused, Stream, hello, metadata_of, step, stream
 from tests.support.waiting import wait_for
 
 MESSAGES = 10_000
@@ -74,23 +75,6 @@ def all_slots_free(learner: NullLearner) -> bool:
 # --- nonsense ------------------------------------------------------------------------------------
 
 
-def mutated(message: bytes, chance: random.Random) -> bytes:
-    """A right message with a few bytes changed, cut, doubled or put in."""
-    data = bytearray(message)
-    for _ in range(chance.randint(1, 4)):
-        at = chance.randrange(len(data) + 1)
-        match chance.randrange(4):
-            case 0:
-                data[at : at + 1] = bytes([chance.randrange(256)])
-            case 1:
-                del data[at:]
-            case 2:
-                data[at:at] = chance.randbytes(chance.randint(1, 9))
-            case _:
-                data[at:at] = data[max(0, at - 8) : at]
-    return bytes(data)
-
-
 def parsable(chance: random.Random) -> bytes:
     """A message of the right types with random values."""
 
@@ -129,13 +113,13 @@ def parsable(chance: random.Random) -> bytes:
 
 
 def nonsense(chance: random.Random) -> list[bytes]:
-    """Messages of one stream: a right beginning of any length, then one arbitrary message."""
+    """A Hello and messages: a right beginning of any length, then arbitrary bytes."""
     right = [hello().SerializeToString(), *(step(i).SerializeToString() for i in range(3))]
     begin = chance.randrange(3)
     last = chance.choice(
         (
             lambda: chance.randbytes(chance.randrange(60)),
-            lambda: mutated(right[begin], chance),
+            lambda: mutate(right[begin], chance),
             lambda: parsable(chance),
         )
     )()
@@ -148,13 +132,14 @@ async def speak(address: str, conversations: list[list[bytes]]) -> dict[str, int
     waiting = iter(conversations)
 
     async def one(act: Any, words: list[bytes]) -> str:
-        call = act(timeout=30)
+        call = act(metadata=metadata_of(words[0]), timeout=30)
         try:
-            for word in words:
-                await call.write(word)
-                answer = await call.read()
+            answer = await call.read()
+            for word in words[1:]:
                 if answer is grpc.aio.EOF:
                     break
+                await call.write(word)
+                answer = await call.read()
             return "goodbye" if answer is grpc.aio.EOF else "answered"
         except grpc.aio.AioRpcError as error:
             if ERROR_KEY not in dict(error.trailing_metadata() or ()):

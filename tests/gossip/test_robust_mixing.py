@@ -132,6 +132,6 @@ def test_learners_mix_with_the_mean_of_the_settings(tmp_path: Path, mean: str) -
 
 def test_the_log_of_another_mean_is_another_log(tmp_path: Path) -> None:
     GossipLog(tmp_path / "gossip", 30.0, 3)
-    assert (tmp_path / "gossip/learners").read_text() == "3 30\n", "as in release 0.1"
+    assert (tmp_path / "gossip/learners").read_text() == "3 30 mean\n"
     GossipLog(tmp_path / "gossip", 30.0, 3, mean="clipped")
-    assert (tmp_path / "gossip.1/learners").read_text() == "3 30\n"
+    assert (tmp_path / "gossip.1/learners").read_text() == "3 30 mean\n"

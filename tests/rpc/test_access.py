@@ -26,7 +26,7 @@ class Inference(inference_pb2_grpc.InferenceServicer):
         message = await context.read()
         await context.write(
             inference_pb2.LearnerMessage(
-                finished=inference_pb2.Finished(reason=message.hello.actor)
+                finished=inference_pb2.Finished(reason=message.goodbye.reason)
             )
         )
 
@@ -82,8 +82,8 @@ def test_every_kind_of_method_is_served_to_its_role(served: tuple[grpc.Channel, 
     channel, denials = served
     inference = inference_pb2_grpc.InferenceStub(channel)
     gossip = gossip_pb2_grpc.GossipStub(channel)
-    hello = inference_pb2.ActorMessage(hello=inference_pb2.Hello(actor="me"))
-    answers = list(inference.Act(iter([hello]), metadata=bearer(Role.ACTOR), timeout=10))
+    goodbye = inference_pb2.ActorMessage(goodbye=inference_pb2.Goodbye(reason="me"))
+    answers = list(inference.Act(iter([goodbye]), metadata=bearer(Role.ACTOR), timeout=10))
     assert [answer.finished.reason for answer in answers] == ["me"]
     status = inference.GetStatus(
         inference_pb2.GetStatusRequest(), metadata=bearer(Role.OBSERVER), timeout=10

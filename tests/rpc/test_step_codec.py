@@ -100,8 +100,8 @@ def test_the_frames_of_what_was_read_are_the_messages_own_bytes() -> None:
 
 
 def test_every_other_message_goes_through_protobuf() -> None:
-    hello = wire.ActorMessage(hello=wire.Hello(actor="me", environments=3))
-    assert step_codec.read_actor_message(step_codec.write_actor_message(hello)) == hello
+    goodbye = wire.ActorMessage(goodbye=wire.Goodbye(reason="enough"))
+    assert step_codec.read_actor_message(step_codec.write_actor_message(goodbye)) == goodbye
     notice = wire.LearnerMessage(notice=wire.Notice(sequence=3, reason="compiling"))
     assert step_codec.read_learner_message(step_codec.write_learner_message(notice)) == notice
     assert step_codec.read_actor_message(b"") == wire.ActorMessage()

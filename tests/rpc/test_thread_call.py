@@ -32,7 +32,7 @@ from tests.support.waiting import wait_for
 pytestmark = pytest.mark.timeout(60)
 
 CODE = grpc.StatusCode
-HELLO = wire.ActorMessage(hello=wire.Hello(actor="test"))
+UNROLL = wire.ActorMessage(unroll=wire.Unroll(version=3))
 WELCOME = wire.LearnerMessage(welcome=wire.Welcome(session=3)).SerializeToString()
 STEP: Any = read_actor_message(step(0).SerializeToString())
 ANSWER = wire.LearnerMessage(actions=wire.Actions(sequence=0, action=b"abcd")).SerializeToString()
@@ -85,7 +85,7 @@ def test_messages_and_metadata_of_a_stream() -> None:
         heard.append(await context.read())
 
     async def client(call: ThreadCall) -> None:
-        await call.write(HELLO)
+        await call.write(UNROLL)
         assert (await call.read()).welcome.session == 3
 
         def steps(call: ThreadCall) -> None:
@@ -101,10 +101,10 @@ def test_messages_and_metadata_of_a_stream() -> None:
         assert await call.read() is grpc.aio.EOF, "the same again"
 
     play(serve, client)
-    metadata, hello, *steps, goodbye, end = heard
+    metadata, unroll, *steps, goodbye, end = heard
     assert metadata["key"] == "value"
     assert metadata["a-bin"] == b"\0\1"
-    assert hello == HELLO
+    assert unroll == UNROLL
     assert [type(message) for message in steps] == [Step] * 3
     assert bytes(steps[0].observation) == bytes(STEP.observation)
     assert goodbye.goodbye.reason == "enough"
@@ -124,7 +124,7 @@ def test_the_status_of_a_learner_that_refuses(reads: int) -> None:
         await context.abort(CODE.INVALID_ARGUMENT, "é: reward", ((ERROR_KEY, error),))
 
     async def client(call: ThreadCall) -> grpc.aio.AioRpcError:
-        await call.write(HELLO)
+        await call.write(UNROLL)
         if reads == 2:
             await call.read()
             await in_thread(lambda call: call.send(STEP))(call)
@@ -144,7 +144,7 @@ def test_no_learner_is_unavailable() -> None:
     async def client() -> grpc.aio.AioRpcError:
         with ThreadPoolExecutor(1) as thread:
             call = ThreadCall("localhost:1", PLAIN, (), thread)
-            await call.write(HELLO)
+            await call.write(UNROLL)
             with pytest.raises(grpc.aio.AioRpcError) as gone:
                 await call.read()
             call.cancel()
@@ -239,7 +239,7 @@ def test_a_learner_that_is_busy_hears_goodbye() -> None:
 
     async def client(call: ThreadCall) -> None:
         loop = ActorLoop(lambda: EchoVectorEnv(), "localhost:1", "test", 9.0, 9.0, ActorMetrics())
-        await call.write(HELLO)
+        await call.write(UNROLL)
         await loop._leave(call, "enough")
 
     play(serve, client)
@@ -260,7 +260,7 @@ def test_streams_that_end_leave_nothing_open() -> None:
         for turn in range(30):
             with ThreadPoolExecutor(1) as thread:  # whose end waits for the end of the call
                 call = ThreadCall(first._channel._channel.target().decode(), PLAIN, (), thread)
-                await call.write(HELLO)
+                await call.write(UNROLL)
                 await call.read()
                 call.cancel()
             if turn == 4:

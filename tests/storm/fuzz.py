@@ -32,6 +32,7 @@ class Method:
         is_answer: whether a reply counts as an answer; raises ValueError for a wrong one.
         cut: statuses of streams that are not judged, because their process may be killed.
         side_by_side: streams at a time.
+        hello_key: metadata of the call that has the first of the messages; empty without any.
     """
 
     path: str
@@ -40,6 +41,7 @@ class Method:
     is_answer: Callable[[bytes], bool]
     cut: frozenset[grpc.StatusCode] = frozenset()
     side_by_side: int = 24
+    hello_key: str = ""
 
 
 @dataclass
@@ -93,11 +95,14 @@ async def _one(
     expected = method.judge(stream)
     tally.streams += 1
     tally.messages += len(stream)
+    hello, written = (), stream
+    if method.hello_key and stream:
+        hello, written = ((method.hello_key, stream[0]),), stream[1:]
     call = channel.stream_stream(method.path)(
-        metadata=tuple(metadata), timeout=STREAM_S, wait_for_ready=True
+        metadata=(*metadata, *hello), timeout=STREAM_S, wait_for_ready=True
     )
     answers, wrong = 0, ""
-    writing = asyncio.create_task(_write(call, stream))
+    writing = asyncio.create_task(_write(call, written))
     try:
         while (reply := await call.read()) is not grpc.aio.EOF:
             answers += method.is_answer(reply)

@@ -18,7 +18,7 @@ from seedbed.v1 import gossip_pb2 as wire
 from tests.storm import streams
 from tests.storm.streams import AGAIN, INVALID, MISFIT, OK, Verdict, verdict
 
-EXPERIMENT, LEARNERS, NUMBERS, PROTOCOL = "storm", 3, 8, 2
+EXPERIMENT, LEARNERS, NUMBERS, PROTOCOL = "storm", 3, 8, 1
 PARAMETERS = [
     wire.Parameter(name="dense/kernel", shape=[3, 2]),
     wire.Parameter(name="dense/bias", shape=[2]),

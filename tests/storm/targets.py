@@ -26,7 +26,10 @@ def is_actions(reply: bytes) -> bool:
     return judge_act.wire.LearnerMessage.FromString(reply).HasField("actions")
 
 
-ACT = Method("/seedbed.v1.Inference/Act", judge_act.stream, judge_act.judge, is_actions)
+ACT = Method(
+    *("/seedbed.v1.Inference/Act", judge_act.stream, judge_act.judge, is_actions),
+    hello_key="seedbed-hello-bin",
+)
 REPLAY = tuple(
     Method(_REPLAY + name, make, judge, is_answer)
     for name, make, judge, is_answer in (

@@ -16,6 +16,14 @@ import yaml
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "helm" / "seedbed"
 CI_VALUES = sorted((CHART / "ci").glob("*-values.yaml")) + sorted((CHART / "profiles").glob("*"))
+SHARDS: dict[str, Any] = {
+    "experiment": {
+        "environment": {"id": "CartPole-v1"},
+        "agent": "dqn",
+        "learner": {"unroll_length": 1, "replay": {"min_size": 100, "priority_exponent": 0}},
+    },
+    "replay": {"shards": 2, "sequences": 3_000},
+}
 
 
 def helm() -> str:
@@ -66,6 +74,7 @@ class Rendered:
     """The objects of a release."""
 
     def __init__(self, text: str) -> None:
+        self.text = text
         found = yaml.load_all(text, Loader=StrictLoader)
         self.all: list[dict[str, Any]] = [x for x in found if x]
 
@@ -91,14 +100,32 @@ class Rendered:
         return found | {item["metadata"]["name"]: item for item in self.of("Pod")}
 
 
-def render(values: dict[str, Any] | None = None, release: str = "pong") -> Rendered:
-    """As `helm template`, with `values` over the defaults."""
-    return _render(json.dumps(values or {}), release)
+def values_of(path: Path) -> dict[str, Any]:
+    """The values of a file."""
+    found: dict[str, Any] = yaml.safe_load(path.read_text())
+    return found
+
+
+def render(
+    values: dict[str, Any] | None = None,
+    release: str = "pong",
+    chart: Path = CHART,
+    binary: str = "",
+) -> Rendered:
+    """As `helm template`, with `values` over the defaults; rendered once, so change nothing."""
+    return _render(json.dumps(values or {}, sort_keys=True), release, chart, binary or helm())
 
 
 @cache
-def _render(values: str, release: str) -> Rendered:
-    answer = run("template", release, str(CHART), "--namespace", "rl", values=json.loads(values))
+def _render(values: str, release: str, chart: Path, binary: str) -> Rendered:
+    # What a Helm takes for the cluster's version where there is none is its own.
+    options = ("--namespace=rl", "--kube-version=1.36", "-f", "-")
+    answer = subprocess.run(
+        [binary, "template", release, str(chart), *options],
+        input=values,
+        capture_output=True,
+        text=True,
+    )
     assert answer.returncode == 0, answer.stderr
     return Rendered(answer.stdout)
 

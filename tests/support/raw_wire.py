@@ -19,7 +19,12 @@ from seedbed.rpc import channels
 from seedbed.rpc.local.addresses import socket_of
 from seedbed.rpc.local.steps import StepCall
 from seedbed.rpc.step_codec import Actions, Step
-from seedbed.rpc.versions import ERROR_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.rpc.versions import (
+    ERROR_KEY,
+    HELLO_KEY,
+    OLDEST_PROTOCOL_VERSION,
+    PROTOCOL_VERSION,
+)
 from seedbed.spec import FIRST
 from seedbed.v1 import inference_pb2 as wire
 from tests.support.null_model import ACTIONS, NAME, OBSERVATION
@@ -27,7 +32,7 @@ from tests.support.null_model import ACTIONS, NAME, OBSERVATION
 ACT = "/seedbed.v1.Inference/Act"
 
 
-def hello(environments: int = 2, **changes: Any) -> wire.ActorMessage:
+def hello(environments: int = 2, **changes: Any) -> wire.Hello:
     fields: dict[str, Any] = {
         "protocol_version": PROTOCOL_VERSION,
         "oldest_protocol_version": OLDEST_PROTOCOL_VERSION,
@@ -39,7 +44,14 @@ def hello(environments: int = 2, **changes: Any) -> wire.ActorMessage:
         "actions": ACTIONS,
         "action_repeat": 1,
     }
-    return wire.ActorMessage(hello=wire.Hello(**{**fields, **changes}))
+    return wire.Hello(**{**fields, **changes})
+
+
+def metadata_of(hello: wire.Hello | bytes | None) -> list[tuple[str, str | bytes]]:
+    """Metadata of a call with this Hello, or with bytes in its place."""
+    if hello is None:
+        return []
+    return [(HELLO_KEY, hello if isinstance(hello, bytes) else hello.SerializeToString())]
 
 
 def step(sequence: int, environments: int = 2, **changes: Any) -> wire.ActorMessage:
@@ -84,18 +96,13 @@ class GrpcCall:
             request_serializer=bytes,
             response_deserializer=wire.LearnerMessage.FromString,
         )
-        self._begin = partial(act, iter(self._out.get, None), timeout=timeout_s)
-        self._begun: Any = None
+        self._act = partial(act, iter(self._out.get, None), timeout=timeout_s)
+        self._call: Any = None
 
-    @property
-    def _call(self) -> Any:
-        """The call, which begins with its first message: actors open no silent streams."""
-        if self._begun is None:
-            self._begun = self._begin()
-        return self._begun
+    def begin(self, hello: wire.Hello | bytes | None) -> None:
+        self._call = self._act(metadata=metadata_of(hello))
 
     def send(self, message: wire.ActorMessage | bytes) -> None:
-        self._begun = self._call
         self._out.put(message if isinstance(message, bytes) else message.SerializeToString())
 
     def read(self) -> wire.LearnerMessage | None:
@@ -108,7 +115,8 @@ class GrpcCall:
 
     def close(self) -> None:
         self._out.put(None)
-        self._call.cancel()
+        if self._call is not None:
+            self._call.cancel()
         self.channel.close()
 
 
@@ -124,23 +132,20 @@ class LocalTransport:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self._path = socket_of(address)
-        self._opened: StepCall | None = None
+        self._call: StepCall | None = None
 
     def _run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(self._timeout_s)
 
-    @property
-    def _call(self) -> StepCall:
-        if self._opened is None:
-            assert self._path is not None
+    def begin(self, hello: wire.Hello | bytes | None) -> None:
+        async def begin(path: str) -> StepCall:
+            return StepCall(path, metadata_of(hello), 1 << 20)
 
-            async def begin(path: str) -> StepCall:
-                return StepCall(path, (), 1 << 20)
-
-            self._opened = self._run(begin(self._path))
-        return self._opened
+        assert self._path is not None
+        self._call = self._run(begin(self._path))
 
     def send(self, message: wire.ActorMessage | bytes) -> None:
+        assert self._call is not None
         if isinstance(message, bytes):
             self._run(self._call._send(b"\x01" + message))  # a message, of bytes that may be none
         elif message.WhichOneof("message") == "step":
@@ -150,6 +155,7 @@ class LocalTransport:
             self._run(self._call.write(message))
 
     def read(self) -> wire.LearnerMessage | None:
+        assert self._call is not None
         try:
             message = self._run(self._call.read())
         except grpc.RpcError as error:
@@ -165,8 +171,8 @@ class LocalTransport:
     def close(self) -> None:
         if self._loop.is_closed():
             return
-        if self._opened is not None:
-            self._loop.call_soon_threadsafe(self._opened.cancel)
+        if self._call is not None:
+            self._loop.call_soon_threadsafe(self._call.cancel)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(self._timeout_s)
         self._loop.close()
@@ -191,6 +197,10 @@ class Stream:
         self.sequence = 0
         self.environments = 2
 
+    def begin(self, hello: wire.Hello | bytes | None) -> None:
+        """Open the stream with a Hello, bytes that are none, or nothing in its metadata."""
+        self._of.begin(hello)
+
     def send(self, message: wire.ActorMessage | bytes) -> None:
         self._of.send(message)
 
@@ -204,7 +214,7 @@ class Stream:
 
     def handshake(self, environments: int = 2, **changes: Any) -> wire.Welcome:
         self.environments = environments
-        self.send(hello(environments, **changes))
+        self.begin(hello(environments, **changes))
         message = self.read()
         assert message is not None
         assert message.WhichOneof("message") == "welcome"

@@ -47,9 +47,44 @@ machine where the file was written.
 {{ toYaml $experiment }}
 {{- end -}}
 
+{{/* Settings and agents of the experiment's schema, as JSON (tools/chart_schema.py). */}}
+{{- define "seedbed.schema" -}}
+{{ .Files.Get "files/schema.json" }}
+{{- end -}}
+
+{{/* A setting, as text: the experiment's, or else the schema's default. Call with (dict "root" $ "path" PATH).
+Both are parsed once a rendering, and kept among the values. */}}
+{{- define "seedbed.setting" -}}
+{{- $parsed := get .root.Values "parsedExperiment" -}}
+{{- if not $parsed -}}
+  {{- $parsed = dict "named" (include "seedbed.experimentValues" .root | fromJson) "settings" (include "seedbed.schema" .root | fromJson).settings -}}
+  {{- $_ := set .root.Values "parsedExperiment" $parsed -}}
+{{- end -}}
+{{- $value := get (get $parsed.settings .path) "default" -}}
+{{- range include "seedbed.namedValue" (dict "tree" $parsed.named "path" .path) | fromJsonArray }}{{ $value = . }}{{ end -}}
+{{- if kindIs "string" $value }}{{ $value }}{{ else if not (kindIs "invalid" $value) }}{{ toRawJson $value }}{{ end -}}
+{{- end -}}
+
+{{/* The value at a path of a tree, in a JSON list; an empty one without. Call with
+(dict "tree" TREE "path" PATH). */}}
+{{- define "seedbed.namedValue" -}}
+{{- $node := .tree -}}
+{{- $there := true -}}
+{{- range $part := splitList "." .path -}}
+  {{- $there = and $there (kindIs "map" $node) (hasKey $node $part) -}}
+  {{- if $there }}{{ $node = get $node $part }}{{ end -}}
+{{- end -}}
+{{ $there | ternary (list $node) list | toJson }}
+{{- end -}}
+
+{{/* Properties of the experiment's agent, as JSON; {} of a `module:Class`. */}}
+{{- define "seedbed.agent" -}}
+{{ get (include "seedbed.schema" . | fromJson).agents (include "seedbed.setting" (dict "root" . "path" "agent")) | default dict | toJson }}
+{{- end -}}
+
 {{/* The shards' exponent must be the learner's. */}}
 {{- define "seedbed.priorityExponent" -}}
-{{ dig "learner" "replay" "priority_exponent" 0.9 (include "seedbed.experimentValues" . | fromJson) }}
+{{ include "seedbed.setting" (dict "root" . "path" "learner.replay.priority_exponent") }}
 {{- end -}}
 
 {{/* What of it an actor's process depends on: a new learning rate restarts no actor. */}}

@@ -2,7 +2,7 @@
 
 {{/* How many there are: of the values, or else of the experiment. */}}
 {{- define "seedbed.hosts" -}}
-{{ .Values.learner.hosts | default (dig "learner" "hosts" 1 (include "seedbed.experimentValues" . | fromJson)) }}
+{{ .Values.learner.hosts | default (include "seedbed.setting" (dict "root" . "path" "learner.hosts")) }}
 {{- end -}}
 
 {{/* The learner's workload: a StatefulSet, and where it has several hosts what restarts all as one. */}}

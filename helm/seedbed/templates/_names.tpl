@@ -92,7 +92,7 @@ Labels of its own: (dict "root" $ "component" NAME "more" LABELS). */}}
 
 {{/* Repositories where the values name none. */}}
 {{- define "seedbed.learnerRepository" -}}
-{{- $backend := dig "learner" "backend" "tensorflow" (include "seedbed.experimentValues" . | fromJson) -}}
+{{- $backend := include "seedbed.setting" (dict "root" . "path" "learner.backend") -}}
 {{- $type := .Values.learner.accelerator.type -}}
 seedbed-learner{{ if ne $backend "tensorflow" }}-{{ $backend }}{{ end }}{{ if ne $type "none" }}-{{ $type }}{{ end }}
 {{- end -}}
@@ -100,9 +100,8 @@ seedbed-learner{{ if ne $backend "tensorflow" }}-{{ $backend }}{{ end }}{{ if ne
 
 {{/* Image and command of an actor's container. Actors with a network of their own have the learner's, for CPUs. */}}
 {{- define "seedbed.actorContainer" -}}
-{{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
-{{- if eq (dig "learner" "inference" "location" "learner" $experiment) "actor" -}}
-{{- $backend := dig "learner" "backend" "tensorflow" $experiment -}}
+{{- if eq (include "seedbed.setting" (dict "root" . "path" "learner.inference.location")) "actor" -}}
+{{- $backend := include "seedbed.setting" (dict "root" . "path" "learner.backend") -}}
 {{- $repository := printf "seedbed-learner%s" (ne $backend "tensorflow" | ternary (printf "-%s" $backend) "") -}}
 image: {{ include "seedbed.image" (dict "root" . "component" "actor" "repository" $repository) }}
 command: [seedbed, actor]

@@ -13,8 +13,7 @@ is never left out: the API server would make it 1.
 {{- $name := .name | default (printf "%s-%s" (include "seedbed.fullname" .root) .component) -}}
 {{- $live := include "seedbed.liveWorkload" (dict "root" .root "name" $name "kind" .kind "pods" (.pods | default 1)) | fromJson -}}
 {{- $last := dig "metadata" "annotations" dict $live -}}
-{{- /* 0.1 wrote seedbed/replicas. */ -}}
-{{- $chosen := get $last "seedbed.dev/replicas" | default (get $last "seedbed/replicas") -}}
+{{- $chosen := get $last "seedbed.dev/replicas" -}}
 {{- $before := get $last "seedbed.dev/resume-replicas" -}}
 {{- $autoscaled := and (eq .component "actor") (or (ne $values.actor.autoscaling.type "none") $values.cost.autoscaler.enabled (kindIs "invalid" .wanted)) -}}
 {{- $others := or $autoscaled (eq $values.replicas "external") -}}

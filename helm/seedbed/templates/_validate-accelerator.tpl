@@ -1,6 +1,5 @@
 {{/* The learner's accelerator, its nodes and its backend. */}}
 {{- define "seedbed.validateAccelerator" -}}
-{{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
 {{- $learner := .Values.learner -}}
 {{- $accelerator := $learner.accelerator -}}
 {{- if and (eq $accelerator.type "tpu") (not (and $accelerator.name $accelerator.topology)) -}}
@@ -35,14 +34,17 @@
 {{- if and (eq $accelerator.type "gpu") $sizes (not (has (float64 $count) $sizes)) -}}
   {{- fail (printf "learner.accelerator.count is %d, and no machine has so many %s: the rest of a larger one would stand idle and be paid; say %s" $count $accelerator.name (join " or " $sizes)) -}}
 {{- end -}}
-{{- $device := dig "learner" "device" "auto" $experiment -}}
+{{- $device := include "seedbed.setting" (dict "root" . "path" "learner.device") -}}
 {{- $wanted := get (dict "gpu" "gpu" "tpu" "tpu" "none" "cpu") $accelerator.type -}}
 {{- if not (has $device (list "auto" $wanted)) -}}
   {{- fail (printf "experiment.learner.device is %s and learner.accelerator.type is %s: the chart sets the device of an accelerator; leave it out, or ask for another accelerator" $device $accelerator.type) -}}
 {{- end -}}
-{{- $backend := dig "learner" "backend" "tensorflow" $experiment -}}
+{{- $backend := include "seedbed.setting" (dict "root" . "path" "learner.backend") -}}
 {{- if and (eq $accelerator.type "tpu") (ne $backend "jax") -}}
   {{- fail (printf "learner.accelerator.type is tpu and experiment.learner.backend is %s: TPUs are reached through JAX; say experiment.learner.backend: jax" $backend) -}}
+{{- end -}}
+{{- if and (eq (include "seedbed.setting" (dict "root" . "path" "learner.precision")) "tensorfloat32") (ne $accelerator.type "gpu") -}}
+  {{- fail (printf "experiment.learner.precision is tensorfloat32, a format of NVIDIA GPUs, and learner.accelerator.type is %s: say bfloat16, or float32" $accelerator.type) -}}
 {{- end -}}
 {{- include "seedbed.validateDevices" . -}}
 {{- end -}}
@@ -75,22 +77,22 @@
 
 {{/* What the learner does with the devices that are rented. */}}
 {{- define "seedbed.validateDevices" -}}
-{{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
 {{- $accelerator := .Values.learner.accelerator -}}
 {{- $there := int (include "seedbed.devicesOfHost" .) -}}
-{{- $backend := dig "learner" "backend" "tensorflow" $experiment -}}
-{{- $devices := dig "learner" "devices" "auto" $experiment -}}
-{{- if ne $accelerator.type "none" -}}
+{{- $backend := include "seedbed.setting" (dict "root" . "path" "learner.backend") -}}
+{{- $acting := include "seedbed.setting" (dict "root" . "path" "learner.devices.inference") | int -}}
+{{- $training := include "seedbed.setting" (dict "root" . "path" "learner.devices.training") | int -}}
+{{- $used := add $acting $training | int -}}
+{{- if eq $accelerator.type "none" -}}
+  {{- if $acting -}}
+    {{- fail (printf "experiment.learner.devices has %d devices and learner.accelerator.type is none: a pod without an accelerator has one device; say devices: auto, or ask for an accelerator" $used) -}}
+  {{- end -}}
+{{- else -}}
   {{- if and (gt $there 1) (ne $backend "jax") -}}
     {{- fail (printf "learner.accelerator.count is %v and experiment.learner.backend is %s, which uses one: %d would stand idle and be paid; say count: 1, or experiment.learner.backend: jax" $accelerator.count $backend (sub $there 1)) -}}
   {{- end -}}
-  {{- if kindIs "map" $devices -}}
-    {{- $acting := get $devices "inference" | default 0 | int -}}
-    {{- $training := get $devices "training" | default 0 | int -}}
-    {{- $used := add $acting $training | int -}}
-    {{- if and $used (ne $used $there) -}}
-      {{- fail (printf "experiment.learner.devices are %d for inference and %d for training, %d together, and learner.accelerator has %d on each host: make them equal, or say experiment.learner.devices: auto" $acting $training $used $there) -}}
-    {{- end -}}
+  {{- if and $used (ne $used $there) -}}
+    {{- fail (printf "experiment.learner.devices are %d for inference and %d for training, %d together, and learner.accelerator has %d on each host: make them equal, or say experiment.learner.devices: auto" $acting $training $used $there) -}}
   {{- end -}}
 {{- end -}}
 {{- end -}}

@@ -30,20 +30,3 @@
   {{- end -}}
 {{- end -}}
 {{- end -}}
-
-{{/* Numbers of stop conditions, which Helm's schema would refuse without a sentence. */}}
-{{- define "seedbed.validateStop" -}}
-{{- $stop := get (include "seedbed.experimentValues" . | fromJson) "stop" | default dict -}}
-{{- range $key, $say := dict "dollars" "dollars alone, such as 5" "idle_s" "seconds alone, such as 1800" -}}
-  {{- $value := get $stop $key | default 0 -}}
-  {{- if kindIs "string" $value -}}
-    {{- fail (printf "experiment.stop.%s is %q, which is no number from 0 up: say %s" $key $value $say) -}}
-  {{- else if lt (float64 $value) 0.0 -}}
-    {{- fail (printf "experiment.stop.%s is %v, which is no number from 0 up: say %s" $key $value $say) -}}
-  {{- end -}}
-{{- end -}}
-{{- $idle := get $stop "idle_s" | default 0 -}}
-{{- if and $idle (lt (float64 $idle) 10.0) -}}
-  {{- fail (printf "experiment.stop.idle_s is %v: the cost meter looks every 5 s, so that a shorter pause than 10 would end a release between two looks; say 1800, or 0 for never" $idle) -}}
-{{- end -}}
-{{- end -}}

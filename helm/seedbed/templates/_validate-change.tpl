@@ -13,16 +13,18 @@ two charts have other defaults, the learner refuses instead.
 {{- if and $live (include "seedbed.runIsHeld" .) -}}
 {{- $old := fromYaml $live -}}
 {{- $new := include "seedbed.experiment" . | fromYaml -}}
-{{- $agent := get $old "agent" | default "vtrace" -}}
+{{- $settings := (include "seedbed.schema" . | fromJson).settings -}}
+{{- $agent := get $old "agent" | default $settings.agent.default -}}
 {{- $family := regexFind `^\w+:` (dig "environment" "id" "" $old) | trimSuffix ":" -}}
-{{- $optimizer := dig "learner" "optimizer" "name" "adam" $old -}}
+{{- $optimizer := dig "learner" "optimizer" "name" (get $settings "learner.optimizer.name").default $old -}}
 {{- $refused := list -}}
 {{- $measured := list -}}
 {{- $keys := list -}}
 {{- $lines := list -}}
-{{- range $key, $entry := .Files.Get "files/key-classes.json" | fromJson -}}
-  {{- $before := include "seedbed.namedValue" (dict "tree" $old "paths" (prepend ($entry.old | default list) $key)) | fromJsonArray -}}
-  {{- $after := include "seedbed.namedValue" (dict "tree" $new "paths" (list $key)) | fromJsonArray -}}
+{{- range $key, $entry := $settings -}}
+{{- if ne $entry.class "free" -}}
+  {{- $before := include "seedbed.namedValue" (dict "tree" $old "path" $key) | fromJsonArray -}}
+  {{- $after := include "seedbed.namedValue" (dict "tree" $new "path" $key) | fromJsonArray -}}
   {{- $read := and (eq ($entry.agent | default $agent) $agent) (eq ($entry.family | default $family) $family) -}}
   {{- if and $read (or $before $after) -}}
     {{- $was := $entry.default }}{{ if $before }}{{ $was = first $before }}{{ end -}}
@@ -44,6 +46,7 @@ two charts have other defaults, the learner refuses instead.
       {{- end -}}
     {{- end -}}
   {{- end -}}
+{{- end -}}
 {{- end -}}
 {{- $run := .Values.learner.run | default (include "seedbed.fullname" .) -}}
 {{- $another := printf "--set learner.run=%s-2, or another release" $run -}}
@@ -77,20 +80,4 @@ may not be ready for a moment. */}}
   {{- end -}}
   {{- if or $ready (eq (int $live.spec.replicas) 0) }}true{{ end -}}
 {{- end -}}
-{{- end -}}
-
-{{/* The value at the first of these paths that a tree has, in a JSON list; an empty one without.
-Call with (dict "tree" TREE "paths" PATHS). */}}
-{{- define "seedbed.namedValue" -}}
-{{- $found := list -}}
-{{- range $path := .paths -}}
-  {{- $node := $.tree -}}
-  {{- $there := not $found -}}
-  {{- range $part := splitList "." $path -}}
-    {{- $there = and $there (kindIs "map" $node) (hasKey $node $part) -}}
-    {{- if $there }}{{ $node = get $node $part }}{{ end -}}
-  {{- end -}}
-  {{- if $there }}{{ $found = list $node }}{{ end -}}
-{{- end -}}
-{{ toJson $found }}
 {{- end -}}

@@ -1,11 +1,10 @@
 {{/* The budget, the prices and the autoscaler. */}}
 {{- define "seedbed.validateCost" -}}
-{{- $experiment := include "seedbed.experimentValues" . | fromJson -}}
-{{- $dollars := dig "stop" "dollars" 0 $experiment -}}
+{{- $dollars := include "seedbed.setting" (dict "root" . "path" "stop.dollars") | float64 -}}
 {{- if and $dollars (not .Values.cost.enabled) -}}
   {{- fail (printf "experiment.stop.dollars is %v, and cost.enabled is false: nobody would count what the pods cost; enable the cost meter" $dollars) -}}
 {{- end -}}
-{{- $idle := dig "stop" "idle_s" 0 $experiment -}}
+{{- $idle := include "seedbed.setting" (dict "root" . "path" "stop.idle_s") | float64 -}}
 {{- if and $idle (not .Values.cost.enabled) -}}
   {{- fail (printf "experiment.stop.idle_s is %v, and cost.enabled is false: the cost meter is what pauses; enable it" $idle) -}}
 {{- end -}}

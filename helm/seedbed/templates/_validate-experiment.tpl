@@ -19,22 +19,23 @@
     {{- fail (printf "experiment.learner.replay.shards names %s, which is in the pod itself: leave it out, and say replay.shards: 2 for shards of the release" $address) -}}
   {{- end -}}
 {{- end -}}
-{{- $actor := merge (deepCopy (get $experiment "actor" | default dict)) (dict "groups" 2 "envs_per_group" 32) -}}
+{{- $agent := include "seedbed.agent" . | fromJson -}}
+{{- $ofActor := mul (include "seedbed.setting" (dict "root" . "path" "actor.groups")) (include "seedbed.setting" (dict "root" . "path" "actor.envs_per_group")) -}}
 {{- $replicas := int .Values.actor.replicas -}}
 {{- $learners := int .Values.learner.replicas -}}
-{{- $environments := mul (add $replicas (mul .Values.actor.sidecar $learners)) $actor.groups $actor.envs_per_group -}}
-{{- $batch := mul (get $learner "batch_size" | default 32) $learners -}}
-{{- if and (eq (get $experiment "agent") "a2c") $replicas (eq .Values.actor.autoscaling.type "none") (ne $environments $batch) -}}
-  {{- fail (printf "experiment.agent is a2c, whose batches hold every environment once: actor.replicas %d and actor.sidecar %v have %d environments, and %d learners' experiment.learner.batch_size sums to %d; make them equal: say experiment.learner.batch_size: %d" $replicas .Values.actor.sidecar $environments $learners $batch (div $environments $learners)) -}}
+{{- $environments := mul (add $replicas (mul .Values.actor.sidecar $learners)) $ofActor -}}
+{{- $batch := mul (include "seedbed.setting" (dict "root" . "path" "learner.batch_size")) $learners -}}
+{{- if and $agent.synchronous $replicas (eq .Values.actor.autoscaling.type "none") (ne $environments $batch) -}}
+  {{- fail (printf "experiment.agent is %s, whose batches hold every environment once: actor.replicas %d and actor.sidecar %v have %d environments, and %d learners' experiment.learner.batch_size sums to %d; make them equal: say experiment.learner.batch_size: %d" $experiment.agent $replicas .Values.actor.sidecar $environments $learners $batch (div $environments $learners)) -}}
 {{- end -}}
-{{- $sampled := has (get $experiment "agent") (list "r2d2" "dqn") -}}
-{{- $inMemory := and (eq (get $replay "storage" | default "host") "host") (not $directory) (not .Values.replay.shards) -}}
+{{- $inMemory := and (eq (include "seedbed.setting" (dict "root" . "path" "learner.replay.storage")) "host") (not $directory) (not .Values.replay.shards) -}}
 {{- $limit := dig "limits" "memory" "" .Values.learner.resources -}}
-{{- if and $sampled $inMemory $limit (hasPrefix "atari:" $experiment.environment.id) -}}
-  {{- $atari := get $experiment.environment "atari" | default dict -}}
-  {{- $frame := mul (get $atari "height" | default 84) (get $atari "width" | default 84) -}}
-  {{- $capacity := int64 (get $replay "capacity" | default 100000) -}}
-  {{- $bytes := mul $capacity (get $learner "unroll_length" | default 20) $frame -}}
+{{- if and $agent.replay $inMemory $limit (hasPrefix "atari:" $experiment.environment.id) -}}
+  {{- $bytes := 1 -}}
+  {{- range list "learner.replay.capacity" "learner.unroll_length" "environment.atari.height" "environment.atari.width" -}}
+    {{- $bytes = mul $bytes (include "seedbed.setting" (dict "root" $ "path" .)) -}}
+  {{- end -}}
+  {{- $capacity := include "seedbed.setting" (dict "root" . "path" "learner.replay.capacity") | int64 -}}
   {{- if gt (addf $bytes 1073741824) (include "seedbed.amount" $limit | float64) -}}
     {{- fail (printf "experiment.learner.replay.capacity %d takes %.0f GB of the learner's memory, and learner.resources.limits.memory is %v: say replay.shards: 4, whose pods have volumes, or learner.resources.limits.memory: %dGi" $capacity (divf $bytes 1e9) $limit (add 3 (div $bytes 1073741824))) -}}
   {{- end -}}

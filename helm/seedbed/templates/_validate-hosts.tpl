@@ -11,26 +11,6 @@
   {{- if $learner.evaluation.enabled -}}
     {{- fail (printf "learner.hosts is %d and learner.evaluation.enabled is true: a container in each host's pod would evaluate the same checkpoints; leave it out, and run seedbed evaluate --follow in a pod of its own" $hosts) -}}
   {{- end -}}
-  {{- $backend := dig "learner" "backend" "tensorflow" $experiment -}}
-  {{- if ne $backend "jax" -}}
-    {{- fail (printf "learner.hosts is %d and experiment.learner.backend is %s: hosts train as one with JAX; say experiment.learner.backend: jax" $hosts $backend) -}}
-  {{- end -}}
-  {{- if include "seedbed.several" . -}}
-    {{- $replicas := int $learner.replicas -}}
-    {{- if ne $learner.topology "gossip" -}}
-      {{- fail (printf "learner.hosts is %d and learner.topology is %s: the hosts of one learner add up their gradients already; say learner.replicas: 1 and learner.hosts: %d, or learner.topology: gossip" $hosts $learner.topology (mul $hosts $replicas)) -}}
-    {{- end -}}
-    {{- with dig "gossip" "gradients_every" 0 $experiment -}}
-      {{- fail (printf "learner.hosts is %d and experiment.gossip.gradients_every is %v: the gradients of several hosts are never on one; leave it out" $hosts .) -}}
-    {{- end -}}
-  {{- end -}}
-  {{- if .Values.replay.shards -}}
-    {{- fail (printf "learner.hosts is %d and replay.shards is %d: each host draws its part of a batch from a replay in its own memory; say replay.shards: 0" $hosts (int .Values.replay.shards)) -}}
-  {{- end -}}
-  {{- $batch := dig "learner" "batch_size" 32 $experiment | int -}}
-  {{- if mod $batch $hosts -}}
-    {{- fail (printf "experiment.learner.batch_size is %d, which learner.hosts %d do not divide: say %d" $batch $hosts (mul (add1 (div $batch $hosts)) $hosts)) -}}
-  {{- end -}}
   {{- if eq $learner.workload "JobSet" -}}
     {{- include "seedbed.validateJobSet" . -}}
   {{- end -}}

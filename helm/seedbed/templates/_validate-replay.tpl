@@ -8,23 +8,23 @@
 {{- end -}}
 {{- $given := dig "learner" "replay" dict $experiment -}}
 {{- if $shards -}}
-  {{- $agent := get $experiment "agent" | default "vtrace" -}}
-  {{- if has $agent (list "vtrace" "a2c") -}}
-    {{- fail (printf "replay.shards is %d and experiment.agent is %s, which trains without a replay: say replay.shards: 0, or experiment.agent: r2d2 or dqn" $shards $agent) -}}
+  {{- $agent := include "seedbed.agent" . | fromJson -}}
+  {{- if and $agent (not $agent.replay) -}}
+    {{- fail (printf "replay.shards is %d and experiment.agent is %s, which trains without a replay: say replay.shards: 0, or another agent" $shards (include "seedbed.setting" (dict "root" . "path" "agent"))) -}}
   {{- end -}}
-  {{- $storage := get $given "storage" | default "remote" -}}
-  {{- if ne $storage "remote" -}}
+  {{- $storage := get $given "storage" -}}
+  {{- if and $storage (ne $storage "remote") -}}
     {{- fail (printf "replay.shards is %d and experiment.learner.replay.storage is %s: the shards would be idle; leave storage out, or say replay.shards: 0" $shards $storage) -}}
   {{- end -}}
   {{- if get $given "shards" -}}
     {{- fail (printf "replay.shards is %d, and experiment.learner.replay.shards names %s: the chart sets those addresses; leave them out, or say replay.shards: 0" $shards (get $given "shards" | join ", ")) -}}
   {{- end -}}
-  {{- $minimum := int (get $given "min_size" | default 5000) -}}
+  {{- $minimum := include "seedbed.setting" (dict "root" . "path" "learner.replay.min_size") | int -}}
   {{- $sequences := int (mul $shards .Values.replay.sequences) -}}
   {{- if gt $minimum $sequences -}}
     {{- fail (printf "experiment.learner.replay.min_size is %d, and %d shards of replay.sequences %d hold %d: training would never begin" $minimum $shards (int .Values.replay.sequences) $sequences) -}}
   {{- end -}}
-{{- else if and (eq (get $given "storage" | default "host") "remote") (not (get $given "shards")) -}}
+{{- else if and (eq (include "seedbed.setting" (dict "root" . "path" "learner.replay.storage")) "remote") (not (get $given "shards")) -}}
   {{- fail "experiment.learner.replay.storage is remote and replay.shards is 0: say how many shards there are to be (replay.shards: 2), or name others' in experiment.learner.replay.shards" -}}
 {{- end -}}
 {{- $live := lookup "apps/v1" "StatefulSet" .Release.Namespace (include "seedbed.replay" .) -}}

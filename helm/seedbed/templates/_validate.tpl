@@ -1,17 +1,14 @@
 {{/* What the schema cannot say: pairs of values that do not fit. Each sentence says what to do. */}}
 {{- define "seedbed.validate" -}}
-{{- include "seedbed.validateRenamed" . -}}
 {{- include "seedbed.validateHelm" . -}}
 {{- include "seedbed.validateNames" . -}}
 {{- include "seedbed.validateAmounts" . -}}
 {{- include "seedbed.validateExperimentFile" . -}}
 {{- include "seedbed.validatePodSpecs" . -}}
 {{- include "seedbed.validateReplicas" . -}}
-{{- include "seedbed.validateStop" . -}}
 {{- include "seedbed.validateQueue" . -}}
 {{- include "seedbed.validateAccelerator" . -}}
 {{- include "seedbed.validateHosts" . -}}
-{{- include "seedbed.validateRoles" . -}}
 {{- include "seedbed.validateSpot" . -}}
 {{- include "seedbed.validateStorage" . -}}
 {{- include "seedbed.validateLearners" . -}}
@@ -20,7 +17,6 @@
 {{- include "seedbed.validateTls" . -}}
 {{- include "seedbed.validateActors" . -}}
 {{- include "seedbed.validateExperiment" . -}}
-{{- include "seedbed.validateAgent" . -}}
 {{- include "seedbed.validateChange" . -}}
 {{- end -}}
 

@@ -1,4 +1,4 @@
-"""Validation of Hello, the first message of an actor's stream."""
+"""Validation of Hello, which comes with the call of an actor."""
 
 from dataclasses import dataclass
 
@@ -37,7 +37,7 @@ def validate_hello(
     """Check a Hello against this learner.
 
     Args:
-        hello: the first message of the stream.
+        hello: the Hello of the stream.
         environment: the experiment's `environment.id`.
         spec: spec of the first session or of the checkpoint; None before either.
         settings: the experiment's section.
@@ -54,7 +54,7 @@ def validate_hello(
     newest = min(hello.protocol_version, PROTOCOL_VERSION)
     check(
         "protocol_version",
-        newest >= max(hello.oldest_protocol_version, OLDEST_PROTOCOL_VERSION, 1),
+        newest >= max(hello.oldest_protocol_version, OLDEST_PROTOCOL_VERSION),
         f"{OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}",
         f"{hello.oldest_protocol_version} to {hello.protocol_version}",
         "upgrade the older side; versions next to each other work together",

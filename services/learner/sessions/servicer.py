@@ -22,8 +22,8 @@ from typing_extensions import override
 from seedbed.config import Experiment
 from seedbed.rpc.credentials import Denial
 from seedbed.rpc.local.steps import StepContext
-from seedbed.rpc.step_codec import Actions, Step, hello_in, kind_of
-from seedbed.rpc.streams import NoHello, OpenStreams, StreamRejected, expect_hello
+from seedbed.rpc.step_codec import Actions, Step, kind_of
+from seedbed.rpc.streams import OpenStreams, StreamRejected
 from seedbed.rpc.versions import HELLO_KEY
 from seedbed.runtime.peer_log import PeerLog
 from seedbed.runtime.text import counted, printable
@@ -77,17 +77,20 @@ class Stream:
             self.answer.set_result(None)
 
 
-def _carried_hello(context: Any) -> wire.Hello | None:
-    """Return the Hello of the call's metadata; None if there is none."""
-    for key, value in context.invocation_metadata():
-        if key == HELLO_KEY:
-            return wire.Hello.FromString(value)
-    return None
+def _hello_of(context: Any) -> wire.Hello:
+    """Return the Hello of the call's metadata.
 
-
-def is_hello(message: wire.ActorMessage, hello: wire.Hello | None) -> bool:
-    """Return whether a message is the Hello of the call's metadata."""
-    return hello is not None and hello_in(message) == hello
+    Raises:
+        InvalidStep: there is none, or it is not a Hello.
+    """
+    data = dict(context.invocation_metadata()).get(HELLO_KEY)
+    wrong = "nothing"
+    if isinstance(data, bytes):
+        with suppress(DecodeError):
+            return wire.Hello.FromString(data)
+        wrong = "bytes that are none"
+    advice = "see Act in proto/seedbed/v1/inference.proto"
+    raise InvalidStep("hello", f"Hello in the metadata {HELLO_KEY}", wrong, advice)
 
 
 class InferenceServicer(wire_grpc.InferenceServicer):
@@ -165,8 +168,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
             await self._end_stream(context)
             return
         try:
-            carried = _carried_hello(context)
-            handshake = await self._handshake(context, carried)
+            handshake = await self._handshake(_hello_of(context))
             slots = self._slots.allocate(handshake.num_envs)
             self._numbers += 1
             task = asyncio.current_task()
@@ -188,7 +190,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 "joining", "session %d: %s joins with %s", stream.number, handshake.actor, sizes
             )
             try:
-                await self._serve(stream, carried)
+                await self._serve(stream)
             finally:
                 self._leave(stream)
         except DecodeError:
@@ -196,15 +198,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 "message", "an ActorMessage", "bytes that are none", "see proto/seedbed/v1"
             ) from None
 
-    async def _handshake(self, context: Any, hello: wire.Hello | None) -> Handshake:
-        if hello is None:
-            try:
-                hello = await expect_hello(context, hello_in, self._open.hello_turn)
-            except NoHello as error:
-                received = None if error.message is None else kind_of(error.message)
-                raise InvalidStep(
-                    error.field, error.expected, received or "nothing", "send Hello first"
-                ) from None
+    async def _handshake(self, hello: wire.Hello) -> Handshake:
         handshake = validate_hello(
             hello,
             self._experiment.environment.id,
@@ -250,7 +244,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
         name, reason = stream.handshake.actor, printable(message.goodbye.reason)
         self._log.info("leaving", "session %d: %s leaves: %s", stream.number, name, reason)
 
-    async def _serve(self, stream: Stream, carried: wire.Hello | None) -> None:
+    async def _serve(self, stream: Stream) -> None:
         context = stream.context
         network = None if context.peer().startswith("unix:") else self._telemetry.network
         await self._welcome(stream)
@@ -264,8 +258,6 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                 return
             stream.actor_since = stream.learner_since = time.perf_counter()
             if not isinstance(message, Step):
-                if is_hello(message, carried) and stream.session is None:
-                    continue  # said twice, for learners that read no metadata
                 self._check_goodbye(stream, message, "step")
                 return
             if stream.session is None:
@@ -412,8 +404,7 @@ class InferenceServicer(wire_grpc.InferenceServicer):
                     continue
                 late = now - stream.learner_since
                 if (
-                    stream.handshake.protocol_version >= 2
-                    and late >= interval
+                    late >= interval
                     and now - stream.noticed >= interval
                     and (stream.notice is None or stream.notice.done())
                 ):

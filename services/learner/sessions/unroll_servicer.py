@@ -11,7 +11,7 @@ from typing_extensions import override
 from seedbed.config import Experiment
 from seedbed.rpc.step_codec import Step
 from seedbed.services.learner.components import ComponentsFuture, ParameterStore
-from seedbed.services.learner.sessions.servicer import InferenceServicer, Stream, is_hello
+from seedbed.services.learner.sessions.servicer import InferenceServicer, Stream
 from seedbed.services.learner.sessions.unrolls_of_actors import UnrollReader
 from seedbed.services.learner.unrolls.queue import UnrollQueue
 from seedbed.services.learner.unrolls.unroll import UnrollSpec
@@ -51,7 +51,7 @@ class UnrollServicer(InferenceServicer):
         self._flattening = asyncio.Lock()
 
     @override
-    async def _serve(self, stream: Stream, carried: wire.Hello | None) -> None:
+    async def _serve(self, stream: Stream) -> None:
         context = stream.context
         await self._welcome(stream)
         stream.learner_since = time.perf_counter()
@@ -67,8 +67,6 @@ class UnrollServicer(InferenceServicer):
                 return
             stream.actor_since = stream.learner_since = time.perf_counter()
             if isinstance(message, Step) or not message.HasField("unroll"):
-                if received == 0 and is_hello(message, carried):
-                    continue
                 self._check_goodbye(stream, message, "unroll")
                 return
             received = message.unroll.ByteSize()

@@ -71,7 +71,7 @@ class ReplaySource(PrefetchedSource):
 
     @override
     def resume_sampler(self, state: dict[str, Any] | None, updates: int) -> None:
-        if state is None:  # of an older version, which drew the same again
+        if state is None:  # of another source, such as a replay on the device
             self._random = np.random.default_rng((self._seed, updates))
         else:
             self._random.bit_generator.state = state

@@ -85,9 +85,9 @@ def test_the_number_of_learners_and_shards_is_the_charts() -> None:
     assert scene.cluster.wanted == {"actor": 2, "replay": 3, "learner": 2}
 
 
-def test_an_end_of_an_older_meter_stays_an_end() -> None:
+def test_an_end_without_a_goal_stays_an_end() -> None:
     cluster = FakeCluster()
-    cluster.kept = {"finished": OVER, "finishedAt": "then", "dollars": "5"}
+    cluster.kept = {"finished": OVER, "finishedAt": "then"}
     scene = Scene(cluster=cluster)
     scene.learner("training")
     scene.meter.reconcile()

@@ -87,7 +87,8 @@ def is_alive(pid: int) -> bool:
 
 def status(state: str, over: str | None) -> dict[str, Any]:
     counters = {"env_frames": 10, "dollars": 0.0}
-    return {"state": state, "over": over, "run_dir": "/runs/pong", "counters": counters}
+    own = {"run_dir": "/runs/pong", "resumed_dollars": 0.0}
+    return {"state": state, "over": over, "counters": counters, **own}
 
 
 def is_at_zero(api: MeterApi) -> bool:

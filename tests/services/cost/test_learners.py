@@ -10,7 +10,10 @@ import pytest
 from seedbed.services.cost import learners
 from seedbed.services.cost.learners import Learners
 
-STATUS = {"state": "training", "counters": {"env_frames": 5, "dollars": 0.0}}
+STATUS = {
+    "state": "training", "over": None, "run_dir": None, "resumed_dollars": 0.0,
+    "counters": {"env_frames": 5, "dollars": 0.0},
+}  # fmt: skip
 
 
 def test_a_learner_that_answers_for_ever_keeps_nobody_waiting(

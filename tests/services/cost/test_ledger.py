@@ -11,13 +11,19 @@ import pytest
 
 from seedbed.runtime.exit_codes import SeedbedError
 from seedbed.services.cost.ledger import MAX_GAP_S, Charge, Ledger
-from tests.services.cost.test_meter import FakeCluster, Scene
+from tests.services.cost.test_meter import Scene
 
 ACTOR = ("actor", "spot")
 
 
-def ledger(state: dict[str, Any], run: str = "a", learners: int = 1) -> Ledger:
-    return Ledger(state, run, 0.0, learners)
+def ledger(state: dict[str, Any]) -> Ledger:
+    return Ledger(state, "a", 0.0)
+
+
+def saved_at(unix_time: str) -> dict[str, str]:
+    """A state with 5 dollars."""
+    run = {"dollars": 5.0, "frames": 0, "parts": {}, "lower": 5.0, "upper": 5.0}
+    return {"runs": json.dumps({"a": run}), "unixTime": unix_time}
 
 
 def test_a_clock_that_jumps_costs_nothing() -> None:
@@ -30,8 +36,7 @@ def test_a_clock_that_jumps_costs_nothing() -> None:
 
 
 def test_a_clock_that_was_ahead_at_the_last_save_costs_nothing() -> None:
-    saved = {"dollars": "5", "dollarsPerHour": "1", "unixTime": "2000"}
-    found = ledger(saved)
+    found = ledger(saved_at("2000"))
     found.reprice([Charge(ACTOR, 1.0)], 0.0, now=1000.0)
     assert found.dollars == 5.0
     found.reprice([Charge(ACTOR, 1.0)], 3600.0, now=500.0)
@@ -54,7 +59,7 @@ def test_pods_that_began_after_a_weekend_without_nodes_cost_from_their_start() -
 
 def test_the_longest_gap_is_charged_as_a_day_and_said(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
-    found = ledger({"dollars": "5", "unixTime": "0"})
+    found = ledger(saved_at("0"))
     found.reprice([Charge(ACTOR, 1.0, since=-50.0)], 0.0, now=60 * 3600.0)
     assert found.dollars == pytest.approx(5.0 + MAX_GAP_S / 3600)
     assert "216000 s without a meter: 24 dollars" in caplog.text
@@ -69,7 +74,7 @@ def test_what_ran_before_the_first_meter_is_charged() -> None:
 
 def test_nothing_is_forgotten_by_a_meter_that_never_saw_the_pods() -> None:
     """It was killed before the API server answered."""
-    saved = ledger({"dollars": "5", "unixTime": "1000"}).to_state(500.0, now=4600.0)
+    saved = ledger(saved_at("1000")).to_state(500.0, now=4600.0)
     assert saved["unixTime"] == "1000.000"
     found = ledger({key: value for key, value in saved.items() if value is not None})
     found.reprice([Charge(ACTOR, 1.0)], 0.0, now=4600.0)
@@ -90,15 +95,6 @@ def test_a_meter_that_moves_before_the_first_answer_asks_again() -> None:
     scene.meter.reconcile()
     assert scene.meter.dollars == pytest.approx(8.0), "learner 1 was asked before"
     assert scene.cluster.kept["askedLearners"] == "[0, 1]"
-
-
-def test_a_state_of_version_0_1_has_asked_all() -> None:
-    scene = Scene(cluster=FakeCluster())
-    scene.cluster.kept = {"dollars": "5", "frames": "7", "unixTime": "1000"}
-    scene.meter = scene.new()
-    scene.learner("training", dollars=7.0)
-    scene.meter.reconcile()
-    assert (scene.meter.dollars, scene.meter.ledger.frames) == (5.0, 7)
 
 
 def test_each_run_asks_its_learners_what_an_earlier_release_has_cost() -> None:
@@ -135,12 +131,14 @@ def test_a_second_run_has_its_own_bill_and_frames() -> None:
         "state": "training",
         "over": None,
         "run_dir": "/runs/a/learner-0",
+        "resumed_dollars": 10.0,
         "counters": {"env_frames": 50_000_000, "dollars": 10.0},
     }
     scene.meter.reconcile()
     assert (scene.meter.dollars, scene.meter.ledger.frames) == (0.0, 0)
     scene.statuses[0] |= {
         "run_dir": "/runs/b",
+        "resumed_dollars": 0.0,
         "counters": {"env_frames": 25_000_000, "dollars": 0.0},
     }
     scene.hours(5)
@@ -171,9 +169,13 @@ def test_the_parts_are_the_bill() -> None:
 
 @pytest.mark.parametrize(
     "state",
-    [{"dollars": "x"}, {"dollars": "nan"}, {"runs": "[]"}, {"runs": "{"}, {"unixTime": "-1"},
-     {"runs": '{"a": {"dollars": 1}}'}, {"askedLearners": "7"}],
-)  # fmt: skip
+    [
+        *({"runs": saved_at("0")["runs"].replace("5.0", number)} for number in ('"x"', "NaN")),
+        *({"runs": text} for text in ("[]", "{", '{"a": {"dollars": 1}}')),
+        {"unixTime": "-1"},
+        {"askedLearners": "7"},
+    ],
+)
 def test_a_state_that_no_meter_wrote_is_refused_with_a_sentence(state: dict[str, str]) -> None:
     with pytest.raises(SeedbedError, match="kubectl edit configmap"):
         ledger(state)

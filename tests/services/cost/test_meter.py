@@ -58,6 +58,12 @@ class FakeCluster:
         self.calls.append(component if not replicas else f"{component}={replicas}")
 
 
+STATUS: dict[str, Any] = {
+    "state": "training", "over": None, "run_dir": "/runs/a", "resumed_dollars": 0.0,
+    "counters": {"env_frames": 1, "dollars": 1},
+}  # fmt: skip
+
+
 class Scene:
     """A meter, its cluster, its learners and the time."""
 
@@ -85,7 +91,8 @@ class Scene:
     def learner(self, state: str, over: str | None = None, frames: int = 0,
                 dollars: float = 0.0, rank: int = 0) -> None:  # fmt: skip
         counters = {"env_frames": frames, "dollars": dollars}
-        self.statuses[rank] = {"state": state, "over": over, "counters": counters}
+        own = {"run_dir": f"/runs/{self.goal.run}", "resumed_dollars": dollars}
+        self.statuses[rank] = {"state": state, "over": over, "counters": counters, **own}
 
     def hours(self, hours: float) -> None:
         self.passes(3600 * hours)
@@ -299,11 +306,13 @@ def test_a_learner_that_does_not_answer_has_no_status(tmp_path: Path) -> None:
         {"state": "training"},
         [],
         "x",
-        {"state": 1, "counters": {"env_frames": 1, "dollars": 1}},
-        {"state": "training", "counters": {"env_frames": "many", "dollars": 1}},
-        {"state": "training", "counters": {"env_frames": 1, "dollars": float("nan")}},
-        {"state": "training", "counters": {"env_frames": float("inf"), "dollars": 1}},
-        {"state": "training", "over": [1], "counters": {"env_frames": 1, "dollars": 1}},
+        {**STATUS, "state": 1},
+        {**STATUS, "counters": {"env_frames": "many", "dollars": 1}},
+        {**STATUS, "counters": {"env_frames": 1, "dollars": float("nan")}},
+        {**STATUS, "counters": {"env_frames": float("inf"), "dollars": 1}},
+        {**STATUS, "resumed_dollars": -1},
+        {**STATUS, "over": [1]},
+        {**STATUS, "run_dir": "/runs/b"},
     ],
 )
 def test_an_answer_that_is_no_status_counts_as_none(answer: Any) -> None:

@@ -42,8 +42,8 @@ def test_a_hello_waits_for_the_probe(tmp_path: Path, monkeypatch: pytest.MonkeyP
         components: Any = learner.components
         components.probing = True
         with Stream(learner.address) as other, Stream(learner.address) as true:
-            other.send(hello(2, actions=ACTIONS + 1))
-            true.send(hello(2))
+            other.begin(hello(2, actions=ACTIONS + 1))
+            true.begin(hello(2))
             components.fix_spec(EnvironmentSpec(NAME, OBSERVATION, ACTIONS, 1))
             components.probing = False
             with pytest.raises(Refused):

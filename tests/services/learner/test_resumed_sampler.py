@@ -48,15 +48,15 @@ def draw(made: ReplaySource, times: int) -> None:
 
 
 def test_a_resumed_replay_draws_what_the_run_would_have_drawn() -> None:
-    whole, before, after, older = (source() for _ in range(4))
+    whole, before, after, other = (source() for _ in range(4))
     draw(whole[0], 6)
     draw(before[0], 4)
     after[0].resume_sampler(json.loads(json.dumps(before[0].sampler_state())), 4)
     draw(after[0], 2)
     assert before[1].numbers + after[1].numbers == whole[1].numbers
-    older[0].resume_sampler(None, 4)  # a checkpoint of an earlier version
-    draw(older[0], 2)
-    assert not set(older[1].numbers) & set(whole[1].numbers)
+    other[0].resume_sampler(None, 4)  # a checkpoint of another source
+    draw(other[0], 2)
+    assert not set(other[1].numbers) & set(whole[1].numbers)
 
 
 def test_a_resumed_replay_on_the_device_goes_on_with_the_next_draw(backend: Backend) -> None:

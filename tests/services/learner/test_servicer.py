@@ -17,7 +17,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from seedbed.rpc import channels
-from seedbed.rpc.versions import OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
+from seedbed.rpc.versions import HELLO_KEY, OLDEST_PROTOCOL_VERSION, PROTOCOL_VERSION
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.learner import base
 from seedbed.spec import FIRST, TERMINATED
@@ -165,25 +165,11 @@ def test_status_and_health_with_and_without_actors(learner: NullLearner) -> None
     assert after["counters"]["abandoned_episodes"] == 2
 
 
-def test_an_actor_one_version_behind_works_and_gets_no_notice(bare: Any) -> None:
-    with (
-        bare("learner.notice_interval_s=0.02", may_build=False) as learner,
-        Stream(learner.address) as old,
-        stream(learner.address) as new,
-    ):
-        welcome = old.handshake(protocol_version=1, oldest_protocol_version=1)
-        assert welcome.protocol_version == 1
-        old.send(step(0))
-        new.send(step(0))
-        notice = new.read()
-        assert notice is not None
-        assert notice.WhichOneof("message") == "notice"
-        learner.may_build.set()
-        message = old.read()
-        assert message is not None
-        assert message.WhichOneof("message") == "actions", "version 1 knows no notice"
-        old.sequence = 1
-        old.play(5)
+def test_an_actor_of_the_next_version_plays_by_this_one(learner: NullLearner) -> None:
+    with Stream(learner.address) as newer:
+        welcome = newer.handshake(protocol_version=PROTOCOL_VERSION + 1)
+        assert welcome.protocol_version == PROTOCOL_VERSION
+        newer.play(5)
 
 
 # --- late answers ------------------------------------------------------------------------------
@@ -238,7 +224,7 @@ def test_notice_when_the_unroll_queue_is_full(bare: Any) -> None:
 
 VERSIONS = f"{OLDEST_PROTOCOL_VERSION} to {PROTOCOL_VERSION}"
 PRECONDITION, ARGUMENT = grpc.StatusCode.FAILED_PRECONDITION, grpc.StatusCode.INVALID_ARGUMENT
-WRONG = {
+WRONG: dict[str, Any] = {
     "version": (
         [hello(protocol_version=9, oldest_protocol_version=7)],
         PRECONDITION,
@@ -268,17 +254,10 @@ WRONG = {
         "float32[2]",
         "uint8[2]",
     ),
-    "no hello": ([step(0)], ARGUMENT, "message", "hello", "step"),
-    "goodbye at once": (
-        [wire.ActorMessage(goodbye=wire.Goodbye())],
-        ARGUMENT,
-        "message",
-        "hello",
-        "goodbye",
+    "no hello": ([None], ARGUMENT, "hello", HELLO_KEY, "nothing"),
+    "a truncated hello": (
+        [hello().SerializeToString()[:-3]], ARGUMENT, "hello", HELLO_KEY, "bytes",
     ),
-    "nothing in it": ([wire.ActorMessage()], ARGUMENT, "message", "hello", "nothing"),
-    "two hellos": ([hello(), hello()], ARGUMENT, "message", "step or goodbye", "hello"),
-    "hello between steps": ([hello(), step(0), hello()], ARGUMENT, "message", "step", "hello"),
     "empty step": ([hello(), wire.ActorMessage()], ARGUMENT, "message", "step", "nothing"),
     "sequence": ([hello(), step(0), step(2)], ARGUMENT, "sequence", "1", "2"),
     "bytes": (
@@ -305,21 +284,20 @@ WRONG = {
         "flags 0",
     ),
     "truncated": ([hello(), step(0).SerializeToString()[:-3]], ARGUMENT, "message", "", "bytes"),
-    "truncated hello": ([hello().SerializeToString()[:-3]], ARGUMENT, "message", "", "bytes"),
-    "text": ([b"GET / HTTP/1.1\r\n"], ARGUMENT, "message", "", "bytes"),
-}
+    "text": ([hello(), b"GET / HTTP/1.1\r\n"], ARGUMENT, "message", "", "bytes"),
+}  # fmt: skip
 
 
 def test_every_wrong_word_is_answered_and_the_learner_lives_on(learner: NullLearner) -> None:
     """One learner takes all of it, while another stream goes on."""
     with stream(learner.address) as good:
         good.play(2)
-        for case, (messages, code, field, expected, received) in WRONG.items():
+        for case, ((said, *messages), code, field, expected, received) in WRONG.items():
             with Stream(learner.address) as wrong:
-                for message in messages[:-1]:
-                    wrong.send(message)
+                wrong.begin(said)
+                for message in messages:
                     assert wrong.read() is not None, case
-                wrong.send(messages[-1])
+                    wrong.send(message)
                 refusal = refused(wrong)
             assert refusal.code == code, case
             assert refusal.error is not None, (case, refusal.details)
@@ -338,7 +316,7 @@ def test_more_environments_than_slots(bare: Any) -> None:
     overrides = ("learner.inference.slots=8", "learner.inference.max_batch_envs=8")
     with bare(*overrides) as learner, stream(learner.address, 5):
         with Stream(learner.address) as late:
-            late.send(hello(4))
+            late.begin(hello(4))
             refusal = refused(late)
         # Not a fault of the actor: it tries again, when others may have left.
         assert refusal.code == grpc.StatusCode.RESOURCE_EXHAUSTED
@@ -365,17 +343,6 @@ def test_a_message_over_the_limit_ends_its_stream_alone(learner: NullLearner) ->
         wait_for(lambda: learner.telemetry.sessions.connected == 1, "the other one is gone")
 
 
-def test_hello_is_not_waited_for_without_end(
-    learner: NullLearner, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("seedbed.rpc.streams.HELLO_TIMEOUT_S", 0.2)
-    with Stream(learner.address) as mute, stream(learner.address) as good:
-        refusal = refused(mute)
-        assert refusal.error is not None
-        assert refusal.error.field == "hello"
-        good.play(5)
-
-
 # --- slots and what is under way -----------------------------------------------------------------
 
 
@@ -388,7 +355,7 @@ def test_slots_in_a_batch_are_not_given_away_before_it_is_done(bare: Any) -> Non
             assert learner.policy.entered.wait(30)
         wait_for(lambda: learner.telemetry.sessions.connected == 0, "the learner has seen it leave")
         with Stream(learner.address) as early:
-            early.send(hello(1))
+            early.begin(hello(1))
             assert refused(early).code == grpc.StatusCode.RESOURCE_EXHAUSTED
         learner.policy.gate.set()
         wait_for(lambda: all_slots_free(learner), "slots given back")
@@ -600,7 +567,7 @@ def test_pings_of_idle_clients_are_not_punished() -> None:
 
 def test_log_has_one_line_a_refusal(learner: NullLearner, caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO), Stream(learner.address) as wrong:
-        wrong.send(b"\xff\xff")
+        wrong.begin(b"\xff\xff")
         refused(wrong)
     about = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert [record.name for record in about] == ["seedbed.rpc.streams"]

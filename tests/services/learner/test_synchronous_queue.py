@@ -434,7 +434,7 @@ def test_who_waits_is_told_for_whom(bare: Any) -> None:
 def test_more_environments_than_a_batch_has(bare: Any) -> None:
     with bare() as learner, stream(learner.address, 3):
         with Stream(learner.address) as late:
-            late.send(hello(2))
+            late.begin(hello(2))
             with pytest.raises(Refused) as refusal:
                 late.read()
         assert refusal.value.error is not None

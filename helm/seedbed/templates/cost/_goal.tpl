@@ -9,7 +9,7 @@
 {{- define "seedbed.goalArgs" -}}
 {{- $stop := dig "stop" dict (include "seedbed.experimentValues" . | fromJson) -}}
 {{- $run := .Values.learner.run | default (include "seedbed.fullname" .) -}}
-- --budget={{ $stop.dollars | default 0 }}
+- --budget={{ include "seedbed.setting" (dict "root" . "path" "stop.dollars") }}
 {{- with $stop.idle_s }}
 - --idle-s={{ . }}
 {{- end }}

@@ -68,7 +68,7 @@ spec:
         {{- if ne $learner.accelerator.type "none" }}
         - --set=learner.device={{ $learner.accelerator.type }}
         {{- end }}
-        {{- if and $learner.spot (not (dig "learner" "checkpoint" "every_s" 0 (include "seedbed.experimentValues" . | fromJson))) }}
+        {{- if and $learner.spot (not (dig "learner" "checkpoint" "every_s" "" (include "seedbed.experimentValues" . | fromJson))) }}
         - --set=learner.checkpoint.every_s=60
         {{- end }}
         {{- with $learner.persistence.checkpoints }}

@@ -1,0 +1,97 @@
+"""Values: their defaults, the experiment of a release, images, labels and the volume."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from seedbed.config import parse_experiment
+from seedbed.services.cost.price_table import tables
+from tests.support.chart import (
+    CHART,
+    merged,
+    refused,
+    render,
+    values_of,
+)
+
+
+def test_the_defaults_are_what_the_schema_says() -> None:
+    from tools.chart_values import Values
+
+    given = values_of(CHART / "values.yaml")
+    wanted = Values().model_dump(by_alias=True, exclude_none=True)
+    wanted.pop("global")
+    for section in (
+        "learner",
+        "actor",
+        "replay",
+    ):  # the same fields, but those that the file leaves out
+        wanted[section] = {k: v for k, v in wanted[section].items() if k in given[section]}
+        assert given[section].keys() >= {"resources", "spot", "computeClass"}
+    wanted["cost"]["prices"] = {}
+    assert Values.model_validate(given).model_dump() == Values().model_dump()
+    assert given.keys() == wanted.keys()
+    assert set(tables()) == {"us-central1-aug-2026", "sep-2019"}
+
+
+def test_the_experiment_is_named_after_the_release() -> None:
+    text = render().one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
+    assert parse_experiment(text).name == "pong"
+    named = {"experiment": {"name": "other", "environment": {"id": "CartPole-v1"}}}
+    text = render(named).one("ConfigMap", "pong-experiment")["data"]["experiment.yaml"]
+    assert parse_experiment(text).name == "other"
+
+
+def test_another_run_on_the_same_volume() -> None:
+    values = {"learner": {"run": "second", "initFrom": "pong"}}
+    arguments = render(values).pods()["pong-learner"]["spec"]["containers"][0]["args"]
+    assert "--run-dir=/runs/second" in arguments
+    assert "--init-from=/runs/pong" in arguments
+
+
+def test_images_by_registry_repository_tag_and_digest() -> None:
+    def image(values: dict[str, Any], pod: str) -> str:
+        (container,) = render(values).pods()[pod]["spec"]["containers"]
+        return str(container["image"])
+
+    version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+    assert image({}, "pong-learner") == f"localhost/seedbed-learner:{version}"
+    shared = {"image": {"registry": "r.io/p", "tag": "7"}}
+    assert image(shared, "pong-cost") == "r.io/p/seedbed-cost:7"
+    digest = "sha256:" + "a" * 64
+    own = {"actor": {"image": {"registry": "x", "repository": "y", "tag": "1", "digest": digest}}}
+    assert image(merged(shared, own), "pong-actor") == f"x/y@{digest}", "a digest wins over a tag"
+    assert image(merged(shared, own), "pong-learner") == "r.io/p/seedbed-learner:7"
+    assert image({"image": {"registry": ""}}, "pong-actor") == f"seedbed-actor:{version}"
+    assert "digest" in refused({"actor": {"image": {"digest": "latest"}}})
+
+
+def test_labels_for_billing_and_queues() -> None:
+    rendered = render(values_of(CHART / "ci" / "labels-values.yaml"))
+    for item in rendered.all:
+        assert item["metadata"]["labels"]["team"] == "rl", item["kind"]
+    for kind, name in (("StatefulSet", "pong-learner"), ("Deployment", "pong-actor")):
+        labels = rendered.one(kind, name)["metadata"]["labels"]
+        assert labels["kueue.x-k8s.io/queue-name"] == "research"
+    for pod in rendered.pods().values():
+        assert pod["metadata"]["labels"]["cost-center"] == "42"
+    for name in ("pong-learner", "pong-actor", "pong-cost"):
+        labels = rendered.pods()[name]["metadata"]["labels"]
+        assert "helm.sh/chart" not in labels, "every bump of the chart would restart it"
+        assert "app.kubernetes.io/version" not in labels
+
+
+def test_storage() -> None:
+    assert render().one("StatefulSet", "pong-learner")["spec"]["volumeClaimTemplates"]
+    bucket = render(values_of(CHART / "ci" / "bucket-values.yaml"))
+    template = bucket.one("StatefulSet", "pong-learner")["spec"]
+    assert "volumeClaimTemplates" not in template
+    assert template["template"]["metadata"]["annotations"]["gke-gcsfuse/volumes"] == "true"
+    account = bucket.one("ServiceAccount", "pong-learner")
+    assert "iam.gke.io/gcp-service-account" in account["metadata"]["annotations"]
+    arguments = render({"learner": {"persistence": {"checkpoints": "gs://b/p"}}}).pods()[
+        "pong-learner"
+    ]["spec"]["containers"][0]["args"]
+    assert "--set=learner.checkpoint.directory=gs://b/p" in arguments
