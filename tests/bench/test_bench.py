@@ -185,8 +185,10 @@ def test_sides_are_measured_in_turn_and_compared_turn_by_turn() -> None:
     )
     assert order == ["ours", "bare"] * 2
     assert found == {
-        "efficiency": series([0.5, 1.0]), "rate": series([3.0, 8.0]), "bare_rate": series([6.0, 8.0]),
-    }  # fmt: skip
+        "efficiency": series([0.5, 1.0]),
+        "rate": series([3.0, 8.0]),
+        "bare_rate": series([6.0, 8.0]),
+    }
 
 
 def test_a_side_that_fails_is_left_out_of_its_turn() -> None:
