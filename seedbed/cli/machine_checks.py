@@ -1,13 +1,11 @@
-"""Checks of the machine: cores, memory, disks, descriptors, clocks, ports."""
+"""Checks of the machine: cores, memory, disks, ports."""
 
 import os
 import platform
-import resource
 import shutil
 import socket
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -18,10 +16,6 @@ from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
 from seedbed.runtime.text import counted
 
 _GIB = 1 << 30
-# Length of the comparison of the two clocks.
-_CLOCK_S = 0.2
-# June 2026, in Unix seconds: a clock that is right shows more.
-_RELEASED = 1_780_000_000
 
 
 class Finding(NamedTuple):
@@ -115,56 +109,6 @@ def disk(run_dir: Path) -> Iterator[Finding]:
         yield Finding("warn", f"{fact}: little for a long run", advice)
     else:
         yield Finding("ok", fact)
-
-
-def shared_memory(path: Path = Path("/dev/shm")) -> Iterator[Finding]:
-    """Check shared memory, which environments with processes of their own often use."""
-    size = shutil.disk_usage(path).total / _GIB if path.is_dir() else 0.0
-    fact = f"{size:.2f} GiB in {path}"
-    if size >= 0.0625:
-        yield Finding("ok", fact)
-    else:
-        message = f"{fact}: environments that start processes of their own may fail"
-        advice = "Docker: --shm-size=1g; Kubernetes: an emptyDir with medium Memory at /dev/shm"
-        yield Finding("warn", message, advice)
-
-
-def open_files(experiment: Experiment | None, soft: int | None = None) -> Iterator[Finding]:
-    """Check the limit of descriptors: one a stream, and a few hundred for the libraries.
-
-    Args:
-        experiment: gives the number of streams; None has none.
-        soft: open files allowed; None is the limit of this process.
-    """
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if soft is None else soft
-    streams = 0
-    if experiment is not None:
-        streams = experiment.learner.inference.slots // experiment.actor.envs_per_group
-    needed = 512 + streams
-    fact = f"{limit} open files allowed"
-    if limit == resource.RLIM_INFINITY or limit >= needed:
-        yield Finding("ok", fact)
-    else:
-        message = f"{fact}, {needed} may be needed ({streams} streams and 512 for the rest)"
-        yield Finding("warn", message, f"ulimit -n {needed}")
-
-
-def clock() -> Iterator[Finding]:
-    """Check that the wall clock runs as fast as the monotonic one, at a possible date."""
-    mono, wall = time.monotonic(), time.time()
-    time.sleep(_CLOCK_S)
-    drift = abs((time.time() - wall) - (time.monotonic() - mono))
-    now = time.time()
-    fact = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
-    advice = "switch on time synchronisation (chrony, systemd-timesyncd)"
-    if now < _RELEASED:
-        message = f"the clock shows {fact}, before this version existed: dates in logs will "
-        message += "be wrong, and certificates of buckets will be refused"
-        yield Finding("warn", message, advice)
-    elif drift > 0.05:
-        yield Finding("warn", f"the clock jumped by {drift:.2f} s within {_CLOCK_S} s", advice)
-    else:
-        yield Finding("ok", f"{fact}, wall and monotonic clocks agree")
 
 
 def ports(experiment: Experiment | None, asked: Sequence[int]) -> Iterator[Finding]:

@@ -38,10 +38,7 @@ def test_a_whole_examination_imports_no_backend(tmp_path: Path) -> None:
     assert done.returncode == 0, report
     assert report["ok"]
     checks = {finding["check"] for finding in report["findings"]}
-    assert checks >= {
-        "python", "cores", "memory", "disk", "shm", "files", "clock", "grpc", "backend",
-        "environment",
-    }  # fmt: skip
+    assert checks >= {"python", "cores", "memory", "disk", "grpc", "backend", "environment"}
     assert not (tmp_path / "runs").exists()  # it looks and leaves nothing
     assert list(tmp_path.iterdir()) == []
 
@@ -132,15 +129,10 @@ def test_cores_name_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "0.5 cores usable" in limited.message
 
 
-def test_memory_disk_files_and_python(tmp_path: Path) -> None:
+def test_memory_disk_and_python() -> None:
     assert next(machine_checks.memory(GIB)).level == "warn"
     assert next(machine_checks.memory(2 * GIB)).level == "ok"
-    assert next(machine_checks.open_files(None, 512)).level == "ok"
-    few = experiment("actor.envs_per_group=2")  # 1024 streams at most
-    assert "ulimit -n 1536" in next(machine_checks.open_files(few, 1024)).advice
-    assert next(machine_checks.shared_memory(tmp_path / "nosuch")).level == "warn"
     assert next(machine_checks.python((3, 10))).level == "fail"
-    assert "clock" in next(machine_checks.clock()).message
     readonly = next(machine_checks.disk(Path("/proc/self/nosuch/runs")))
     assert (readonly.level, readonly.code) == ("fail", ExitCode.RUN_DIRECTORY)
 
