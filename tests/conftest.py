@@ -9,13 +9,12 @@ import pytest
 import seedbed.rpc  # noqa: F401  # before gRPC, as in every service
 from seedbed import backends
 from seedbed.backends.protocol import Backend
+from tests.support.parts import left_out
 
 NAME = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 os.environ["IMAGEIO_FFMPEG_NO_PREVENT_SIGINT"] = "1"  # no fork: see evaluation/video.py
 pytest.register_assert_rewrite("tests.bench.quick")
 LONG_S = 900  # may a test take that is slow or learns
-# Which of the parts of the slow tests run: `make test-slow`.
-PARTS, PART = 5, os.environ.get("SEEDBED_TEST_PART", "all")
 # Test files import Keras at their top, before any fixture runs.
 os.environ["KERAS_BACKEND"] = NAME
 if NAME == "jax":
@@ -34,13 +33,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
         if item.get_closest_marker("slow") or item.get_closest_marker("learning"):
             item.add_marker(pytest.mark.timeout(LONG_S))
-    if PART != "all":
-        slow = [item for item in items if item.get_closest_marker("slow")]
-        if NAME == "jax":
-            slow = [item for item in slow if item.get_closest_marker("backends")]
-        left = {item for i, item in enumerate(slow) if i % PARTS != int(PART)}
-        config.hook.pytest_deselected(items=list(left))
-        items[:] = [item for item in items if item not in left]
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if NAME == "jax":
+        slow = [item for item in slow if item.get_closest_marker("backends")]
+    left = left_out(slow, os.environ.get("SEEDBED_TEST_PART", "all"))
+    config.hook.pytest_deselected(items=left)
+    items[:] = [item for item in items if item not in left]
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.parts import PARTS, left_out
 from tests.support.source_imports import ROOT
 
 
@@ -15,15 +16,45 @@ from tests.support.source_imports import ROOT
 def test_both_backends_are_tested_and_either_fails_the_target(
     target: str, failing: str, tmp_path: Path
 ) -> None:
-    runner = tmp_path / "pytest"
+    done, backends = make(tmp_path, target, failing)
+    assert [name for name, _ in backends] == ["tensorflow", "jax"]
+    assert (done.returncode == 0) == (failing == "none"), done.stderr
+
+
+def make(folder: Path, *words: str) -> tuple[subprocess.CompletedProcess[str], list[list[str]]]:
+    """Run a target with a runner of tests that fails on a backend; return what it was started with:
+    backends and parts.
+    """
+    target, failing, *variables = words
+    runner, started = folder / "pytest", folder / "started"
     runner.write_text(
-        f'#!/bin/sh\necho "$SEEDBED_TEST_BACKEND"\n[ "$SEEDBED_TEST_BACKEND" != {failing} ]\n'
+        f'#!/bin/sh\necho "$SEEDBED_TEST_BACKEND ${{SEEDBED_TEST_PART-none}}" >> {started}\n'
+        f'[ "$SEEDBED_TEST_BACKEND" != {failing} ]\n'
     )
     runner.chmod(0o755)
     command = ["make", "--silent", "--old-file=.venv/.installed-dev", target, f"PYTEST={runner}"]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["tensorflow", "jax"]
-    assert (done.returncode == 0) == (failing == "none"), done.stderr
+    done = subprocess.run(
+        [*command, *variables], cwd=ROOT, capture_output=True, text=True, timeout=60
+    )
+    return done, [line.split() for line in started.read_text().splitlines()]
+
+
+def test_a_part_of_the_slow_tests_runs_and_is_named(tmp_path: Path) -> None:
+    done, started = make(tmp_path, "test-slow", "none")
+    (part,) = {part for _, part in started}
+    assert part in "01234"
+    assert f"part {part} of 0 to 4" in done.stdout
+    (tmp_path / "started").unlink()
+    _, started = make(tmp_path, "test-slow", "none", "PART=all")
+    assert {part for _, part in started} == {"all"}
+
+
+def test_the_parts_are_all_slow_tests_once() -> None:
+    tests = list(range(23))
+    run = [[test for test in tests if test not in left_out(tests, str(p))] for p in range(PARTS)]
+    assert sorted(test for part in run for test in part) == tests
+    assert {len(part) for part in run} == {4, 5}
+    assert left_out(tests, "all") == []
 
 
 def find_python(folder: Path, *arguments: str, **programs: str) -> subprocess.CompletedProcess[str]:
