@@ -33,7 +33,8 @@ WIDTHS = {1: "default", 2: "medium", 4: "large"}
 LSTM_UNITS = 256
 TABLES = [
     Table(
-        "SEED and IMPALA on {cores:g} cores: impala_deep on Pong, unrolls of {unroll_length}, TCP "
+        "SEED and IMPALA on {cores:g} cores: impala_deep with {lstm_units} LSTM units on Pong, "
+        "unrolls of {unroll_length}, TCP "
         "(paper: DeepMind Lab, IMPALA on a P100, SEED on two TPU v3 cores)",
         "model | system | actors | environments | env frames/s | SEED faster | paper | "
         "$ per 1e9 frames | SEED cheaper | paper | bytes a frame sent | received | "
@@ -109,7 +110,12 @@ def baseline(plan: Plan) -> dict[str, Any]:
             )
     if not cases:
         raise SeedbedError(ExitCode.INTERNAL, "no system was measured: see the log above")
-    return {"cases": cases, "cores": usable_cpus(), "unroll_length": plan.unroll_length}
+    return {
+        "cases": cases,
+        "cores": usable_cpus(),
+        "unroll_length": plan.unroll_length,
+        "lstm_units": LSTM_UNITS,
+    }
 
 
 def write_experiment(plan: Plan, name: str, width: int, location: str, environments: int) -> str:
