@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.baseline import write_experiment
-from bench.plan import make_plan
+from bench.plan import Plan
 from seedbed.config import load_experiment
 from seedbed.config.without_effect import settings_without_effect
 from seedbed.factory import build_agent
@@ -68,7 +68,7 @@ def test_the_agent_has_the_memory_of_impala(file: Path) -> None:
 
 @pytest.mark.parametrize("width", [1, 2, 4])
 def test_the_baseline_is_measured_with_the_agent_of_the_files(width: int, tmp_path: Path) -> None:
-    file = write_experiment(make_plan(tmp_path, is_quick=True), "one", width, "actor", 4)
+    file = write_experiment(Plan(tmp_path, is_quick=True), "one", width, "actor", 4)
     measured, of_lab = load_experiment(file).learner, load_experiment(FILES[0]).learner
     assert (measured.network, measured.lstm_units) == (of_lab.network, of_lab.lstm_units)
     assert measured.network_options == {"width": width}
