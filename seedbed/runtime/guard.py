@@ -159,11 +159,14 @@ class _Guard:
         ended: int | None = None
         late = ""
         looked = time.monotonic()
+        # No `sigtimedwait`: Python's returns what was never written where this process has been
+        # stopped for longer than the timeout, and the child would get whatever signal that is.
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})
+        signal.setitimer(signal.ITIMER_REAL, _POLL_S, _POLL_S)
         while ended is None:
-            found = signal.sigtimedwait(_HANDLED, _POLL_S)
+            found = signal.sigwaitinfo({*_HANDLED, signal.SIGALRM})
             before, looked = looked, time.monotonic()
-            if found is not None:
-                self._pass_on(found.si_signo)
+            self._pass_on(found.si_signo)
             ended = _reap(self._child)
             self._read_report(looked)
             if ended is None:
@@ -174,6 +177,8 @@ class _Guard:
                 self._told = waits
                 if late or looked > self._until:
                     _kill(self._child, signal.SIGKILL)
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, signal.SIG_IGN)  # the last one, which nothing waits for
         _end_all_below()
         if late:
             _exit(ExitCode.ENVIRONMENT, late)
@@ -186,7 +191,7 @@ class _Guard:
             _stop_with(self._child)
         elif number == _ORPHANED:
             _kill(self._child, signal.SIGKILL)
-        elif number != signal.SIGCHLD:
+        elif number in _FORWARDED:
             self._passed_on.add(number)
             _kill(self._child, number)
             _kill(self._child, signal.SIGCONT)  # a stopped process would never take it

@@ -158,6 +158,21 @@ def test_a_signal_to_the_guard_reaches_the_process_once_and_ends_all() -> None:
         assert all(map(gone, pids))
 
 
+def test_a_guard_that_was_stopped_passes_nothing_on() -> None:
+    """As a laptop that sleeps, or a container that is paused, for longer than the guard waits."""
+    with guarded("waits") as (process, pids):
+        process.send_signal(signal.SIGSTOP)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(1.3)
+        process.send_signal(signal.SIGCONT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.5)
+        assert not gone(pids[-1])
+        process.terminate()
+        assert process.wait(ENDED_S) == -signal.SIGTERM
+        assert all(map(gone, pids))
+
+
 OUTER = """
 import os, subprocess, sys, time
 from seedbed.runtime.guard import run_guarded
