@@ -57,10 +57,8 @@ def examine(
     checks: dict[str, Check] = {
         "python": machine_checks.python,
         "cores": partial(machine_checks.cores, experiment),
-        "memory": machine_checks.memory,
         "disk": partial(machine_checks.disk, run_dir),
         "ports": partial(machine_checks.ports, experiment, ports),
-        "grpc": part_checks.grpc_loopback,
         "precision": partial(precision_check.precision, experiment),
         "backend": partial(part_checks.backends, experiment),
         "environment": partial(part_checks.environments, experiment),

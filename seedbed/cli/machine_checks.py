@@ -1,4 +1,4 @@
-"""Checks of the machine: cores, memory, disks, ports."""
+"""Checks of the machine: cores, disks, ports."""
 
 import os
 import platform
@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from seedbed.config import Experiment
 from seedbed.runtime.exit_codes import ExitCode
-from seedbed.runtime.limits import usable_cpus, usable_memory_bytes
+from seedbed.runtime.limits import usable_cpus
 from seedbed.runtime.text import counted
 
 _GIB = 1 << 30
@@ -71,21 +71,6 @@ def cores(experiment: Experiment | None) -> Iterator[Finding]:
                 f"{kind} step environments on {usable_cores}, which the learner needs too",
                 f"lower actor.processes or actor.{kind}",
             )
-
-
-def memory(usable: int | None = None) -> Iterator[Finding]:
-    """Check memory within the container's limit. A small learner and an actor need 2 GiB.
-
-    Args:
-        usable: bytes; None is what this machine has.
-    """
-    usable = usable_memory_bytes() if usable is None else usable
-    fact = f"{usable / _GIB:.1f} GiB of memory usable"
-    if usable >= 2 * _GIB:
-        yield Finding("ok", fact)
-    else:
-        message = f"{fact}: a learner may be killed for lack of memory"
-        yield Finding("warn", message, "raise the memory limit to 2 GiB or more")
 
 
 def disk(run_dir: Path) -> Iterator[Finding]:

@@ -1,37 +1,28 @@
-"""Checks of the parts of Seedbed: gRPC, the backends, the environments.
+"""Checks of the parts of Seedbed: the backends, the environments.
 
 Backends and environments are tried in processes of their own, because one that hangs or crashes is
 a finding, and because the check itself imports none of them.
 """
 
-import asyncio
 import importlib.util
 import json
 import os
 import subprocess
 import sys
-import tempfile
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal
 
-import grpc.aio
-
 from seedbed.cli.machine_checks import Finding
 from seedbed.config import Experiment
 from seedbed.config.environment import Environment
-from seedbed.rpc import channels
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.install import how_to_install
 from seedbed.runtime.limits import usable_cpus
 from seedbed.runtime.text import counted
-from seedbed.v1 import inference_pb2, inference_pb2_grpc
 
-_DEADLINE_S = 5.0
 # A first import of TensorFlow from a cold disk takes most of a minute.
 _PROCESS_S = 120.0
-_ROUNDS = 20
 _SLOW = "slow"  # in place of an error
 
 _BACKENDS = {
@@ -153,43 +144,3 @@ def _json_of(code: str, *arguments: str, **environment: str) -> tuple[Any | None
     if done.returncode or not last:
         return None, last[0] if last else f"exit code {done.returncode}"
     return json.loads(last[0]), ""
-
-
-def grpc_loopback() -> Iterator[Finding]:
-    """Call the learner's service over a unix socket and over TCP, as an actor does."""
-    with tempfile.TemporaryDirectory(prefix="seedbed-") as directory:
-        for kind, address in (("unix", f"unix:{directory}/s"), ("tcp", "127.0.0.1:0")):
-            try:
-                milliseconds = asyncio.run(_round_trip(address))
-                yield Finding("ok", f"a round trip over {kind} takes {milliseconds:.2f} ms")
-            except Exception as error:
-                details = error.details() if isinstance(error, grpc.aio.AioRpcError) else error
-                message = f"no round trip over {kind}: {details}"
-                advice = "a firewall or a sandbox may block loopback; see the network policy"
-                yield Finding("fail", message, advice, ExitCode.BIND)
-
-
-class _StatusServicer(inference_pb2_grpc.InferenceServicer):
-    async def GetStatus(self, request: Any, context: Any) -> inference_pb2.GetStatusReply:
-        return inference_pb2.GetStatusReply(json="{}")
-
-
-async def _round_trip(address: str) -> float:
-    """Return the milliseconds of the fastest of a few calls."""
-    server = channels.aio_server()
-    inference_pb2_grpc.add_InferenceServicer_to_server(_StatusServicer(), server)
-    bound = channels.bind(server, address)
-    await server.start()
-    try:
-        async with channels.aio_channel(bound) as channel:
-            stub = inference_pb2_grpc.InferenceStub(channel)
-            fastest = float("inf")
-            for _ in range(_ROUNDS):
-                start = time.perf_counter()
-                await stub.GetStatus(
-                    inference_pb2.GetStatusRequest(), timeout=_DEADLINE_S, wait_for_ready=True
-                )
-                fastest = min(fastest, time.perf_counter() - start)
-            return 1e3 * fastest
-    finally:
-        await server.stop(0)

@@ -38,7 +38,7 @@ def test_a_whole_examination_imports_no_backend(tmp_path: Path) -> None:
     assert done.returncode == 0, report
     assert report["ok"]
     checks = {finding["check"] for finding in report["findings"]}
-    assert checks >= {"python", "cores", "memory", "disk", "grpc", "backend", "environment"}
+    assert checks >= {"python", "cores", "disk", "backend", "environment"}
     assert not (tmp_path / "runs").exists()  # it looks and leaves nothing
     assert list(tmp_path.iterdir()) == []
 
@@ -110,10 +110,6 @@ def test_what_hangs_or_crashes_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> 
     assert part_checks._json_of(hangs) == (None, part_checks._SLOW)
 
 
-def test_grpc_goes_round_over_both() -> None:
-    assert [finding.level for finding in part_checks.grpc_loopback()] == ["ok", "ok"]
-
-
 def test_cores_name_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     *_, busy = machine_checks.cores(
         experiment("actor.processes=300", "actor.envs_per_group=1", "actor.threads=4")
@@ -129,9 +125,7 @@ def test_cores_name_both_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "0.5 cores usable" in limited.message
 
 
-def test_memory_disk_and_python() -> None:
-    assert next(machine_checks.memory(GIB)).level == "warn"
-    assert next(machine_checks.memory(2 * GIB)).level == "ok"
+def test_disk_and_python() -> None:
     assert next(machine_checks.python((3, 10))).level == "fail"
     readonly = next(machine_checks.disk(Path("/proc/self/nosuch/runs")))
     assert (readonly.level, readonly.code) == ("fail", ExitCode.RUN_DIRECTORY)
