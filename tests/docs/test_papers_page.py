@@ -21,7 +21,7 @@ SEED, GALA, IN_GPU = "SEED RL", "GALA", "Deep In-GPU"
 # Sections that the rows may name, and the section of each table and figure.
 SECTIONS = {
     SEED: "3 3.1 3.2 4.1 4.1.1 4.1.2 4.2 4.2.1 4.2.2 4.3 4.4 4.4.1 4.4.2 A.1.1 A.1.2 A.2.1 A.3.1 "
-    "A.3.2 A.5 A.6 A.7",
+    "A.3.2 A.4 A.5 A.6 A.7",
     GALA: "2 3 5",
     IN_GPU: "3 4 4.1 4.2 5 6",
 }
