@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from seedbed.config import parse_experiment
 from seedbed.rpc.certificate_stats import CertificateStats
-from seedbed.runtime.metrics import Metric
+from seedbed.runtime.metrics import SYSTEM, Metric
 from seedbed.services.actor.metrics import ActorMetrics
 from seedbed.services.cost.metrics import METRICS as COST
 from seedbed.services.replay.metrics import METRICS as REPLAY
 from seedbed.telemetry import Counters, Telemetry
 from seedbed.telemetry.bottleneck import PARTS
-from seedbed.telemetry.checkpoints import EVALUATION_TAGS
-from seedbed.telemetry.snapshot import NUMBER_TAGS
+from seedbed.telemetry.curves import GROUPS
 
 _HEAD = """\
 # Metrics reference
@@ -40,12 +39,21 @@ then.
 _PROGRESS = """\
 ## progress.csv and `logging.scalars`
 
-A row each `logging.interval_s`: the numbers of `status.json` under `numbers` (`env_frames`,
-`seconds`, `env_fps_60s`, `return_mean`, `policy_lag_p50`, `inference_ms_p99`, `busy_training`,
-`dollars`, ...), then the training scalars (means of the interval), then `user_` and the name of
-each of your own. An empty cell is "nothing to say", never 0. New columns are added at the right;
-rows are never taken away, so `env_frames` steps back once where a restart resumed from an older
-checkpoint.
+A row each `logging.interval_s`: the numbers of `status.json` under `numbers`, then the training
+scalars (means of the interval), then `user_` and the name of each of your own. A number has the
+name of its metric, without `seedbed_` and `_total`, and the labels' values: `env_frames`,
+`run_seconds`, `run_dollars`, `mean_return`, `env_fps_60s`, `busy_fraction_training`. Every curve
+without a label has a column, but for histograms, and so have those of `window`, `thread` and
+`side`; the other labels are lists in `seedbed status`. Replay and gossip have columns where a run
+uses them. Beside them are numbers that no metric has: percentiles and extremes (`policy_lag_p50`,
+`min_return`, `gossip_distance_max`), shares (`batch_padding`), rates (`watts`), `time`, `eta_s`,
+and `bottleneck` as a word.
+
+An empty cell is "nothing to say", never 0. New columns are added at the right; rows are never taken
+away, so `env_frames` steps back once where a restart resumed from an older checkpoint. A file with
+earlier names (`seconds`, `return_mean`, `busy_training`) is read under the present ones by
+`seedbed.load_progress`, `seedbed plot` and the other commands, and a run that goes on renames its
+columns.
 
 `logging.scalars: my_package.scalars:mine` names a function that is called with that row, as a
 dict, and returns a dict of floats; they become `seedbed_user_scalar{name="..."}` and columns
@@ -78,12 +86,14 @@ _TAGS = """\
 
 `tensorboard/` in the run directory and, with `logging.wandb.enabled`, W&B have the same curves
 over emulator frames: `charts/`, `eval/`, `losses/`, `speed/`, `system/`, and `user/` for
-`logging.scalars`. Every metric of the learner that the table does not name is
-`system/` and its name without `seedbed_`, with its labels after a slash
-(`system/busy_fraction/training`, `system/learner_network_bytes_total/actor_received`). A curve of
-`system/` begins with its first value that is not 0, so that what a run does not use has none. A
-histogram and the numbers of the updates are means of the interval, and have no point where nothing
-happened. An evaluation is a point at the frames of its checkpoint.
+`logging.scalars`. A curve has the name of its metric, without `seedbed_` and `_total` and with the
+labels' values, in the group that the table gives, or in `system/`
+(`system/busy_fraction_training`, `system/learner_network_bytes_actor_received`); so do the numbers
+of progress.csv that no metric has. Two names are the field's: `charts/episodic_return` and
+`charts/episodic_length`. A curve of `system/` begins with its first value that is not 0, so that
+what a run does not use has none. A histogram and the numbers of the updates are means of the
+interval, and have no point where nothing happened. An evaluation is a point at the frames of its
+checkpoint.
 
 `tensorboard --logdir runs` shows the runs of a folder side by side. The tab TEXT has the settings
 of each start as YAML, and HPARAMS has a row for each run: the settings of the classes `identity`
@@ -97,12 +107,12 @@ one run; its config is the settings.
 def _tags(metrics: Sequence[Metric]) -> str:
     """Return the table of the tags in TensorBoard and W&B."""
     rows = [
-        (f"{row.tag}{'/NAME' * bool(row.labels)}", f"`{row.name}`{_how(row)}")
+        (tag, f"`{row.name}`{_how(row)}")
         for row in metrics
-        if row.tag
+        if row.tag != SYSTEM
+        for tag in row.curves({tuple(map(str.upper, row.labels)): 0} if row.labels else 0)
     ]
-    rows += [(tag, f"`{name}` of progress.csv") for name, tag in NUMBER_TAGS.items()]
-    rows += [(tag, f"`{name}` of the evaluation") for name, tag in EVALUATION_TAGS.items()]
+    rows += [(f"{group}/{name}", f"`{name}` of progress.csv") for name, group in GROUPS.items()]
     lines = [f"| `{tag}` | {what} |" for tag, what in sorted(rows)]
     absent = ", ".join(f"`{row.name}`" for row in metrics if row.tag is None)
     none = f"Only in Prometheus and `/status`: {absent}.\n"

@@ -92,9 +92,9 @@ class Context:
             "seconds": seconds,
             "seconds_to_third_update": start_s,
             "busy": {
-                key.removeprefix("busy_"): value
+                key.removeprefix("busy_fraction_"): value
                 for key, value in numbers.items()
-                if key.startswith("busy_")
+                if key.startswith("busy_fraction_")
             },
             "batch_environments": numbers.get("batch_environments"),
             **{key: numbers.get(key) for key in ROUND_TRIP},

@@ -57,7 +57,7 @@ def curves(context: Context, share: float, minutes: float) -> Part:
             "slice": number,
             "seconds_to_first_update": start_s,
             "env_frames": frames,
-            "return_mean": curve[-1]["return_mean"] if curve else None,
+            "mean_return": curve[-1]["mean_return"] if curve else None,
             "curve": curve[:: max(1, len(curve) // POINTS)],
         }
 
@@ -75,6 +75,6 @@ def read_progress(path: Path) -> tuple[float, list[dict[str, float]]]:
         return 0.0, []
     with path.open() as file:
         rows = list(csv.DictReader(file))
-    names = ("env_frames", "seconds", "return_mean")
-    curve = [{name: float(row[name]) for name in names} for row in rows if row["return_mean"]]
+    names = ("env_frames", "run_seconds", "mean_return")
+    curve = [{name: float(row[name]) for name in names} for row in rows if row["mean_return"]]
     return (float(rows[-1]["env_frames"]) if rows else 0.0), curve

@@ -190,5 +190,5 @@ def _curves(axis: Any, cases: dict[str, Any]) -> None:
     for color, (key, group) in zip(COLORS, _by(cases, "game").items(), strict=False):
         curve = group[-1]["curve"]  # of the whole run so far
         frames = [point["env_frames"] / 1e6 for point in curve]
-        axis.plot(frames, [point["return_mean"] for point in curve], color=color, label=key[0])
+        axis.plot(frames, [point["mean_return"] for point in curve], color=color, label=key[0])
     _labelled(axis, "V-trace", "million env frames", "mean return of 100 episodes")

@@ -89,7 +89,7 @@ TABLES = {
         Table(
             "V-trace in the minutes that were left",
             "game | slice | env frames so far | mean return",
-            "{game} | {slice} | {env_frames:,.0f} | {return_mean:.1f}",
+            "{game} | {slice} | {env_frames:,.0f} | {mean_return:.1f}",
         )
     ],
 }

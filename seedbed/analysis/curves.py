@@ -83,8 +83,8 @@ def read_curve(path: Path) -> Curve:
         SeedbedError: RUN_DIRECTORY: no progress.csv, or no episode has ended.
     """
     columns = load_progress(path)
-    known = np.isfinite(columns["return_mean"])
-    frames, seconds = columns["env_frames"][known], columns["seconds"][known]
+    known = np.isfinite(columns["mean_return"])
+    frames, seconds = columns["env_frames"][known], columns["run_seconds"][known]
     if not frames.size:
         raise RunDirectoryError(f"{path}: no episode has ended yet, so there is no curve")
     # Rows of which no later one has fewer frames.
@@ -93,7 +93,7 @@ def read_curve(path: Path) -> Curve:
         summary = json.loads((path / "summary.json").read_text())
     except (OSError, ValueError):
         summary = {}
-    returns = columns["return_mean"][known]
+    returns = columns["mean_return"][known]
     curve = Curve(path, frames[last], seconds[last] / 60, returns[last], summary)
     curve.evaluations = np.array(
         [

@@ -69,7 +69,7 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
     name = str(path.relative_to(folder)) if path != folder else path.name
     shown: dict[str, Any] = {
         "run": name, "path": str(path), "state": "begun", "env_frames": None, "goal": None,
-        "return_mean": None, "evaluation_mean": None, "seconds": None, "seconds_left": None,
+        "mean_return": None, "evaluation_mean": None, "seconds": None, "seconds_left": None,
         "dollars": None, "done": None,
     }  # fmt: skip
     try:
@@ -88,7 +88,7 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
         "done": max((min(1.0, done / limit) for done, limit in limits if limit), default=None),
         "env_frames": frames,
         "goal": stop["env_frames"] or None,
-        "return_mean": status["numbers"].get("return_mean"),
+        "mean_return": status["numbers"].get("mean_return"),
         "evaluation_mean": (status["evaluation"] or {}).get("mean"),
         "seconds": status["counters"]["seconds"],
         "seconds_left": left["seconds"] if left else None,
@@ -99,7 +99,7 @@ def row(path: Path, folder: Path) -> dict[str, Any]:
 def _cells(of: dict[str, Any]) -> tuple[str, ...]:
     return (
         of["run"], of["state"], si_number(of["env_frames"]), percent(of["done"]),
-        significant(of["return_mean"]), significant(of["evaluation_mean"]), duration(of["seconds"]),
+        significant(of["mean_return"]), significant(of["evaluation_mean"]), duration(of["seconds"]),
         duration(of["seconds_left"]) if of["seconds_left"] is not None else NOTHING,
         money(of["dollars"]),
     )  # fmt: skip

@@ -103,8 +103,8 @@ def _row(group: Group, curve: Curve) -> dict[str, Any]:
         "group": group.label,
         "env_frames": int(curve.frames[-1]),
         "minutes": float(curve.minutes[-1]),
-        "return_mean": float(curve.returns[-1]),
-        "best_return_mean": float(curve.returns.max()),
+        "mean_return": float(curve.returns[-1]),
+        "best_mean_return": float(curve.returns.max()),
         "evaluation_mean": evaluation,
         "stop_reason": curve.summary.get("stop_reason"),
         "state": _state(curve.path),
@@ -126,8 +126,8 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
             row["run"],
             si_number(row["env_frames"]),
             significant(row["minutes"]),
-            significant(row["return_mean"]),
-            significant(row["best_return_mean"]),
+            significant(row["mean_return"]),
+            significant(row["best_mean_return"]),
             significant(row["evaluation_mean"]),
             row["stop_reason"] or row["state"],
         )
@@ -139,7 +139,7 @@ def _table(rows: Sequence[dict[str, Any]]) -> str:
 def _write_csv(groups: Sequence[Group], file: Path) -> None:
     with file.open("w", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")
-        names = ["return_mean", "evaluation_mean", "evaluation_standard_error"]
+        names = ["mean_return", "evaluation_mean", "evaluation_standard_error"]
         writer.writerow(["run", "env_frames", "minutes", *names])
         for group in groups:
             for curve in group.curves:

@@ -20,14 +20,15 @@ frames      {env_frames:si}\
 {trained_frames:si} trained on, {discarded_frames:si} discarded
 speed       {env_fps_10s:n} / {env_fps_60s:n} / {env_fps_300s:n} frames a second over \
 10 / 60 / 300 s
-updates     {updates:n}, {updates_per_s:n1} a second{skipped_updates:?; {skipped_updates:n} SKIPPED}
+updates     {updates:n}, {updates_per_second:n1} a second\
+{skipped_updates:?; {skipped_updates:n} SKIPPED}
 replay      {replay_capacity:?{replay_sequences:n} of {replay_capacity:n} sequences, \
-{replay_bytes:GiB} when full; {replay_sampled:n} drawn, {replay_age_s:time} old (p50)}\
+{replay_bytes:GiB} when full; {replay_sampled_sequences:n} drawn, {replay_age_s:time} old (p50)}\
 {replay_shards:?; {replay_healthy_shards:n} of {replay_shards:n} shards}
 peers       {is_peer:?rank {learners_rank}, {learners_topology}: {gossip_peers_alive:n} of \
 {gossip_peers:n} learners alive; {gossip_mixes:n} mixes}\
 {is_gossip:?, {gossip_superseded:n} messages superseded; the furthest in-peer is \
-{gossip_distance:.3g} away (2-norm)}\
+{gossip_distance_max:.3g} away (2-norm)}\
 {is_split:?; THE GRAPH HAS COME APART: nothing bounds how far they drift}
 energy      {watts:?{watts:n1} W, {frames_per_kilojoule:n} frames a kilojoule}
 time        {seconds:time}\
@@ -35,36 +36,37 @@ time        {seconds:time}\
 
 WHERE THE TIME GOES (last 30 s)
               busy   blocked  now
-inference   {busy_inference:%5}  {blocked_inference:%7}   {now_inference}
-prefetch    {busy_prefetch:%5}  {blocked_prefetch:%7}   {now_prefetch}
-training    {busy_training:%5}  {blocked_training:%7}   {now_training}
+inference   {busy_fraction_inference:%5}  {blocked_fraction_inference:%7}   {now_inference}
+prefetch    {busy_fraction_prefetch:%5}  {blocked_fraction_prefetch:%7}   {now_prefetch}
+training    {busy_fraction_training:%5}  {blocked_fraction_training:%7}   {now_training}
 grpc        {wire_cpu:%5}            of a core
-CPU         {learner_cores:n1} cores by the learner, {machine_cores:n1} by the whole machine
+CPU         {learner_cpu_cores:n1} cores by the learner, {machine_cores:n1} by the whole machine
 actors      {sessions:n} sessions, {environments:n} environments\
-{is_stepping_known:?; {actor_stepping:%} of their time stepping, {actor_held_up:%} held up by the \
-full queue, {actor_network:%} on the way}
+{is_stepping_known:?; {actor_stepping_fraction:%} of their time stepping, {actor_held_up:%} \
+held up by the full queue, {actor_network:%} on the way}
 batches     {batch_environments:?{batch_environments:n1} environments, {batch_padding:%} padding; \
 answered in {inference_ms_p50:ms} (p50), {inference_ms_p99:ms} (p99), of which {batch_wait_ms:ms} \
 for others to join and {inference_run_ms:ms} to compute}\
 {batch_environments:!none in the last 30 s}
 round trip  {round_trip_ms_p50:?{round_trip_ms_p50:ms} (p50), {round_trip_ms_p99:ms} (p99) from a \
 step to its actions, as the actors measure it}
-queues      {inference_queue_requests:n} requests for inference, {unroll_queue_columns:n} of \
+queues      {inference_queue_depth:n} requests for inference, {unroll_queue_depth:n} of \
 {unroll_queue_capacity:n} unrolls for training
 
 LEARNING
-return      {return_episodes:?{return_mean:n2} mean of the last {return_episodes} episodes, from \
-{return_min:n2} to {return_max:n2}; {episode_steps_mean:n} steps each}\
-{return_episodes:!no episode has ended yet}
+return      {mean_return_episodes:?{mean_return:n2} mean of the last {mean_return_episodes} \
+episodes, from {min_return:n2} to {max_return:n2}; {episode_steps_mean:n} steps each}\
+{mean_return_episodes:!no episode has ended yet}
 episodes    {episodes:n} ended, {abandoned_episodes:n} abandoned
-exploration {epsilon_highest:?ε from {epsilon_lowest:.3g} to {epsilon_highest:.3g}}
+exploration {exploration_epsilon_highest:?ε from {exploration_epsilon_lowest:.3g} to \
+{exploration_epsilon_highest:.3g}}
 policy lag  {updates:?{policy_lag_mean:n1} updates on average, at most {policy_lag_max:n1}}
 train step  {updates:?{train_step_ms_p50:ms}}
 scalars
 evaluation
 
 COST
-dollars     {dollars:$} so far{budget:? of {budget:$}}; {dollars_per_hour:$} an hour, \
+dollars     {dollars:$} so far{budget:? of {budget:$}}; {run_dollars_per_hour:$} an hour, \
 {dollars_per_billion_frames:$} a billion frames
 
 ORIGIN
@@ -75,9 +77,9 @@ starts      {origin_starts:?{origin_starts:n}}
 CHANGED
 
 SAFETY
-checkpoint  {checkpoint_written:?{checkpoint_ago_s:ago}, {checkpoint_bytes:MB} in \
-{checkpoint_seconds:n1} s}{checkpoint_written:!none written by this process yet}; \
-one each {checkpoint_every_s:time}{checkpoint_failed:?; {checkpoint_failed} FAILED}
+checkpoint  {checkpoints:?{checkpoint_ago_s:ago}, {checkpoint_bytes:MB} in \
+{checkpoint_seconds:n1} s}{checkpoints:!none written by this process yet}; \
+one each {checkpoint_interval_seconds:time}{checkpoint_failures:?; {checkpoint_failures} FAILED}
 discarded
 bad streams
 NOT WRITTEN"""
@@ -99,7 +101,7 @@ def status_page(status: RunStatus) -> str:
 
 def _values(status: RunStatus) -> dict[str, Any]:
     """Return everything that the table shows, by name, and the lists by their labels."""
-    numbers, counters, checkpoint = status["numbers"], status["counters"], status["checkpoint"]
+    numbers, counters = status["numbers"], status["counters"]
     learners = status["learners"]
     origin: Mapping[str, Any] = status["provenance"] or {}
     total, goal = learners.get("env_frames", counters["env_frames"]), status["stop"]["env_frames"]
@@ -113,15 +115,15 @@ def _values(status: RunStatus) -> dict[str, Any]:
         "goal_share": total / goal if goal else None,
         "budget": status["stop"]["dollars"],
         "replay_age_s": numbers.get("replay_sample_age_s_p50") or 0,
-        "is_stepping_known": numbers.get("actor_stepping") is not None,
+        "is_stepping_known": numbers.get("actor_stepping_fraction") is not None,
         "is_peer": is_peer,
         "is_gossip": is_peer and learners.get("topology") == "gossip",
         "is_split": is_peer and numbers["gossip_bound_void"],
         **{f"now_{name}": _now(status, name) for name in THREADS},
         **{f"learners_{name}": value for name, value in learners.items()},
         **{f"eta_{name}": value for name, value in (left or {}).items()},
-        **{f"checkpoint_{name}": value for name, value in checkpoint.items()},
-        "checkpoint_ago_s": (checkpoint["age_s"] or 0.0) + status["source"]["age_s"],
+        "checkpoint_ago_s": (numbers.get("checkpoint_age_seconds") or 0.0)
+        + status["source"]["age_s"],
         "scalars": _list("{name} {value:g4}", status["scalars"] | status["user_scalars"]),
         "evaluation": [
             f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}"

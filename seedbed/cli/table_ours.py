@@ -203,8 +203,8 @@ def _largest(column: Any) -> int | None:
 
 def _mean_in_training(columns: dict[str, Any]) -> float | None:
     """Return the learner's mean CPUs from the first update on."""
-    if "learner_cores" not in columns:
+    if "learner_cpu_cores" not in columns:
         return None
-    cores = columns["learner_cores"][columns["updates"] > 0]
+    cores = columns["learner_cpu_cores"][columns["updates"] > 0]
     cores = cores[np.isfinite(cores)]
     return float(cores.mean()) if cores.size else None

@@ -221,7 +221,7 @@ class LocalHosts(LocalProcesses):
         numbers = status["numbers"]
         waiting = status.get("waiting_for")
         return [
-            returns(numbers.get("return_mean"), numbers.get("return_episodes")),
+            returns(numbers.get("mean_return"), numbers.get("mean_return_episodes")),
             running,
             f"{si_number(numbers.get('env_frames') or 0)} frames",
             f"{in_words(numbers.get('env_fps_10s'))} frames/s",

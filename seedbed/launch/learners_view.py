@@ -36,14 +36,14 @@ def learners_line(statuses: Sequence[RunStatus | None], running: int) -> list[st
         return sum(item.get(name) or 0 for item in numbers)
 
     earned = [
-        (item["return_mean"], item["return_episodes"])
+        (item["mean_return"], item["mean_return_episodes"])
         for item in numbers
-        if item.get("return_episodes")
+        if item.get("mean_return_episodes")
     ]
     episodes = sum(count for _, count in earned)
     mean = sum(value * count for value, count in earned) / episodes if episodes else None
     mixes = total("gossip_mixes")
-    distance = max((item.get("gossip_distance") or 0 for item in numbers), default=0)
+    distance = max((item.get("gossip_distance_max") or 0 for item in numbers), default=0)
     apart = f", {distance:.3g} apart" if distance else ""
     ends = [left["seconds"] for status in known if (left := status.get("eta"))]
     is_limit = any(status["stop"]["mean_return"] is not None for status in known)
@@ -60,7 +60,7 @@ def learners_line(statuses: Sequence[RunStatus | None], running: int) -> list[st
         eta(max(ends, default=None), is_limit),
         *([f"{si_number(mixes)} mixes{apart}"] if mixes else []),
         *([f"now: {'; '.join(waiting)}"] if waiting else []),
-        money(total("dollars")),
+        money(total("run_dollars")),
     ]
 
 

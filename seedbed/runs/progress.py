@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.runtime.exit_codes import RunDirectoryError
+from seedbed.telemetry.names import present_names
 
 
 def load_progress(run_dir: str | Path) -> dict[str, NDArray[Any]]:
@@ -18,7 +19,8 @@ def load_progress(run_dir: str | Path) -> dict[str, NDArray[Any]]:
 
     Returns:
         Arrays [rows] by column: float64 with NaN where nothing was measured, or text. The columns
-        are those of `docs/metrics.md`, such as `env_frames`, `seconds` and `return_mean`.
+        are those of `docs/metrics.md`, such as `env_frames`, `run_seconds` and `mean_return`,
+        also where the file has older names.
 
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no progress.csv.
@@ -33,7 +35,8 @@ def load_progress(run_dir: str | Path) -> dict[str, NDArray[Any]]:
         raise RunDirectoryError(f"{path} cannot be read ({error}){advice}") from error
     # A process that was killed may have left half a row.
     whole = [row for row in rows if len(row) == len(names)]
-    return {name: _column([row[i] for row in whole]) for i, name in enumerate(names)}
+    columns = enumerate(present_names(names))
+    return {name: _column([row[i] for row in whole]) for i, name in columns}
 
 
 def _column(cells: list[str]) -> NDArray[Any]:

@@ -30,8 +30,8 @@ LATENCY_BOUNDS_S = (
     *(0.0005, 0.001, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075),
     *(0.1, 0.15, 0.2, 0.3, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0),
 )
-# Group in TensorBoard and W&B of what has no tag of its own.
-REST = "system/"
+# Groups in TensorBoard and W&B: of what names no other one, of updates, and of evaluations.
+SYSTEM, LOSSES, EVAL = "system", "losses", "eval"
 # An entry of a section `Attributes:`, with the lines that continue it.
 _ATTRIBUTE = re.compile(r"^ {4}([\w.]+): (.+(?:\n {8}.+)*)", re.MULTILINE)
 
@@ -103,8 +103,8 @@ class Metric:
         known: Label values that are exported from the start, with 0.
         nothing: Value that is exported where there is none.
         help: A sentence that stands alone; for gauges also what NaN means, where it can occur.
-        tag: Name in TensorBoard and W&B; "" is `system/` and the name without its `seedbed_`.
-            None is written to neither.
+        tag: Group in TensorBoard and W&B, to which the names of the numbers are added; the whole
+            tag where it has a slash. None: the metric is in Prometheus alone.
     """
 
     kind: Literal["counter", "gauge", "histogram"]
@@ -114,12 +114,36 @@ class Metric:
     known: tuple[str, ...] = ()
     nothing: float = math.nan
     help: str = ""
-    tag: str | None = ""
+    tag: str | None = SYSTEM
 
     @property
-    def tag_prefix(self) -> str | None:
-        """Name in TensorBoard and W&B, which a label follows after a slash; None is none."""
-        return f"{REST}{self.name.removeprefix('seedbed_')}" if self.tag == "" else self.tag
+    def is_column(self) -> bool:
+        """Whether progress.csv has the metric: a curve without a label, and not of an update."""
+        return self.tag not in (None, LOSSES) and not self.labels
+
+    def numbers(self, value: Value) -> dict[str, float]:
+        """Return the numbers of a value by name; none of a histogram.
+
+        A name is the metric's without `seedbed_` and `_total`, and the values of its labels. A
+        label `name` is the whole name.
+        """
+        if isinstance(value, Histogram):
+            return {}
+        stem = self.name.removeprefix("seedbed_").removesuffix("_total")
+        if not isinstance(value, Mapping):
+            return {stem: +value}  # a flag becomes a number
+        prefix = "" if self.labels == ("name",) else f"{stem}_"
+        return {f"{prefix}{_word(label)}": number for label, number in value.items()}
+
+    def curves(self, value: Value) -> dict[str, float]:
+        """Return the numbers of a value by their tags in TensorBoard and W&B."""
+        if self.tag is None:
+            return {}
+        whole = "/" in self.tag
+        return {
+            self.tag if whole else f"{self.tag}/{name}": float(number)
+            for name, number in self.numbers(value).items()
+        }
 
     def value(self, stats: object) -> Value:
         """Read the present value from a stats object."""
@@ -139,6 +163,12 @@ class Metric:
 counter = partial(Metric, "counter", nothing=0.0)
 gauge = partial(Metric, "gauge")
 histogram = partial(Metric, "histogram")
+
+
+def _word(label: object) -> str:
+    """Return the values of a metric's labels as one word."""
+    parts = label if isinstance(label, tuple) else (label,)
+    return "_".join(str(part).replace(" ", "_") for part in parts)
 
 
 def documented(docstring: str | None, *metrics: Metric) -> tuple[Metric, ...]:

@@ -40,7 +40,10 @@ class Bottleneck(NamedTuple):
     sentence: str
 
 
-_TRAINING = "training works {busy_training:%} of the time; use a faster device or a smaller network"
+_TRAINING = (
+    "training works {busy_fraction_training:%} of the time; use a faster device or a smaller "
+    "network"
+)
 
 # Number, limit from which on its part is full, part, and sentence: the first that is full counts.
 _LIMITS = (
@@ -49,7 +52,7 @@ _LIMITS = (
         FULL,
         "prefetch",
         "building batches takes {only_prefetch:%} of the prefetch thread's time, training only "
-        "works {busy_training:%}",
+        "works {busy_fraction_training:%}",
     ),
     (
         "backpressure",
@@ -63,13 +66,13 @@ _LIMITS = (
         "training",
         "the unroll queue is {unroll_queue_fill:%} full, " + _TRAINING,
     ),
-    ("busy_training", FULL, "training", _TRAINING),
+    ("busy_fraction_training", FULL, "training", _TRAINING),
     (
-        "busy_inference",
+        "busy_fraction_inference",
         FULL,
         "inference",
-        "inference works {busy_inference:%} of the time; larger batches, a faster device or a "
-        "smaller network",
+        "inference works {busy_fraction_inference:%} of the time; larger batches, a faster device "
+        "or a smaller network",
     ),
     (
         "wire_cpu",
@@ -78,10 +81,10 @@ _LIMITS = (
         "receiving messages takes {wire_cpu:%} of a core; use more environments a group",
     ),
     (
-        "actor_stepping",
+        "actor_stepping_fraction",
         FULL,
         "environments",
-        "actors spend {actor_stepping:%} of their time stepping; add actors or CPUs",
+        "actors spend {actor_stepping_fraction:%} of their time stepping; add actors or CPUs",
     ),
     # Groups take turns on a core: each waits for the other, and the core is always busy.
     (
@@ -109,7 +112,8 @@ _LIMITS = (
         0.0,
         "latency",
         "actors wait {actor_waiting:%} of their time though nothing is full (inference "
-        "{busy_inference:%}, training {busy_training:%}); add actors, groups or environments",
+        "{busy_fraction_inference:%}, training {busy_fraction_training:%}); add actors, "
+        "groups or environments",
     ),
 )
 
@@ -137,20 +141,22 @@ def bottleneck(
     """
     if not measured["sessions"]:
         return Bottleneck("idle", "no actors are connected")
-    if measured["busy_training"] is None or measured["actor_stepping"] is None:
+    if measured["busy_fraction_training"] is None or measured["actor_stepping_fraction"] is None:
         return Bottleneck("unknown", "too little has been measured yet")
     known = {name: value or 0.0 for name, value in measured.items()}
-    used = known["learner_cores"]
+    used = known["learner_cpu_cores"]
     if actors_here:
         used = known["machine_cores"] or used
     if used >= ALL_CORES * cores:
         return Bottleneck("cpu", _cpu_sentence(known, used, cores, actors_here))
+    is_training_full = known["busy_fraction_training"] >= FULL
+    waiting = 1 - known["actor_stepping_fraction"]
     known |= {
-        "only_prefetch": known["busy_prefetch"] if known["busy_training"] < FULL else 0.0,
-        "backpressure": max(known["blocked_inference"], known["actor_held_up"]),
+        "only_prefetch": 0.0 if is_training_full else known["busy_fraction_prefetch"],
+        "backpressure": max(known["blocked_fraction_inference"], known["actor_held_up"]),
         "remote_network": 0.0 if actors_here else known["actor_network"],
-        "actor_waiting": 1 - known["actor_stepping"],
-        "actor_inference": 1 - known["actor_stepping"] if measured.get("actors_act") else -1.0,
+        "actor_waiting": waiting,
+        "actor_inference": waiting if measured.get("actors_act") else -1.0,
     }
     part, sentence = next(row[2:] for row in _LIMITS if known[row[0]] >= row[1])
     return Bottleneck(part, fill(sentence + _move(part, known, split), known))
@@ -166,10 +172,10 @@ def _move(part: str, known: Mapping[str, float], split: Split) -> str:
     else:
         return ""
     # The devices that stay have the work of the one that goes.
-    if devices < 2 or known[f"busy_{source}"] * devices / (devices - 1) >= FULL:
+    if devices < 2 or known[f"busy_fraction_{source}"] * devices / (devices - 1) >= FULL:
         return ""
     return (
-        f"; or move a device from {source}, which works {{busy_{source}:%}}, to {part}: "
+        f"; or move a device from {source}, which works {{busy_fraction_{source}:%}}, to {part}: "
         f"learner.devices {target} (inference + training)"
     )
 
@@ -177,11 +183,11 @@ def _move(part: str, known: Mapping[str, float], split: Split) -> str:
 def _cpu_sentence(known: Mapping[str, float], used: float, cores: float, actors_here: bool) -> str:
     # The share of gRPC is measured. The rest of the learner's is split by how long each thread
     # worked, because the cores that a thread's computation takes are not known one by one.
-    learner = known["learner_cores"]
+    learner = known["learner_cpu_cores"]
     grpc = min(known["wire_cpu"], learner)
-    working = sum(known[f"busy_{name}"] for name in THREADS)
+    working = sum(known[f"busy_fraction_{name}"] for name in THREADS)
     parts = {
-        name: (learner - grpc) * known[f"busy_{name}"] / working if working else 0.0
+        name: (learner - grpc) * known[f"busy_fraction_{name}"] / working if working else 0.0
         for name in THREADS
     }
     parts["grpc"] = grpc

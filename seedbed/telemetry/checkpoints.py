@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, ClassVar
 
-from seedbed.runtime.metrics import Metric, counter, documented, gauge
+from seedbed.runtime.metrics import EVAL, Metric, counter, documented, gauge
 
 
 class CheckpointStats:
@@ -33,7 +33,7 @@ class CheckpointStats:
         gauge("seedbed_checkpoint_seconds", "seconds"),
         gauge("seedbed_checkpoint_bytes", "bytes"),
         gauge("seedbed_checkpoint_age_seconds", "age_s"),
-        gauge("seedbed_checkpoint_interval_seconds", "interval_s", tag=None),
+        gauge("seedbed_checkpoint_interval_seconds", "interval_s"),
         gauge("seedbed_run_volume_free_bytes", "volume.free"),
         gauge("seedbed_run_volume_bytes", "volume.total", tag=None),
     )
@@ -77,18 +77,6 @@ class CheckpointStats:
             self._written_at = time.monotonic()
 
 
-# Numbers of an evaluation with their tags in TensorBoard and W&B.
-EVALUATION_TAGS = {
-    "mean": "eval/episodic_return",
-    "median": "eval/median_return",
-    "standard_error": "eval/standard_error",
-    "min": "eval/lowest_return",
-    "max": "eval/highest_return",
-    "mean_length": "eval/episodic_length",
-    "human_normalised": "eval/human_normalised",
-}
-
-
 class EvaluationStats:
     """Evaluations of this process.
 
@@ -103,7 +91,7 @@ class EvaluationStats:
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
         __doc__,
         counter("seedbed_evaluations_total", "count"),
-        gauge("seedbed_evaluation", "numbers", ("statistic",), tag=None),
+        gauge("seedbed_evaluation", "numbers", ("statistic",), tag=EVAL),
     )
 
     def __init__(self) -> None:

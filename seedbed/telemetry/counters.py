@@ -45,7 +45,7 @@ class Counters:
 
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
         __doc__,
-        counter("seedbed_env_frames_total", "env_frames", tag=None),
+        counter("seedbed_env_frames_total", "env_frames", tag="speed"),
         counter("seedbed_trained_frames_total", "trained_frames"),
         counter("seedbed_inserted_frames_total", "inserted_frames"),
         counter("seedbed_discarded_frames_total", "discarded_frames"),
@@ -53,8 +53,8 @@ class Counters:
         counter("seedbed_updates_skipped_total", "skipped_updates"),
         counter("seedbed_episodes_total", "episodes"),
         counter("seedbed_abandoned_episodes_total", "abandoned_episodes"),
-        counter("seedbed_run_seconds_total", "seconds", tag="speed/seconds"),
-        counter("seedbed_run_dollars_total", "dollars", tag="speed/dollars"),
+        counter("seedbed_run_seconds_total", "seconds", tag="speed"),
+        counter("seedbed_run_dollars_total", "dollars", tag="speed"),
     )
 
     def to_json(self) -> dict[str, int | float]:

@@ -1,17 +1,22 @@
 """The curves of a run in TensorBoard and W&B: a point of each, every interval.
 
-Each metric names its curve where it is declared (`Metric.tag`), and so do the numbers that no
-metric has (`NUMBER_TAGS`, `EVALUATION_TAGS`).
+Each metric names the group of its curves where it is declared (`Metric.tag`), and so do the numbers
+that no metric has (`GROUPS`).
 """
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from seedbed.runtime.metrics import REST, Histogram, Metric, Value
-from seedbed.telemetry.checkpoints import EVALUATION_TAGS
+from seedbed.runtime.metrics import EVAL, SYSTEM, Histogram, Metric, Value
 from seedbed.telemetry.formats import Number
-from seedbed.telemetry.snapshot import NUMBER_TAGS
+
+# Groups of the numbers that no metric has; the others are in `system/`.
+GROUPS = {
+    **dict.fromkeys(("min_return", "max_return"), "charts"),
+    **dict.fromkeys(("trained_fps_60s", "dollars_per_billion_frames"), "speed"),
+    "frames_per_kilojoule": "speed",
+}
 
 
 class Points(NamedTuple):
@@ -40,51 +45,42 @@ class Curves:
         self._evaluations = 0.0
 
     def take(
-        self, metrics: Sequence[tuple[Metric, Value]], row: Mapping[str, Number]
+        self, metrics: Sequence[tuple[Metric, Value]], numbers: Mapping[str, Number]
     ) -> list[Points]:
         """Return the points of this interval."""
         points: dict[str, float] = {}
         for metric, value in metrics:
-            if (prefix := metric.tag_prefix) is not None:
-                points |= self._points(metric.name, prefix, value)
-        for name, tag in NUMBER_TAGS.items():
-            if isinstance(number := row[name], int | float):
-                points[tag] = float(number)
-        kept = {tag: value for tag, value in points.items() if self._is_shown(tag, value)}
-        frames = row["env_frames"]
+            points |= metric.curves(self._number(metric.name, value))
+        drawn = {tag.rpartition("/")[2] for tag in points} | {"time"}
+        for name, number in numbers.items():
+            if name not in drawn and isinstance(number, int | float):
+                points[f"{GROUPS.get(name, SYSTEM)}/{name}"] = float(number)
+        evaluation = {
+            tag: x for tag, x in points.items() if tag.startswith(f"{EVAL}/") and not math.isnan(x)
+        }
+        shown = {
+            tag: x for tag, x in points.items() if tag not in evaluation and self._is_shown(tag, x)
+        }
+        frames = numbers["env_frames"]
         assert isinstance(frames, int)
-        values = {metric.name: value for metric, value in metrics}
-        return [*self._evaluation(values, frames), Points(frames, kept)]
+        before, self._evaluations = self._evaluations, points[f"{SYSTEM}/evaluations"]
+        if self._evaluations <= before:
+            return [Points(frames, shown)]
+        step = int(evaluation.get(f"{EVAL}/evaluation_env_frames", frames))
+        return [Points(step, evaluation), Points(frames, shown)]
 
-    def _points(self, name: str, prefix: str, value: Value) -> dict[str, float]:
-        if isinstance(value, Histogram):
-            count, total = value.total()
-            total_before, count_before = self._before.get(name, (0.0, 0))
-            self._before[name] = total, count
-            new = count - count_before
-            return {prefix: (total - total_before) / new} if new else {}
-        if isinstance(value, Mapping):
-            return {f"{prefix}/{_word(label)}": float(item) for label, item in value.items()}
-        return {prefix: float(value)}
+    def _number(self, name: str, value: Value) -> Value:
+        if not isinstance(value, Histogram):
+            return value
+        count, total = value.total()
+        total_before, count_before = self._before.get(name, (0.0, 0))
+        self._before[name] = total, count
+        new = count - count_before
+        return (total - total_before) / new if new else math.nan
 
     def _is_shown(self, tag: str, value: float) -> bool:
         if math.isnan(value):
             return False
-        if value or not tag.startswith(REST):
+        if value or not tag.startswith(f"{SYSTEM}/"):
             self._begun.add(tag)
         return tag in self._begun
-
-    def _evaluation(self, values: Mapping[str, Any], frames: int) -> list[Points]:
-        done, numbers = values["seedbed_evaluations_total"], values["seedbed_evaluation"]
-        if done <= self._evaluations:
-            return []
-        self._evaluations = done
-        named = {tag: numbers.get(name, math.nan) for name, tag in EVALUATION_TAGS.items()}
-        kept = {tag: value for tag, value in named.items() if not math.isnan(value)}
-        return [Points(int(numbers.get("env_frames", frames)), kept)]
-
-
-def _word(label: object) -> str:
-    """Return the values of a metric's labels as one word."""
-    parts = label if isinstance(label, tuple) else (label,)
-    return "_".join(str(part).replace(" ", "_") for part in parts)

@@ -1,15 +1,9 @@
 """Counts of a learner's exchange with its peers."""
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from seedbed.runtime.metrics import Metric, counter, documented, gauge
-
-# Attributes that are columns of progress.csv under the same name.
-_COLUMNS = (
-    *("mixes", "sent", "sent_bytes", "received", "superseded", "seconds", "wait_seconds"),
-    "update_norm",
-)
 
 
 @dataclass
@@ -76,20 +70,12 @@ class GossipStats:
         gauge("seedbed_gossip_bound_void", "is_disconnected"),
     )
 
+    @property
+    def is_used(self) -> bool:
+        """Whether there are several learners."""
+        return self.peers is not None
+
     def begin(self, peers: int) -> None:
         """Begin to count, as one of so many learners."""
         self.peers = self.alive = peers
         self.update_norm, self.is_disconnected = 0.0, False
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the columns of progress.csv and status.json; empty without peers."""
-        if not self.peers:
-            return {}
-        return {
-            "gossip_peers": self.peers,
-            "gossip_peers_alive": self.alive,
-            **{f"gossip_{name}": getattr(self, name) for name in _COLUMNS},
-            "gossip_bound_void": float(self.is_disconnected or False),
-            "gossip_distance": max(self.distance.values(), default=0.0),
-            "gossip_staleness": max(self.staleness.values(), default=0),
-        }

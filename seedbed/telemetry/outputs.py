@@ -3,15 +3,15 @@
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache, partial
 from pathlib import Path
 from typing import ClassVar, TextIO
 
 from seedbed.config.schema import Experiment
-from seedbed.runtime.metrics import Metric, Value, counter, documented
+from seedbed.runtime.metrics import Metric, counter, documented
 from seedbed.runtime.shortage import cure
-from seedbed.telemetry.curves import Curves, Points
+from seedbed.telemetry.curves import Points
 from seedbed.telemetry.formats import Number
 from seedbed.telemetry.progress import ProgressFile
 from seedbed.telemetry.progress_line import ProgressLine
@@ -67,7 +67,6 @@ class Outputs:
         self._line = ProgressLine(out, now)
         self._progress = ProgressFile(run_dir / "progress.csv") if run_dir else None
         self._experiment = experiment
-        self._curves = Curves()
         # Opened by the first `write`, when the counters are restored.
         self._events: EventFile | None = None
         enabled = experiment.logging.wandb.enabled
@@ -82,7 +81,7 @@ class Outputs:
         self,
         row: Mapping[str, Number],
         parts: list[str],
-        metrics: Callable[[], Sequence[tuple[Metric, Value]]],
+        curves: Callable[[], list[Points]],
         status: Callable[[], RunStatus],
     ) -> None:
         """Write everything once.
@@ -90,13 +89,13 @@ class Outputs:
         Args:
             row: The row of progress.csv.
             parts: The progress line.
-            metrics: Returns the present value of every metric.
+            curves: Returns the points of TensorBoard and W&B.
             status: Returns the object of status.json.
         """
         self._guarded("progress line", partial(self._line.show, parts))
         if self._closed:
             return
-        points = cache(lambda: self._curves.take(metrics(), row))
+        points = cache(curves)
         if self._run_dir and self._progress:
             run_dir = self._run_dir
             self._guarded("progress.csv", partial(self._progress.append, row))

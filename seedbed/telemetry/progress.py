@@ -8,6 +8,7 @@ from pathlib import Path
 
 from seedbed.runtime.files import replacing
 from seedbed.telemetry.formats import Number
+from seedbed.telemetry.names import present_names
 
 log = logging.getLogger(__name__)
 
@@ -15,11 +16,11 @@ log = logging.getLogger(__name__)
 class ProgressFile:
     """Appends rows to a CSV file whose header is written once.
 
-    An existing file is continued, with its columns. When a row has a column that the file lacks,
-    such as the first update's scalars, a file with the wider header replaces it as a whole; earlier
-    rows are empty there. No whole row is removed: after a restart from an older checkpoint the
-    column `env_frames` steps back once. A row that a full volume or a kill has cut is dropped when
-    the file is opened next.
+    An existing file is continued, with its columns, which take their present names. When a row has
+    a column that the file lacks, such as the first update's scalars, a file with the wider header
+    replaces it as a whole; earlier rows are empty there. No whole row is removed: after a restart
+    from an older checkpoint the column `env_frames` steps back once. A row that a full volume or a
+    kill has cut is dropped when the file is opened next.
 
     Attributes:
         dropped_rows: Rows that were cut, and dropped.
@@ -64,10 +65,11 @@ class ProgressFile:
             return []
         with self._path.open(newline="", errors="replace") as text:
             rows: list[list[str]] = list(csv.reader(text))
-        columns = rows.pop(0) if rows else []
+        kept = rows.pop(0) if rows else []
+        columns = present_names(kept)
         # 0.1 ended a cut line and went on.
         whole = [row for row in rows if len(row) == len(columns)]
-        if len(whole) < len(rows):
+        if columns != kept or len(whole) < len(rows):
             self._replace(columns, whole)
         if dropped := cut + len(rows) - len(whole):
             self.dropped_rows += dropped

@@ -35,7 +35,7 @@ def progress_line(
         is_over: Training has ended.
     """
     done = [
-        returns(numbers["return_mean"], numbers["return_episodes"]),
+        returns(numbers["mean_return"], numbers["mean_return_episodes"]),
         counted(si_number(numbers["env_frames"]), "frame"),
     ]
     rate = [
@@ -45,7 +45,7 @@ def progress_line(
     now = [f"now: {waiting}"] if waiting else []
     if not now and not is_over and limit.part != "unknown":
         now = [f"bound by {limit.part}"]
-    return [*done, *([] if is_over else rate), *now, money(numbers["dollars"])]
+    return [*done, *([] if is_over else rate), *now, money(numbers["run_dollars"])]
 
 
 def returns(mean: Number, episodes: Number) -> str:

@@ -75,29 +75,13 @@ class ReplaySourceStats:
         self.buffer = buffer
         self.filling = buffer.trouble or limiter.warm_up_progress(buffer.sampleable)
 
+    @property
+    def is_used(self) -> bool:
+        """Whether the run has a replay."""
+        return self.buffer is not None
+
     def on_sample(self, age_s: NDArray[np.float64]) -> None:
         """Count a batch of drawn sequences, of ages [B] in seconds."""
         self.sampled += len(age_s)
         self.age_s.observe_many(age_s)
         self.recent_age_s.extend(age_s)
-
-    def as_dict(self) -> dict[str, float]:
-        """Return the columns of progress.csv and status.json; empty without a replay."""
-        buffer = self.buffer
-        if buffer is None:
-            return {}
-        age_s = self.recent_age_s.percentile(50)
-        return {
-            "replay_sequences": buffer.size,
-            "replay_sampleable": buffer.sampleable,
-            "replay_capacity": buffer.capacity,
-            "replay_bytes": buffer.bytes,
-            "replay_inserted": buffer.inserted,
-            "replay_sampled": self.sampled,
-            "replay_stale_priorities": buffer.stale_updates,
-            "replay_shards": buffer.shards,
-            "replay_healthy_shards": buffer.healthy_shards,
-            "replay_insert_waited_s": self.waited_s["insert"],
-            "replay_sample_waited_s": self.waited_s["sample"],
-            **({} if age_s is None else {"replay_sample_age_s_p50": age_s}),
-        }

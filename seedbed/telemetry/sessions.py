@@ -56,13 +56,11 @@ class SessionStats:
         __doc__,
         gauge("seedbed_sessions", "connected"),
         gauge("seedbed_environments", "environments"),
-        gauge("seedbed_exploration_epsilon_lowest", "lowest_epsilon", tag="charts/epsilon_lowest"),
-        gauge(
-            "seedbed_exploration_epsilon_highest", "highest_epsilon", tag="charts/epsilon_highest"
-        ),
+        gauge("seedbed_exploration_epsilon_lowest", "lowest_epsilon", tag="charts"),
+        gauge("seedbed_exploration_epsilon_highest", "highest_epsilon", tag="charts"),
         histogram("seedbed_episode_return", "returns", tag="charts/episodic_return"),
         histogram("seedbed_episode_length", "lengths", tag="charts/episodic_length"),
-        gauge("seedbed_mean_return", "recent_mean_return", tag="charts/mean_return"),
+        gauge("seedbed_mean_return", "recent_mean_return", tag="charts"),
         counter(
             "seedbed_discarded_frames_by_reason_total", "discarded_by_reason", labels=("reason",)
         ),

@@ -1,9 +1,9 @@
 """The numbers of one moment: a row of progress.csv, and what everything shown is made of."""
 
 import time
+from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
-from seedbed.runtime.metrics import REST
 from seedbed.telemetry.bottleneck import Bottleneck, bottleneck
 from seedbed.telemetry.busy import THREADS
 from seedbed.telemetry.counters import Counters
@@ -16,24 +16,6 @@ if TYPE_CHECKING:
     from seedbed.telemetry.telemetry import Telemetry
 
 RECENT_EPISODES = 100
-# Numbers that no metric has, with their tags in TensorBoard and W&B.
-NUMBER_TAGS = {
-    "return_min": "charts/lowest_return",
-    "return_max": "charts/highest_return",
-    "env_fps_60s": "speed/frames_per_second",
-    "trained_fps_60s": "speed/trained_frames_per_second",
-    "dollars_per_billion_frames": "speed/dollars_per_billion_frames",
-    "frames_per_kilojoule": "speed/frames_per_kilojoule",
-    **{
-        name: f"{REST}{name}"
-        for name in (
-            *("inference_ms_p50", "inference_ms_p99", "round_trip_ms_p50", "round_trip_ms_p99"),
-            *("policy_lag_p50", "policy_lag_max", "train_step_ms_p50", "inference_run_ms"),
-            *("batch_wait_ms", "batch_padding", "unroll_queue_fill", "wire_cpu", "machine_cores"),
-            *("actor_held_up", "actor_network", "watts"),
-        )
-    },
-}
 
 
 class Snapshot(NamedTuple):
@@ -77,7 +59,7 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
         telemetry.split,
     )
     fps = {f"env_fps_{window}s": rate("env_frames", window) for window in FPS_WINDOWS_S}
-    updates_per_s = rate("updates", 60)
+    updates_per_second = rate("updates", 60)
     # The other learners go on as this one does.
     more = total.env_frames / counters.env_frames if counters.env_frames else 1.0
     dearer = total.dollars / counters.dollars if counters.dollars else 1.0
@@ -85,25 +67,22 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
         telemetry.experiment.stop,
         total,
         more * (fps["env_fps_60s"] or 0.0) or None,
-        updates_per_s,
+        updates_per_second,
         dearer * telemetry.cost.dollars_per_hour,
     )
     returns = sessions.recent_returns.values(RECENT_EPISODES)
     lag, latency_s = training.recent_lag, inference.recent_latency_s
     used_envs = ratio("batch_envs", "padded_envs")
-    counts, frames = counters.to_json(), counters.env_frames
-    dollars = counts.pop("dollars")
+    frames = counters.env_frames
     numbers: dict[str, Number] = {
         "time": time.time(),
-        "seconds": counters.seconds,
-        **counts,
+        **metric_numbers(telemetry),
         **fps,
         "trained_fps_60s": rate("trained_frames", 60),
-        "updates_per_s": updates_per_s,
-        "return_mean": float(returns.mean()) if returns.size else None,
-        "return_min": float(returns.min()) if returns.size else None,
-        "return_max": float(returns.max()) if returns.size else None,
-        "return_episodes": int(returns.size),
+        "updates_per_second": updates_per_second,
+        "min_return": float(returns.min()) if returns.size else None,
+        "max_return": float(returns.max()) if returns.size else None,
+        "mean_return_episodes": int(returns.size),
         "episode_steps_mean": sessions.recent_lengths.mean(),
         "policy_lag_mean": lag.mean(),
         "policy_lag_p50": lag.percentile(50),
@@ -117,33 +96,44 @@ def take_snapshot(telemetry: "Telemetry", total: Counters) -> Snapshot:
         "inference_run_ms": milliseconds(ratio("run_s", "batches")),
         "batch_wait_ms": milliseconds(ratio("oldest_s", "batches")),
         "train_step_ms_p50": milliseconds(training.recent_step_s.percentile(50)),
-        "sessions": sessions.connected,
-        "environments": sessions.environments,
-        "epsilon_lowest": sessions.lowest_epsilon,
-        "epsilon_highest": sessions.highest_epsilon,
-        "inference_queue_requests": inference.waiting,
-        "unroll_queue_columns": training.waiting_unrolls,
-        "unroll_queue_capacity": training.capacity_unrolls,
         **load,
-        "dollars": dollars,
-        "dollars_per_hour": telemetry.cost.dollars_per_hour,
-        "dollars_per_billion_frames": dollars / frames * 1e9 if frames else None,
+        "dollars_per_billion_frames": counters.dollars / frames * 1e9 if frames else None,
         "watts": rate("joules"),
         "frames_per_kilojoule": frames_per_kilojoule(rate("env_frames"), rate("joules")),
         "eta_s": left.seconds if left else None,
         "bottleneck": limit.part,
-        **telemetry.replay.as_dict(),
-        **telemetry.gossip.as_dict(),
     }
+    if telemetry.replay.is_used:
+        numbers |= {f"replay_waiting_seconds_{x}": s for x, s in telemetry.replay.waited_s.items()}
+        numbers["replay_sample_age_s_p50"] = telemetry.replay.recent_age_s.percentile(50)
+    if (gossip := telemetry.gossip).is_used:
+        numbers["gossip_distance_max"] = max(gossip.distance.values(), default=0.0)
+        numbers["gossip_staleness_iterations_max"] = max(gossip.staleness.values(), default=0)
     return Snapshot(numbers, limit, left)
+
+
+def metric_numbers(telemetry: "Telemetry") -> dict[str, Number]:
+    """Return the numbers of the metrics that have columns.
+
+    Those of the telemetry itself are left out, because they are made of the snapshot, and so are
+    those of a replay or a gossip that the run does not use. Counters are of all hosts.
+    """
+    numbers: dict[str, Number] = {}
+    for metric, stats in telemetry.registry.metrics:
+        if not metric.is_column or stats is telemetry or not getattr(stats, "is_used", True):
+            continue
+        whole = telemetry.whole_counters() if stats is telemetry.counters else stats
+        for name, number in metric.numbers(metric.value(whole)).items():
+            numbers[name] = None if isnan(number) else number
+    return numbers
 
 
 def measure_load(history: History) -> dict[str, float | None]:
     """Measure how busy each part was in the last half minute; None is unknown.
 
-    `busy_*` and `blocked_*` are of each thread's time, `wire_cpu` of one core, `actor_*` of the
-    groups' time, which passes in environment steps, before a full unroll queue, in the learner,
-    and beyond.
+    `busy_fraction_*` and `blocked_fraction_*` are of each thread's time, `wire_cpu` of one core,
+    `actor_*` of the groups' time, which passes in environment steps, before a full unroll queue, in
+    the learner, and beyond.
 
     Args:
         history: The recent totals of the learner.
@@ -159,12 +149,12 @@ def measure_load(history: History) -> dict[str, float | None]:
             network = max(0.0, wait_s - latency_s - queued_s) / (step_s + wait_s)
     return {
         "unroll_queue_fill": ratio("fill", "depths"),
-        **{f"busy_{name}": rate(f"busy_{name}") for name in THREADS},
-        **{f"blocked_{name}": rate(f"blocked_{name}") for name in THREADS},
+        **{f"busy_fraction_{name}": rate(f"busy_{name}") for name in THREADS},
+        **{f"blocked_fraction_{name}": rate(f"blocked_{name}") for name in THREADS},
         "wire_cpu": rate("grpc_cpu_s"),
-        "learner_cores": rate("learner_cpu_s"),
+        "learner_cpu_cores": rate("learner_cpu_s"),
         "machine_cores": rate("machine_cpu_s"),
-        "actor_stepping": stepping,
+        "actor_stepping_fraction": stepping,
         "actor_held_up": queued_s / (step_s + wait_s) if step_s and wait_s else None,
         "actor_network": network,
     }

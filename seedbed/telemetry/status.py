@@ -11,6 +11,7 @@ from typing import Any, NotRequired, TypedDict, cast
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.limits import process_start_ticks
 from seedbed.telemetry.busy import BusyClock
+from seedbed.telemetry.names import present_names
 
 STATUS_FILE = "status.json"
 
@@ -24,10 +25,8 @@ class ProcessStatus(TypedDict):
 
 
 class ThreadStatus(TypedDict):
-    """One thread of the learner: fractions of the last 30 s, and the present state."""
+    """Present state of one thread of the learner."""
 
-    busy: float | None
-    blocked: float | None
     state: str
     state_s: float
     waiting_for: str | None
@@ -39,17 +38,6 @@ class TimeLeftStatus(TypedDict):
     seconds: float
     condition: str
     dollars: float
-
-
-class CheckpointStatus(TypedDict):
-    """Checkpoints of this process."""
-
-    age_s: float | None
-    every_s: float
-    seconds: float | None
-    bytes: float | None
-    written: int
-    failed: int
 
 
 class LearnersStatus(TypedDict, total=False):
@@ -124,7 +112,6 @@ class RunStatus(TypedDict):
     threads: dict[str, ThreadStatus]
     eta: TimeLeftStatus | None
     stop: dict[str, Any]
-    checkpoint: CheckpointStatus
     evaluation: dict[str, Any] | None
     learners: LearnersStatus
     provenance: ProvenanceStatus | None
@@ -143,20 +130,13 @@ def this_process() -> ProcessStatus:
     return {"pid": pid, "start_ticks": process_start_ticks(pid), "host": socket.gethostname()}
 
 
-def describe_threads(
-    busy: Mapping[str, BusyClock], numbers: Mapping[str, Any]
-) -> dict[str, ThreadStatus]:
-    """Return each thread's fractions, present state, and what it waits for."""
+def describe_threads(busy: Mapping[str, BusyClock]) -> dict[str, ThreadStatus]:
+    """Return each thread's present state, and what it waits for."""
     described: dict[str, ThreadStatus] = {}
     for name, clock in busy.items():
         state, for_s = clock.state
-        described[name] = {
-            "busy": numbers.get(f"busy_{name}"),
-            "blocked": numbers.get(f"blocked_{name}"),
-            "state": state,
-            "state_s": for_s,
-            "waiting_for": clock.waiting_for or None,
-        }
+        waiting_for = clock.waiting_for or None
+        described[name] = {"state": state, "state_s": for_s, "waiting_for": waiting_for}
     return described
 
 
@@ -199,4 +179,13 @@ def read_status(run_dir: Path) -> RunStatus:
     missing = RunStatus.__required_keys__ - set(status if isinstance(status, dict) else ())
     if missing:
         raise ValueError(f"it is no status of a run: it lacks {min(missing)!r}")
-    return cast(RunStatus, status)
+    return renamed(cast(RunStatus, status))
+
+
+def renamed(status: RunStatus) -> RunStatus:
+    """Give the numbers of a status, which may be of an earlier version, their present names."""
+    old: Any = status
+    checkpoint = {f"checkpoint_{name}": x for name, x in old.get("checkpoint", {}).items()}
+    numbers = status["numbers"] | checkpoint
+    status["numbers"] = dict(zip(present_names(numbers), numbers.values(), strict=True))
+    return status

@@ -26,8 +26,6 @@ def summarize(telemetry: "Telemetry", counters: Counters, bottleneck: str) -> di
     summary = {
         **counters.to_json(),
         "env_fps": counters.env_frames / counters.seconds if counters.seconds else None,
-        "mean_return": numbers["return_mean"],
-        "mean_return_episodes": numbers["return_episodes"],
         **{name: numbers[name] for name in _NUMBERS},
         "batch_environments": envs / batches if batches else None,
         "joules": joules,
@@ -42,6 +40,7 @@ def summarize(telemetry: "Telemetry", counters: Counters, bottleneck: str) -> di
 
 
 _NUMBERS = (
+    *("mean_return", "mean_return_episodes"),
     *("policy_lag_p50", "inference_ms_p50", "inference_ms_p99", "round_trip_ms_p50"),
     *("round_trip_ms_p99", "train_step_ms_p50", "dollars_per_billion_frames"),
 )

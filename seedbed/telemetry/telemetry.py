@@ -19,6 +19,7 @@ from seedbed.telemetry.busy import THREADS, BusyClock
 from seedbed.telemetry.checkpoints import CheckpointStats, EvaluationStats
 from seedbed.telemetry.cost import RunCost, charged_sizes
 from seedbed.telemetry.counters import Counters
+from seedbed.telemetry.curves import Curves
 from seedbed.telemetry.energy import EnergyStats
 from seedbed.telemetry.formats import Number
 from seedbed.telemetry.gossip import GossipStats
@@ -63,14 +64,14 @@ class Telemetry:
         stop_reason: Why the run ended; None before.
         registry: The Prometheus registry, for `MetricsServer`.
         numbers: The newest row of progress.csv; {} before the first tick.
-        env_fps: Emulator frames a second over the last 10, 60 and 300 seconds.
-        numbers.updates_per_s: Updates a second over the last minute.
-        busy_fractions: Fraction of the last 30 seconds that a thread worked.
-        blocked_fractions: Fraction of the last 30 seconds that a thread waited for a
+        measured.env_fps: Emulator frames a second over the last 10, 60 and 300 seconds.
+        numbers.updates_per_second: Updates a second over the last minute.
+        measured.busy_fraction: Fraction of the last 30 seconds that a thread worked.
+        measured.blocked_fraction: Fraction of the last 30 seconds that a thread waited for a
             neighbour.
-        numbers.actor_stepping: Fraction of the actors' time spent in environment steps; they wait
-            in the rest. NaN before the first measurement.
-        numbers.learner_cores: Cores that the learner's process used.
+        numbers.actor_stepping_fraction: Fraction of the actors' time spent in environment steps;
+            they wait in the rest. NaN before the first measurement.
+        numbers.learner_cpu_cores: Cores that the learner's process used.
         is_bottleneck: Part that sets the pace: 1 for this part, 0 for the others.
         user.values: Newest values of logging.scalars; a name appears when the function first
             returns a value for that name.
@@ -79,15 +80,14 @@ class Telemetry:
 
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
         __doc__,
-        gauge("seedbed_env_fps", "env_fps", ("window",), tag=None),
+        gauge("seedbed_env_fps", "measured.env_fps", ("window",), tag="speed"),
         gauge(
-            "seedbed_updates_per_second", "numbers.updates_per_s", nothing=0.0,
-            tag="speed/updates_per_second",
+            "seedbed_updates_per_second", "numbers.updates_per_second", nothing=0.0, tag="speed"
         ),
-        gauge("seedbed_busy_fraction", "busy_fractions", ("thread",)),
-        gauge("seedbed_blocked_fraction", "blocked_fractions", ("thread",)),
-        gauge("seedbed_actor_stepping_fraction", "numbers.actor_stepping"),
-        gauge("seedbed_learner_cpu_cores", "numbers.learner_cores", nothing=0.0),
+        gauge("seedbed_busy_fraction", "measured.busy_fraction", ("thread",)),
+        gauge("seedbed_blocked_fraction", "measured.blocked_fraction", ("thread",)),
+        gauge("seedbed_actor_stepping_fraction", "numbers.actor_stepping_fraction"),
+        gauge("seedbed_learner_cpu_cores", "numbers.learner_cpu_cores", nothing=0.0),
         gauge("seedbed_bottleneck", "is_bottleneck", ("part",)),
         gauge("seedbed_user_scalar", "user.values", ("name",), tag="user"),
         gauge("seedbed_run_finished", "is_finished", tag=None),
@@ -139,6 +139,7 @@ class Telemetry:
         self.energy = EnergyStats(experiment.cost.cpu_watts)
         self._run_dir = run_dir
         self.outputs = Outputs(experiment, run_dir, out or sys.stderr, now)
+        self._curves = Curves()
         self.numbers: dict[str, Number] = {}
         self.user = UserScalars(experiment.logging.scalars)
         self.experiment = experiment
@@ -168,24 +169,18 @@ class Telemetry:
             self.outputs,
         )  # fmt: skip
 
-    def _measured(self, name: str) -> float:
-        """Return a number of the newest tick, 0 where none was measured."""
-        return float(self.numbers.get(name) or 0.0)
-
     @property
-    def env_fps(self) -> dict[str, float]:
-        """Frames a second, by window."""
-        return {f"{window}s": self._measured(f"env_fps_{window}s") for window in FPS_WINDOWS_S}
-
-    @property
-    def busy_fractions(self) -> dict[str, float]:
-        """Fraction of the time in which each thread worked."""
-        return {name: self._measured(f"busy_{name}") for name in THREADS}
-
-    @property
-    def blocked_fractions(self) -> dict[str, float]:
-        """Fraction of the time in which each thread waited for a neighbour."""
-        return {name: self._measured(f"blocked_{name}") for name in THREADS}
+    def measured(self) -> dict[str, dict[str, float]]:
+        """Numbers of the newest tick that a metric has by its label, 0 where none was measured."""
+        labels = {
+            "env_fps": [f"{window}s" for window in FPS_WINDOWS_S],
+            "busy_fraction": THREADS,
+            "blocked_fraction": THREADS,
+        }
+        return {
+            stem: {label: float(self.numbers.get(f"{stem}_{label}") or 0.0) for label in values}
+            for stem, values in labels.items()
+        }
 
     @property
     def is_bottleneck(self) -> dict[str, bool]:
@@ -264,7 +259,10 @@ class Telemetry:
                 self.waiting(),
                 self.cost.is_over,
             )
-            self.outputs.write(row, parts, lambda: self._values(scalars), self.status)
+            self.outputs.write(
+                row, parts, lambda: self._curves.take(self._values(scalars), self.numbers),
+                self.status,
+            )  # fmt: skip
 
     def _values(self, scalars: Mapping[str, float]) -> list[tuple[Metric, Value]]:
         """Return the value of every metric, but the means of this interval for the scalars."""
@@ -318,7 +316,7 @@ class Telemetry:
 
     def status(self) -> RunStatus:
         """Return the object of status.json: present counters, rates of the last tick."""
-        waiting, checkpoints = self.waiting(), self.checkpoints
+        waiting = self.waiting()
         status: RunStatus = {
             "name": self.experiment.name,
             "run_dir": None if self._run_dir is None else str(self._run_dir),
@@ -338,17 +336,9 @@ class Telemetry:
             "scalars": self.training.scalars,
             "user_scalars": dict(self.user.values),
             "bottleneck": self._bottleneck._asdict(),
-            "threads": describe_threads(self.busy, self.numbers),
+            "threads": describe_threads(self.busy),
             "eta": None,
             "stop": self.experiment.stop.model_dump(),
-            "checkpoint": {
-                "age_s": checkpoints.age_s,
-                "every_s": checkpoints.interval_s,
-                "seconds": checkpoints.seconds,
-                "bytes": checkpoints.bytes,
-                "written": checkpoints.written,
-                "failed": checkpoints.failed,
-            },
             "evaluation": self.evaluation.newest or None,
             "learners": self._peer_summary(),
             "provenance": self.provenance,

@@ -22,8 +22,8 @@ from seedbed.config.schema import Experiment
 
 # Curves that the table of hyperparameters shows of each run.
 TABLE = (
-    *("charts/mean_return", "eval/episodic_return", "losses/loss"),
-    *("speed/seconds", "speed/dollars"),
+    *("charts/mean_return", "eval/evaluation_mean", "losses/loss"),
+    *("speed/run_seconds", "speed/run_dollars"),
 )
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from seedbed.runtime.metrics import (
     LATENCY_BOUNDS_S,
+    LOSSES,
     Histogram,
     Metric,
     documented,
@@ -39,11 +40,11 @@ class TrainingStats:
     METRICS: ClassVar[tuple[Metric, ...]] = documented(
         __doc__,
         gauge("seedbed_unroll_queue_depth", "waiting_unrolls"),
-        gauge("seedbed_unroll_queue_capacity", "capacity_unrolls", tag=None),
+        gauge("seedbed_unroll_queue_capacity", "capacity_unrolls"),
         histogram("seedbed_policy_lag_updates", "lag"),
         histogram("seedbed_train_step_seconds", "step_s"),
-        gauge("seedbed_loss", "scalars.loss", tag="losses/loss"),
-        gauge("seedbed_training_scalar", "other_scalars", ("name",), tag="losses"),
+        gauge("seedbed_loss", "scalars.loss", tag=LOSSES),
+        gauge("seedbed_training_scalar", "other_scalars", ("name",), tag=LOSSES),
     )
 
     def __init__(self, counters: Counters) -> None:

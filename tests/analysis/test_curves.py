@@ -15,7 +15,8 @@ from seedbed.config import parse_experiment
 from seedbed.config.load import dump_experiment
 from seedbed.runs.evaluations import append_evaluation
 
-HEADER = ["seconds", "env_frames", "return_mean"]
+RESULTS = Path(__file__).parents[2] / "docs" / "results"
+HEADER = ["run_seconds", "env_frames", "mean_return"]
 
 
 def write_run(path: Path, rows: list[tuple[float, int, float | None]], *overrides: str) -> Path:
@@ -36,6 +37,22 @@ def test_frames_that_were_lost_and_played_again_count_once(tmp_path: Path) -> No
     assert curve.frames.tolist() == [100, 150, 300]
     assert curve.minutes.tolist() == [1, 3, 4]
     assert curve.returns.tolist() == [1.0, 1.5, 3.0]
+
+
+@pytest.mark.parametrize("kept", ["cartpole-vtrace", "pong-r2d2", "pong-vtrace"])
+def test_a_kept_file_with_earlier_names_still_plots(
+    kept: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = write_run(tmp_path / "run", [])
+    text = (RESULTS / f"{kept}.csv").read_text()
+    head, *rows = csv.reader(text.splitlines())
+    assert head[:3] == ["env_frames", "seconds", "return_mean"]
+    (run / "progress.csv").write_text(text)
+    assert main(["plot", str(run)]) == 0
+    (row,) = json.loads(capsys.readouterr().out)["runs"]
+    assert [row["env_frames"], row["minutes"] * 60, row["mean_return"]] == pytest.approx(
+        [float(cell) for cell in rows[-1][:3]]
+    )
 
 
 def test_evaluations_are_points_of_the_curve(
@@ -92,7 +109,7 @@ def test_the_command_draws_and_tells(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert picture.read_bytes().startswith(b"\x89PNG")
     assert table.read_text().splitlines()[1:3] == ["s1,10,0.15,1,,", "s1,99,1,2,,"]
     shown = capsys.readouterr()
-    assert [row["return_mean"] for row in json.loads(shown.out)["runs"]] == [2.0, 2.0]
+    assert [row["mean_return"] for row in json.loads(shown.out)["runs"]] == [2.0, 2.0]
     assert "s2" in shown.err
     assert main(["plot", str(runs[0])]) == 0
     assert (runs[0] / "curve.png").exists()

@@ -66,7 +66,7 @@ def test_a_bad_batch_is_skipped_kept_and_counted(
         assert versions[-1] <= counters.updates + 1, "a skipped update is no version"
         assert learner.telemetry.sessions.discarded_by_reason["its update was skipped"] > 0
         learner.telemetry.tick()
-        assert learner.telemetry.numbers["skipped_updates"] == 3
+        assert learner.telemetry.numbers["updates_skipped"] == 3
         assert learner.telemetry.status()["counters"]["skipped_updates"] == 3
         assert learner.telemetry.registry.values()["seedbed_updates_skipped_total"] == 3
         learner.quarantine.close()

@@ -94,8 +94,8 @@ def check(results: dict[str, Any]) -> None:
 def test_a_curve_is_read_from_the_lines_with_a_return(tmp_path: Path) -> None:
     file = tmp_path / "progress.csv"
     assert read_progress(file) == (0.0, [])
-    file.write_text("env_frames,seconds,return_mean\n4,1,\n8,2,-21\n16,3,\n")
-    assert read_progress(file) == (16, [{"env_frames": 8, "seconds": 2, "return_mean": -21}])
+    file.write_text("env_frames,run_seconds,mean_return\n4,1,\n8,2,-21\n16,3,\n")
+    assert read_progress(file) == (16, [{"env_frames": 8, "run_seconds": 2, "mean_return": -21}])
 
 
 def test_the_papers_agent_is_the_experiment() -> None:

@@ -288,7 +288,7 @@ def test_what_finds_no_room_is_named_and_leaves_nothing(
     monkeypatch: pytest.MonkeyPatch,
     words: list[str],
 ) -> None:
-    columns = "time,env_frames,seconds,updates,episodes,return_mean"
+    columns = "time,env_frames,run_seconds,updates,episodes,mean_return"
     (walk / "progress.csv").write_text(f"{columns}\n0,0,0,0,1,1\n1,9,1,1,2,2\n")
     monkeypatch.chdir(tmp_path)
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -68,10 +68,10 @@ def test_shards_are_killed_left_behind_scaled_and_ended(kept: Release) -> None:
     sizes = [held(kept, shard) for shard in (0, 1)]
     kept.kill("learner", 0)
     first = kept.until(
-        lambda: (kept.number("updates_per_s") or 0) > 0 and kept.status(), "it trains"
+        lambda: (kept.number("updates_per_second") or 0) > 0 and kept.status(), "it trains"
     )
     assert first is not None
-    assert first["numbers"]["replay_inserted"] < MINIMUM
+    assert first["numbers"]["replay_inserted_sequences"] < MINIMUM
     assert first["numbers"]["replay_sequences"] >= sum(sizes) > MINIMUM
 
     # Only the release's learner reaches a shard.

@@ -93,7 +93,7 @@ def test_one_of_three_is_killed_and_comes_back(tmp_path: Path) -> None:
         # The others have started once.
         assert [sum(row[1] == "start" for row in events(it, r)) for r in range(3)] == [1, 2, 1]
         # Its consensus distance is small again: as near to its in-peer as the others to theirs.
-        far = [number(it, rank, "gossip_distance") for rank in range(3)]
+        far = [number(it, rank, "gossip_distance_max") for rank in range(3)]
         assert 0 < far[1] < 10 * max(far[0], far[2])
 
         run.send(signal.SIGTERM)

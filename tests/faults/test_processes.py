@@ -385,7 +385,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert it.counters()["updates"] > 0
         # Nothing is left lying around, and nothing pretends to be whole.
         assert not list((it.run / "checkpoints").iterdir())
-        assert it.status()["checkpoint"]["failed"] >= 3
+        assert it.status()["numbers"]["checkpoint_failures"] >= 3
 
 
 def test_a_port_that_is_taken(tmp_path: Path) -> None:

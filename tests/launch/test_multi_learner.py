@@ -215,7 +215,7 @@ def test_learner_10_comes_after_learner_9(tmp_path: Path) -> None:
 
 def status(frames: int, **numbers: Any) -> dict[str, Any]:
     return {
-        "numbers": {"env_frames": frames, "env_fps_10s": 10.0, "dollars": 0.25, **numbers},
+        "numbers": {"env_frames": frames, "env_fps_10s": 10.0, "run_dollars": 0.25, **numbers},
         "eta": {"seconds": frames * 0.06},
         "stop": {"mean_return": None},
         "waiting_for": None,
@@ -223,8 +223,12 @@ def status(frames: int, **numbers: Any) -> dict[str, Any]:
 
 
 def test_the_line_is_of_all() -> None:
-    one = status(1000, return_mean=1.0, return_episodes=3, gossip_mixes=4, gossip_distance=0.5)
-    two = status(500, return_mean=5.0, return_episodes=1, gossip_mixes=2, gossip_distance=0.25)
+    one = status(
+        1000, mean_return=1.0, mean_return_episodes=3, gossip_mixes=4, gossip_distance_max=0.5
+    )
+    two = status(
+        500, mean_return=5.0, mean_return_episodes=1, gossip_mixes=2, gossip_distance_max=0.25
+    )
     line = " | ".join(learners_line([one, two, None], 2))
     assert line.startswith("return 2.00 (last 4) | 2 of 3 learners | 1.50K frames | 20 frames/s")
     assert "| ETA 60 s | 6 mixes, 0.5 apart | now: learner 2: starting | $0.50" in line

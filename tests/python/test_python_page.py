@@ -73,12 +73,12 @@ def test_progress_of_runs_that_are_cut_or_shared(tmp_path: Path) -> None:
     assert error.value.code is ExitCode.RUN_DIRECTORY
     (tmp_path / "learner-1").mkdir()
     file = tmp_path / "learner-1" / "progress.csv"
-    file.write_text("env_frames,return_mean,bottleneck\n8,,CPU\n16,2.5,CPU\n24,3")
+    file.write_text("env_frames,mean_return,bottleneck\n8,,CPU\n16,2.5,CPU\n24,3")
     with pytest.raises(SeedbedError, match="name one of learner-1"):
         seedbed.load_progress(tmp_path)
     progress = seedbed.load_progress(tmp_path / "learner-1")
     np.testing.assert_array_equal(progress["env_frames"], [8, 16])
-    np.testing.assert_array_equal(progress["return_mean"], [np.nan, 2.5])
+    np.testing.assert_array_equal(progress["mean_return"], [np.nan, 2.5])
     assert progress["bottleneck"].tolist() == ["CPU", "CPU"]
 
 

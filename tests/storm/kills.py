@@ -179,8 +179,8 @@ class Storm:
         directory = victim.learners[0]
 
         def writes() -> tuple[int, int]:
-            found = status(directory).get("checkpoint", {})
-            return found.get("written", 0), found.get("failed", 0)
+            numbers = status(directory).get("numbers", {})
+            return numbers.get("checkpoints", 0), numbers.get("checkpoint_failures", 0)
 
         before, until = writes(), time.monotonic() + 2.0
         while writes() == before and alive(victim.pid) and time.monotonic() < until:

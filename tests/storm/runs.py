@@ -339,6 +339,6 @@ def check_files(directory: Path) -> list[str]:
 
 def returns(directory: Path) -> list[float]:
     """Return the mean returns of the training: the first one, the best and the last."""
-    means = load_progress(directory)["return_mean"]
+    means = load_progress(directory)["mean_return"]
     means = means[np.isfinite(means)]
     return [float(means[0]), float(means.max()), float(means[-1])] if len(means) else [0.0] * 3

@@ -214,15 +214,15 @@ def test_no_scalar_of_an_agent_takes_the_column_of_what_is_measured(tmp_path: Pa
     clock = Clock()
     telemetry, _ = make(tmp_path, clock)
     some_events(telemetry)
-    scalars = {"return_mean": 0.25, "loss": 1.0}
+    scalars = {"mean_return": 0.25, "loss": 1.0}
     telemetry.training.on_update(
         scalars, lag_updates=np.zeros(1), step_lag=None, step_s=0.1, trained_frames=4
     )
     clock.now += 5
     telemetry.tick()
     (row,) = rows(tmp_path / "progress.csv")
-    assert float(row["return_mean"]) == -6
-    assert float(row["agent_return_mean"]) == pytest.approx(0.25 / 3)  # of three updates
+    assert float(row["mean_return"]) == -6
+    assert float(row["agent_mean_return"]) == pytest.approx(0.25 / 3)  # of three updates
     telemetry.close()
     telemetry.tick()  # as a thread may that has not heard of the end
     assert len(rows(tmp_path / "progress.csv")) == 1
@@ -240,13 +240,13 @@ def test_progress_and_tensorboard_of_one_interval(tmp_path: Path) -> None:
     clock.now += 5
     telemetry.tick()
     before, during, after = rows(tmp_path / "progress.csv")
-    assert before["return_mean"] == ""  # no episode yet is not a return of 0
+    assert before["mean_return"] == ""  # no episode yet is not a return of 0
     assert before["loss"] == ""
-    assert float(during["return_mean"]) == -6
+    assert float(during["mean_return"]) == -6
     assert float(during["loss"]) == 3.0  # mean of the interval's updates
     assert after["loss"] == ""  # no update in this interval
-    assert float(before["seconds"]) == 0  # loading is no training
-    assert float(during["seconds"]) == 5
+    assert float(before["run_seconds"]) == 0  # loading is no training
+    assert float(during["run_seconds"]) == 5
 
     begun, start, settings, first, evaluation, second, third = read_events(tmp_path / "tensorboard")
     assert begun.file_version == "brain.Event:2"
@@ -274,7 +274,7 @@ def test_status_is_whole_json(tmp_path: Path) -> None:
     assert status["counters"]["env_frames"] == 40
     assert status["numbers"]["sessions"] == 2
     assert status["bottleneck"]["part"]
-    assert status["checkpoint"]["failed"] == 1
+    assert status["numbers"]["checkpoint_failures"] == 1
     assert not list(tmp_path.glob(".*tmp"))
     telemetry.stop_reason = "seconds 10"
     telemetry.close()
@@ -453,4 +453,4 @@ def test_wandb_resumes_the_same_run(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     )
     # The names of TensorBoard, over the frames.
     assert fake.logged[0]["env_frames"] == 4
-    assert "speed/dollars" in fake.logged[0]
+    assert "speed/run_dollars" in fake.logged[0]
