@@ -17,7 +17,7 @@ from seedbed.config import load_experiment
 from seedbed.factory import build_agent
 from seedbed.networks.registry import make_body
 from seedbed.spec import ArraySpec, EnvironmentSpec
-from tests.agents.test_r2d2 import (
+from tests.support.q_learning import (
     A,
     B,
     gradient,

@@ -1,11 +1,8 @@
-"""Bad days on the wire: nonsense, silence, peers that do not listen. Others go on meanwhile."""
+"""Bad days on the wire: strangers, silence, peers that do not listen. Others go on meanwhile."""
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import logging
-import random
 import socket
 import threading
 from collections.abc import Iterator
@@ -18,18 +15,12 @@ import grpc
 import grpc.aio
 import pytest
 
-from seedbed.rpc import channels
-from seedbed.rpc.versions import ERROR_KEY
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.services.actor.actor import Actor as ActorProcess
-from seedbed.v1 import inference_pb2 as wire
-from tests.storm.streams import mutate
 from tests.support.echo_actor import Actor, EchoVectorEnv
-from tests.support.null_model import ACTIONS, NAME, NullLearner, experiment, null_learner
-from tests.support.raw_wire import ACT, Proxy, Refused, Stream, hello, metadata_of, step, stream
+from tests.support.null_model import NullLearner, experiment, null_learner
+from tests.support.raw_wire import Proxy, Refused, Stream, step, stream
 from tests.support.waiting import wait_for
-
-MESSAGES = 10_000
 
 
 @pytest.fixture
@@ -73,122 +64,6 @@ def all_slots_free(learner: NullLearner) -> bool:
 
 
 # --- nonsense ------------------------------------------------------------------------------------
-
-
-def parsable(chance: random.Random) -> bytes:
-    """A message of the right types with random values."""
-
-    def size() -> int:
-        return chance.choice((0, 1, 2, 7, 2**31, 2**32 - 1, chance.randrange(2**32)))
-
-    def blob() -> bytes:
-        return chance.randbytes(chance.choice((0, 1, 2, 8, 16, 17, 100)))
-
-    kind = chance.randrange(4)
-    if kind == 0:
-        return hello(
-            chance.choice((1, 2, 3, size())),
-            protocol_version=chance.choice((1, 2, size())),
-            oldest_protocol_version=chance.choice((1, size())),
-            environment=chance.choice((NAME, NAME, "", "é" * 9)),
-            incarnation=chance.randrange(2**64),
-            actions=chance.choice((ACTIONS, size())),
-            action_repeat=chance.choice((1, size())),
-            observation=wire.ArraySpec(
-                shape=chance.choice(([2], [], [-1], [2**62, 2**62], [0], [1] * 40)),
-                dtype=chance.choice(("float32", "", "object", "float32,i4", "V8", "M8[s]")),
-            ),
-        ).SerializeToString()
-    if kind == 1:
-        message = wire.ActorMessage(goodbye=wire.Goodbye(reason=chance.choice(("", "x" * 999))))
-        return message.SerializeToString()
-    return step(
-        chance.choice((0, 1, chance.randrange(2**64))),
-        observation=chance.choice((bytes(16), blob())),
-        reward=chance.choice((bytes(8), blob())),
-        flags=chance.choice((b"\x08\x08", blob())),
-        environment_seconds=chance.choice((*[0.1] * 9, -1.0, float("nan"), 1e38)),
-        wait_seconds=chance.choice((*[0.1] * 9, float("-inf"))),
-    ).SerializeToString()
-
-
-def nonsense(chance: random.Random) -> list[bytes]:
-    """A Hello and messages: a right beginning of any length, then arbitrary bytes."""
-    right = [hello().SerializeToString(), *(step(i).SerializeToString() for i in range(3))]
-    begin = chance.randrange(3)
-    last = chance.choice(
-        (
-            lambda: chance.randbytes(chance.randrange(60)),
-            lambda: mutate(right[begin], chance),
-            lambda: parsable(chance),
-        )
-    )()
-    return [*right[:begin], last]
-
-
-async def speak(address: str, conversations: list[list[bytes]]) -> dict[str, int]:
-    """Each on a stream of its own, a few at a time. Counts how they ended."""
-    ends: dict[str, int] = {}
-    waiting = iter(conversations)
-
-    async def one(act: Any, words: list[bytes]) -> str:
-        call = act(metadata=metadata_of(words[0]), timeout=30)
-        try:
-            answer = await call.read()
-            for word in words[1:]:
-                if answer is grpc.aio.EOF:
-                    break
-                await call.write(word)
-                answer = await call.read()
-            return "goodbye" if answer is grpc.aio.EOF else "answered"
-        except grpc.aio.AioRpcError as error:
-            if ERROR_KEY not in dict(error.trailing_metadata() or ()):
-                return f"{error.code().name} without a reason: {error.details()} for {words}"
-            return error.code().name
-        finally:
-            call.cancel()
-
-    async def some(channel: grpc.aio.Channel) -> None:
-        act = channel.stream_stream(ACT)
-        for words in waiting:
-            end = await one(act, words)
-            ends[end] = ends.get(end, 0) + 1
-
-    async with contextlib.AsyncExitStack() as stack:
-        connections = [
-            await stack.enter_async_context(channels.aio_channel(address)) for _ in "1234"
-        ]
-        await asyncio.gather(*(some(channel) for channel in connections * 2))
-    return ends
-
-
-@pytest.mark.slow
-def test_ten_thousand_random_messages(bare: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Seeded. Each gets an answer or a StreamError with both sides' words, never a traceback."""
-    chance = random.Random(1)
-    conversations: list[list[bytes]] = []
-    messages = 0
-    while messages < MESSAGES:
-        conversations.append(nonsense(chance))
-        messages += len(conversations[-1])
-    logging.getLogger(__name__).setLevel(logging.ERROR)
-    try:
-        with bare() as learner, playing(learner.address):
-            ends = asyncio.run(speak(learner.address, conversations))
-            wait_for(
-                lambda: learner.telemetry.sessions.connected == 1, "only the good actor is left"
-            )
-            assert learner.threads.failure is None
-        assert all_slots_free(learner)
-    finally:
-        logging.getLogger(__name__).setLevel(logging.NOTSET)
-    assert sum(ends.values()) == len(conversations)
-    # Each kind of end is well represented, or the nonsense is too dull.
-    expected = {"answered", "goodbye", "INVALID_ARGUMENT", "FAILED_PRECONDITION"}
-    assert ends.keys() - {"RESOURCE_EXHAUSTED"} == expected
-    assert min(ends[end] for end in expected) > 50
-    errors = [record for record in caplog.records if record.levelno >= logging.ERROR]
-    assert not [record.getMessage() for record in errors if record.name != "asyncio"]
 
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -351,15 +226,6 @@ def test_an_actor_without_a_learner_gives_up_and_says_so() -> None:
     assert actor.failure.code == ExitCode.LEARNER_UNREACHABLE
     assert address in str(actor.failure)
     assert "actor.connect_timeout_s is 0.3" in str(actor.failure)
-
-
-def test_a_refused_actor_leaves_at_once(bare: Any) -> None:
-    with bare("learner.inference.max_batch_envs=2") as learner:
-        actor = Actor(learner.address)
-        actor.thread.join(30)
-    assert isinstance(actor.failure, SeedbedError)
-    assert actor.failure.code == ExitCode.REFUSED_BY_LEARNER
-    assert "expected 1 to 2, received 3" in str(actor.failure)
 
 
 def test_environments_begin_once_and_before_the_learner_listens(bare: Any, tmp_path: Path) -> None:

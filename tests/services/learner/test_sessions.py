@@ -80,41 +80,17 @@ def float32(*values: float) -> bytes:
 
 REFUSED_STEPS = {
     "a gap": ({"sequence": 3}, "sequence", "2", "3"),
-    "a step twice": ({"sequence": 1}, "sequence", "2", "1"),
     "a short observation": ({"observation": bytes(23)}, "observation", "24 bytes", "23 bytes"),
-    "a long observation": ({"observation": bytes(25)}, "observation", "24 bytes", "25 bytes"),
-    "no observation": ({"observation": b""}, "observation", "24 bytes", "0 bytes"),
     "a NaN observation": (
         {"observation": float32(0, 0, 0, 0, np.nan, 0)},
         "observation",
         "finite numbers of at most 1e+06",
         "nan at [1, 1]",
     ),
-    "an infinite observation": (
-        {"observation": float32(0, 0, 0, 0, -np.inf, 0)},
-        "observation",
-        "finite",
-        "-inf at [1, 1]",
-    ),
-    "a huge observation": (
-        {"observation": float32(0, 0, 3e38, 0, 0, 0)},
-        "observation",
-        "at most 1e+06",
-        "e+38 at [0, 2]",
-    ),
     "rewards of float64": ({"reward": bytes(16)}, "reward", "8 bytes", "16 bytes"),
-    "a NaN reward": ({"reward": float32(0, np.nan)}, "reward", "finite", "nan at [1]"),
-    "an infinite reward": ({"reward": float32(np.inf, 0)}, "reward", "finite", "inf at [0]"),
     "a huge reward": ({"reward": float32(0, -3e38)}, "reward", "at most 1e+06", "e+38 at [1]"),
-    "a reward just too large": ({"reward": float32(1.001e6, 0)}, "reward", "1e+06", "1001000"),
     "too few flags": ({"flags": b"\0"}, "flags", "2 bytes", "1 bytes"),
     "an unknown flag": ({"flags": b"\0\x10"}, "flags", "below 16", "16"),
-    "a duration that is no number": (
-        {"environment_seconds": np.nan},
-        "environment_seconds",
-        "0 to 1e+06 seconds",
-        "nan",
-    ),
     "a negative duration": ({"wait_seconds": -1.0}, "wait_seconds", "0 to 1e+06 seconds", "-1"),
     "both ends": (
         {"flags": bytes([0, TERMINATED | TRUNCATED])},
