@@ -51,9 +51,8 @@ and `bottleneck` as a word.
 
 An empty cell is "nothing to say", never 0. New columns are added at the right; rows are never taken
 away, so `env_frames` steps back once where a restart resumed from an older checkpoint. A file with
-earlier names (`seconds`, `return_mean`, `busy_training`) is read under the present ones by
-`seedbed.load_progress`, `seedbed plot` and the other commands, and a run that goes on renames its
-columns.
+the earlier names `seconds`, `return_mean` and `learner_cores` still plots, and a run that goes on
+renames them.
 
 `logging.scalars: my_package.scalars:mine` names a function that is called with that row, as a
 dict, and returns a dict of floats; they become `seedbed_user_scalar{name="..."}` and columns

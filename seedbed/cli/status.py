@@ -25,7 +25,7 @@ from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.limits import process_start_ticks
 from seedbed.runtime.tokens import Role
-from seedbed.telemetry.status import STATUS_FILE, RunStatus, read_status, renamed
+from seedbed.telemetry.status import STATUS_FILE, RunStatus, read_status
 from seedbed.v1 import inference_pb2, inference_pb2_grpc
 
 DEADLINE_S = 5.0
@@ -143,6 +143,6 @@ def request_status(address: str, credentials: Credentials = PLAIN) -> RunStatus:
                 ExitCode.REFUSED_BY_LEARNER if refused else ExitCode.LEARNER_UNREACHABLE,
                 f"no status from {address} within {DEADLINE_S:g} s: {error.code().name}: {details}",
             ) from error
-    status: RunStatus = renamed(json.loads(reply.json))
+    status: RunStatus = json.loads(reply.json)
     status["source"] = {"address": address, "age_s": 0.0, "alive": True}
     return status

@@ -11,7 +11,6 @@ from typing import Any, NotRequired, TypedDict, cast
 from seedbed.runtime.files import atomic_write
 from seedbed.runtime.limits import process_start_ticks
 from seedbed.telemetry.busy import BusyClock
-from seedbed.telemetry.names import present_names
 
 STATUS_FILE = "status.json"
 
@@ -179,13 +178,4 @@ def read_status(run_dir: Path) -> RunStatus:
     missing = RunStatus.__required_keys__ - set(status if isinstance(status, dict) else ())
     if missing:
         raise ValueError(f"it is no status of a run: it lacks {min(missing)!r}")
-    return renamed(cast(RunStatus, status))
-
-
-def renamed(status: RunStatus) -> RunStatus:
-    """Give the numbers of a status, which may be of an earlier version, their present names."""
-    old: Any = status
-    checkpoint = {f"checkpoint_{name}": x for name, x in old.get("checkpoint", {}).items()}
-    numbers = status["numbers"] | checkpoint
-    status["numbers"] = dict(zip(present_names(numbers), numbers.values(), strict=True))
-    return status
+    return cast(RunStatus, status)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -14,7 +13,6 @@ from seedbed.runtime.metrics import Histogram
 from seedbed.telemetry import Telemetry
 from seedbed.telemetry.names import OLD_NAMES, present_names
 from seedbed.telemetry.progress import ProgressFile
-from seedbed.telemetry.status import read_status
 from tests.support.telemetry_runs import Clock, make, some_events
 
 UNUSED = ("replay_", "gossip_")
@@ -70,26 +68,9 @@ def test_a_number_beside_its_successor_keeps_its_name() -> None:
 
 def test_a_run_that_goes_on_renames_its_columns(tmp_path: Path) -> None:
     path = tmp_path / "progress.csv"
-    path.write_text("env_frames,seconds,return_mean,busy_training\n8,2,,0.5\n")
-    names = ["env_frames", "run_seconds", "mean_return", "busy_fraction_training"]
+    path.write_text("env_frames,seconds,return_mean,learner_cores\n8,2,,0.5\n")
+    names = ["env_frames", "run_seconds", "mean_return", "learner_cpu_cores"]
     assert list(load_progress(tmp_path)) == names
-    row = {"env_frames": 16, "run_seconds": 4.0, "mean_return": 1.5, "busy_fraction_training": 1}
+    row = {"env_frames": 16, "run_seconds": 4.0, "mean_return": 1.5, "learner_cpu_cores": 1}
     ProgressFile(path).append(row)
     assert path.read_text() == f"{','.join(names)}\n8,2,,0.5\n16,4,1.5,1\n"
-
-
-def test_a_kept_status_is_read_by_the_names_of_today(tmp_path: Path) -> None:
-    of_a_run(tmp_path)
-    status = read_status(tmp_path)
-    wanted = dict(status["numbers"])
-    before = {new: old for old, new in OLD_NAMES.items()}
-    kept = {before.get(name, name): number for name, number in wanted.items()}
-    checkpoint = {
-        name.removeprefix("checkpoint_"): kept.pop(name)
-        for name in list(kept)
-        if name.startswith("checkpoint_")
-    }
-    (tmp_path / "status.json").write_text(
-        json.dumps({**status, "numbers": kept, "checkpoint": checkpoint})
-    )
-    assert read_status(tmp_path)["numbers"] == wanted
