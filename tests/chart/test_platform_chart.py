@@ -27,7 +27,7 @@ def test_the_dashboard_is_the_one_of_the_repository_and_has_the_sidecars_label()
     (found,) = render().all
     assert found["kind"] == "ConfigMap"
     assert found["metadata"]["labels"]["grafana_dashboard"] == "1"
-    committed = (ROOT / "k8s" / "grafana" / "seedbed.json").read_text()
+    committed = (CHART / "files" / "dashboard.json").read_text()
     assert json.loads(found["data"]["seedbed.json"]) == json.loads(committed)
 
 
@@ -43,7 +43,7 @@ def test_every_runbook_has_the_address_of_one_value() -> None:
             address = rule["annotations"]["runbook_url"]
             assert address == f"{url}runbooks/{rule['alert']}.md"
             assert "{{ $labels.experiment }}" in rule["annotations"]["summary"]
-    source = yaml.safe_load((ROOT / "k8s" / "rules" / "seedbed.yaml").read_text())
+    source = yaml.safe_load((CHART / "files" / "rules.yaml").read_text())
     relative = ci("gmp").one("ClusterRules", "platform-rules")["spec"]
     assert relative == source
 

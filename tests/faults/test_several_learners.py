@@ -234,7 +234,7 @@ def test_all_are_full(three: Scene) -> None:
 
 def test_groups_that_start_together_spread_over_learners_that_are_alike() -> None:
     names = [f"learner-{rank}:8470" for rank in range(3)]
-    rooms = [learner_selection.SlotStatus(name, 0, 64, 0, name) for name in names]
+    rooms = [learner_selection.SlotStatus(name, 0, 64) for name in names]
     chosen: Counter[str] = Counter()
     for actor in range(100):
         for group in range(2):
