@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from seedbed.telemetry.formats import columns, fill
+from seedbed.runtime.formats import columns, fill
 
 Case = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ class _Series(dict[str, Any]):
 class Table(NamedTuple):
     """A Markdown table of a part's results.
 
-    Title and cells are templates of `seedbed.telemetry.formats.fill`. A series is shown as its
+    Title and cells are templates of `seedbed.runtime.formats.fill`. A series is shown as its
     median with (least to greatest), and what is not in an older file as `-`.
 
     Attributes:

@@ -193,6 +193,21 @@ def test_actor_and_command_line_load_no_model_library() -> None:
     assert json.loads(answer.stdout.splitlines()[-1]) == []
 
 
+@pytest.mark.parametrize("command", ["actor", "check", "config", "tokens"])
+def test_commands_of_the_actors_image_import_what_it_has(command: str) -> None:
+    """The image has no library that only the learner needs; `helm test` runs `check` in it."""
+    program = (
+        "import importlib, sys\n"
+        "for name in ('tensorboardX', 'tensorflow', 'keras', 'jax', 'safetensors', 'matplotlib'):\n"
+        "    sys.modules[name] = None\n"
+        f"importlib.import_module('seedbed.cli.{command}')"
+    )
+    answer = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
+    )
+    assert answer.returncode == 0, answer.stderr
+
+
 def test_one_import_name() -> None:
     """A bare `services` would be a second copy of every module."""
     answer = subprocess.run(

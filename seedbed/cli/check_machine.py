@@ -14,7 +14,7 @@ from seedbed.cli.machine_checks import Finding
 from seedbed.cli.output import emit
 from seedbed.config import Experiment, load_experiment
 from seedbed.runtime.exit_codes import ExitCode
-from seedbed.telemetry.formats import columns
+from seedbed.runtime.formats import columns
 
 _WORD = {"ok": "ok", "warn": "warn", "fail": "FAIL"}
 Check = Callable[[], Iterable[Finding]]

@@ -8,8 +8,8 @@ from typing import Any
 from seedbed.cli.deploy_programs import run, run_watched
 from seedbed.launch.supervisor import describe_exit, last_cause
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.formats import duration
 from seedbed.runtime.text import counted
-from seedbed.telemetry.formats import duration
 
 _INTERVAL_S = 2.0
 # A node with an accelerator may take minutes, and its image some more.

@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.formats import columns
 from seedbed.runtime.install import how_to_install
-from seedbed.telemetry.formats import columns
 
 _KINDS = ("StatefulSet", "JobSet", "LeaderWorkerSet", "Deployment")
 

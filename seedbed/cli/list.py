@@ -12,7 +12,7 @@ from seedbed.runs.found import runs_below
 from seedbed.runs.layout import learner_directories
 from seedbed.runs.stop import COUNTED
 from seedbed.runtime.exit_codes import RunDirectoryError
-from seedbed.telemetry.formats import (
+from seedbed.runtime.formats import (
     NOTHING,
     columns,
     duration,

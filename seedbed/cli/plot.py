@@ -18,9 +18,9 @@ from seedbed.cli.status import read_file
 from seedbed.cli.status_page import state_of
 from seedbed.runs.found import runs_below
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
+from seedbed.runtime.formats import NOTHING, columns, si_number, significant
 from seedbed.runtime.install import how_to_install
 from seedbed.runtime.shortage import cannot_write
-from seedbed.telemetry.formats import NOTHING, columns, si_number, significant
 
 _FORMATS = (".png", ".svg", ".pdf")
 

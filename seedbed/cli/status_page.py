@@ -5,8 +5,8 @@ import textwrap
 from collections.abc import Mapping
 from typing import Any
 
+from seedbed.runtime.formats import duration, fill
 from seedbed.telemetry.busy import THREADS
-from seedbed.telemetry.formats import duration, fill
 from seedbed.telemetry.status import RunStatus
 
 _INDENT = 12

@@ -11,7 +11,7 @@ from seedbed.config.yaml_text import dump_yaml
 from seedbed.evaluation.atari57 import scores
 from seedbed.runtime.exit_codes import ConfigError, ExitCode, SeedbedError
 from seedbed.runtime.files import atomic_write
-from seedbed.telemetry.formats import money, si_number
+from seedbed.runtime.formats import money, si_number
 
 # Of the schema, because it is the longest name of a Helm release.
 _NAME_LETTERS = 53

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator
 from textwrap import wrap
 from typing import Any, NamedTuple
 
-from seedbed.telemetry.formats import NOTHING, columns, fill, money
+from seedbed.runtime.formats import NOTHING, columns, fill, money
 
 WIDTH = 118
 

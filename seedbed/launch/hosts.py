@@ -19,9 +19,9 @@ from seedbed.launch.supervisor import describe_exit, start_seedbed
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import host_directory
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.formats import number as in_words
+from seedbed.runtime.formats import si_number
 from seedbed.telemetry.counters import Counters
-from seedbed.telemetry.formats import number as in_words
-from seedbed.telemetry.formats import si_number
 from seedbed.telemetry.progress_line import ProgressLine, returns
 from seedbed.telemetry.status import STATUS_FILE
 

@@ -7,9 +7,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from seedbed.runtime.formats import money, number, si_number
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.energy import frames_per_kilojoule
-from seedbed.telemetry.formats import money, number, si_number
 from seedbed.telemetry.progress_line import eta, returns
 from seedbed.telemetry.status import RunStatus
 

@@ -11,9 +11,9 @@ from typing import Any
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.trust import foreign
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.formats import duration, money, si_number, significant
 from seedbed.runtime.paths import shown
 from seedbed.runtime.text import counted
-from seedbed.telemetry.formats import duration, money, si_number, significant
 
 _ROW = "  {:<12} {}"
 

@@ -10,9 +10,9 @@ from seedbed.config.schema import Experiment
 from seedbed.runs.directory import RunDirectory
 from seedbed.runs.layout import learner_directories
 from seedbed.runtime.accelerators import slow_bfloat16, unusable_accelerator
+from seedbed.runtime.formats import duration, money, si_number
 from seedbed.runtime.paths import shown
 from seedbed.runtime.text import counted
-from seedbed.telemetry.formats import duration, money, si_number
 
 if TYPE_CHECKING:  # these import Keras
     from seedbed.backends.protocol import Backend

@@ -8,8 +8,8 @@ from typing import Any
 from seedbed.launch.supervisor import last_cause_in, start_seedbed
 from seedbed.runs.suite import Member
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.formats import percent, si_number, significant
 from seedbed.runtime.log_files import rotate_log
-from seedbed.telemetry.formats import percent, si_number, significant
 
 
 class SuiteRunner:

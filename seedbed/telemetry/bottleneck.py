@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from seedbed.backends.roles import SHARED, Split
+from seedbed.runtime.formats import fill, percent
 from seedbed.runtime.text import counted
 from seedbed.telemetry.busy import THREADS
-from seedbed.telemetry.formats import fill, percent
 
 # A part that works so much of its time sets the pace.
 FULL = 0.85

@@ -8,8 +8,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from seedbed.runtime.formats import Number
 from seedbed.runtime.metrics import EVAL, SYSTEM, Histogram, Metric, Value
-from seedbed.telemetry.formats import Number
 
 # Groups of the numbers that no metric has; the others are in `system/`.
 GROUPS = {

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import ClassVar, TextIO
 
 from seedbed.config.schema import Experiment
+from seedbed.runtime.formats import Number
 from seedbed.runtime.metrics import Metric, counter, documented
 from seedbed.runtime.shortage import cure
 from seedbed.telemetry.curves import Points
-from seedbed.telemetry.formats import Number
 from seedbed.telemetry.progress import ProgressFile
 from seedbed.telemetry.progress_line import ProgressLine
 from seedbed.telemetry.status import RunStatus, write_status

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from seedbed.runtime.files import replacing
-from seedbed.telemetry.formats import Number
+from seedbed.runtime.formats import Number
 from seedbed.telemetry.names import present_names
 
 log = logging.getLogger(__name__)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TextIO
 
 from seedbed.runtime import terminal
+from seedbed.runtime.formats import Number, duration, money, number, si_number, significant
 from seedbed.runtime.text import counted
 from seedbed.telemetry.bottleneck import Bottleneck
-from seedbed.telemetry.formats import Number, duration, money, number, si_number, significant
 from seedbed.telemetry.time_left import TimeLeft
 
 # Longest line, in columns; `seedbed status` shows the rest.

@@ -4,11 +4,11 @@ import time
 from math import isnan
 from typing import TYPE_CHECKING, NamedTuple
 
+from seedbed.runtime.formats import Number
 from seedbed.telemetry.bottleneck import Bottleneck, bottleneck
 from seedbed.telemetry.busy import THREADS
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.energy import frames_per_kilojoule
-from seedbed.telemetry.formats import Number
 from seedbed.telemetry.time_left import TimeLeft, time_left
 from seedbed.telemetry.windows import FPS_WINDOWS_S, History
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, TextIO
 
 from seedbed.backends.roles import SHARED
 from seedbed.config.schema import Experiment
+from seedbed.runtime.formats import Number
 from seedbed.runtime.limits import machine_cpu_seconds, usable_cpus
 from seedbed.runtime.metrics import Metric, StatsRegistry, Value, documented, gauge
 from seedbed.runtime.text import counted
@@ -21,7 +22,6 @@ from seedbed.telemetry.cost import RunCost, charged_sizes
 from seedbed.telemetry.counters import Counters
 from seedbed.telemetry.curves import Curves
 from seedbed.telemetry.energy import EnergyStats
-from seedbed.telemetry.formats import Number
 from seedbed.telemetry.gossip import GossipStats
 from seedbed.telemetry.inference import InferenceStats
 from seedbed.telemetry.network import NetworkStats

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from seedbed.config.run import Cost
+from seedbed.runtime.formats import duration, money, si_number, significant
 from seedbed.runtime.limits import (
     machine_cpu_seconds,
     process_start_ticks,
@@ -23,7 +24,6 @@ from seedbed.runtime.limits import (
 )
 from seedbed.telemetry import cost
 from seedbed.telemetry.bottleneck import Bottleneck
-from seedbed.telemetry.formats import duration, money, si_number, significant
 from seedbed.telemetry.progress import ProgressFile
 from seedbed.telemetry.progress_line import ProgressLine, progress_line
 from tests.support.telemetry_runs import Clock, make, some_events
