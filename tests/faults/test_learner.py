@@ -285,7 +285,6 @@ def test_a_part_that_raises_is_named(
     assert "Traceback" in caplog.text, "a defect has its traceback in the log"
 
 
-@pytest.mark.slow
 def test_a_part_that_is_stuck_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     limit = "learner.watchdog_timeout_s=0.3"
     with (
@@ -296,9 +295,14 @@ def test_a_part_that_is_stuck_is_named(tmp_path: Path, monkeypatch: pytest.Monke
         threading.Event().wait(0.5)  # nobody sends: nothing is stuck
         assert learner.threads.failure is None
         learner.policy.gate.clear()
+
+        def go_on() -> None:
+            wait_for(lambda: learner.threads.failure is not None, "the watchdog")
+            learner.policy.gate.set()
+
+        threading.Thread(target=go_on).start()
         with pytest.raises(Exception, match="UNAVAILABLE"):
-            actor.play()
-        learner.policy.gate.set()
+            any(actor.play() for _ in range(100))  # a batch that the part still ends is answered
         assert learner.ended.wait(30)
     assert isinstance(learner.failure, SeedbedError)
     assert learner.failure.code == ExitCode.THREAD_STUCK
