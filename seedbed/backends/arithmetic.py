@@ -1,6 +1,5 @@
 """Arithmetic on all gradients or parameters of a model: clipping and mixing."""
 
-import itertools
 import math
 from math import prod
 
@@ -32,54 +31,6 @@ def clip_by_global_norm(gradients: list[Tensor], max_norm: float) -> tuple[list[
     # An infinite norm would scale finite gradients to 0, and look like an update.
     scale = ops.where(ops.isfinite(norm), max_norm / ops.maximum(norm, max_norm), math.nan)
     return [g * scale for g in gradients], norm
-
-
-def _differences(params: Params, others: list[Tensor]) -> list[list[Tensor]]:
-    """Return the differences of each other to each array of the parameters."""
-    stops = list(itertools.accumulate(prod(array.shape) for array in params))
-    parts = list(zip(params, [0, *stops], stops, strict=False))
-    return [
-        [ops.reshape(other[start:stop], array.shape) - array for array, start, stop in parts]
-        for other in others
-    ]
-
-
-def clipped_mean(params: Params, arrays: list[Tensor]) -> tuple[Params, Tensor]:
-    """Add the weighted differences to others, each clipped to a radius.
-
-    Args:
-        params: the parameters.
-        arrays: weights [k] of the others, the radius, and k flat buffers [d], in the order of the
-            parameters.
-
-    Returns:
-        The new parameters, and the distances [k] before clipping.
-    """
-    weights, radius, *others = arrays
-    differences = _differences(params, others)
-    distances = ops.stack([_norm(difference) for difference in differences])
-    # Where both are zero there is nothing to clip.
-    scales = weights * radius / ops.maximum(ops.maximum(distances, radius), 1e-30)
-    result = [
-        sum((scales[k] * each[i] for k, each in enumerate(differences)), array)
-        for i, array in enumerate(params)
-    ]
-    return result, distances
-
-
-def trimmed_mean(params: Params, arrays: list[Tensor]) -> tuple[Params, Tensor]:
-    """Return the mean of parameters and others without the largest and smallest of each number.
-
-    Args:
-        params: the parameters, which are never dropped.
-        arrays: the parameters' weight, and at least three flat buffers [d], in their order.
-
-    Returns:
-        The new parameters, and the weight.
-    """
-    own, *others = arrays
-    kept = ops.mean(ops.sort(ops.stack(others), axis=0)[1:-1], axis=0)
-    return mixed(params, own, [1.0 - own], [kept]), own
 
 
 def mixed(

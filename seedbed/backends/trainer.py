@@ -252,28 +252,6 @@ class Trainer(ABC):
         received = [self._to_device(other) for _, other in others]
         self._params = self._mix(self._params, np.float32(own), weights, received)
 
-    def mixing(
-        self, function: Callable[[Params, list[Tensor]], tuple[Params, Tensor]]
-    ) -> Callable[[list[NDArray[np.float32]]], Tensor]:
-        """Compile `function(params, arrays)`, which returns new parameters and another array.
-
-        Returns:
-            A function that replaces the parameters by it, and returns the other array.
-        """
-
-        def mix(params: Params, arrays: list[Tensor]) -> tuple[Params, Tensor]:
-            new, output = function(params, arrays)
-            return self._assigned(new), output
-
-        compiled = self._compile(mix)
-
-        def run(arrays: list[NDArray[np.float32]]) -> Tensor:
-            received = [self._to_device(array) for array in arrays]
-            self._params, output = compiled(self._params, received)
-            return output
-
-        return run
-
     def params(self) -> Params:
         """Return the newest parameters. The returned arrays never change afterwards."""
         return self._params

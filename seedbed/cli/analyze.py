@@ -137,7 +137,6 @@ def _summary(analysis: ConsensusAnalysis, gossip: Gossip) -> dict[str, Any]:
         "learners": gossip.replicas,
         "staleness": gossip.staleness,
         "window": make_topology(gossip).window,
-        "mean": gossip.mean,
         "events": analysis.counts,
         "segments": analysis.segments,
         "snapshots": sum(point.snapshot is not None for point in analysis.points),
@@ -210,12 +209,6 @@ def _report_consensus(result: dict[str, Any], analysis: ConsensusAnalysis) -> It
         f"{events['adopt']} adoptions; {result['snapshots']} snapshots that all of them have, "
         f"{counted(result['segments'], 'segment')}"
     )
-    if result["mean"] != "mean":
-        yield (
-            f"gossip.mean is {result['mean']}: the distances are measured and true. The bounds are "
-            "those of the plain mean with the same updates and messages, and a distance above them "
-            "is no defect"
-        )
     if events["lost"]:
         yield (
             f"{events['lost']} mixes or adoptions are of messages that no log has, because a "

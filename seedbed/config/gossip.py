@@ -46,12 +46,6 @@ class Gossip(Section):
     """Staleness τ: local iterations without a message of an in-peer after which a learner waits for
     that peer. If null, a learner never waits.
     """
-    mean: Annotated[Literal["mean", "clipped", "trimmed"], RESULT] = "mean"
-    """Kind of mixing. `mean`: the weighted mean of Assran et al. 2019. `clipped`: the
-    difference to each peer is clipped to the median of this learner's last 32 distances (He,
-    Karimireddy and Jaggi 2022). `trimmed`: of each number, the largest and the smallest of the
-    peers are dropped (Yin et al. 2018); it needs 3 in-peers in each graph.
-    """
     max_norm_ratio: Annotated[float, RESULT, Field(ge=1)] = 100.0
     """Largest ratio of the 2-norms of a peer's parameters and this learner's, in both directions; a
     norm below 1 counts as 1. Parameters beyond it are refused, and the graph closes around the peer

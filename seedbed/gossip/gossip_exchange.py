@@ -16,7 +16,6 @@ from seedbed.gossip.exchange import LocalLearner, PeerExchange, ShuttingDown
 from seedbed.gossip.gossip_log import GossipLog
 from seedbed.gossip.parameters import norm_of
 from seedbed.gossip.publisher import Publisher
-from seedbed.gossip.robust_mixing import MIXINGS
 from seedbed.gossip.topology import make_topology
 from seedbed.gossip.transport.buffers import Message
 from seedbed.gossip.transport.transport import GossipTransport
@@ -46,7 +45,6 @@ class GossipExchange(PeerExchange):
         self._log = log
         self.publisher = Publisher(learner.threads)
         self._rank = self._membership.rank
-        self._mixing = MIXINGS[settings.mean](self._trainer)
         self._full_topology = self._topology = make_topology(settings)
         self._alive = frozenset(range(settings.replicas))
         self._membership.iteration = log.last_iteration
@@ -194,11 +192,11 @@ class GossipExchange(PeerExchange):
         """
         in_peers = self._topology.in_peers(self._rank, self.iteration)
         messages = self._transport.receive_buffer.take(in_peers)
-        if len(messages) < self._mixing.least_peers:
+        if not messages:
             return None
         weights = [in_peers[message.sender] for message in messages]
         values = [message.values for message in messages]
-        self._mixing.mix(1 - sum(weights), list(zip(weights, values, strict=True)))
+        self._trainer.mix(1 - sum(weights), list(zip(weights, values, strict=True)))
         self.stats.mixes += 1
         params, iteration, time_s = self._trainer.params(), self.iteration, time.time()
         return lambda: self._log.on_mix(
@@ -272,15 +270,6 @@ class GossipExchange(PeerExchange):
                 "the graphs among learners %s no longer lead from every one to every other: their "
                 "distance is unbounded until the other learners are back",
                 sorted(alive),
-            )
-        in_peers = self._topology.in_peers(self._rank, self.iteration)
-        if len(in_peers) < self._mixing.least_peers and len(alive) > 1:
-            log.warning(
-                "this learner has %d in-peers and gossip.mean %s needs %d: it mixes again when "
-                "more of them are back",
-                len(in_peers),
-                self._settings.mean,
-                self._mixing.least_peers,
             )
         self._heard_at.update(dict.fromkeys(alive, self.iteration))
 

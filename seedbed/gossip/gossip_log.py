@@ -3,7 +3,7 @@
 events.csv         one row for each update, mixing, and change of the graph
 snapshot-C.npy     parameters [d] float32 at unix time C · snapshot_every_s
 gradient-V.npy     gradient [d] float32 of local iteration V
-learners           number of learners, snapshot_every_s, and gossip.mean if it is another
+learners           number of learners, snapshot_every_s
 """
 
 import logging
@@ -85,13 +85,12 @@ class GossipLog:
 
     Args:
         folder: Made if missing; an existing log is continued. The log of another number of
-            learners, another time between snapshots or another mean is renamed, because its
-            versions, snapshot numbers or bounds do not fit the new ones.
+            learners or another time between snapshots is renamed, because its versions or snapshot
+            numbers do not fit the new ones.
         snapshot_every_s: Seconds between two snapshots; 0 is none.
         learners: Number of learners.
         stats: Receives the norms and distances.
         distance_every: Mixings between two measurements of the distance to the peers; 0 is none.
-        mean: `gossip.mean`.
 
     Attributes:
         last_iteration: Highest local iteration of the existing log; 0 without one.
@@ -104,9 +103,8 @@ class GossipLog:
         learners: int,
         stats: GossipStats | None = None,
         distance_every: int = 0,
-        mean: str = "mean",
     ) -> None:
-        kind = f"{learners} {snapshot_every_s:g} {mean}\n"
+        kind = f"{learners} {snapshot_every_s:g}\n"
         _archive(folder, kind)
         folder.mkdir(exist_ok=True)
         (folder / "learners").write_text(kind)
@@ -261,9 +259,7 @@ def _archive(folder: Path, kind: str) -> None:
     while (archive := folder.with_name(f"{folder.name}.{number}")).exists():
         number += 1
     folder.rename(archive)
-    log.info(
-        "gossip.replicas, snapshot_every_s or mean has changed: the log until now is %s", archive
-    )
+    log.info("gossip.replicas or snapshot_every_s has changed: the log until now is %s", archive)
 
 
 def _last_iteration(path: Path) -> int:

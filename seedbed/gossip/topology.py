@@ -19,8 +19,6 @@ Matrix = NDArray[np.float64]
 
 # A row of written weights may miss 1 by so much.
 _ROUNDING = 1e-6
-# The trimmed mean drops two of them.
-TRIMMED_IN_PEERS = 3
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,8 +93,6 @@ def make_topology(settings: Gossip) -> Topology:
         for i, graph in enumerate(settings.graphs)
     )
     learners = range(settings.replicas)
-    if settings.mean == "trimmed":
-        _check_in_peers(graphs)
     smallest = smallest_window(graphs, learners)
     if smallest is None:
         source, target = _unreached(np.maximum.reduce(graphs), learners) or (0, 0)
@@ -114,19 +110,6 @@ def make_topology(settings: Gossip) -> Topology:
                 f"{smallest}, or to 0"
             )
     return Topology(graphs, window or smallest)
-
-
-def _check_in_peers(graphs: Sequence[Matrix]) -> None:
-    """Check that each learner has in-peers to drop, wherever it has any."""
-    for i, graph in enumerate(graphs):
-        for learner, row in enumerate(graph):
-            count = int(np.count_nonzero(row)) - 1
-            if 0 < count < TRIMMED_IN_PEERS:
-                raise ConfigError(
-                    f"gossip.mean trimmed needs {TRIMMED_IN_PEERS} in-peers, because it drops two "
-                    f"of them, and learner {learner} has {count} in gossip.graphs[{i}]: add edges, "
-                    "or set gossip.mean to clipped"
-                )
 
 
 def smallest_window(graphs: Sequence[Matrix], nodes: Sequence[int]) -> int | None:

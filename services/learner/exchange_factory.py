@@ -132,7 +132,7 @@ def make_exchange(
         log = GossipLog(folder, 0, settings.replicas) if settings.gradients_every else None
         return HogwildExchange(settings, learner, transport, log)
     every_s, every = settings.snapshot_every_s, settings.distance_every
-    log = GossipLog(folder, every_s, settings.replicas, stats, every, settings.mean)
+    log = GossipLog(folder, every_s, settings.replicas, stats, every)
     exchange = GossipExchange(settings, learner, transport, log)
     if hosts is None:
         return exchange

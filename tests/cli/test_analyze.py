@@ -40,20 +40,6 @@ def run_dir(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_bounds_of_another_mean_are_said_not_to_hold(
-    run_dir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["analyze", str(run_dir)]) == 0
-    plain = capsys.readouterr()
-    assert json.loads(plain.out)["mean"] == "mean"
-    assert "gossip.mean" not in plain.err
-    write_experiment(run_dir, mean="clipped")
-    assert main(["analyze", str(run_dir)]) == 0
-    clipped = capsys.readouterr()
-    assert json.loads(clipped.out)["mean"] == "clipped"
-    assert "gossip.mean is clipped: the distances are measured" in clipped.err
-
-
 def fails(run_dir: Path, capsys: pytest.CaptureFixture[str]) -> str:
     assert main(["analyze", str(run_dir)]) == ExitCode.RUN_DIRECTORY
     captured = capsys.readouterr()

@@ -128,6 +128,7 @@ def test_a_message_goes_once_the_last_one_is_through(make: Any, tmp_path: Path) 
     assert client.sent_bytes == 2 * 4 * LAYOUT.size
 
 
+@pytest.mark.slow
 def test_a_ring_closes_around_a_stopped_learner_and_opens_when_it_returns(
     make: Any, tmp_path: Path
 ) -> None:
@@ -422,6 +423,7 @@ def test_no_version_is_used_twice_by_one_that_lost_its_records(make: Any, tmp_pa
     assert kinds[2][1] > 20
 
 
+@pytest.mark.slow
 def test_a_learner_that_waits_for_a_stopped_one_counts_as_alive(make: Any, tmp_path: Path) -> None:
     """With τ = 0 learner 2 waits for learner 1, and learner 0 for learner 2, but not as long."""
     learners = [

@@ -160,6 +160,7 @@ def state_of(trainer: Trainer) -> dict[str, NDArray[Any]]:
     return {name: np.array(array) for name, array in trainer.state().items()}
 
 
+@pytest.mark.slow_on_jax
 def test_n_learners_of_b_equal_one_of_n_b(backend: Backend, tmp_path: Path) -> None:
     """Assran et al. 2019, footnote 2: parameters and optimizer's state, after several updates, with
     rows that are masked in different numbers.
@@ -193,6 +194,7 @@ def test_n_learners_of_b_equal_one_of_n_b(backend: Backend, tmp_path: Path) -> N
         learners.close()
 
 
+@pytest.mark.slow
 def test_a_learner_behind_takes_the_state_of_the_newest(backend: Backend, tmp_path: Path) -> None:
     """Optimizer's state too: learners that resume from checkpoints of different updates."""
     learners = Learners(tmp_path, backend, 3, updates=[2, 5, 4])
@@ -211,6 +213,7 @@ def test_a_learner_behind_takes_the_state_of_the_newest(backend: Backend, tmp_pa
         learners.close()
 
 
+@pytest.mark.slow
 def test_a_learner_that_is_gone_is_named_after_the_deadline(
     backend: Backend, tmp_path: Path
 ) -> None:

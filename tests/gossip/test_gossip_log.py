@@ -115,6 +115,6 @@ def test_records_of_another_number_of_learners_are_set_aside(tmp_path: Path) -> 
     assert GossipLog(folder, 0, 2).last_iteration == 0
     assert GossipLog(folder, 0, 4).last_iteration == 0
     assert "update,7" in (tmp_path / "gossip.1" / "events.csv").read_text()
-    assert (tmp_path / "gossip.2" / "learners").read_text() == "2 0 mean\n"
+    assert (tmp_path / "gossip.2" / "learners").read_text() == "2 0\n"
     assert GossipLog(folder, 5.0, 4).last_iteration == 0
     assert (tmp_path / "gossip.3").exists(), "snapshots are numbered by their times"

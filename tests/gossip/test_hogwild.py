@@ -245,6 +245,7 @@ def test_learner_0_is_restarted(backend: Backend, tmp_path: Path) -> None:
             again[0].close()
 
 
+@pytest.mark.slow
 def test_without_learner_0_the_deadline_is_named(backend: Backend, tmp_path: Path) -> None:
     with Team(tmp_path, backend, 2, deadline_s=2.0) as (first, second):
         first.close()

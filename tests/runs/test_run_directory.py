@@ -336,6 +336,7 @@ def test_a_damaged_history_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptur
     assert len(read_history(run)["starts"]) == 1
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("text", ["{", "[]", "null", "", '{"env_frames": 5}'])
 def test_a_damaged_summary_is_none(tmp_path: Path, text: str) -> None:
     begin(tmp_path / "run", updates=3)
@@ -380,6 +381,7 @@ def test_checkpoints_elsewhere_are_found_moved_and_followed(tmp_path: Path) -> N
     assert CheckpointStore(f"{tmp_path}/bucket/aside-1").read("newest").updates == 7
 
 
+@pytest.mark.slow
 def test_the_socket_path_always_fits(tmp_path: Path) -> None:
     # Long enough for the first socket's path alone.
     edge = "e" * max(1, 104 - len(os.fsencode(tmp_path / "learner.sock")))

@@ -73,14 +73,6 @@ class KnownTrainer:
             flat = flat + np.float32(weight) * other
         self._params = self.layout_.split(flat)
 
-    def mixing(self, function: Any) -> Any:
-        def run(arrays: list[NDArray[np.float32]]) -> Any:
-            new, output = function(self._params, arrays)
-            self.set_params([np.asarray(array) for array in new])
-            return output
-
-        return run
-
     @property
     def flat(self) -> NDArray[np.float32]:
         return self.layout_.flatten(self._params)
@@ -111,7 +103,7 @@ class GossipLearner:
         self.folder = folder / f"learner-{rank}" / "gossip"
         self.folder.parent.mkdir(exist_ok=True)
         every_s, every = settings.snapshot_every_s, settings.distance_every
-        log = GossipLog(self.folder, every_s, settings.replicas, self.stats, every, settings.mean)
+        log = GossipLog(self.folder, every_s, settings.replicas, self.stats, every)
         trainer: Any = self.trainer
         learner = LocalLearner(trainer, layout, Counters(), self.stats, self.threads)
         self.gossip = GossipExchange(settings, learner, self.transport, log)

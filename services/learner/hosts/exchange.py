@@ -1,6 +1,6 @@
 """Exchange of a learner of several hosts: the first one speaks with the peers, for all of them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,17 +48,6 @@ class FirstHostParameters:
         weights = [np.float32(weight) for weight, _ in others]
         received = [values for _, values in others]
         self._new = mixed(self.params(), np.float32(own), weights, received)
-
-    def mixing(
-        self, function: Callable[[Params, list[Tensor]], tuple[Params, Tensor]]
-    ) -> Callable[[list[NDArray[np.float32]]], Tensor]:
-        """Return what replaces the parameters; arguments as `Trainer.mixing`."""
-
-        def run(arrays: list[NDArray[np.float32]]) -> Tensor:
-            self._new, output = function(self.params(), list(arrays))
-            return output
-
-        return run
 
 
 class HostsExchange(ParameterExchange):
