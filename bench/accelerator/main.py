@@ -8,15 +8,14 @@ import os
 import signal
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
 from bench.accelerator.context import Context
 from bench.accelerator.nvidia import nvidia
 from bench.accelerator.parts import parts
+from bench.accelerator.report import markdown
 from bench.accelerator.session import Session
 from bench.accelerator.sizes import sizes_for
-from bench.accelerator.table1 import compare
 from bench.machine import command, cpu_model, revision
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.limits import usable_cpus
@@ -68,19 +67,9 @@ def run(args: argparse.Namespace) -> int:
         session.measure(parts(context, args.minutes, args.quick))
     finally:
         context.end_child()
-        finish(session.results, path)
+        print(markdown(session.results), file=sys.stderr)
         session.write()
     return 0
-
-
-def finish(results: dict[str, Any], path: Path) -> None:
-    """Compare with the papers, draw, and print the tables to stderr."""
-    from bench.accelerator.plots import draw
-    from bench.accelerator.report import markdown
-
-    results["table1"] = compare(results)
-    results["plots"] = draw(results, path)
-    print(markdown(results), file=sys.stderr)
 
 
 def _settings(args: argparse.Namespace) -> dict[str, Any]:

@@ -93,14 +93,6 @@ TABLES = {
         )
     ],
 }
-TABLE_1 = Table(
-    "beside Table 1 of the SEED paper: {paper[architecture]} on {paper[accelerators]}, "
-    "{paper[environments]} environments, {paper[actor_cpus]} actor CPUs: "
-    "{paper[frames_per_s]:,.0f} frames/s; dollars: {price_source}",
-    "agent, environment, precision | env frames/s | of the paper's | dollars a billion frames",
-    "{name} | {env_frames_per_s:,.0f} | {of_paper:.2f} | {dollars_a_billion_frames:,.2f}",
-    lambda part: named(part["cases"]),
-)
 
 
 def markdown(results: Mapping[str, Any]) -> str:
@@ -115,8 +107,6 @@ def markdown(results: Mapping[str, Any]) -> str:
     for part, tables in TABLES.items():
         if cases := _flat(results["parts"].get(part, {})):
             texts += blocks(tables, {**cases[0], "cases": cases})
-    if "table1" in results:
-        texts += blocks([TABLE_1], results["table1"])
     missing = [f"- not measured: {name}: {why}" for name, why in results["missing"].items()]
     texts += ["\n".join(missing)] if missing else []
     return "\n\n".join(texts)
