@@ -63,14 +63,11 @@ def check_system(results: dict[str, Any]) -> None:
 
 
 def check_memory(results: dict[str, Any]) -> None:
-    slot, growth = results["memory"]["slot"], results["memory"]["growth"]
+    slot = results["memory"]
     # 3 frames of the stack in the device's table; 4 + 5 rows of a frame in the unroll, at least.
     assert slot["computed_table_bytes"] >= 3 * 84 * 84
     assert slot["computed_unroll_bytes"] >= 9 * 84 * 84
     assert min(slot["rss_bytes"]) > 0
-    assert growth["env_frames"] > 0
-    assert growth["learner_rss_bytes"] > 0
-    assert growth["actors_rss_bytes"] > 0
 
 
 def check_replay(results: dict[str, Any]) -> None:
