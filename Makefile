@@ -6,7 +6,7 @@ EXPERIMENT ?= experiments/pong-vtrace.yaml
 ARGS ?=
 SEED ?= 0
 MINUTES ?= 10
-# Of the slow tests: a fifth, another one with each commit.
+# Of the slow and the learning tests: a fifth, another one with each commit.
 PART ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 5)
 JSON ?= build/accelerator.json
 
@@ -119,9 +119,9 @@ kind-up: images ## Make a cluster in Docker, with the images in it.
 test: $(INSTALLED_DEV) ## Run the tests, the numerical ones on both backends.
 	$(call ON_BOTH,,-m 'backends and not learning and not slow')
 
-test-slow: $(INSTALLED_DEV) ## Kill, stop and resume whole runs: one of five parts (7 minutes), or PART=all.
-	@echo 'slow tests: part $(PART) of 0 to 4, by the number of commits; PART=all runs every part'
-	export SEEDBED_TEST_PART=$(PART); $(call ON_BOTH,-m 'slow and not learning',-m 'slow and backends and not learning')
+test-slow: $(INSTALLED_DEV) ## Run what takes long: one of five parts (7 minutes), or PART=all.
+	@echo 'slow and learning tests: part $(PART) of 0 to 4, by the number of commits; PART=all runs every part'
+	export SEEDBED_TEST_PART=$(PART); $(call ON_BOTH,-m 'slow or learning',-m 'slow and backends or learning')
 
 test-learning: $(INSTALLED_DEV) ## Learn small things, on both backends (10 minutes).
 	$(call ON_BOTH,--dist load -m learning,--dist load -m learning)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 
@@ -27,18 +28,36 @@ if NAME == "jax":
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Give tests that take long their time, and keep one part of the slow ones."""
+    """Mark what is slow, give it its time, and keep one part of it."""
+    cases: Counter[str] = Counter()
     for item in items:
-        if NAME == "jax" and item.get_closest_marker("slow_on_jax"):
+        if _is_slow(item, cases):
             item.add_marker(pytest.mark.slow)
-        if item.get_closest_marker("slow") or item.get_closest_marker("learning"):
-            item.add_marker(pytest.mark.timeout(LONG_S))
-    slow = [item for item in items if item.get_closest_marker("slow")]
+    slow = [item for item in items if _has(item, "slow") or _has(item, "learning")]
+    for item in slow:
+        item.add_marker(pytest.mark.timeout(LONG_S))
     if NAME == "jax":
-        slow = [item for item in slow if item.get_closest_marker("backends")]
+        slow = [item for item in slow if _has(item, "backends") or _has(item, "learning")]
     left = left_out(slow, os.environ.get("SEEDBED_TEST_PART", "all"))
     config.hook.pytest_deselected(items=left)
     items[:] = [item for item in items if item not in left]
+
+
+def _is_slow(item: pytest.Item, cases: Counter[str]) -> bool:
+    """Return whether a test is slow by `slow_after`, or here on JAX.
+
+    On JAX, where most of the time is compiling, that is every case of a test but the first.
+    """
+    test = item.nodeid.partition("[")[0]
+    cases[test] += 1
+    if NAME == "jax" and (_has(item, "slow_on_jax") or cases[test] > 1):
+        return True
+    after = item.get_closest_marker("slow_after")
+    return after is not None and cases[test] > after.args[0]
+
+
+def _has(item: pytest.Item, marker: str) -> bool:
+    return item.get_closest_marker(marker) is not None
 
 
 @pytest.fixture(scope="session")

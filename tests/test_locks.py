@@ -134,6 +134,7 @@ def test_images_hold_no_other_backend() -> None:
     assert not {"jax", "jaxlib"} & lock("learner-tensorflow").keys()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("name", "rooms", "other_backend"),
     [

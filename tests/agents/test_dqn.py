@@ -67,6 +67,7 @@ def other_params(agent: DqnAgent) -> list[Any]:
     return [p + rng.normal(size=p.shape).astype(np.float32) for p in params_of(agent)]
 
 
+@pytest.mark.slow_on_jax
 @pytest.mark.parametrize("life_loss_ends", [False, True])
 @pytest.mark.parametrize("double_q", [False, True])
 @pytest.mark.parametrize(("n", "seed"), [(1, 4), (3, 4), (10, 4), (10, 5)])

@@ -38,6 +38,7 @@ TIMED = (
 )
 
 
+@pytest.mark.slow_on_jax
 def test_burn_in_gives_states_and_no_gradients(backend: Backend) -> None:
     """Its rows move the state, so the loss, but nothing flows back through them."""
     agent = make_agent(burn_in=4)
@@ -109,6 +110,7 @@ def act(agent: R2d2Agent, unroll: Unroll, t: int, state: Any, seed: int = 0) -> 
     )
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("units", "options"),
     [

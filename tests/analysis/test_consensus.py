@@ -139,6 +139,7 @@ def with_distance(analysis: ConsensusAnalysis) -> list[Point]:
     return points
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("seeds", [range(at, at + 50) for at in range(0, 300, 50)])
 def test_distances_and_bounds_are_those_of_the_dense_matrices(seeds: range, tmp_path: Path) -> None:
     for seed in seeds:
@@ -157,6 +158,7 @@ def test_distances_and_bounds_are_those_of_the_dense_matrices(seeds: range, tmp_
                 assert distance(x, norm) <= bound[norm] * ROUNDING
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("late", [True, False])
 def test_no_violation_with_messages_from_before_the_first_snapshot_and_skewed_clocks(
     late: bool, tmp_path: Path
@@ -175,6 +177,7 @@ def test_no_violation_with_messages_from_before_the_first_snapshot_and_skewed_cl
     assert carried > 3, "no segment began with messages on their way"
 
 
+@pytest.mark.slow
 def test_propositions_are_above_the_exact_bound(tmp_path: Path) -> None:
     shown = set()
     for seed in range(20):

@@ -44,6 +44,8 @@ def quarantined(run: Run) -> list[Path]:
     return sorted(run.learner.quarantine.folder.glob("*.npz"))
 
 
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
 @pytest.mark.backends
 @pytest.mark.parametrize("value", [math.nan, 3e38])
 def test_a_bad_batch_is_skipped_kept_and_counted(
@@ -85,6 +87,7 @@ def test_a_bad_batch_is_skipped_kept_and_counted(
     assert (out / "unroll.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 @pytest.mark.backends
 def test_ten_in_a_row_end_the_run_with_the_last_good_parameters(tmp_path: Path) -> None:
     with running(tmp_path, "learner.checkpoint.every_s=1000") as run:

@@ -98,6 +98,7 @@ def learner(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Learner]:
         yield Learner(made)
 
 
+@pytest.mark.slow
 def test_the_first_hello_does_not_fix_the_spec(learner: Learner) -> None:
     assert learner.refused.code() == grpc.StatusCode.INVALID_ARGUMENT
     assert "uint8[1000000]" in str(learner.refused.details())

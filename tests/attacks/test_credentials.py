@@ -120,6 +120,7 @@ def test_an_actor_needs_the_token_of_its_role(team: Team) -> None:
     team.cluster.trains(team.learner)
 
 
+@pytest.mark.slow
 def test_every_method_is_for_its_roles(team: Team) -> None:
     ports = {"Inference": team.inference, "Replay": team.replay, "Gossip": team.gossip}
     refused = (grpc.StatusCode.UNAUTHENTICATED, grpc.StatusCode.PERMISSION_DENIED)
@@ -172,6 +173,7 @@ def test_http_beyond_loopback_needs_a_token(team: Team) -> None:
     assert not (team.cluster.run / "profile").exists()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("command", ["learner", "replay"])
 def test_listening_beyond_loopback_needs_a_credential(command: str, tmp_path: Path) -> None:
     arguments = {

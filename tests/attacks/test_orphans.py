@@ -32,6 +32,7 @@ threading.Event().wait()
 """
 
 
+@pytest.mark.slow
 def test_a_stopped_child_ends_with_a_killed_parent(tmp_path: Path) -> None:
     experiment, logs = tmp_path / "experiment.yaml", [tmp_path / name for name in ("a", "b")]
     experiment.write_text(EXPERIMENT)

@@ -27,7 +27,8 @@ from tests.support.waiting import wait_for
 LIMIT_S = 10.0
 
 
-@pytest.mark.parametrize("deterministic", [False, pytest.param(True, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("deterministic", [False, True])
 def test_a_build_that_hangs_does_not_outlive_sigterm(tmp_path: Path, deterministic: bool) -> None:
     with cluster(
         tmp_path,
@@ -72,6 +73,7 @@ def test_an_update_under_way_may_finish_and_is_saved(
         assert learner.run_directory.store.names()
 
 
+@pytest.mark.slow
 def test_what_is_lost_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(base, "SIGNAL_JOIN_S", 0.1)
     monkeypatch.setattr(base, "JOIN_TIMEOUT_S", 0.2)

@@ -348,6 +348,7 @@ print(json.dumps({"outputs": outputs(), "initial": initial}))
     return path, run_python(AGENT + code, "tensorflow", path)
 
 
+@pytest.mark.slow
 def test_a_state_opens_under_jax(from_tensorflow: tuple[str, dict[str, Any]]) -> None:
     """One seed gives the same weights under both; a state of one opens under the other."""
     path, wanted = from_tensorflow
@@ -375,6 +376,7 @@ print(json.dumps({"loss": loss, "devices": backend.devices()}))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("once")
 def test_jax_works_where_tensorflow_is_not_installed(tmp_path: Path) -> None:
     code = "import sys; sys.modules['tensorflow'] = None\n" + AGENT + JAX_ALONE
@@ -391,6 +393,7 @@ def test_devices_and_profile(backend: Backend, tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.pb"))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.usefixtures("once")
 @pytest.mark.parametrize("threads", [0, 1])
 def test_a_process_in_which_tensorflow_has_computed(threads: int) -> None:

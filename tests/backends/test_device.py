@@ -24,6 +24,7 @@ except SeedbedError as error:
 """
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.backends
 @pytest.mark.parametrize(
     ("device", "precision", "said", "why"),

@@ -94,9 +94,8 @@ def undivided(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return run(0, 1, tmp_path_factory.mktemp("undivided") / "state.npz")
 
 
-@pytest.mark.parametrize(
-    ("inference", "training"), [pytest.param(1, 3, marks=pytest.mark.slow), (2, 1)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("inference", "training"), [(1, 3), (2, 1)])
 def test_a_divided_update_is_the_undivided_one(
     undivided: dict[str, Any], tmp_path: Path, inference: int, training: int
 ) -> None:

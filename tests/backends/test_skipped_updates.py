@@ -71,6 +71,7 @@ def equal(one: Trainer, other: Trainer) -> None:
         assert np.asarray(a).tobytes() == np.asarray(b).tobytes()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("halves", [False, True])
 @pytest.mark.parametrize(("optimizer", "max_norm"), [("adam", 0.3), ("rmsprop", 0.0)])
 def test_bad_batches_among_good_ones_leave_no_trace(

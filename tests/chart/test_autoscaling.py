@@ -158,6 +158,7 @@ def test_queues_and_priorities_by_role() -> None:
     assert labels["kueue.x-k8s.io/queue-name"] == "research"
 
 
+@pytest.mark.slow
 def test_what_kueue_refuses_is_refused_with_the_way_out(server: ApiServer) -> None:
     three = merged(SHARDS, {"replay": {"shards": 3}})
     queued = merged(SHARDS, {"queueName": "research"})

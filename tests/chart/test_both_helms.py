@@ -78,6 +78,7 @@ def test_the_helms_are_3_and_4() -> None:
         assert answer.stdout.startswith(major)
 
 
+@pytest.mark.slow_after(20)
 @pytest.mark.parametrize("case", CASES)
 def test_both_helms_make_the_same_objects(case: str) -> None:
     # Rendered reads strictly: a key that is there twice is an error.
@@ -98,6 +99,7 @@ def by_name(items: list[dict[str, Any]]) -> dict[tuple[str, str, str], dict[str,
 CHECKED: set[str] = set()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("case", CASES)
 def test_every_object_is_valid_from_1_33_to_1_36(case: str) -> None:
     for item in rendered(case, helm()).all:

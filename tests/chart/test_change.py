@@ -97,6 +97,7 @@ def test_what_changes_a_result_is_refused_with_three_ways_on(
     assert "--change" not in str(server.render(RATE, binary=binary).pods()["pong-learner"])
 
 
+@pytest.mark.slow
 def test_what_a_run_is_cannot_be_accepted(server: ApiServer) -> None:
     begins(server)
     said = refusal(server, merged(NETWORK, RATE))
@@ -111,6 +112,7 @@ FREE: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow
 def test_what_is_free_and_what_is_named_with_its_value_is_no_change(server: ApiServer) -> None:
     begins(server)
     begins(server, merged(FREE, {"experiment": {"vtrace": {"discount": 0.99}}}))
@@ -122,6 +124,7 @@ def test_what_is_free_and_what_is_named_with_its_value_is_no_change(server: ApiS
     server.render({"experiment": unread})
 
 
+@pytest.mark.slow
 def test_the_momentum_of_rmsprop(server: ApiServer) -> None:
     def momentum(value: float) -> dict[str, Any]:
         return {"experiment": {"learner": {"optimizer": {"name": "rmsprop", "momentum": value}}}}
@@ -131,6 +134,7 @@ def test_the_momentum_of_rmsprop(server: ApiServer) -> None:
     assert "velocities" in refusal(server, momentum(0))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("ready", "started", "replicas", "held"),
     [(0, False, 1, False), (1, True, 1, True), (0, True, 1, True), (0, False, 0, True)],
@@ -148,6 +152,7 @@ def test_a_run_that_trains_or_is_at_zero_is_held(
     assert (server.template(RATE).returncode != 0) == held
 
 
+@pytest.mark.slow
 def test_learners_and_shards_count(server: ApiServer) -> None:
     """What the chart sets itself is compared as well."""
     dqn = {"experiment": {"agent": "dqn", "learner": {"unroll_length": 1}}}
@@ -161,6 +166,7 @@ def test_learners_and_shards_count(server: ApiServer) -> None:
     assert 'gossip.topology: "gossip" -> "allreduce"' in said
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("held", [{"ready": 2}, {"ready": 0}], ids=["trains", "suspended"])
 def test_hosts_are_not_deleted_in_vain(server: ApiServer, held: dict[str, int]) -> None:
     """The way out of a JobSet's fixed pods is to delete it: a refusal comes before."""
@@ -202,6 +208,7 @@ CANNOT = (
 )  # fmt: skip
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_the_chart_and_the_learner_name_one_digest(server: ApiServer, agent: str) -> None:
     """Of one change of every key whose change a person may accept, as far as they fit."""

@@ -52,6 +52,7 @@ def refusal(server: ApiServer, values: dict[str, Any]) -> str:
     return str(caught.value)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("of", "size"), [*((learner_with, size) for size in CANONICAL), (shards_with, "1024Mi")]
 )
@@ -64,6 +65,7 @@ def test_a_size_is_an_amount(server: ApiServer, of: Any, size: str | float) -> N
     assert "3Gi" in said
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("of", [learner_with, shards_with])
 def test_a_storage_class_stays(server: ApiServer, of: Any) -> None:
     install(server, of(storageClass="fast"))
@@ -74,6 +76,7 @@ def test_a_storage_class_stays(server: ApiServer, of: Any) -> None:
     assert 'storage class ""' in refusal(server, of())
 
 
+@pytest.mark.slow
 def test_a_volume_neither_goes_nor_comes(server: ApiServer) -> None:
     install(server, {})
     bucket = learner_with(type="gcsfuse", bucket="b")
@@ -81,6 +84,7 @@ def test_a_volume_neither_goes_nor_comes(server: ApiServer) -> None:
     assert "none is wanted" in refusal(server, learner_with(existingClaim="mine"))
 
 
+@pytest.mark.slow
 def test_sequences_of_a_shard_stay(server: ApiServer) -> None:
     install(server, SHARDS)
     said = refusal(server, merged(SHARDS, {"replay": {"sequences": 4_000}}))
@@ -125,6 +129,7 @@ def test_names_of_the_whole_cluster_are_of_one_release() -> None:
     assert len(names) == len(set(names)) == 6
 
 
+@pytest.mark.slow
 def test_a_claim_of_ones_own_stays(server: ApiServer) -> None:
     install(server, learner_with(existingClaim="mine"))
     said = refusal(server, learner_with(size="5Gi"))

@@ -57,6 +57,7 @@ def drifts(rendered: Rendered, objects: dict[tuple[str, str], dict[str, Any]]) -
     ]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("values", [values_of_argo(), values_of_flux()], ids=["argo", "flux"])
 def test_git_says_no_number_and_sees_no_difference(values: dict[str, Any]) -> None:
     """After a scale, the end and a resumption, applied again each time as self-healing does."""

@@ -108,6 +108,7 @@ def test_names_of_ones_own() -> None:
     assert "leave room for 40" in refused({"fullnameOverride": "a" * 41})
 
 
+@pytest.mark.slow
 def test_names_that_would_leave_volumes_behind() -> None:
     with api_server() as server:
         server.upgrade({})

@@ -252,6 +252,7 @@ def test_hosts_of_several_learners_reach_their_peers() -> None:
         assert {"protocol": "TCP", "port": 1024, "endPort": 65535} in ports
 
 
+@pytest.mark.slow
 def test_an_upgrade_leaves_a_suspended_learner_beside_one_that_runs() -> None:
     with api_server() as server:
         server.add_group("jobset.x-k8s.io/v1alpha2", ["JobSet"])
@@ -373,6 +374,7 @@ def test_what_does_not_fit_is_refused(values: dict[str, Any], words: list[str]) 
         assert word in said
 
 
+@pytest.mark.slow
 def test_an_upgrade_leaves_hosts_as_the_meter_has_them_and_says_what_cannot_change() -> None:
     with api_server() as server:
         server.add_group("jobset.x-k8s.io/v1alpha2", ["JobSet"])
@@ -390,6 +392,7 @@ def test_an_upgrade_leaves_hosts_as_the_meter_has_them_and_says_what_cannot_chan
         assert four.one("JobSet", "pong-learner")["spec"]["suspend"] is False
 
 
+@pytest.mark.slow
 def test_a_leader_worker_set_at_zero_stays_there() -> None:
     with api_server() as server:
         server.add_group("leaderworkerset.x-k8s.io/v1", ["LeaderWorkerSet"])

@@ -46,6 +46,7 @@ def notes_of_state(server: ApiServer, state: dict[str, str], values: dict[str, A
     return answer.stdout.partition("\nNOTES:\n")[2]
 
 
+@pytest.mark.slow
 def test_a_finished_release(server: ApiServer) -> None:
     said = notes_of_state(server, {"finished": "stop.updates: 9 of 9", "dollars": "3"}, {})
     assert said.startswith("FINISHED: stop.updates: 9 of 9")
@@ -55,6 +56,7 @@ def test_a_finished_release(server: ApiServer) -> None:
     assert "FINISHED" not in notes_of_state(server, other, {})
 
 
+@pytest.mark.slow
 def test_a_paused_release(server: ApiServer) -> None:
     said = notes_of_state(server, {"paused": "stop.idle_s: 900 of 600"}, {})
     assert said.startswith("PAUSED: stop.idle_s: 900 of 600.")

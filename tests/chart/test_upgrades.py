@@ -53,6 +53,7 @@ def test_a_scaled_number_stays(server: ApiServer, binary: str) -> None:
     assert numbers(server.upgrade({"actor": {"replicas": 3}}, binary=binary))["actor"] == 3
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("end", ["finished", "paused"])
 def test_an_upgrade_starts_nothing_that_is_held_at_zero(server: ApiServer, end: str) -> None:
     server.upgrade(SHARDS)
@@ -89,6 +90,7 @@ def test_the_meter_pauses_a_release(server: ApiServer, binary: str) -> None:
     assert "--paused" not in arguments_of_meter(resumed)
 
 
+@pytest.mark.slow
 def test_a_release_that_begins_paused(server: ApiServer) -> None:
     """Nothing was there whose number the meter could bring back."""
     for _ in range(2):
@@ -97,6 +99,7 @@ def test_a_release_that_begins_paused(server: ApiServer) -> None:
     assert numbers(server.upgrade(SHARDS)) == {"actor": 2, "learner": 1, "replay": 2}
 
 
+@pytest.mark.slow
 @each_helm
 def test_without_a_meter_the_chart_pauses(server: ApiServer, binary: str) -> None:
     base = merged(SHARDS, NO_METER)
@@ -111,6 +114,7 @@ def test_without_a_meter_the_chart_pauses(server: ApiServer, binary: str) -> Non
     assert "cost.enabled" in refused(merged(merged(base, PAUSED), EXTERNAL))
 
 
+@pytest.mark.slow_after(1)
 @each_helm
 @pytest.mark.parametrize(
     "switch", [HPA, KEDA, METER, EXTERNAL], ids=["hpa", "keda", "meter", "external"]
@@ -129,6 +133,7 @@ def test_a_number_that_helm_had_stays_when_another_takes_over(
         assert numbers(server.upgrade(switch, binary=binary))["actor"] is None
 
 
+@pytest.mark.slow
 def test_external_numbers_are_nowhere_in_what_is_rendered(server: ApiServer) -> None:
     external = merged(SHARDS, EXTERNAL)
     first = server.upgrade(external)
@@ -141,6 +146,7 @@ def test_external_numbers_are_nowhere_in_what_is_rendered(server: ApiServer) -> 
         assert server.upgrade(external).all == first.all == render(external).all
 
 
+@pytest.mark.slow
 def test_null_replicas_are_left_out(server: ApiServer) -> None:
     left: dict[str, Any] = {"actor": {"replicas": None}}
     assert numbers(render(left)) == {"actor": None, "learner": 1}

@@ -24,6 +24,7 @@ def experiment(*overrides: str) -> Experiment:
     return parse_experiment("name: x\nenvironment: {id: CartPole-v1}", overrides)
 
 
+@pytest.mark.slow
 def test_a_whole_examination_imports_no_backend(tmp_path: Path) -> None:
     code = (
         "import sys\n"

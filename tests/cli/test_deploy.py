@@ -165,6 +165,7 @@ def suite(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_a_suite_is_a_release_for_each_experiment(
     programs: Programs, suite: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -223,6 +224,7 @@ def test_numbers_of_the_laptop_are_those_of_the_release(programs: Programs, tmp_
     assert follows["actor"] == {"replicas": 12}
 
 
+@pytest.mark.slow
 def test_images_are_built_pushed_and_named(programs: Programs) -> None:
     options = ["--registry", "reg.example/me", "--set", "experiment.learner.backend=jax"]
     assert main(["deploy", PONG, *options]) == 0
@@ -260,6 +262,7 @@ def test_what_is_wrong_is_said_before_anything_is_installed(
     assert not programs.log("helm")
 
 
+@pytest.mark.slow
 def test_another_learning_rate_is_refused_before_anything_is_built(
     programs: Programs, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -279,6 +282,7 @@ def test_another_learning_rate_is_refused_before_anything_is_built(
     assert len(programs.log("helm")) == 1
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("said", "advice"),
     [
@@ -366,6 +370,7 @@ def test_a_missing_program_is_named(
     assert "helm is not in PATH: install Helm" in capsys.readouterr().err
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("container", "words", "code"),
     [

@@ -101,6 +101,7 @@ def call(capsys: pytest.CaptureFixture[str], *words: object) -> tuple[dict[str, 
     return json.loads(lines[0]), err
 
 
+@pytest.mark.slow_on_jax
 @pytest.mark.backends
 def test_one_json_object_with_exactly_the_episodes_asked_for(
     walk: Path, capsys: pytest.CaptureFixture[str]
@@ -123,6 +124,7 @@ def test_one_json_object_with_exactly_the_episodes_asked_for(
     assert by_file["standard_error"] is None
 
 
+@pytest.mark.slow
 def test_a_worker_follows_a_run_to_its_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -175,6 +177,8 @@ def test_a_worker_follows_a_run_to_its_end(
     assert main([*words[:2], "--linger"]) == ExitCode.CONFIG
 
 
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
 @pytest.mark.backends
 @pytest.mark.parametrize("agent", ["r2d2", "dqn"])
 def test_agents_of_action_values_are_greedy_but_for_their_epsilon(
@@ -198,6 +202,7 @@ def test_agents_of_action_values_are_greedy_but_for_their_epsilon(
     assert len(returns[0.0, ()]) <= 6 < len(returns[1.0, ()])
 
 
+@pytest.mark.slow
 def test_the_video_shows_the_episode(
     walk: Path,
     tmp_path: Path,
@@ -231,6 +236,7 @@ def test_the_video_shows_the_episode(
     assert 3 <= places[0] < 9
 
 
+@pytest.mark.slow
 def test_atari_is_filmed_with_its_screen(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -44,6 +44,7 @@ def dump(tmp_path: Path, text: str, *words: str) -> dict[str, np.ndarray]:
         return dict(file)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("text", "rows", "stack", "columns", "shape"),
     [
@@ -154,6 +155,7 @@ def test_columns_and_rows_with_something_in_them_are_shown() -> None:
     assert caption(arrays, 100, 3) == "t=100\nr=+0\n(bootstrap)"
 
 
+@pytest.mark.slow
 def test_a_sequence_from_replay(tmp_path: Path) -> None:
     """A batch is drawn as soon as there is one."""
     text = VECTOR.replace("learner:", "agent: r2d2\nr2d2: {burn_in: 5}\nlearner:", 1)
@@ -164,6 +166,7 @@ def test_a_sequence_from_replay(tmp_path: Path) -> None:
     assert (tmp_path / "d" / "unroll.png").stat().st_size > 1000
 
 
+@pytest.mark.slow
 def test_a_round_of_one_process(tmp_path: Path) -> None:
     """A2C's batch is every environment; of three processes there is one here."""
     text = VECTOR.replace("{envs_per_group: 3}", "{processes: 3, envs_per_group: 3}")

@@ -63,6 +63,7 @@ def folder(finished: Path, tmp_path: Path) -> Path:
     return shutil.copytree(finished, tmp_path / "copy")
 
 
+@pytest.mark.slow
 def test_three_learning_rates_in_one_directory(folder: Path) -> None:
     """A shell loop over learning rates never gives the first one's result for another."""
     run = folder / "runs" / "cartpole-vtrace"

@@ -9,7 +9,7 @@ import pytest
 from tests.e2e.release import CHART, MINIMUM, Release, command, connects, with_shards
 from tests.support.chart import merged
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.e2e, pytest.mark.e2e_all, pytest.mark.timeout(1500)]
 
 LABELS = {"app.kubernetes.io/name": "seedbed", "app.kubernetes.io/instance": "kept"}
 

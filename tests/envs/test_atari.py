@@ -117,6 +117,7 @@ def test_defaults_are_table_9(preprocessing: str) -> None:
     group.close()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("game", ["Breakout", "SpaceInvaders"])
 def test_both_ways_agree_where_they_must(game: str) -> None:
     """No no-ops and no resizing: then every row is the same, bit for bit.
@@ -296,6 +297,7 @@ def test_close_stops_the_threads() -> None:
     subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_a_hanging_library_ends_the_process_with_a_number_and_a_line() -> None:
     """The real hang: an action out of range, past our own check, kills the library's worker."""
     code = (

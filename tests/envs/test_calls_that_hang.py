@@ -37,6 +37,7 @@ class Ended(Exception):
     """The watchdog has ended the process."""
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("call", ["construction", "reset", "step"])
 def test_a_call_is_named_and_then_ended_with_the_process(
     call: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -81,6 +82,7 @@ def test_a_call_that_returns_is_not_waited_for_any_more(monkeypatch: pytest.Monk
     watch.close()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("call", ["construction", "step"])
 def test_a_worker_is_ended_for_a_call_and_named(
     call: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -105,6 +107,7 @@ def test_a_worker_is_ended_for_a_call_and_named(
     assert WAITING.text == ""
 
 
+@pytest.mark.slow
 def test_the_probe_ends_in_time_and_says_of_what() -> None:
     probe = EnvironmentProbe(hanging("reset"), timeout_s=4.0)
     assert probe.wait() is None
@@ -112,6 +115,7 @@ def test_the_probe_ends_in_time_and_says_of_what() -> None:
     assert f"reset of environment 0 of {ID} has not come back for " in probe.failure
 
 
+@pytest.mark.slow
 def test_check_env_warns_of_a_close_that_hangs(monkeypatch: pytest.MonkeyPatch) -> None:
     """An actor does not wait for it, so the process ends with 0."""
     program = (
@@ -196,6 +200,7 @@ class Holds(gymnasium.Env):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [
@@ -208,7 +213,6 @@ class Holds(gymnasium.Env):
                 *("--set", "actor.environment_timeout_s=1", "--set", "actor.processes=1"),
             ],
             id="actor",
-            marks=pytest.mark.slow,
         ),
     ],
 )

@@ -124,6 +124,7 @@ def test_the_command_ends_with_a_code_and_prints_json(capsys: pytest.CaptureFixt
     assert "to be fast  actor: {groups:" in printed.err
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("preprocessing", "lines"),
     [

@@ -125,6 +125,7 @@ def test_a_monster_that_is_hit_ends_the_episode() -> None:
     env.close()
 
 
+@pytest.mark.slow_after(3)
 @pytest.mark.parametrize("scenario", SCENARIOS)
 def test_every_scenario_of_the_list_plays(scenario: str) -> None:
     env = make(scenario)

@@ -51,6 +51,7 @@ def play(env: VectorEnv) -> list[TimeStep]:
     return rows
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("tree", [COUNTER, BREAKOUT], ids=["counter", "breakout"])
 def test_the_rows_are_those_of_one_process_bit_for_bit(tree: dict[str, Any]) -> None:
     rows = play(make(tree))

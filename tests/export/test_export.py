@@ -210,6 +210,8 @@ def given_rows(kind: str, lstm: int, stack: int) -> dict[str, np.ndarray]:
     }
 
 
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
 @pytest.mark.parametrize("i", range(len(ALL)), ids=lambda i: f"{ALL[i]}")
 def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> None:
     case = exported / str(i)

@@ -30,6 +30,7 @@ def test_actors_of_one_container_share_a_socket_and_an_end(tmp_path: Path) -> No
         learner.runs()
 
 
+@pytest.mark.slow
 def test_actors_of_one_container_drain_at_sigterm(tmp_path: Path) -> None:
     """As a pod that is deleted or scaled away: it ends well, here without a learner."""
     arguments = ("actor", "cartpole-vtrace", "--learner", "127.0.0.1:1", "--processes", "2")

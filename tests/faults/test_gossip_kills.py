@@ -213,6 +213,7 @@ def test_hogwild_goes_on_after_kills(tmp_path: Path) -> None:
         assert len(run.summary()["learners"]) == 2
 
 
+@pytest.mark.slow
 def test_a_rank_that_there_is_not_is_refused(tmp_path: Path) -> None:
     with cluster(tmp_path, "gossip.replicas=2", "gossip.addresses=['h0:1','h1:1']") as it:
         refused = it.start("learner", "--rank", "2", "--run-dir", str(it.run))

@@ -133,6 +133,7 @@ def test_losses_that_stay_infinite_end_the_run_and_spare_the_checkpoint(tmp_path
         assert all(np.isfinite(array).all() for array in newest.arrays.values())
 
 
+@pytest.mark.slow
 def test_a_stop_while_the_model_is_built_ends_the_peers_server(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,6 +158,7 @@ def test_a_stop_while_the_model_is_built_ends_the_peers_server(
         assert run.failure is None, run.failure
 
 
+@pytest.mark.slow
 def test_parameters_that_are_infinite_are_not_saved(tmp_path: Path) -> None:
     """A step may leave them behind a finite loss; the next loss would tell, but a save may come."""
     with running(tmp_path, "learner.checkpoint.every_s=1000") as run:
@@ -188,6 +190,7 @@ def test_parameters_that_are_infinite_are_not_saved(tmp_path: Path) -> None:
         assert after.updates == before.updates
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_for_a_while(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     with running(
         tmp_path, "learner.checkpoint.every_s=0.1", "learner.checkpoint.max_failures=1000"
@@ -207,6 +210,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path: Path, caplog: pytest.LogCaptu
         assert "checkpoint not written (1 of 999 failures in a row allowed)" in caplog.text
 
 
+@pytest.mark.slow
 def test_frames_do_not_end_a_run_whose_first_batch_is_being_compiled(tmp_path: Path) -> None:
     learner = experiment().learner
     frames = 2 * learner.batch_size * learner.unroll_length
@@ -222,6 +226,7 @@ STOPS = {
 }
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("condition", STOPS)
 def test_stop_conditions_of_training(condition: str, tmp_path: Path) -> None:
     override, reason = STOPS[condition]
@@ -362,6 +367,7 @@ def test_resumed_frames_are_conserved(tmp_path: Path, monkeypatch: pytest.Monkey
     assert counters.env_frames == counters.trained_frames + counters.discarded_frames
 
 
+@pytest.mark.slow
 def test_the_frames_of_a_first_update_that_is_not_awaited_are_discarded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

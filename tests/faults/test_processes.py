@@ -338,6 +338,7 @@ def test_a_finished_learner_stays_and_so_does_the_next_one(tmp_path: Path) -> No
         assert again.wait(30) == 0
 
 
+@pytest.mark.slow
 def test_one_action_for_who_tries(tmp_path: Path) -> None:
     address = f"127.0.0.1:{free_port()}"
     with cluster(tmp_path) as it:
@@ -388,6 +389,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
         assert it.status()["numbers"]["checkpoint_failures"] >= 3
 
 
+@pytest.mark.slow
 def test_a_port_that_is_taken(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, cluster(tmp_path) as it:
         address = f"127.0.0.1:{taken.getsockname()[1]}"

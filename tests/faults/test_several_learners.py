@@ -97,6 +97,7 @@ def test_six_actors_one_after_the_other(three: Scene) -> None:
     assert reconnects(three) == [0] * 6, "each was accepted at once"
 
 
+@pytest.mark.slow
 def test_six_actors_at_once_are_even_after_a_while_and_then_stay(
     three: Scene, soon: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -205,6 +205,7 @@ def test_an_actor_whose_stream_ends_while_it_steps(bare: Any) -> None:
         assert actor.failure is None
 
 
+@pytest.mark.slow
 def test_a_learner_that_comes_back_finds_its_actors(bare: Any, tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"

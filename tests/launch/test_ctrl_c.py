@@ -83,13 +83,14 @@ def check_quiet(terminal: Terminal, tmp_path: Path) -> None:
     assert not [pid for pid in left if parent(int(pid))], "processes are left"
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("moment", "code"),
     [
         ("seedbed 0", 130),  # the header's first word
         ("loading tensorflow", 130),
-        pytest.param("compiling the training step", 0, marks=pytest.mark.slow),
-        pytest.param("the last evaluation: ", 0, marks=pytest.mark.slow),
+        ("compiling the training step", 0),
+        ("the last evaluation: ", 0),
     ],
 )
 def test_ctrl_c_ends_whatever_goes_on(tmp_path: Path, moment: str, code: int) -> None:

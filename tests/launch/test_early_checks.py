@@ -29,6 +29,7 @@ def train(tmp_path: Path, *settings: str, learners: int = 1) -> subprocess.Compl
     )  # fmt: skip
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("setting", "words"),
     [

@@ -28,9 +28,8 @@ def free_address() -> str:
         return f"127.0.0.1:{server.getsockname()[1]}"
 
 
-@pytest.mark.parametrize(
-    ("agent", "training"), [("vtrace", 0), pytest.param("r2d2", 2, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("agent", "training"), [("vtrace", 0), ("r2d2", 2)])
 def test_the_update_of_two_hosts_is_that_of_one(tmp_path: Path, agent: str, training: int) -> None:
     address, processes = free_address(), []
     for host, hosts in ((0, 2), (1, 2), (0, 1)):

@@ -62,6 +62,7 @@ def test_the_learner_tells_its_backend(
     assert told == [threads]
 
 
+@pytest.mark.slow
 def test_tensorflow_is_told() -> None:
     code = """
 from seedbed import backends

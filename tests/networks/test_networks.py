@@ -192,6 +192,7 @@ def test_bits_are_those_of_numpy() -> None:
         np.testing.assert_array_equal(bits, np.unpackbits(data, axis=-1))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("stack", [1, 4])
 def test_bits_are_an_image_of_black_and_white(stack: int) -> None:
     """The network gives what it gives for bytes of 0 and 255; 18 x 17 x 4 leaves no byte half."""
@@ -284,6 +285,7 @@ def lstm_body() -> Body:
     return body_of("mlp", ArraySpec((5,), "float32"), stack=1, units=7)
 
 
+@pytest.mark.slow_on_jax
 def test_lstm_equals_keras() -> None:
     body = lstm_body()
     observation, action, reward, first, state = random_arguments(body, 6, 4)

@@ -96,6 +96,8 @@ def dtype_of(array: Any) -> str:
     return str(keras.backend.standardize_dtype(array.dtype))
 
 
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
 @pytest.mark.parametrize("agent_name", ["vtrace", "r2d2"])
 def test_what_is_kept_is_float32_and_gradients_are_near(agent_name: str, backend: Backend) -> None:
     """Parameters, optimizer, gradients, losses, priorities, checkpoints; state, logits or Q."""

@@ -63,6 +63,7 @@ def alerts() -> list[dict[str, object]]:
     return [rule for group in groups for rule in group["rules"] if "alert" in rule]
 
 
+@pytest.mark.slow_after(1)
 @promtool
 @pytest.mark.parametrize(
     "arguments",

@@ -159,6 +159,7 @@ for lambda_ in lambdas:
 """
 
 
+@pytest.mark.slow_on_jax
 def test_equals_rlax(backend: Backend, tmp_path: Path) -> None:
     if backend.name != "jax":
         pytest.skip("rlax needs JAX")

@@ -46,6 +46,7 @@ def test_the_widths_of_table_4_are_one_setting(width: int) -> None:
     assert experiment.learner.network_options == {"width": width}
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.backends
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_agent_has_the_memory_of_impala(file: Path) -> None:

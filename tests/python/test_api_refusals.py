@@ -18,6 +18,7 @@ def test_no_environments_are_refused() -> None:
         seedbed.make_env("CartPole-v1", num_envs=0)
 
 
+@pytest.mark.slow
 @pytest.mark.backends
 def test_the_backend_that_keras_has_already_is_taken() -> None:
     """Keras may come first, and without KERAS_BACKEND: then its default is the backend."""

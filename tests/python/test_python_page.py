@@ -19,6 +19,7 @@ from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 @pytest.mark.backends
 @pytest.mark.slow_on_jax
 def test_the_page_runs(

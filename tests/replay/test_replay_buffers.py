@@ -88,6 +88,7 @@ def identify(
     return stream_of[stream_id], e, number - 1
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", SPECS)
 def test_what_is_drawn_was_inserted(make: Make, name: str) -> None:
     spec = SPECS[name]
@@ -214,6 +215,7 @@ def test_a_gap_begins_the_stream_anew(make: Make) -> None:
     assert numbers == {1, 2, 5}
 
 
+@pytest.mark.slow_on_jax
 def test_sums_on_the_device_follow_their_items(backend: Backend) -> None:
     """Over several groups of items, with evictions that invalidate sequences of another group."""
     from seedbed.replay.client.device_tables import GROUP_SIZE

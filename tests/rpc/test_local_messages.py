@@ -141,6 +141,7 @@ def test_no_answer_takes_more_than_was_lent(tmp_path: Path, answers: list[bytes]
     run(tmp_path, client, serve)
 
 
+@pytest.mark.slow
 def test_the_memory_is_given_back_with_the_last_array(tmp_path: Path) -> None:
     def mapped() -> int:
         return Path("/proc/self/maps").read_text().count("memfd:seedbed")

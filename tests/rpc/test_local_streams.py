@@ -132,6 +132,7 @@ def test_no_file_of_a_disk_is_a_block(tmp_path: Path) -> None:
 # --- the stream --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize(
     ("packet", "descriptors"),
     [
@@ -294,6 +295,7 @@ def test_a_killed_actor_gives_its_slots_back_while_the_learner_waits_for_room(
         assert counters.env_frames == counters.trained_frames + counters.discarded_frames
 
 
+@pytest.mark.slow
 def test_the_end_of_the_learner_is_seen_at_once(learner: NullLearner) -> None:
     with stream(learner.address) as actor:
         actor.play(2)

@@ -64,6 +64,7 @@ def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("module", SERVICES)
 def test_the_choice_is_made_before_grpc_is_imported(module: str) -> None:
     code = f"import sys, {module}; print(*sys.modules)"

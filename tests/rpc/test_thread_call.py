@@ -168,6 +168,7 @@ def test_bytes_that_are_no_message() -> None:
     assert play(serve, in_thread(client)).code() is CODE.INTERNAL
 
 
+@pytest.mark.slow
 def test_a_learner_that_says_nothing() -> None:
     """The limit begins with each message, notices too."""
     ends = asyncio.Event()

@@ -108,6 +108,7 @@ def test_an_end_that_other_code_causes_is_named(what: str, code: int) -> None:
     assert ("by code that it ran" in done.stderr) == (code == ExitCode.ENVIRONMENT)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("what", ["thread", "process", "crash", "other code"])
 def test_other_code_neither_holds_up_the_end_nor_changes_the_code(what: str) -> None:
     done = subprocess.run(

@@ -55,6 +55,7 @@ def shell(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
 def test_a_closed_stream_changes_no_exit_code(tmp_path: Path, closed: str) -> None:
     done = shell(f"{SEEDBED} config show cartpole-vtrace {closed}", tmp_path)
@@ -72,6 +73,7 @@ def test_what_an_environment_prints_goes_to_stderr(tmp_path: Path) -> None:
         assert text in done.stderr
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("name", ["Replaces", "Redirects", "Closes"])
 def test_an_environment_cannot_take_the_streams_away(tmp_path: Path, name: str) -> None:
     (tmp_path / "loud.py").write_text(ENVIRONMENT + TAKES)

@@ -200,6 +200,7 @@ class Fleet(FakeCluster):
         return [learner] * self.wanted["learner"] + [actor] * self.wanted["actor"]
 
 
+@pytest.mark.slow
 def test_the_meter_scales_actors_by_price_and_to_zero_at_the_end() -> None:
     scene = Scene(cluster=Fleet())
     scene.settings["autoscaler"] = {"enabled": True, "maxReplicas": 30}

@@ -5,6 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
+import pytest
+
 PROGRAM = """
 import sys
 sys.modules["grpc"] = sys.modules["google.protobuf"] = None  # an import of either fails
@@ -20,6 +22,7 @@ for command in ("cost", "tokens"):
 """
 
 
+@pytest.mark.slow
 def test_the_meter_and_the_tokens_need_no_grpc() -> None:
     done = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

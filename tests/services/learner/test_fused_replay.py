@@ -53,6 +53,7 @@ def built_on(backend: Backend) -> LearnerComponents:
     return built
 
 
+@pytest.mark.slow
 @pytest.mark.slow_on_jax
 def test_fused_is_fed(backend: Backend) -> None:
     fused, fed = built_on(backend), built_on(backend)
@@ -109,6 +110,7 @@ def test_a_replay_that_never_fills_is_refused() -> None:
         fill()
 
 
+@pytest.mark.slow
 def test_sequences_of_a_skipped_update_are_never_drawn_again(backend: Backend) -> None:
     """Parameters stay, also those of the target; the batch can be read; the rest is trained on."""
     built = built_on(backend)

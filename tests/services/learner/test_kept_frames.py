@@ -145,6 +145,7 @@ def test_replay_holds_the_same_bit_for_bit(
     assert len(np.unique(expected["frames"])) == 256
 
 
+@pytest.mark.slow
 def test_floats_of_any_shape_too(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     spec = EnvironmentSpec("tests:any", ArraySpec((36, 36, 1), "float32"), 11, 1)
     frames = []
@@ -156,6 +157,7 @@ def test_floats_of_any_shape_too(backend: Backend, monkeypatch: pytest.MonkeyPat
     assert frames[0].any()
 
 
+@pytest.mark.slow
 @pytest.mark.backends
 def test_frames_go_over_the_bus_once(backend: Backend, monkeypatch: pytest.MonkeyPatch) -> None:
     """Bytes of one session's chunks: at inference, at insertion, and at sampling."""

@@ -254,6 +254,7 @@ def log_prob(logits: np.ndarray, arrays: dict[str, np.ndarray], space: ActionSpe
     return np.sum(each, axis=0)
 
 
+@pytest.mark.slow_after(4)
 @pytest.mark.backends
 @pytest.mark.parametrize(
     "case",
@@ -267,6 +268,7 @@ def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> No
     check(experiment(network, lstm, stack), shape, dtype, tmp_path)
 
 
+@pytest.mark.slow_on_jax
 @pytest.mark.backends
 def test_so_do_two_batches_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("seedbed.agents.inference_step.batches_in_flight", lambda _: 2)
@@ -274,6 +276,8 @@ def test_so_do_two_batches_in_flight(tmp_path: Path, monkeypatch: pytest.MonkeyP
     check(experiment(network, lstm, stack), shape, dtype, tmp_path)
 
 
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
 @pytest.mark.backends
 @pytest.mark.parametrize("most", [0, pytest.param(100, marks=SLOW_ON_JAX)])
 def test_so_do_batches_computed_where_steps_arrive(
@@ -286,6 +290,8 @@ def test_so_do_batches_computed_where_steps_arrive(
     check(experiment(network, lstm, stack), shape, dtype, tmp_path)
 
 
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
 @pytest.mark.backends
 @pytest.mark.parametrize("case", A2C_CASES)
 def test_so_do_rounds_of_all_environments(case: str, tmp_path: Path) -> None:
@@ -293,6 +299,8 @@ def test_so_do_rounds_of_all_environments(case: str, tmp_path: Path) -> None:
     check(experiment(network, lstm, stack, "SureA2c", 4 + 1 + 3 + 5), shape, dtype, tmp_path)
 
 
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
 @pytest.mark.backends
 @pytest.mark.parametrize("case", ACTORS_CASES)
 def test_so_do_unrolls_whose_actions_the_actors_chose(case: str, tmp_path: Path) -> None:
@@ -300,6 +308,7 @@ def test_so_do_unrolls_whose_actions_the_actors_chose(case: str, tmp_path: Path)
     check(experiment(network, lstm, stack, location="actor"), shape, dtype, tmp_path)
 
 
+@pytest.mark.slow_after(2)
 @pytest.mark.backends
 @pytest.mark.parametrize("location", ["learner", pytest.param("actor", marks=SLOW_ON_JAX)])
 @pytest.mark.parametrize("case", SPACES_CASES)
@@ -316,6 +325,8 @@ def test_so_it_does_by_grpc(tmp_path: Path) -> None:
     check_spaces(experiment(network, lstm, stack), tmp_path, way="gRPC", shape=shape, dtype=dtype)
 
 
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
 @pytest.mark.backends
 @SLOW_ON_JAX
 @pytest.mark.parametrize("case", BFLOAT16_CASES)

@@ -127,6 +127,8 @@ def player(environment: Environment, disturb: Disturb, made: list[Played]) -> An
     return play
 
 
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
 @pytest.mark.backends
 @pytest.mark.parametrize(("lstm", "stack"), [(16, 1), (0, 2)], ids=["lstm", "stack"])
 def test_training_computes_what_acting_computed(

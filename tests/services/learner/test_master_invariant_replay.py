@@ -84,6 +84,7 @@ def test_training_computes_what_acting_computed(case: str, tmp_path: Path) -> No
     assert built.source.buffer.stats().inserted > 120, "hardly anything was evicted"
 
 
+@pytest.mark.slow
 @pytest.mark.backends
 def test_so_it_does_with_several_arrays(tmp_path: Path) -> None:
     config = experiment("impala_shallow", 16, 2)
@@ -91,6 +92,7 @@ def test_so_it_does_with_several_arrays(tmp_path: Path) -> None:
     check(built, batches, params, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.backends
 def test_so_it_does_in_bfloat16(tmp_path: Path) -> None:
     """Values differ by what rounding changes, and no more."""
@@ -105,6 +107,8 @@ def test_so_it_does_in_bfloat16(tmp_path: Path) -> None:
     check(built, batches, params, stack, atol=3 * rounding)
 
 
+@pytest.mark.slow_after(1)
+@pytest.mark.slow_on_jax
 @pytest.mark.backends
 @pytest.mark.parametrize("kept", [False, True], ids=["sent again", "kept"])
 def test_on_the_device_too(kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[3]
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
 
 
+@pytest.mark.slow
 @pytest.mark.backends
 def test_two_passes_make_two_updates_a_batch(tmp_path: Path) -> None:
     command = [

@@ -313,6 +313,7 @@ def test_a_message_over_the_limit_ends_its_stream_alone(learner: NullLearner) ->
 # --- slots and what is under way -----------------------------------------------------------------
 
 
+@pytest.mark.slow_after(1)
 def test_slots_in_a_batch_are_not_given_away_before_it_is_done(bare: Any) -> None:
     overrides = ("learner.inference.slots=4", "learner.inference.max_batch_envs=4")
     with bare(*overrides) as learner:
@@ -457,6 +458,7 @@ def test_frames_are_conserved_to_the_end(bare: Any) -> None:
         assert counters.trained_frames + counters.discarded_frames == counters.env_frames
 
 
+@pytest.mark.slow
 def test_frames_of_a_slow_goodbye_are_told(bare: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A session that ends last is accounted for, though no update is worth waiting for."""
     monkeypatch.setattr(base, "SIGNAL_JOIN_S", 0.0)

@@ -101,6 +101,7 @@ def newest(run: Path) -> Checkpoint:
     return read_checkpoint(run)
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_actions_losses_and_parameters(runs: list[Path]) -> None:
     one, other = (trace(folder / "1") for folder in runs)
     assert len(one) >= 12

@@ -85,6 +85,7 @@ def test_a_run_measures_once_and_keeps_its_split(tmp_path: Path) -> None:
     assert "roles 1 1 1 1" in second
 
 
+@pytest.mark.slow
 def test_one_device_is_left_alone(tmp_path: Path) -> None:
     assert "roles 0 1 1 1" in run(tmp_path, "vtrace", 1)
     assert not list(tmp_path.iterdir())

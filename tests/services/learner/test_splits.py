@@ -33,13 +33,14 @@ def run(*command: str, **environment: str) -> None:
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("acting", "training", "batch"),
     [
         (1, 3, 18),
-        pytest.param(1, 1, 16, marks=pytest.mark.slow),
-        pytest.param(2, 6, 18, marks=pytest.mark.slow),
-        pytest.param(3, 5, 20, marks=pytest.mark.slow),
+        (1, 1, 16),
+        (2, 6, 18),
+        (3, 5, 20),
     ],
 )
 def test_some_devices_act_and_others_train(

@@ -239,6 +239,7 @@ def test_every_batch_is_on_policy_whoever_comes_and_goes(tmp_path: Path) -> None
     assert learner.telemetry.training.recent_lag.mean(10) == 0
 
 
+@pytest.mark.slow
 def test_rounds_of_a_frozen_learner(tmp_path: Path) -> None:
     with running(tmp_path, experiment(), frozen=True) as (learner, actors):
         sizes: list[int] = []
@@ -250,6 +251,7 @@ def test_rounds_of_a_frozen_learner(tmp_path: Path) -> None:
         assert not learner.telemetry.sessions.discarded_by_reason
 
 
+@pytest.mark.slow
 def test_in_one_thread_everybody_is_answered_after_the_update(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -271,6 +273,7 @@ def test_in_one_thread_everybody_is_answered_after_the_update(
     assert all(len(batch.environments) == B for batch in watch.batches)
 
 
+@pytest.mark.slow
 def test_an_agent_of_the_users_has_rounds_too(tmp_path: Path) -> None:
     config = experiment("agent=tests.support.sure_agent:SureA2c")
     with running(tmp_path, config) as (learner, actors):

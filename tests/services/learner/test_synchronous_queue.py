@@ -470,6 +470,7 @@ def test_a_session_that_leaves_while_its_round_is_trained(bare: Any) -> None:
         assert learner.counters.discarded_frames == 0
 
 
+@pytest.mark.slow
 def test_the_end_comes_to_those_who_wait_for_a_round(bare: Any) -> None:
     with (
         bare("stop.env_frames=20") as learner,

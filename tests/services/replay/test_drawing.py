@@ -16,6 +16,7 @@ from tests.support.shard_process import ALPHA, shards
 from tests.support.sharded_replay import WAIT_S, all_up, evenly, fill, replay_of
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.usefixtures("way")
 @pytest.mark.parametrize("count", [1, 3])
 def test_what_went_in_comes_out(tmp_path: Path, count: int) -> None:
@@ -41,6 +42,7 @@ def test_what_went_in_comes_out(tmp_path: Path, count: int) -> None:
         assert min(sizes) > 0, "each has its part"
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.usefixtures("way")
 def test_large_batches_come_in_several_messages(tmp_path: Path) -> None:
     spec = SequenceSpec(replace(SPEC.observation, shape=(128, 128)), steps=16, burn_in=8)
@@ -64,6 +66,7 @@ def chi_square(counts: NDArray[Any], expected: NDArray[np.float64]) -> float:
     return (statistic - freedom) / np.sqrt(2 * freedom)
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_distribution_is_that_of_one_replay(tmp_path: Path, count: int) -> None:
     random = np.random.default_rng(count)

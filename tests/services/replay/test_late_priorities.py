@@ -13,6 +13,7 @@ from tests.support.shard_process import ALPHA, shards
 from tests.support.sharded_replay import WAIT_S, all_up, evenly, fill, replay_of
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.usefixtures("way")
 def test_late_priorities_are_counted_and_change_nothing(tmp_path: Path) -> None:
     with shards(tmp_path, 2, capacity=24) as made, replay_of(made) as replay:
@@ -29,6 +30,7 @@ def test_late_priorities_are_counted_and_change_nothing(tmp_path: Path) -> None:
         assert sum(shard.state().stale_updates for shard in made) == 40
 
 
+@pytest.mark.slow
 def test_keys_that_a_crash_gave_away_again(tmp_path: Path) -> None:
     """The machine goes down: older files are back, and the newest keys name other sequences."""
     with shards(tmp_path, 1) as made, replay_of(made) as replay:

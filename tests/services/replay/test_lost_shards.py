@@ -48,6 +48,7 @@ def test_a_shard_that_takes_nothing_holds_up_the_learner(tmp_path: Path) -> None
         check_whole(SPEC, replay.request_sample(evenly(50)).result(WAIT_S))
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.usefixtures("way")
 def test_kill_9_of_one_shard_of_two_and_of_both_loses_no_sequence(tmp_path: Path) -> None:
     with shards(tmp_path, 2, capacity=600) as made, replay_of(made) as replay:
@@ -113,6 +114,7 @@ def test_kill_9_of_one_shard_of_two_and_of_both_loses_no_sequence(tmp_path: Path
         assert replay.stats().inserted == 4 * 4 * number[0]
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.usefixtures("way")
 def test_what_a_shard_sent_before_it_died_is_put_in_its_place(tmp_path: Path) -> None:
     with shards(tmp_path, 2) as made, replay_of(made) as replay:
@@ -161,6 +163,7 @@ def test_blocks_that_no_shard_took_are_counted(
         replay.close()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.usefixtures("way")
 def test_a_shard_that_answers_nothing_is_left_out(tmp_path: Path) -> None:
     with shards(tmp_path, 2) as made, replay_of(made, reply_timeout_s=5.0) as replay:

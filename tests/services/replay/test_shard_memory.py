@@ -47,6 +47,7 @@ def test_an_answer_keeps_its_memory_until_it_is_joined(
         assert len(names) > 20
 
 
+@pytest.mark.slow
 def test_the_memory_of_a_batch_is_used_again(tmp_path: Path) -> None:
     """Fresh memory costs more page faults than its copy, and nothing waits for a collection."""
     with shards(tmp_path, 1) as made, replay_of(made) as replay:

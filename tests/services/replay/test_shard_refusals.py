@@ -24,6 +24,7 @@ from tests.support.shard_process import ShardProcess, error_of, insert_message, 
 from tests.support.sharded_replay import WAIT_S, evenly, fill, hello, replay_of
 
 
+@pytest.mark.slow
 def test_over_mtls(tmp_path: Path) -> None:
     authority = trustme.CA()
     ours = write(tmp_path / "ours", authority, "localhost", "shard.pong.default.seedbed")
@@ -53,6 +54,7 @@ def test_over_mtls(tmp_path: Path) -> None:
         shard.end()
 
 
+@pytest.mark.slow_after(1)
 @pytest.mark.parametrize("change", [{"steps": 5}, {"state_size": 9}, {"lookahead": 2}])
 def test_two_learners_with_different_specs(tmp_path: Path, change: dict[str, int]) -> None:
     with shards(tmp_path, 1) as made, replay_of(made) as replay:
