@@ -105,6 +105,7 @@ def test_the_first_hello_does_not_fix_the_spec(learner: Learner) -> None:
     learner.goes_on()
 
 
+@pytest.mark.slow
 def test_half_sent_messages_before_hello_are_bounded(learner: Learner) -> None:
     learner.goes_on()
     pid = learner.process.pid
@@ -127,6 +128,7 @@ def test_half_sent_messages_before_hello_are_bounded(learner: Learner) -> None:
     learner.goes_on()
 
 
+@pytest.mark.slow
 def test_idle_connections_leave_descriptors_for_checkpoints(learner: Learner) -> None:
     learner.goes_on()
     with contextlib.ExitStack() as stack:

@@ -137,6 +137,7 @@ def test_every_method_is_for_its_roles(team: Team) -> None:
     assert team.code_of(team.gossip, "/seedbed.v1.Gossip/Fetch", Role.ACTOR) in refused
 
 
+@pytest.mark.slow
 def test_status_is_read_with_a_token(team: Team, capsys: pytest.CaptureFixture[str]) -> None:
     address = f"127.0.0.1:{team.inference}"
     assert main(["status", address]) == ExitCode.REFUSED_BY_LEARNER
@@ -149,6 +150,7 @@ def test_status_is_read_with_a_token(team: Team, capsys: pytest.CaptureFixture[s
         assert json.loads(capsys.readouterr().out)["counters"]
 
 
+@pytest.mark.slow
 def test_http_beyond_loopback_needs_a_token(team: Team) -> None:
     host = own_address()
     if host is None:

@@ -82,6 +82,7 @@ def test_three_learning_rates_in_one_directory(folder: Path) -> None:
     assert contents(run) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("experiment", ["cartpole-vtrace", "runs/cartpole-vtrace/experiment.yaml"])
 def test_a_run_at_its_end_is_left_as_it_is(folder: Path, experiment: str) -> None:
     """The old settings, the run's own file, and a backend that is not here change nothing."""

@@ -66,13 +66,13 @@ SPACES = {
     "continuous": ActionSpec("continuous", (ACTIONS,)),
 }
 CASES = [
+    ("mlp", "vector", 8, 2),
     ("impala_shallow", "image", 0, 4),
     ("impala_shallow", "gray", 16, 3),
     ("impala_deep", "colour", 16, 2),
     ("impala_shallow", "blocks", 0, 2),
     ("nature", "black and white", 0, 4),
     ("nature_shallow", "image", 0, 4),
-    ("mlp", "vector", 8, 2),
     (f"{__name__}:Scaled", "vector", 0, 2),
     ("impala_shallow", "packed", 16, 2),
     ("mlp", "packed vectors", 8, 2),
@@ -210,8 +210,7 @@ def given_rows(kind: str, lstm: int, stack: int) -> dict[str, np.ndarray]:
     }
 
 
-@pytest.mark.slow_after(1)
-@pytest.mark.slow_on_jax
+@pytest.mark.slow
 @pytest.mark.parametrize("i", range(len(ALL)), ids=lambda i: f"{ALL[i]}")
 def test_plain_keras_gives_the_agents_own_numbers(exported: Path, i: int) -> None:
     case = exported / str(i)

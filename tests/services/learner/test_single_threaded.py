@@ -15,7 +15,7 @@ from seedbed.checkpoints.format import Checkpoint
 from seedbed.config import load_experiment
 from seedbed.runs.stored import read_checkpoint
 
-pytestmark = pytest.mark.backends
+pytestmark = [pytest.mark.backends, pytest.mark.slow]
 
 ROOT = Path(__file__).parents[3]
 BACKEND = os.environ.get("SEEDBED_TEST_BACKEND", "tensorflow")
@@ -46,7 +46,6 @@ agent: r2d2
 r2d2: {burn_in: 3, target_update_period: 5, epsilon_levels: 4}
 """,
 }
-QUICK = ("vtrace",) if BACKEND == "tensorflow" else ()
 R2D2_REPLAY = "  replay: {capacity: 60, min_size: 8, ratio: 0.5}\n"
 
 # Two seeds, one after the other, by the command that users have.
@@ -60,10 +59,7 @@ for seed in "12":
 """
 
 
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=[] if name in QUICK else pytest.mark.slow) for name in AGENTS],
-)
+@pytest.fixture(scope="module", params=list(AGENTS))
 def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """Two processes' folders, each with the runs `1` and `2` of these seeds."""
     text = EXPERIMENT.replace("learner:\n", "learner:\n" + R2D2_REPLAY) + AGENTS[request.param]
@@ -101,7 +97,6 @@ def newest(run: Path) -> Checkpoint:
     return read_checkpoint(run)
 
 
-@pytest.mark.slow
 def test_the_same_seed_gives_the_same_actions_losses_and_parameters(runs: list[Path]) -> None:
     one, other = (trace(folder / "1") for folder in runs)
     assert len(one) >= 12
