@@ -71,7 +71,7 @@ PARTS = {
     "start": Part(bench.start.start, bench.start.TABLES),
 }
 # Options of the parts.
-OPTIONS = ("runs", "actor_threads", "cpu_watts", "peers")
+OPTIONS = ("runs", "cpu_watts", "peers")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -93,10 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--quick", action="store_true", help="small and short: whether it works, not how fast"
     )
-    parser.add_argument(
-        "--actor-threads", type=int, metavar="N",
-        help="threads that step each of an actor's groups (default 2)",
-    )  # fmt: skip
     parser.add_argument(
         "--markdown", type=Path, metavar="FILE",
         help="measure nothing: print the JSON of an earlier benchmark as Markdown tables",

@@ -25,7 +25,7 @@ class Plan:
         self.training_window_s, self.training_warm_up_s = self.pick((12.0, 8.0), (1.0, 0.0))
         self.environments, self.batch_size, self.unroll_length = self.pick((32, 32, 20), (4, 4, 5))
         # Of each of an actor's two groups, as in pong-vtrace.yaml.
-        self.actor_threads = self.pick(2, 2, "actor_threads")
+        self.actor_threads = 2
 
     def pick(self, full: T, quick: T, option: str = "") -> T:
         """Return the value of an option, or else the one of this benchmark's size."""

@@ -104,8 +104,7 @@ def ports(experiment: Experiment | None, asked: Sequence[int]) -> Iterator[Findi
         wanted += [(learner, "learner.metrics_port"), (actor, "actor.metrics_port")]
         if learner and learner == actor:
             message = f"learner.metrics_port and actor.metrics_port are both {learner}"
-            advice = "change one of them, or run them on different machines"
-            yield Finding("warn", message, advice)
+            yield Finding("warn", message, "change one of them, or run them on different machines")
             return
     for port, source in wanted:
         if not port:

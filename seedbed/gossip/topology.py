@@ -61,8 +61,7 @@ class Topology:
             rank: Rank of the learner.
             iteration: Its local iteration.
         """
-        column = self.graph(iteration)[:, rank]
-        return [int(i) for i in np.flatnonzero(column) if i != rank]
+        return [int(i) for i in np.flatnonzero(self.graph(iteration)[:, rank]) if i != rank]
 
     def edges(self) -> list[set[tuple[int, int]]]:
         """Return the edges (from, to) of each graph, without loops."""

@@ -24,5 +24,4 @@ def operation_threads(experiment: Experiment, actors_here: bool) -> int:
     actor = experiment.actor
     # An actor's groups take turns. Learners that gossip have as many actors each.
     learners = experiment.gossip.replicas * experiment.learner.hosts
-    left = usable_cpus() / learners - actor.processes * actor.threads
-    return max(1, int(left))
+    return max(1, int(usable_cpus() / learners - actor.processes * actor.threads))

@@ -274,8 +274,7 @@ class LearnerBase:
             self.run_directory.remove_summary()
             return None
         if self.hosts is not None:
-            note = StopNote(0, met.text, met.key)
-            self.hosts.tell_finished(self._load_backend(), note)
+            self.hosts.tell_finished(self._load_backend(), StopNote(0, met.text, met.key))
         log.info("this run is finished (%s): to continue, raise that condition", met.text)
         stored = self.run_directory.read_summary()
         if stored is None:
