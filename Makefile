@@ -119,7 +119,7 @@ kind-up: images ## Make a cluster in Docker, with the images in it.
 test: $(INSTALLED_DEV) ## Run the tests, the numerical ones on both backends.
 	$(call ON_BOTH,,-m 'backends and not learning and not slow')
 
-test-slow: $(INSTALLED_DEV) ## Run what takes long: one of five parts (7 minutes), or PART=all.
+test-slow: $(INSTALLED_DEV) ## Run what takes long: one of five parts (10 minutes), or PART=all.
 	@echo 'slow and learning tests: part $(PART) of 0 to 4, by the number of commits; PART=all runs every part'
 	export SEEDBED_TEST_PART=$(PART); $(call ON_BOTH,-m 'slow or learning',-m 'slow and backends or learning')
 

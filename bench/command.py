@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import grpc
 
-from bench.child import ROOT, failed, rss_bytes, tree
+from bench.child import ROOT, failed, tree
 from seedbed.rpc import channels
 from seedbed.runs.layout import socket_path
 from seedbed.v1 import inference_pb2 as wire
@@ -135,10 +135,7 @@ class TrainingRun(Command):
         self._stub = wire_grpc.InferenceStub(self._channel)
 
     def status(self) -> dict[str, Any]:
-        """Return the learner's status of now.
-
-        With `read_at` (seconds) and `rss` (bytes) of learner and actors.
-        """
+        """Return the learner's status of now, with `read_at` (seconds)."""
         deadline = time.monotonic() + STATUS_S
         while True:
             try:
@@ -151,9 +148,7 @@ class TrainingRun(Command):
                 if time.monotonic() > deadline:
                     raise self.failed(f"does not say its status ({error})") from error
                 self.check()
-        status, read_at = json.loads(reply.json), time.perf_counter()
-        learner, *actors = map(rss_bytes, tree(status["process"]["pid"]))
-        return {**status, "read_at": read_at, "rss": {"learner": learner, "actors": sum(actors)}}
+        return {**json.loads(reply.json), "read_at": time.perf_counter()}
 
     def wait_for_updates(self, updates: int) -> dict[str, Any]:
         """Return the status once so many updates were made: everything is compiled then."""

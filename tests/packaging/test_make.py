@@ -55,6 +55,9 @@ def test_the_parts_are_all_slow_tests_once() -> None:
     assert sorted(test for part in run for test in part) == tests
     assert {len(part) for part in run} == {4, 5}
     assert left_out(tests, "all") == []
+    for wrong in ("5", "-1", "abc", ""):
+        with pytest.raises(pytest.UsageError, match="0 to 4, or all"):
+            left_out(tests, wrong)
 
 
 def find_python(folder: Path, *arguments: str, **programs: str) -> subprocess.CompletedProcess[str]:
