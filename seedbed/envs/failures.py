@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
 from seedbed.runtime.signals import Terminated, is_interrupt
+from seedbed.runtime.text import counted
 
 FAILURE_WINDOW_S = 600.0
 # Causes for which an environment is made anew; the labels of the metric.
@@ -110,6 +111,6 @@ class Failures:
         if recent >= self.most:
             raise SeedbedError(
                 ExitCode.ENVIRONMENT,
-                f"{self._name}: {recent} failures of environments within ten minutes "
+                f"{self._name}: {counted(recent, 'failure')} of environments within ten minutes "
                 f"(limit {self.most}); the last one: {last}",
             )

@@ -45,7 +45,7 @@ esac
 exec {sys.executable} -m seedbed.cli.main "$@"
 """
 SERVE = ("learner", "actor", "replay")
-DEADLINE_S = 150
+DEADLINE_S = 400
 
 
 class Shells:

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from seedbed.checkpoints.store import CheckpointStore
-from tests.support.processes import ROOT, Cluster, Process, children, python_path
+from tests.support.processes import ROOT, Cluster, Process, children, guarded, python_path
 from tests.support.waiting import wait_for
 
 UPDATE = ROOT / "tests/support/host_update.py"
@@ -138,16 +138,18 @@ def test_all_hosts_go_on_from_the_checkpoint_after_the_death_of_any(hosts: Hosts
 def test_a_late_host_is_waited_for_by_name_and_a_signal_to_one_ends_all(hosts: Hosts) -> None:
     train = hosts.begin()
     hosts.trains_beyond(500)
-    late = hosts.process_of(1)
+    guard = hosts.process_of(1)
+    late = guarded(guard)
+    assert late != guard
     os.kill(late, signal.SIGSTOP)
     try:
         waiting = lambda: str(hosts.status().get("waiting_for"))  # noqa: E731
-        wait_for(lambda: "waiting for host 1" in waiting(), "named", 15, every_s=0.1)
+        wait_for(lambda: "waiting for host 1" in waiting(), "named", every_s=0.1)
     finally:
         os.kill(late, signal.SIGCONT)
     hosts.trains_beyond(hosts.frames())
     assert "started again" not in train.said, "a late host is no lost one"
-    os.kill(late, signal.SIGTERM)
+    os.kill(guard, signal.SIGTERM)
     hosts.starts_again(1, "host 0 ended with exit code 37")
     assert "host 1 stopped (signal SIGTERM)" in hosts.log(0)
     wait_for(lambda: resumed_frames(hosts.log(0)), "resumed", START_S)

@@ -26,7 +26,7 @@ from seedbed.services.cost.learners import read_learner
 from seedbed.services.cost.meter import CostMeter, Goal
 from seedbed.services.cost.prices import PriceList, Settings
 from tests.services.cost.test_meter import FakeCluster
-from tests.support.processes import Process, free_port
+from tests.support.processes import START_S, Process, free_port
 from tests.support.shard_process import ALPHA, ShardProcess
 from tests.support.source_imports import ROOT
 from tests.support.waiting import wait_for
@@ -181,7 +181,7 @@ def _wait(look: Any, train: Process, what: str) -> None:
             return look()
 
     try:
-        wait_for(seen, what, 180, every_s=0.5)
+        wait_for(seen, what, START_S, every_s=0.5)
     except AssertionError as error:
         raise AssertionError(f"{error}: {train.said[-2000:]}") from None
 
