@@ -17,7 +17,16 @@ from seedbed.config import parse_experiment
 from seedbed.launch.actors import LocalActors
 from seedbed.launch.supervisor import Supervisor
 from seedbed.runtime.threads import Threads
-from tests.support.processes import EXPERIMENT, ROOT, START_S, cluster, guarded, parent
+from tests.support.processes import (
+    EXPERIMENT,
+    ROOT,
+    START_S,
+    children,
+    cluster,
+    command,
+    guarded,
+    parent,
+)
 from tests.support.waiting import wait_for
 
 # The parent of two actors.
@@ -93,11 +102,8 @@ def test_the_kernel_does_not_end_a_restarted_actor_before_its_sigterm(tmp_path: 
     assert actors._processes[0].returncode == 7
 
 
-def is_actor(process: Path) -> bool:
-    try:
-        return b"\0actor\0" in (process / "cmdline").read_bytes()
-    except OSError:  # it has ended
-        return False
+def is_actor(pid: int) -> bool:
+    return b"\0actor\0" in command(pid)
 
 
 @pytest.mark.slow
@@ -105,25 +111,20 @@ def test_no_process_of_a_killed_run_is_left_and_the_run_goes_on(tmp_path: Path) 
     with cluster(tmp_path, "gossip.replicas=2", "actor.processes=1") as it:
         first = it.train()
 
-        def all_running() -> set[int]:
+        def all_running() -> tuple[set[int], set[int]] | None:
             first.runs()
             learners = first.children()
-            actors = {
-                int(entry.name)
-                for entry in Path("/proc").iterdir()
-                if entry.name.isdecimal()
-                and parent(int(entry.name)) in learners
-                and is_actor(entry)
-            }
-            return learners | actors if len(actors) == 2 else set()
+            actors = {pid for learner in learners for pid in children(learner) if is_actor(pid)}
+            return (learners, actors) if len(actors) == 2 else None
 
-        family = wait_for(all_running, f"two learners and two actors: {first.said}", START_S)
-        learner = min(first.children())
-        actor = max(family - first.children())
+        learners, actors = wait_for(all_running, "two learners and two actors", START_S)
+        family = learners | actors
+        family |= set(map(guarded, family))
+        locked_by = guarded(first.pid)
         sockets = [it.run / f"learner-{rank}" / "learner.sock" for rank in range(2)]
         wait_for(lambda: all(at.exists() for at in sockets), "both listen", START_S)
-        for pid in (learner, actor):
-            os.kill(pid, signal.SIGSTOP)
+        for pid in (min(learners), max(actors)):
+            os.kill(guarded(pid), signal.SIGSTOP)
         first.send(signal.SIGKILL)
         first.wait()
         try:
@@ -135,5 +136,5 @@ def test_no_process_of_a_killed_run_is_left_and_the_run_goes_on(tmp_path: Path) 
         it.overrides = (*it.overrides, "stop.env_frames=1000")
         second = it.train()
         assert second.wait() == 0, second.said
-        assert f"was locked by process {first.pid}" in second.said
+        assert f"was locked by process {locked_by}" in second.said
         assert "taken over" in second.said
