@@ -158,7 +158,7 @@ def test_distances_and_bounds_are_those_of_the_dense_matrices(seeds: range, tmp_
                 assert distance(x, norm) <= bound[norm] * ROUNDING
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("late", [True, False])
 def test_no_violation_with_messages_from_before_the_first_snapshot_and_skewed_clocks(
     late: bool, tmp_path: Path

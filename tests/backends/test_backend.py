@@ -393,7 +393,7 @@ def test_devices_and_profile(backend: Backend, tmp_path: Path) -> None:
     assert list(tmp_path.rglob("*.pb"))
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.usefixtures("once")
 @pytest.mark.parametrize("threads", [0, 1])
 def test_a_process_in_which_tensorflow_has_computed(threads: int) -> None:

@@ -65,7 +65,7 @@ def test_a_size_is_an_amount(server: ApiServer, of: Any, size: str | float) -> N
     assert "3Gi" in said
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [learner_with, shards_with])
 def test_a_storage_class_stays(server: ApiServer, of: Any) -> None:
     install(server, of(storageClass="fast"))

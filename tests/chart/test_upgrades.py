@@ -114,7 +114,7 @@ def test_without_a_meter_the_chart_pauses(server: ApiServer, binary: str) -> Non
     assert "cost.enabled" in refused(merged(merged(base, PAUSED), EXTERNAL))
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @each_helm
 @pytest.mark.parametrize(
     "switch", [HPA, KEDA, METER, EXTERNAL], ids=["hpa", "keda", "meter", "external"]

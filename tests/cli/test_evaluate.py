@@ -177,8 +177,7 @@ def test_a_worker_follows_a_run_to_its_end(
     assert main([*words[:2], "--linger"]) == ExitCode.CONFIG
 
 
-@pytest.mark.slow_after(1)
-@pytest.mark.slow_on_jax
+@pytest.mark.slow
 @pytest.mark.backends
 @pytest.mark.parametrize("agent", ["r2d2", "dqn"])
 def test_agents_of_action_values_are_greedy_but_for_their_epsilon(

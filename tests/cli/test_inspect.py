@@ -44,7 +44,7 @@ def dump(tmp_path: Path, text: str, *words: str) -> dict[str, np.ndarray]:
         return dict(file)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "rows", "stack", "columns", "shape"),
     [
@@ -55,7 +55,7 @@ def dump(tmp_path: Path, text: str, *words: str) -> dict[str, np.ndarray]:
             6,
             (4,),
             id="vector",
-            marks=[pytest.mark.backends, pytest.mark.slow_on_jax],
+            marks=pytest.mark.backends,
         ),
         pytest.param(IMAGE, 11, 4, 4, (84, 84, 1), id="image"),
     ],

@@ -52,7 +52,7 @@ assert abs(float(ops.masked_mean(r_t, mask_t)) - r_t[mask_t > 0].mean()) < 1e-5
 """
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["tensorflow", "jax"])
 def test_on_numpy_arrays(backend: str) -> None:
     if backend not in installed_backends():

@@ -21,7 +21,6 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.slow
 @pytest.mark.backends
-@pytest.mark.slow_on_jax
 def test_the_page_runs(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,

@@ -54,7 +54,6 @@ def built_on(backend: Backend) -> LearnerComponents:
 
 
 @pytest.mark.slow
-@pytest.mark.slow_on_jax
 def test_fused_is_fed(backend: Backend) -> None:
     fused, fed = built_on(backend), built_on(backend)
     home, other = fused.source.buffer, fed.source.buffer

@@ -299,8 +299,7 @@ def test_so_do_rounds_of_all_environments(case: str, tmp_path: Path) -> None:
     check(experiment(network, lstm, stack, "SureA2c", 4 + 1 + 3 + 5), shape, dtype, tmp_path)
 
 
-@pytest.mark.slow_after(1)
-@pytest.mark.slow_on_jax
+@pytest.mark.slow
 @pytest.mark.backends
 @pytest.mark.parametrize("case", ACTORS_CASES)
 def test_so_do_unrolls_whose_actions_the_actors_chose(case: str, tmp_path: Path) -> None:

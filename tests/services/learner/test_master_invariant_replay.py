@@ -107,8 +107,7 @@ def test_so_it_does_in_bfloat16(tmp_path: Path) -> None:
     check(built, batches, params, stack, atol=3 * rounding)
 
 
-@pytest.mark.slow_after(1)
-@pytest.mark.slow_on_jax
+@pytest.mark.slow
 @pytest.mark.backends
 @pytest.mark.parametrize("kept", [False, True], ids=["sent again", "kept"])
 def test_on_the_device_too(kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

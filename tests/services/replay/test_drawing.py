@@ -66,7 +66,7 @@ def chi_square(counts: NDArray[Any], expected: NDArray[np.float64]) -> float:
     return (statistic - freedom) / np.sqrt(2 * freedom)
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [2, 3])
 def test_the_distribution_is_that_of_one_replay(tmp_path: Path, count: int) -> None:
     random = np.random.default_rng(count)

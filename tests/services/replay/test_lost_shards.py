@@ -163,7 +163,7 @@ def test_blocks_that_no_shard_took_are_counted(
         replay.close()
 
 
-@pytest.mark.slow_after(1)
+@pytest.mark.slow
 @pytest.mark.usefixtures("way")
 def test_a_shard_that_answers_nothing_is_left_out(tmp_path: Path) -> None:
     with shards(tmp_path, 2) as made, replay_of(made, reply_timeout_s=5.0) as replay:
