@@ -8,10 +8,6 @@ from keras import ops
 from seedbed.types import Params, Tensor
 
 
-def _norm(arrays: list[Tensor]) -> Tensor:
-    return ops.sqrt(sum(ops.sum(ops.square(array)) for array in arrays))
-
-
 def clip_by_global_norm(gradients: list[Tensor], max_norm: float) -> tuple[list[Tensor], Tensor]:
     """Scale all gradients so that their joint norm is at most `max_norm` (Pascanu et al. 2013).
 
@@ -25,7 +21,7 @@ def clip_by_global_norm(gradients: list[Tensor], max_norm: float) -> tuple[list[
     Returns:
         The gradients, and their norm before clipping.
     """
-    norm = _norm(gradients)
+    norm = ops.sqrt(sum(ops.sum(ops.square(g)) for g in gradients))
     if not max_norm:
         return gradients, norm
     # An infinite norm would scale finite gradients to 0, and look like an update.
