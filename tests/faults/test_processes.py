@@ -363,8 +363,13 @@ def test_an_environment_that_always_raises(tmp_path: Path) -> None:
     with cluster(
         tmp_path,
         "environment.id=tests.support.faulty_environments:RaisesAlways",
+        "actor.max_environment_failures=3",
     ) as it:
-        check_end(it.train(), ExitCode.ENVIRONMENT, "RaisesAlways", "OSError", "does not start")
+        check_end(
+            it.train(), ExitCode.ENVIRONMENT, "last words", "does not start", "actor-", ".log"
+        )
+        log = (it.run / "logs" / "actor-0.log").read_text()
+        assert "3 failures of environments within ten minutes" in log
 
 
 @pytest.mark.slow
