@@ -2,7 +2,7 @@
 
 Every ratio compares two things that were measured in turn in this run. A table goes to stderr, one
 JSON object to stdout. Run it on a machine that does nothing else: half an hour. `gossip`
-and `baseline` take up to half an hour more each; they, `workers`, `growth`, `peers` and `start`
+and `baseline` take 20 and 40 minutes more; they, `workers`, `growth`, `peers` and `start`
 are measured only by their names.
 """
 
@@ -55,7 +55,7 @@ class Part(NamedTuple):
     by_name: bool = True
 
 
-# Of those by name `gossip` takes 20 minutes, `baseline` half an hour, `peers` ten minutes, and
+# Of those by name `gossip` takes 20 minutes, `baseline` 40 minutes, `peers` ten minutes, and
 # each of the others two.
 PARTS = {
     "actor": Part(bench.actor.actor_efficiency, bench.actor.TABLES, "actor_efficiency", False),
