@@ -507,7 +507,7 @@ PRIVATE = {
     *("ball", "beat", "beats", "bequeath", "die", "dies", "farewell", "greet", "greeting", "heir"),
     *("home", "homes", "homeless", "hurry", "impatient", "inbox", "look", "looks", "mailbox"),
     *("nobody", "outbox", "pictures", "said", "saver", "say", "says", "somebody", "stagger"),
-    *("staggered", "stay", "stranger", "team", "together", "whoever"),
+    *("staggered", "stay", "stranger", "team", "whoever"),
 }
 WORD = re.compile(r"[A-Z]?[a-z]+")
 

@@ -31,7 +31,9 @@ GROUPS = {
         "learner": "run the learner alone, as in a container",
         "actor": "run one actor alone, as in a container",
         "replay": "run one replay shard, for learners with `storage: remote`",
-        "suite": "prepare, run, deploy and compare the 57 games of Atari",
+        "sweep": "train a set of runs: values of settings, with several seeds each",
+        "stop": "stop a run or a set of runs with last checkpoints",
+        "suite": "deploy and compare the 57 games of Atari",
         "tokens": "make the token files of a release",
         "cost": "price a release on Kubernetes, and end it when it is over",
     },
@@ -54,7 +56,7 @@ GROUPS = {
 }
 # Commands that run the code of a user's environment, network or agent.
 RUNS_OTHER_CODE = (
-    *("train", "learner", "actor", "suite", "evaluate", "inspect", "export", "check"),
+    *("train", "learner", "actor", "sweep", "suite", "evaluate", "inspect", "export", "check"),
 )
 # Those that a supervisor, or Kubernetes, starts again after a crash.
 RESTARTED = ("learner", "actor")
@@ -66,7 +68,9 @@ EXAMPLES = {
     "learner": "learner cartpole-vtrace --listen 0.0.0.0:8470 --token-file tokens/learner",
     "actor": "actor cartpole-vtrace --learner HOST:8470 --token-file tokens/actor",
     "replay": "replay --sequences 100000 --listen 0.0.0.0:8480 --token-file tokens/shard",
-    "suite": "suite prepare atari57 --experiment atari-r2d2 --out runs/atari57 --seeds 3",
+    "sweep": "sweep cartpole-vtrace --set learner.optimizer.learning_rate=1e-3,3e-3 --seeds 3",
+    "stop": "stop runs/cartpole-vtrace",
+    "suite": "suite table sweeps/atari57",
     "tokens": "tokens tokens",
     "cost": "cost --help",
     "list": "list runs",
@@ -93,9 +97,9 @@ OTHER_WORDS = {
     "enjoy": "`seedbed evaluate RUN_DIR --video FILE.mp4` plays a policy",
     "test": "`seedbed evaluate RUN_DIR` plays a policy; `make test` runs the tests",
     "ls": "`seedbed list` shows the runs",
-    "stop": "Ctrl-C, or kill of its process, stops a run with a last checkpoint",
-    "sweep": "run `seedbed train` for each value with a --run-dir of its own",
-    "tune": "run `seedbed train` for each value with a --run-dir of its own",
+    "kill": "`seedbed stop RUN_DIR` stops a run with a last checkpoint",
+    "tune": "`seedbed sweep` trains every combination of some values",
+    "grid": "`seedbed sweep` trains every combination of some values",
     "tensorboard": "`tensorboard --logdir runs` shows the curves of runs",
     "init": "`seedbed train` makes the run directory",
     "serve": "`seedbed learner` serves actors",

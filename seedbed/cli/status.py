@@ -1,6 +1,6 @@
 """Show the state of a run, where its time goes, what it costs and what it waits for.
 
-Of a folder of runs it shows what `seedbed list` does.
+Of a set it shows every run with its state, and of another folder of runs what `seedbed list` does.
 """
 
 import argparse
@@ -25,6 +25,7 @@ from seedbed.runs.layout import learner_directories
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
 from seedbed.runtime.limits import process_start_ticks
 from seedbed.runtime.tokens import Role
+from seedbed.sets.folder import is_set
 from seedbed.telemetry.status import STATUS_FILE, RunStatus, read_status
 from seedbed.v1 import inference_pb2, inference_pb2_grpc
 
@@ -50,6 +51,12 @@ def run(args: argparse.Namespace) -> int:
         SeedbedError: RUN_DIRECTORY without a status.json there; others as `request_status`.
     """
     target = str(args.target)
+    if is_set(Path(target)):
+        from seedbed.cli.set_page import set_page, set_status
+
+        found = set_status(Path(target))
+        print(json.dumps(found, indent=1, ensure_ascii=False) if args.json else set_page(found))
+        return ExitCode.OK
     if Path(target).is_dir() and not is_run(Path(target)) and not learner_directories(target):
         from seedbed.cli.list import print_runs
 

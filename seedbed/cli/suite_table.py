@@ -10,9 +10,9 @@ from seedbed.evaluation.aggregates import CONFIDENCE, RESAMPLES, Aggregates, agg
 from seedbed.evaluation.atari57 import find, scores
 from seedbed.papers.printed import value_of
 from seedbed.papers.seed_atari import STATED_MEDIAN, table_10
-from seedbed.runs.suite import Member
 from seedbed.runtime.formats import NOTHING, columns, si_number
 from seedbed.runtime.install import how_to_install
+from seedbed.sets.folder import Member
 
 _OFF = 0.01  # by which a stated figure may differ from its rows
 

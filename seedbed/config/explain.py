@@ -147,7 +147,7 @@ def _words(path: str, item: dict[str, Any], agent: str) -> str:
             return text
     also = ""
     if text in ("must be an integer", "must be a number") and _are_several(given):
-        also = ": a run has one value; start one for each, with a --run-dir of its own"
+        also = ": a run has one value; `seedbed sweep` trains a run for each"
     return f"{text}, given {_shown(given)}{also}"
 
 

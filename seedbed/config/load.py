@@ -31,6 +31,19 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
     Raises:
         SeedbedError: CONFIG, with the file, the key's path, and what is wrong with it.
     """
+    text, source = experiment_text(path)
+    return parse_experiment(text, overrides, source)
+
+
+def experiment_text(path: str | Path) -> tuple[str, str]:
+    """Return the YAML of an experiment, and the path of its file.
+
+    Args:
+        path: As for `load_experiment`.
+
+    Raises:
+        SeedbedError: CONFIG, the file cannot be read, or is no YAML file.
+    """
     run = run_of(path)
     path = run / "experiment.yaml" if run is not None else experiment_file(path)
     try:
@@ -44,7 +57,7 @@ def load_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
         raise ConfigError(text) from error
     if path.suffix not in (".yaml", ".yml") and not _is_mapping(text):
         raise ConfigError(f"{path} is no experiment: name a YAML file, or a shipped experiment")
-    return parse_experiment(text, overrides, str(path))
+    return text, str(path)
 
 
 def _is_mapping(text: str) -> bool:
@@ -97,11 +110,35 @@ def parse_experiment(
     Raises:
         SeedbedError: CONFIG, as `load_experiment`.
     """
+    tree = experiment_tree(text, source)
+    for setting in overrides:
+        override(tree, setting)
+    return validate(tree, source, overrides)
+
+
+def experiment_tree(text: str, source: str) -> dict[str, Any]:
+    """Return the plain data of an experiment's YAML, as yet unchecked.
+
+    Raises:
+        SeedbedError: CONFIG, the text is not YAML, or no mapping.
+    """
     tree = _yaml(text, f"{source} is")
     if not isinstance(tree, dict):
         raise ConfigError(f"{source} must be a mapping of keys to values")
-    for setting in overrides:
-        override(tree, setting)
+    return tree
+
+
+def validate(tree: dict[str, Any], source: str, overrides: Sequence[str] = ()) -> Experiment:
+    """Return the experiment of plain data.
+
+    Args:
+        tree: Keys and values; `overrides` are in it.
+        source: Name of the data in errors.
+        overrides: `a.b=value` each, which an error names where it is theirs.
+
+    Raises:
+        SeedbedError: CONFIG, as `load_experiment`.
+    """
     try:
         return Experiment.model_validate(tree)
     except ValidationError as error:
@@ -138,16 +175,27 @@ def override(tree: dict[str, Any], setting: str) -> None:
     path, equals, value = setting.partition("=")
     if not equals or not path:
         raise ConfigError(f"--set {setting!r} must have the form a.b=value")
-    _put(tree, path, _yaml(value, f"--set {setting!r}:"), setting)
+    put(tree, path, _yaml(value, f"--set {setting!r}:"), f"--set {setting!r}")
 
 
-def _put(tree: dict[str, Any], path: str, value: Any, setting: str) -> None:
+def put(tree: dict[str, Any], path: str, value: Any, place: str) -> None:
+    """Set a key of a tree to plain data, as `override` does.
+
+    Args:
+        tree: Changed in place.
+        path: Key, with dots.
+        value: Plain data.
+        place: Where the value comes from, the beginning of an error.
+
+    Raises:
+        SeedbedError: CONFIG, the key is below a value.
+    """
     *parents, leaf = path.split(".")
     node: Any = tree
     for key in parents:
         node = node.setdefault(key, {})
         if not isinstance(node, dict):
-            raise ConfigError(f"--set {setting!r}: {key!r} is a value, not a section")
+            raise ConfigError(f"{place}: {key!r} is a value, not a section")
     keeps_rest = isinstance(value, dict) and value and path in dict(sections())
     if not keeps_rest:
         node[leaf] = value
@@ -155,7 +203,7 @@ def _put(tree: dict[str, Any], path: str, value: Any, setting: str) -> None:
     if not isinstance(node.get(leaf), dict):
         node[leaf] = {}
     for key, inner in value.items():
-        _put(tree, f"{path}.{key}", inner, setting)
+        put(tree, f"{path}.{key}", inner, place)
 
 
 def _yaml(text: str, source: str) -> Any:

@@ -10,8 +10,17 @@ from seedbed.runtime.exit_codes import ConfigError
 
 def shipped_experiments() -> dict[str, Path]:
     """Map the name of every experiment in the package to the file."""
-    folder = Path(str(importlib.resources.files("seedbed") / "experiments"))
-    return {file.stem: file for file in sorted(folder.glob("*.yaml"))}
+    return _files("experiments")
+
+
+def shipped_sweeps() -> dict[str, Path]:
+    """Map the name of every sweep in the package to the file."""
+    return _files("experiments/sweeps")
+
+
+def _files(folder: str) -> dict[str, Path]:
+    path = Path(str(importlib.resources.files("seedbed") / folder))
+    return {file.stem: file for file in sorted(path.glob("*.yaml"))}
 
 
 def experiment_file(path: str | Path) -> Path:

@@ -8,8 +8,6 @@ from typing import NamedTuple
 # Median human-normalised score of SEED that section 4.3 states beside Figure 6. The rows of
 # Table 10 give 18.46.
 STATED_MEDIAN = 18.8
-# US dollars of 1e9 frames of SEED on the Arcade Learning Environment, of Table 11.
-BILLION_FRAMES_DOLLARS = 19.3
 
 
 class Scores(NamedTuple):

@@ -184,18 +184,21 @@ def keep_recorded(
                 file=sys.stderr,
             )
     for key, value in kept.items():
-        *parents, leaf = key.split(".")
-        section: BaseModel = new
-        path = [section]
-        for name in parents:
-            section = getattr(section, name)
-            path.append(section)
-        updated = path.pop().model_copy(update={leaf: value})
-        for name, parent in zip(reversed(parents), reversed(path), strict=True):
-            updated = parent.model_copy(update={name: updated})
-        assert isinstance(updated, Experiment)
-        new = updated
+        new = with_value(new, key, value)
     return new
+
+
+def with_value(experiment: Experiment, key: str, value: Any) -> Experiment:
+    """Return an experiment with another value of a setting, which is not checked."""
+    *parents, leaf = key.split(".")
+    path: list[BaseModel] = [experiment]
+    for name in parents:
+        path.append(getattr(path[-1], name))
+    updated = path.pop().model_copy(update={leaf: value})
+    for name, parent in zip(reversed(parents), reversed(path), strict=True):
+        updated = parent.model_copy(update={name: updated})
+    assert isinstance(updated, Experiment)
+    return updated
 
 
 def named(section: BaseModel, path: str = "") -> set[str]:

@@ -28,7 +28,7 @@ class ExitCode(IntEnum):
     LEARNERS_FAILED = 36
     HOSTS_FAILED = 37
     NO_FRAMES = 38
-    SUITE_FAILED = 39
+    SET_FAILED = 39
     THREAD_STUCK = 40
     THREAD_FAILED = 41
     DIVERGED = 42
@@ -76,8 +76,8 @@ HELP: dict[ExitCode, str] = {
     "the condition, and see logs/ in the run directory for why no actor played.",
     ExitCode.NO_UPDATES: "A stop condition ended the run before its first update, so nothing was "
     "learned and nothing is saved: raise the condition, or make batches smaller.",
-    ExitCode.SUITE_FAILED: "Runs of a suite failed, and the others were trained: fix what their "
-    "lines name; the same command resumes the runs that are not finished.",
+    ExitCode.SET_FAILED: "Runs of a set failed: fix what their lines name; the same command goes "
+    "on with what waits, and with --retry failed it resumes those that failed too.",
     ExitCode.THREAD_STUCK: "A part of the learner had work and took none for too long: the line "
     "says which and what it waited for.",
     ExitCode.THREAD_FAILED: "A part of the learner failed: the line names it; the log has the "

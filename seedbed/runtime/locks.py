@@ -48,6 +48,22 @@ def take_lock(path: Path) -> int:
     return file
 
 
+def holder_of(path: Path) -> tuple[int, str] | None:
+    """Return number and host of the process that holds a lock; None where nobody does.
+
+    The lock is taken for a moment: a process that starts then is refused.
+
+    Raises:
+        OSError: The file cannot be opened.
+    """
+    try:
+        lock = take_lock(path)
+    except LockHeld:
+        return _named(path.read_bytes())
+    release_lock(lock)
+    return None
+
+
 def release_lock(file: int) -> None:
     """Release a lock, and remove this process's name from the file.
 
@@ -67,13 +83,21 @@ def _write(file: int, text: str) -> None:
     os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
 
 
+def _named(content: bytes) -> tuple[int, str] | None:
+    """Return number and host of the process that a lock's file names."""
+    found = re.fullmatch(
+        r"process (\d+) on (.+)", printable(content.decode(errors="replace").strip())
+    )
+    return (int(found[1]), found[2]) if found else None
+
+
 def _holder(path: Path, content: bytes) -> str:
     """Describe the holder of a lock, and the ways to end it."""
-    text = printable(content.decode(errors="replace").strip())
-    named = re.fullmatch(r"process (\d+) on (.+)", text)
+    named = _named(content)
     if named is None:
         return f"another process: stop it (`fuser {path}` shows its number)"
-    pid, host = int(named[1]), named[2]
+    pid, host = named
+    text = f"process {pid} on {host}"
     if host != socket.gethostname():
         return f"{text}: stop it there"
     match process_state(pid):

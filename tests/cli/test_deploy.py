@@ -158,10 +158,10 @@ def test_a_dry_run_shows_the_price_without_a_cluster(
 
 @pytest.fixture
 def suite(tmp_path: Path) -> Path:
-    """Three games of a suite."""
+    """A set of three games."""
     folder = tmp_path / "suite"
-    words = ["--experiment", PONG, "--out", str(folder), "--games", "Pong,Qbert,MsPacman"]
-    assert main(["suite", "prepare", "atari57", *words]) == 0
+    games = "environment.id=atari:MsPacman,atari:Pong,atari:Qbert"
+    assert main(["sweep", PONG, "--set", games, "--out", str(folder), "--print"]) == 0
     return folder
 
 
@@ -169,7 +169,7 @@ def suite(tmp_path: Path) -> Path:
 def test_a_suite_is_a_release_for_each_experiment(
     programs: Programs, suite: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    names = [f"pong-vtrace-{game}-1" for game in ("ms-pacman", "pong", "qbert")]
+    names = [f"pong-vtrace-env-{game}-s1" for game in ("ms-pacman", "pong", "qbert")]
     assert main(["suite", "deploy", str(suite), "--dry-run", "--set", "actor.replicas=3"]) == 0
     said = capsys.readouterr().err
     assert [said.count(f"3 x  {name}-actor") for name in names] == [1, 1, 1]
@@ -197,16 +197,16 @@ def test_as_many_releases_of_a_suite_as_may_be_are_up(
         (programs.folder / "statefulsets").write_text(json.dumps({"items": items}))
 
     words = ["suite", "deploy", str(suite), "--max", "1"]
-    are_there(pong_vtrace_ms_pacman_1=1, somebody_else=1)
+    are_there(pong_vtrace_env_ms_pacman_s1=1, somebody_else=1)
     assert main(words) == 0
     assert not programs.log("helm"), "one is up"
     assert "1 at once (--max)" in capsys.readouterr().err
-    are_there(pong_vtrace_ms_pacman_1=0, somebody_else=1)
+    are_there(pong_vtrace_env_ms_pacman_s1=0, somebody_else=1)
     assert main(words) == 0
-    assert [line.split()[2] for line in programs.log("helm")] == ["pong-vtrace-pong-1"]
+    assert [line.split()[2] for line in programs.log("helm")] == ["pong-vtrace-env-pong-s1"]
     said = capsys.readouterr().err
-    assert "pong-vtrace-ms-pacman-1: finished or paused" in said
-    file = suite / "pong-vtrace-pong-1.yaml"
+    assert "pong-vtrace-env-ms-pacman-s1: finished or paused" in said
+    file = suite / "pong-vtrace-env-pong-s1.yaml"
     file.write_text(file.read_text().replace("learner:", "learner:\n  hosts: 2\n  backend: jax"))
     assert main(words) == ExitCode.CONFIG
     assert "--set queueName=QUEUE" in capsys.readouterr().err

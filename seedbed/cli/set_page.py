@@ -1,0 +1,64 @@
+"""The runs of a set with their states, as `seedbed status DIR` prints them."""
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from seedbed.cli.list import row
+from seedbed.runtime.formats import columns, duration, money, percent, si_number, significant
+from seedbed.runtime.text import counted
+from seedbed.sets.ends import code_name, has_failed, read_ends
+from seedbed.sets.folder import Member, read_members
+from seedbed.sets.resolve import describe
+from seedbed.sets.stopped import is_stopped
+
+_HEAD = ("run", "state", "frames", "done", "evaluation", "time", "cost", "values")
+
+
+def set_status(folder: Path) -> dict[str, Any]:
+    """Return the state of every run of a set, and of the whole.
+
+    Raises:
+        SeedbedError: As `read_members`.
+    """
+    rows = [_row(member, folder) for member in read_members(folder)]
+    return {
+        "runs": rows,
+        "states": dict(Counter(one["state"] for one in rows)),
+        "env_frames": sum(one["env_frames"] or 0 for one in rows),
+        "seconds": sum(one["seconds"] or 0.0 for one in rows),
+        "dollars": sum(one["dollars"] or 0.0 for one in rows),
+    }
+
+
+def _row(member: Member, folder: Path) -> dict[str, Any]:
+    found = row(member.run, folder / "runs")
+    found |= {"run": member.name, "values": dict(member.values), "ends": read_ends(member)}
+    if member.is_finished:
+        found["state"] = "finished"
+    elif not member.has_begun:
+        found["state"] = "to begin"
+    if has_failed(member):
+        found["state"] = f"FAILED, {code_name(found['ends'][-1]['code'])}"
+    elif is_stopped(member):
+        found["state"] = "stopped by a person"
+    return found
+
+
+def set_page(status: dict[str, Any]) -> str:
+    """Return the page of a result of `set_status`."""
+    rows = [_HEAD, *map(_cells, status["runs"])]
+    states = ", ".join(f"{count} {state}" for state, count in status["states"].items())
+    total = (
+        f"{counted(len(status['runs']), 'run')}: {states}; {si_number(status['env_frames'])} "
+        f"frames, {duration(status['seconds'])} of training, {money(status['dollars'])}"
+    )
+    return f"{columns(rows, '<<>>>>><')}\n\n{total}"
+
+
+def _cells(of: dict[str, Any]) -> tuple[str, ...]:
+    return (
+        of["run"], of["state"], si_number(of["env_frames"]), percent(of["done"]),
+        significant(of["evaluation_mean"]), duration(of["seconds"]), money(of["dollars"]),
+        describe(of["values"]) if of["values"] else "",
+    )  # fmt: skip

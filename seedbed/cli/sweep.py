@@ -1,0 +1,174 @@
+"""Train a set of runs: every combination of some values, with several seeds each.
+
+A key of --set with several values is an axis, such as `learner.optimizer.learning_rate=1e-3,3e-3`.
+The same command run again resumes; with more values or seeds it adds what is new. A file takes
+ranges, combinations to leave out and keys that move together. The folder of a set resumes it, too.
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from seedbed.cli.arguments import add_set
+from seedbed.cli.output import add_json, emit, print_result
+from seedbed.config.without_effect import settings_without_effect
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
+from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.runtime.paths import shown
+from seedbed.runtime.signals import on_stop_signals
+from seedbed.runtime.terminal import print_lines
+from seedbed.runtime.text import counted
+from seedbed.sets.driver import Driver
+from seedbed.sets.ends import code_name, has_failed, read_ends
+from seedbed.sets.folder import (
+    Member,
+    as_in_folder,
+    is_folder_of_runs,
+    is_set,
+    lock_file,
+    read_members,
+    sweep_file,
+    write_set,
+)
+from seedbed.sets.plan import plan, table
+from seedbed.sets.resolve import ResolvedSet, resolve
+from seedbed.sets.sweep import read_sweep
+
+_NOTICE = "stopping each run with a last checkpoint; a second signal ends them at once"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `sweep TARGET`."""
+    add = parser.add_argument
+    text = "a sweep's YAML file, an experiment's, the name of a shipped one, or the folder of a set"
+    add("target", metavar="TARGET", help=text)
+    add_set(parser)
+    text = "seeds of each setting, counted from the experiment's own, or a list such as 1,7,9"
+    add("--seeds", type=_seeds, metavar="N", help=text)
+    add("--draws", type=_positive, metavar="N", help="draws from the ranges")
+    add("--name", help="name of the set (default: the experiment's)")
+    add("--out", type=Path, metavar="DIR", help="folder of the set (default: sweeps/NAME)")
+    add("--parallel", type=_positive, default=1, metavar="N", help="runs at once (default: 1)")
+    text = "start the runs that have failed, or that `seedbed stop` has stopped, from their newest "
+    text += "checkpoints"
+    add("--retry", choices=("failed", "stopped"), help=text)
+    output = parser.add_mutually_exclusive_group()
+    text = "print the runs and what they take; write and start nothing"
+    output.add_argument("--dry-run", action="store_true", help=text)
+    text = "write the folder, print one command a line for another scheduler, and start nothing"
+    output.add_argument("--print", action="store_true", help=text)
+    add_json(parser)
+
+
+def run(args: argparse.Namespace) -> None:
+    """Train what is not finished.
+
+    Raises:
+        SeedbedError: CONFIG, a setting is wrong; RUN_DIRECTORY, the folder is in use or cannot be
+            used; RESUME_REFUSED, its runs have other settings; SET_FAILED, a run failed.
+    """
+    target = Path(args.target)
+    folder = target if args.out is None and is_folder_of_runs(target) else None
+    if folder is None or is_set(folder):
+        wanted = _wanted(args, sweep_file(folder) if folder is not None else args.target)
+        folder = folder or args.out or Path("sweeps") / wanted.name
+        print_lines(plan(wanted, args.target))
+        for line in settings_without_effect(wanted.base):
+            print_lines(f"  {line}")
+        if args.dry_run:
+            emit(table(as_in_folder(folder, wanted)))
+            return
+        _write(folder, wanted)
+    elif args.set or args.seeds or args.draws or args.name:
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"{target} has experiments and no sweep: change their files, and leave out --set, "
+            "--seeds, --draws and --name",
+        )
+    if args.print or args.dry_run:
+        emit("\n".join(map(_command, read_members(folder))))
+    else:
+        _drive(args, folder)
+
+
+def _wanted(args: argparse.Namespace, source: str | Path) -> ResolvedSet:
+    options: dict[str, Any] = {}
+    if args.seeds is not None:
+        options["seeds"] = args.seeds
+    if args.draws is not None:
+        options["draws"] = {"number": args.draws}
+    if args.name is not None:
+        options["name"] = args.name
+    return resolve(read_sweep(source, args.set, options), args.target)
+
+
+def _write(folder: Path, wanted: ResolvedSet) -> None:
+    written = write_set(folder, wanted)
+    parts = [f"{counted(len(written.added), 'run')} added"]
+    if written.changed:
+        parts.append(f"{len(written.changed)} changed, such as {written.changed[0]}")
+    if written.left:
+        parts.append(
+            f"{len(written.left)} of the folder are not in this command, and go on too: such as "
+            f"{written.left[0]}"
+        )
+    print_lines(f"{shown(folder)}: {', '.join(parts)}")
+
+
+def _command(member: Member) -> str:
+    """Return the command that trains one run, wherever it is started."""
+    words = ("train", str(member.file.absolute()), "--run-dir", str(member.run.absolute()))
+    return shlex.join((sys.executable, "-m", "seedbed", *words))
+
+
+def _drive(args: argparse.Namespace, folder: Path) -> None:
+    try:
+        lock = take_lock(lock_file(folder))
+    except LockHeld as holder:
+        raise RunDirectoryError(
+            f"{folder} is driven by {holder}. It starts what was added to the folder"
+        ) from None
+    except OSError as error:
+        raise RunDirectoryError(f"cannot lock {folder}: {error}") from error
+    driver = Driver(folder, args.parallel, print_lines, args.retry)
+    try:
+        on_stop_signals(driver.stop, notice=_NOTICE)
+        driver.run()
+    finally:
+        release_lock(lock)
+    members = read_members(folder)
+    finished = [member.name for member in members if member.is_finished]
+    failed = {
+        member.name: read_ends(member)[-1]["code"] for member in members if has_failed(member)
+    }
+    waiting = len(members) - len(finished) - len(failed)
+    print_lines(_ending(len(members), finished, failed, waiting))
+    result = {"finished": finished, "failed": failed, "waiting": waiting, "runs": len(members)}
+    print_result(args, result)
+    if driver.brake:
+        raise SeedbedError(ExitCode.SET_FAILED, driver.brake)
+    if failed:
+        named = ", ".join(f"{name}: {code_name(code)}" for name, code in failed.items())
+        text = f"{len(failed)} of {len(members)} runs failed: {named}; --retry failed starts them"
+        raise SeedbedError(ExitCode.SET_FAILED, text)
+
+
+def _ending(count: int, finished: Sequence[str], failed: dict[str, int], waiting: int) -> str:
+    words = [f"set: {len(finished)} of {counted(count, 'run')} finished"]
+    words += [f"{len(failed)} failed"] if failed else []
+    words += [f"{waiting} to go on"] if waiting else []
+    return ", ".join(words)
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{value} is below 1")
+    return value
+
+
+def _seeds(text: str) -> int | list[int]:
+    return [int(word) for word in text.split(",")] if "," in text else _positive(text)

@@ -1,0 +1,214 @@
+"""Drives a set: starts its runs as processes of `seedbed train`, some at once, to their ends."""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seedbed.launch.supervisor import last_cause_in, start_seedbed
+from seedbed.runtime.exit_codes import ExitCode
+from seedbed.runtime.formats import percent, si_number, significant
+from seedbed.runtime.log_files import rotate_log
+from seedbed.runtime.text import counted
+from seedbed.sets.ends import End, code_name, has_failed, read_ends, write_ends
+from seedbed.sets.folder import Member, read_members
+from seedbed.sets.stopped import is_stopped, unmark
+
+# Failures in a row with one code and cause, each soon after its start, that are no run's own.
+_ALIKE = 3
+_SOON_S = 120.0
+# Kills of one run, by a signal that nobody here has sent, without a new checkpoint between them.
+_MOST_KILLS = 3
+
+
+class _Running(NamedTuple):
+    member: Member
+    process: subprocess.Popen[Any]
+    begun: float  # by the monotonic clock
+
+
+class Driver:
+    """Runs of a set that are not at their ends, started in their order.
+
+    The first seed of every setting comes before the second one, so that a set which is cut short
+    is balanced. Runs that another command adds to the folder are started too. Use it from the main
+    thread alone.
+
+    Args:
+        folder: The folder of the set.
+        parallel: Number of runs at the same time.
+        report: Takes a line about a run that begins or ends.
+        retry: `failed` or `stopped`: start the runs that have failed before, or that a person has
+            stopped, too.
+
+    Attributes:
+        brake: Why no other run is started, though some wait; empty where that is not so.
+        elsewhere: Names of the runs that other processes train.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        parallel: int,
+        report: Callable[[str], None],
+        retry: str | None = None,
+    ) -> None:
+        self._folder, self._parallel, self._report = folder, parallel, report
+        self._retry = retry
+        self._running: dict[int, _Running] = {}
+        self._told: set[int] = set()
+        self._stopping = False
+        self._tried: set[str] = set()
+        self._kills: dict[str, list[int]] = {}
+        self._alike: list[tuple[Member, tuple[int, str]]] = []
+        self.brake = ""
+        self.elsewhere: list[str] = []
+
+    def stop(self, _: str) -> None:
+        """Let no other run begin, and tell those that are there to stop. For a signal handler."""
+        self._stopping = True
+        self._tell()
+
+    def run(self) -> None:
+        """Start every run that is to be started; return when all have ended, or all stopped."""
+        while True:
+            if len(self._running) >= self._parallel or self._stopping or self.brake:
+                found = None
+            else:
+                found = self._next()
+            if found is not None:
+                self._start(*found)
+            elif self._running:
+                self._wait()
+            else:
+                return
+
+    def _next(self) -> tuple[Member, str] | None:
+        """Return the next run, and its place among all; None where none waits."""
+        members = read_members(self._folder)
+        for number, member in enumerate(in_order(members), 1):
+            if member.name in self._tried:
+                continue
+            if member.is_finished:
+                self._tried.add(member.name)  # reading it again takes time
+                continue
+            if has_failed(member) and self._retry != "failed":
+                continue
+            if is_stopped(member):
+                if self._retry != "stopped":
+                    continue
+                unmark(member)
+            return member, f"{number} of {len(members)}"
+        return None
+
+    def _start(self, member: Member, place: str) -> None:
+        self._tried.add(member.name)
+        member.log.parent.mkdir(exist_ok=True)
+        rotate_log(member.log)
+        begins = "resumes" if member.has_begun else "begins"
+        with member.log.open("ab") as errors:
+            process = start_seedbed(
+                *("train", str(member.file), f"--run-dir={member.run}"),
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+            )
+        self._running[process.pid] = _Running(member, process, time.monotonic())
+        self._report(f"{member.name}: {begins} ({place}); `seedbed status {member.run}`")
+        if self._stopping:  # since the process was asked for
+            self._tell()
+
+    def _tell(self) -> None:
+        """Send SIGTERM to each process once: a second one would end it without a checkpoint."""
+        for pid, running in list(self._running.items()):
+            if pid not in self._told:
+                self._told.add(pid)
+                running.process.terminate()
+
+    def _wait(self) -> None:
+        """Wait until a process ends."""
+        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)  # `Popen` takes the exit code
+        assert ended is not None
+        running = self._running.pop(ended.si_pid)
+        code = running.process.wait()
+        was_on = self.brake
+        self._report(f"{running.member.name}: {self._end(running, code)}")
+        if self.brake and not was_on:
+            self._report(self.brake)
+
+    def _end(self, running: _Running, code: int) -> str:
+        """Return how a run has ended in words, and record the end of a failed one."""
+        member = running.member
+        if member.is_finished:
+            self._alike.clear()
+            return f"finished, {describe_score(member)}"
+        if self._stopping or is_stopped(member):
+            return "stopped, with a checkpoint if it had begun to train"
+        cause = last_cause_in(member.log)
+        if code == ExitCode.RUN_DIRECTORY and " is in use by " in cause:
+            self.elsewhere.append(member.name)
+            return f"left to the process that trains it: {cause}"
+        if code < 0 and self._may_go_on(member):
+            self._tried.discard(member.name)
+            return f"killed by {code_name(code)}; it resumes from its newest checkpoint"
+        end: End = {"code": code, "cause": cause, "env_frames": _frames(member)}
+        write_ends(member, [*read_ends(member), end])
+        self._note_failure(running, code, cause)
+        if not code:
+            reason = member.summary().get("stop_reason")
+            missing = "its last evaluation failed" if reason else "it was stopped"
+            return f"not finished, {missing}: see {member.log} and {member.run / 'logs'}"
+        return f"failed with {code_name(code)}: {cause}; see {member.log}"
+
+    def _may_go_on(self, member: Member) -> bool:
+        """Return whether a run that was killed is started again: unless it makes no progress."""
+        kills = self._kills.setdefault(member.name, [])
+        kills.append(_frames(member))
+        return len(kills) < _MOST_KILLS or kills[-1] > kills[-_MOST_KILLS]
+
+    def _note_failure(self, running: _Running, code: int, cause: str) -> None:
+        """Set the brake after failures that are alike: their runs wait again, as all others."""
+        if time.monotonic() - running.begun > _SOON_S:
+            self._alike.clear()
+            return
+        kind = code, re.sub(r"\d+", "0", cause.replace(running.member.name, ""))
+        if self._alike and self._alike[-1][1] != kind:
+            self._alike.clear()
+        self._alike.append((running.member, kind))
+        if len(self._alike) < _ALIKE:
+            return
+        for member, _ in self._alike if not self.brake else self._alike[-1:]:
+            write_ends(member, read_ends(member)[:-1])
+        self.brake = self.brake or (
+            f"{counted(_ALIKE, 'run')} in a row ended with {code_name(code)} for the same cause: "
+            f"no other run is started. {cause}. The same command goes on, with these too"
+        )
+
+
+def in_order(members: list[Member]) -> list[Member]:
+    """Return the runs seed-major: the n-th seed of every setting before the n+1-th of any."""
+    counts: dict[str, int] = {}
+    ranks = []
+    for member in members:
+        setting = repr(sorted(member.values.items()))
+        ranks.append(counts.setdefault(setting, 0))
+        counts[setting] += 1
+    return [member for _, _, member in sorted(zip(ranks, range(len(ranks)), members, strict=True))]
+
+
+def _frames(member: Member) -> int:
+    return int((member.status().get("counters") or {}).get("env_frames", 0))
+
+
+def describe_score(member: Member) -> str:
+    """Return the newest evaluation of a run in words."""
+    evaluation = member.last_evaluation()
+    if evaluation is None:
+        return "without an evaluation"
+    frames = si_number(float(evaluation["env_frames"]))
+    text = f"mean return {significant(float(evaluation['mean']))} after {frames} frames"
+    if (score := evaluation["human_normalised"]) not in (None, ""):
+        text += f", human-normalised {percent(float(score))}"
+    return text

@@ -1,0 +1,350 @@
+"""The folder of a set.
+
+DIR/
+  NAME.yaml            an experiment, as `seedbed train` takes it
+  runs/NAME/           its run directory
+  runs/NAME.log        what `seedbed train` has written to stderr
+  set/sweep.yaml       what varies
+  set/experiment.yaml  the experiment, with the settings of every run
+  set/runs.json        the runs with their values, in the order in which they were added
+  set/lock             locked while a process drives the set
+
+A folder with experiments alone is a set, too.
+"""
+
+import json
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seedbed.config import Experiment, load_experiment
+from seedbed.config.load import dump_experiment, run_of
+from seedbed.config.yaml_text import dump_yaml
+from seedbed.runs.evaluations import read_evaluations
+from seedbed.runs.layout import learner_directories
+from seedbed.runs.resume import Change, compare, read_stored
+from seedbed.runtime.exit_codes import (
+    ConfigError,
+    ExitCode,
+    RunDirectoryError,
+    SeedbedError,
+)
+from seedbed.runtime.files import atomic_write
+from seedbed.runtime.locks import LockHeld, release_lock, take_lock
+from seedbed.sets.identity import defaults_digest, digest
+from seedbed.sets.names import with_digest
+from seedbed.sets.resolve import ResolvedSet, Run, describe, renamed
+from seedbed.sets.sweep import Sweep
+from seedbed.settings import FREE
+
+_OWN = "set"
+_WRITING_S = 30.0  # a write of 1,000 files takes a second
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a set, as its folder has it.
+
+    Attributes:
+        file: File of the experiment.
+        values: Values of the axes by key; empty where the folder does not name them.
+    """
+
+    file: Path
+    values: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Name of the run."""
+        return self.file.stem
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """Settings of the file.
+
+        Raises:
+            SeedbedError: CONFIG, the file is wrong.
+        """
+        return load_experiment(self.file)
+
+    @property
+    def run(self) -> Path:
+        """Run directory."""
+        return self.file.parent / "runs" / self.name
+
+    @property
+    def log(self) -> Path:
+        """File of what the run writes to stderr."""
+        return self.run.with_name(f"{self.name}.log")
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the run has a status, so that it resumes."""
+        return (self.run / "status.json").exists()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the run has met a stop condition of the file, and has its last evaluation."""
+        summary = self.summary()
+        if not summary:
+            return False
+        try:
+            stored = load_experiment(self.run / "experiment.yaml")
+        except SeedbedError:  # the run itself names what is wrong with it
+            return False
+        if stored.stop != self.experiment.stop:
+            return False
+        if not self.experiment.evaluation.at_end:
+            return True
+        evaluation = summary.get("evaluation") or {}
+        # The evaluation of several learners is of their average or their best.
+        several = bool(evaluation) and "learners" in summary
+        return several or evaluation.get("updates") == summary["updates"]
+
+    def summary(self) -> dict[str, Any]:
+        """Return summary.json of the run; {} of a run that has not ended."""
+        return _read_json(self.run / "summary.json")
+
+    def status(self) -> dict[str, Any]:
+        """Return status.json of the run; {} of a run that has not begun."""
+        return _read_json(self.run / "status.json")
+
+    def last_evaluation(self) -> Mapping[str, Any] | None:
+        """Return the newest evaluation, with numbers or their texts; None before the first."""
+        if learner_directories(self.run):
+            return self.summary().get("evaluation")
+        rows = read_evaluations(self.run)
+        return rows[-1] if rows else None
+
+
+class Written(NamedTuple):
+    """What a command has changed in a folder.
+
+    Attributes:
+        added: Names of the runs that are new.
+        changed: Names of those whose experiments have changed, such as a later stop.
+        left: Names of those that the folder has and the command does not name.
+    """
+
+    added: Sequence[str]
+    changed: Sequence[str]
+    left: Sequence[str]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object; empty where there is no file, or a damaged one."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def is_set(path: Path) -> bool:
+    """Return whether a folder is that of a set."""
+    return (path / _OWN / "runs.json").is_file()
+
+
+def is_folder_of_runs(path: Path) -> bool:
+    """Return whether a path is the folder of a set, or of experiments alone."""
+    return path.is_dir() and (is_set(path) or (run_of(path) is None and any(path.glob("*.yaml"))))
+
+
+def lock_file(path: Path) -> Path:
+    """Return the file that the process which drives a set locks."""
+    own = path / _OWN
+    own.mkdir(parents=True, exist_ok=True)
+    return own / "lock"
+
+
+def read_members(path: Path) -> list[Member]:
+    """Return the runs of a set in the order in which they were added.
+
+    Of a folder with experiments alone, the first seed of every one is first.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY, the folder has no experiments; CONFIG, one is wrong, or two
+            have the same name.
+    """
+    if is_set(path):
+        return [Member(path / f"{run['name']}.yaml", run["values"]) for run in _index(path)["runs"]]
+    files = sorted(path.glob("*.yaml"))
+    if not files:
+        raise RunDirectoryError(
+            f"{path} has no experiments (NAME.yaml): `seedbed sweep EXPERIMENT.yaml --seeds 3 "
+            f"--out {path}` writes them"
+        )
+    members = [Member(file, {}) for file in files]
+    for member in members:
+        if member.experiment.name != member.name:
+            raise ConfigError(
+                f"{member.file} has the name {member.experiment.name}: a file of a set is called "
+                "NAME.yaml, so that no two runs share a folder"
+            )
+    return sorted(members, key=lambda one: (one.experiment.seed, one.name))
+
+
+def sweep_file(path: Path) -> Path:
+    """Return the file of what varies in a set."""
+    return path / _OWN / "sweep.yaml"
+
+
+def as_in_folder(path: Path, wanted: ResolvedSet) -> list[Run]:
+    """Return the runs of a set with the names that they have, or would get, in a folder.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY, the folder's index is damaged.
+    """
+    return [run for run, _ in _matched(path, _index(path), wanted)]
+
+
+def write_set(path: Path, wanted: ResolvedSet) -> Written:
+    """Write what a folder lacks of a set: a file for each run that is new or has changed.
+
+    A run is found by its digest, whatever its name is. Nothing is removed.
+
+    Raises:
+        SeedbedError: RESUME_REFUSED, the settings of every run are others than the folder's;
+            RUN_DIRECTORY, another process writes; CONFIG, a file cannot be written.
+    """
+    try:
+        (path / _OWN).mkdir(parents=True, exist_ok=True)
+        with _writing(path):
+            return _write(path, wanted)
+    except OSError as error:
+        raise ConfigError(f"cannot write the set to {path}: {error}") from error
+
+
+@contextmanager
+def _writing(path: Path) -> Iterator[None]:
+    """Hold the lock of the folder's own files, which no process keeps for long."""
+    deadline = time.monotonic() + _WRITING_S
+    while True:
+        try:
+            lock = take_lock(path / _OWN / "writing.lock")
+            break
+        except LockHeld as holder:
+            if time.monotonic() > deadline:
+                raise RunDirectoryError(f"{path} is written by {holder}") from None
+            time.sleep(0.05)
+    try:
+        yield
+    finally:
+        release_lock(lock)
+
+
+def _write(path: Path, wanted: ResolvedSet) -> Written:
+    index = _index(path)
+    base = path / _OWN / "experiment.yaml"
+    is_new = not base.exists()
+    sweep_text = _sweep_text(wanted.sweep)
+    is_changed = is_new or sweep_file(path).read_text() != sweep_text
+    changes: list[Change] = []
+    if not is_new:
+        changes = compare(read_stored(base.read_text(), str(base)), wanted.base)
+        _check_common(path, changes, {*index["axes"], *wanted.sweep.axes})
+    added, changed, named = [], [], set()
+    for run, is_known in _matched(path, index, wanted):
+        named.add(run.name)
+        if not is_known:
+            added.append(run.name)
+            _write_run(path, run)
+            index["runs"].append(
+                {"name": run.name, "digest": run.digest, "values": run.values, "seed": run.seed}
+            )
+        elif (is_changed or changes) and _differs(path, run):
+            changed.append(run.name)
+            _write_run(path, run)
+    index["axes"] = sorted({*index["axes"], *wanted.sweep.axes})
+    index["name"], index["defaults"] = wanted.name, defaults_digest()
+    atomic_write(base, dump_experiment(wanted.base, named_only=True))
+    atomic_write(sweep_file(path), sweep_text)
+    # The last one: what it names is there.
+    atomic_write(path / _OWN / "runs.json", json.dumps(index, indent=1) + "\n")
+    left = [run["name"] for run in index["runs"] if run["name"] not in named]
+    return Written(added, changed, left)
+
+
+def _matched(path: Path, index: Mapping[str, Any], wanted: ResolvedSet) -> list[tuple[Run, bool]]:
+    """Return the runs with their names in a folder, and whether the folder has them already."""
+    known = _known(path, index, wanted)
+    taken = {run["name"] for run in index["runs"]}
+    found = []
+    for run in wanted.runs:
+        name = known.get(run.digest)
+        if name is None and (run.name in taken or (path / "runs" / run.name).exists()):
+            name = with_digest(run.name.removesuffix(f"-s{run.seed}"), run.seed, run.digest)
+        found.append((renamed(run, name or run.name, wanted.name), run.digest in known))
+        taken.add(found[-1][0].name)
+    return found
+
+
+def _sweep_text(sweep: Sweep) -> str:
+    """Return sweep.yaml: the experiment beside it has the settings of every run already."""
+    tree = sweep.model_dump(mode="json", exclude_unset=True, exclude={"experiment", "set"})
+    return dump_yaml({**tree, "experiment": "experiment.yaml"})
+
+
+def _index(path: Path) -> dict[str, Any]:
+    file = path / _OWN / "runs.json"
+    if not file.exists():
+        return {"name": "", "axes": [], "defaults": "", "runs": []}
+    try:
+        index = dict(json.loads(file.read_text()))
+        assert all(run["name"] and run["digest"] for run in index["runs"])
+    except (OSError, ValueError, TypeError, KeyError, AssertionError) as error:
+        raise RunDirectoryError(
+            f"{file} cannot be read ({error}): restore it, or begin a set in another folder"
+        ) from error
+    return index
+
+
+def _check_common(path: Path, changes: Sequence[Change], axes: Collection[str]) -> None:
+    """Refuse changes of what every run has, but for those that a run takes as it resumes."""
+    refused = [
+        f"  {change.text}"
+        for change in changes
+        if change.key_class is not FREE
+        and change.key != "seed"
+        and not any(f"{axis}.".startswith(f"{change.key}.") for axis in axes)
+    ]
+    if refused:
+        lines = [
+            f"the runs of {path} have other settings, and a set with both would compare nothing:",
+            *refused,
+            "set them back, take them as axes, or name another folder (--out)",
+        ]
+        raise SeedbedError(ExitCode.RESUME_REFUSED, "\n".join(lines))
+
+
+def _known(path: Path, index: Mapping[str, Any], wanted: ResolvedSet) -> dict[str, str]:
+    """Return the names of the folder's runs by the digests that they have today."""
+    is_same = index["defaults"] == defaults_digest() and set(wanted.sweep.axes) <= set(
+        index["axes"]
+    )
+    if is_same:
+        return {run["digest"]: run["name"] for run in index["runs"]}
+    axes = {*index["axes"], *wanted.sweep.axes}
+    found = {}
+    for run in index["runs"]:
+        # A run that has begun records every setting, also those whose defaults have changed.
+        file = path / "runs" / run["name"] / "experiment.yaml"
+        file = file if file.exists() else path / f"{run['name']}.yaml"
+        run["digest"] = digest(read_stored(file.read_text(), str(file)), axes)
+        found[run["digest"]] = run["name"]
+    return found
+
+
+def _differs(path: Path, run: Run) -> bool:
+    try:
+        return load_experiment(path / f"{run.name}.yaml") != run.experiment
+    except SeedbedError:
+        return True
+
+
+def _write_run(path: Path, run: Run) -> None:
+    text = dump_experiment(run.experiment, named_only=True)
+    atomic_write(path / f"{run.name}.yaml", f"# {describe(run.values)}\n{text}")

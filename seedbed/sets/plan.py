@@ -1,0 +1,58 @@
+"""What a set takes, before it starts."""
+
+from collections.abc import Iterator, Sequence
+
+from seedbed.runtime.formats import columns, money, si_number
+from seedbed.runtime.text import counted
+from seedbed.sets.ranges import Range
+from seedbed.sets.resolve import ResolvedSet, Run, describe
+from seedbed.sets.sweep import axes_of
+
+_MOST_VALUES = 12  # of an axis on one line
+
+
+def plan(wanted: ResolvedSet, source: str) -> str:
+    """Return the number of runs, their frames and the values of every axis, in words."""
+    return "\n".join([_totals(wanted), *_axes(wanted, source)])
+
+
+def _totals(wanted: ResolvedSet) -> str:
+    runs = wanted.runs
+    settings = len({repr(run.values) for run in runs})
+    seeds = len({run.seed for run in runs})
+    words = [
+        f"set {wanted.name}: {counted(len(runs), 'run')}, {counted(settings, 'setting')} with "
+        f"{counted(seeds, 'seed')} each"
+    ]
+    words.append(_sum("frames", [run.experiment.stop.env_frames for run in runs]))
+    dollars = [run.experiment.stop.dollars for run in runs]
+    if any(dollars):
+        words.append(
+            f"at most {money(sum(dollars))}" if all(dollars) else "not every run has stop.dollars"
+        )
+    return ", ".join(words)
+
+
+def _sum(noun: str, amounts: Sequence[int]) -> str:
+    if not all(amounts):
+        return f"{noun} unknown: not every run has stop.env_frames"
+    return f"at most {si_number(sum(amounts))} {noun}"
+
+
+def _axes(wanted: ResolvedSet, source: str) -> Iterator[str]:
+    for key, axis in axes_of(wanted.sweep, source).items():
+        if isinstance(axis, Range):
+            yield f"  {key}: {axis.text}, {counted(wanted.sweep.draws.number, 'draw')}"
+        else:
+            shown = [describe({"": value}).removeprefix("=") for value in axis[:_MOST_VALUES]]
+            more = f", and {len(axis) - _MOST_VALUES} more" if len(axis) > _MOST_VALUES else ""
+            yield f"  {key}: {', '.join(shown)}{more}"
+    for warning in wanted.warnings:
+        yield f"  {warning}"
+
+
+def table(runs: Sequence[Run]) -> str:
+    """Return a line for each run: its name, its seed and its values."""
+    rows = [("run", "seed", "values")]
+    rows += [(run.name, str(run.seed), describe(run.values)) for run in runs]
+    return columns(rows, "<><")
