@@ -35,11 +35,11 @@ def refusal(text: str = YAML, *overrides: str) -> str:
         ("stop.updates=1.5", "must be an integer, given 1.5"),
         (
             "seed=1,2,3",
-            'must be an integer, given "1,2,3": a run has one value; `seedbed sweep` trains a run for each',
+            'must be an integer, given "1,2,3": a run has one value; `seedbed sweep`',
         ),
         (
             "learner.optimizer.learning_rate=[1e-3, 1e-2]",
-            "must be a number, given [0.001, 0.01]: a run has one value; `seedbed sweep` trains a run for each",
+            "must be a number, given [0.001, 0.01]: a run has one value; `seedbed sweep`",
         ),
         ("learner=3", "is a section with the keys backend, device"),
         ("environment.kwargs=3", "must be a mapping of keys to values, given 3"),

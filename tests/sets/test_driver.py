@@ -136,6 +136,7 @@ def test_a_killed_run_resumes_and_a_stopped_one_stays_while_the_set_grows(tmp_pa
     assert first.name in last.summary()["finished"]
 
 
+@pytest.mark.slow
 def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     text = "name: {}\nenvironment: {{id: {}}}\nstop: {{env_frames: 1000}}\n"
     folder = tmp_path / "folder"
@@ -167,6 +168,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert "two: begins" in retried.said
 
 
+@pytest.mark.slow
 def test_failures_that_are_alike_stop_the_set(tmp_path: Path) -> None:
     source, folder = tmp_path / "small.yaml", tmp_path / "folder"
     source.write_text(SMALL.replace("CartPole-v1", "None-v1"))
