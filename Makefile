@@ -6,6 +6,8 @@ EXPERIMENT ?= experiments/pong-vtrace.yaml
 ARGS ?=
 SEED ?= 0
 MINUTES ?= 10
+RUNS ?= 24
+KILLS ?= 50
 # Of the slow and the learning tests: a fifth, another one with each commit.
 PART ?= $(shell expr $$(git rev-list --count HEAD 2>/dev/null || echo 0) % 5)
 JSON ?= build/accelerator.json
@@ -44,7 +46,7 @@ INSTALL_PROJECT := $(BIN)/python -m pip --disable-pip-version-check install --qu
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help run test test-slow test-learning test-rehearsal test-pythons e2e e2e-all storm images image-football football release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
+.PHONY: help run test test-slow test-learning test-rehearsal test-pythons e2e e2e-all storm sweep-torture images image-football football release kind-up lint lint-style lint-types lint-wire lint-docs lint-images format docs site \
   proto bench bench-accelerator setup hooks lock clean
 
 help: ## Say what there is.
@@ -141,6 +143,9 @@ e2e-all: $(INSTALLED_DEV) ## The same, and what takes longer: before a release.
 storm: $(INSTALLED_DEV) ## Attack services and kill runs for MINUTES (10) by SEED; parts add up.
 	mkdir -p build/storm
 	$(BIN)/python -m tests.storm --seed $(SEED) --minutes $(MINUTES) --out build/storm/$(SEED).json
+
+sweep-torture: $(INSTALLED_DEV) ## Kill a set of RUNS (24) CartPoles KILLS (50) times by SEED, to its end.
+	$(BIN)/python -m tests.sets.torture --runs $(RUNS) --kills $(KILLS) --seed $(SEED)
 
 lint: lint-style lint-types lint-wire lint-docs lint-images ## Style, types, what is generated, images.
 

@@ -6,6 +6,7 @@ For notebooks and scripts, `import seedbed` gives:
 - `load_experiment(path or name)`, `Experiment`: all settings of a run.
 - `load_policy(run_dir)`, `Policy`: a trained policy that acts and plays.
 - `load_progress(run_dir)`: the columns of a run's progress.csv as NumPy arrays.
+- `load_runs(folder)`, `Runs`: the runs of a set, their settings and scores, compared.
 - `make_env(id, num_envs)`, `VectorEnv`, `TimeStep`: vector environments.
 - `ops`: V-trace, n-step returns and frame stacks as functions of arrays.
 - `SeedbedError`, `ExitCode`: how everything above fails.
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from seedbed.runs.progress import load_progress as load_progress
     from seedbed.runtime.exit_codes import ExitCode as ExitCode
     from seedbed.runtime.exit_codes import SeedbedError as SeedbedError
+    from seedbed.sets.runs import Runs as Runs
+    from seedbed.sets.runs import load_runs as load_runs
     from seedbed.spec import TimeStep as TimeStep
     from seedbed.spec import VectorEnv as VectorEnv
 
@@ -39,12 +42,14 @@ _MODULES = {
     "ExitCode": "seedbed.runtime.exit_codes",
     "Policy": "seedbed.evaluation.policy",
     "RunSummary": "seedbed.launch.train",
+    "Runs": "seedbed.sets.runs",
     "SeedbedError": "seedbed.runtime.exit_codes",
     "TimeStep": "seedbed.spec",
     "VectorEnv": "seedbed.spec",
     "load_experiment": "seedbed.config.load",
     "load_policy": "seedbed.evaluation.policy",
     "load_progress": "seedbed.runs.progress",
+    "load_runs": "seedbed.sets.runs",
     "make_env": "seedbed.envs.registry",
     "train": "seedbed.launch.train",
 }

@@ -40,6 +40,7 @@ GROUPS = {
     "look": {
         "list": "list the runs of a folder with state, progress and score",
         "status": "show the progress, the bottleneck and the cost of a run",
+        "compare": "compare runs: which setting is better, and is it noise",
         "plot": "draw the learning curves of one run or of several",
         "table": "print speeds, costs and latencies beside the SEED paper's",
         "evaluate": "play a trained policy and print its returns",
@@ -75,6 +76,7 @@ EXAMPLES = {
     "cost": "cost --help",
     "list": "list runs",
     "status": "status runs/cartpole-vtrace",
+    "compare": "compare sweeps/cartpole-vtrace --by learning_rate",
     "plot": "plot runs/seed-1 runs/seed-2 runs/seed-3 --out seeds.png",
     "table": "table 1 --actors spot --learner l4",
     "evaluate": "evaluate runs/cartpole-vtrace --episodes 20 --video cartpole.mp4",
@@ -91,7 +93,6 @@ OTHER_WORDS = {
     "resume": "`seedbed train` resumes, by the same command or with the run directory",
     "restart": "`seedbed train` resumes; --restart fresh begins anew",
     "continue": "`seedbed train` resumes, by the same command or with the run directory",
-    "compare": "`seedbed plot RUN_DIR...` draws runs together",
     "watch": "`seedbed status RUN_DIR` shows a run; `seedbed evaluate --video` films it",
     "play": "`seedbed evaluate RUN_DIR --video FILE.mp4` plays a policy",
     "enjoy": "`seedbed evaluate RUN_DIR --video FILE.mp4` plays a policy",

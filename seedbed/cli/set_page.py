@@ -7,10 +7,12 @@ from typing import Any
 from seedbed.cli.list import row
 from seedbed.runtime.formats import columns, duration, money, percent, si_number, significant
 from seedbed.runtime.text import counted
+from seedbed.sets.budget import Spending
 from seedbed.sets.ends import code_name, has_failed, read_ends
-from seedbed.sets.folder import Member, read_members
+from seedbed.sets.folder import Member, read_members, sweep_file
 from seedbed.sets.resolve import describe
 from seedbed.sets.stopped import is_stopped
+from seedbed.sets.sweep import read_sweep
 
 _HEAD = ("run", "state", "frames", "done", "evaluation", "time", "cost", "values")
 
@@ -21,8 +23,13 @@ def set_status(folder: Path) -> dict[str, Any]:
     Raises:
         SeedbedError: As `read_members`.
     """
-    rows = [_row(member, folder) for member in read_members(folder)]
+    members = read_members(folder)
+    rows = [_row(member, folder) for member in members]
+    budget = read_sweep(sweep_file(folder)).budget
+    spending = Spending(folder, budget)
     return {
+        "budget": budget.model_dump(),
+        "ended_by": spending.exceeded(spending.spent(members, ())) or None,
         "runs": rows,
         "states": dict(Counter(one["state"] for one in rows)),
         "env_frames": sum(one["env_frames"] or 0 for one in rows),
@@ -53,7 +60,9 @@ def set_page(status: dict[str, Any]) -> str:
         f"{counted(len(status['runs']), 'run')}: {states}; {si_number(status['env_frames'])} "
         f"frames, {duration(status['seconds'])} of training, {money(status['dollars'])}"
     )
-    return f"{columns(rows, '<<>>>>><')}\n\n{total}"
+    by = status["ended_by"]
+    lines = [total, *([f"ended by {by}"] if by else [])]
+    return f"{columns(rows, '<<>>>>><')}\n\n" + "\n".join(lines)
 
 
 def _cells(of: dict[str, Any]) -> tuple[str, ...]:

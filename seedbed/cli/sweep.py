@@ -21,6 +21,7 @@ from seedbed.runtime.paths import shown
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.text import counted
+from seedbed.sets.budget import check_budget
 from seedbed.sets.driver import Driver
 from seedbed.sets.ends import code_name, has_failed, read_ends
 from seedbed.sets.folder import (
@@ -31,11 +32,12 @@ from seedbed.sets.folder import (
     lock_file,
     read_members,
     sweep_file,
+    with_bound_of,
     write_set,
 )
 from seedbed.sets.plan import plan, table
 from seedbed.sets.resolve import ResolvedSet, resolve
-from seedbed.sets.sweep import read_sweep
+from seedbed.sets.sweep import Budget, read_sweep
 
 _NOTICE = "stopping each run with a last checkpoint; a second signal ends them at once"
 
@@ -50,6 +52,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--seeds", type=_seeds, metavar="N", help=text)
     add("--draws", type=_positive, metavar="N", help="draws from the ranges")
     add("--name", help="name of the set (default: the experiment's)")
+    for name in Budget.model_fields:
+        text = f"bound of all runs together, in {name}"
+        add(f"--budget-{name}", type=float, metavar=name[0].upper(), help=text)
     add("--out", type=Path, metavar="DIR", help="folder of the set (default: sweeps/NAME)")
     add("--parallel", type=_positive, default=1, metavar="N", help="runs at once (default: 1)")
     text = "start the runs that have failed, or that `seedbed stop` has stopped, from their newest "
@@ -72,9 +77,12 @@ def run(args: argparse.Namespace) -> None:
     """
     target = Path(args.target)
     folder = target if args.out is None and is_folder_of_runs(target) else None
+    budget = None
     if folder is None or is_set(folder):
         wanted = _wanted(args, sweep_file(folder) if folder is not None else args.target)
         folder = folder or args.out or Path("sweeps") / wanted.name
+        wanted = with_bound_of(folder, wanted)
+        budget = wanted.sweep.budget
         print_lines(plan(wanted, args.target))
         for line in settings_without_effect(wanted.base):
             print_lines(f"  {line}")
@@ -91,7 +99,7 @@ def run(args: argparse.Namespace) -> None:
     if args.print or args.dry_run:
         emit("\n".join(map(_command, read_members(folder))))
     else:
-        _drive(args, folder)
+        _drive(args, folder, budget)
 
 
 def _wanted(args: argparse.Namespace, source: str | Path) -> ResolvedSet:
@@ -102,7 +110,12 @@ def _wanted(args: argparse.Namespace, source: str | Path) -> ResolvedSet:
         options["draws"] = {"number": args.draws}
     if args.name is not None:
         options["name"] = args.name
-    return resolve(read_sweep(source, args.set, options), args.target)
+    bounds = {name: getattr(args, f"budget_{name}") for name in Budget.model_fields}
+    if given := {name: value for name, value in bounds.items() if value is not None}:
+        options["budget"] = given
+    wanted = resolve(read_sweep(source, args.set, options), args.target)
+    check_budget(wanted.sweep.budget, wanted.runs)
+    return wanted
 
 
 def _write(folder: Path, wanted: ResolvedSet) -> None:
@@ -124,7 +137,7 @@ def _command(member: Member) -> str:
     return shlex.join((sys.executable, "-m", "seedbed", *words))
 
 
-def _drive(args: argparse.Namespace, folder: Path) -> None:
+def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> None:
     try:
         lock = take_lock(lock_file(folder))
     except LockHeld as holder:
@@ -133,7 +146,7 @@ def _drive(args: argparse.Namespace, folder: Path) -> None:
         ) from None
     except OSError as error:
         raise RunDirectoryError(f"cannot lock {folder}: {error}") from error
-    driver = Driver(folder, args.parallel, print_lines, args.retry)
+    driver = Driver(folder, args.parallel, print_lines, args.retry, budget)
     try:
         on_stop_signals(driver.stop, notice=_NOTICE)
         driver.run()
@@ -146,7 +159,12 @@ def _drive(args: argparse.Namespace, folder: Path) -> None:
     }
     waiting = len(members) - len(finished) - len(failed)
     print_lines(_ending(len(members), finished, failed, waiting))
-    result = {"finished": finished, "failed": failed, "waiting": waiting, "runs": len(members)}
+    if driver.bound:
+        print_lines(f"ended by {driver.bound}; the same command with a larger one goes on")
+    result = {
+        "finished": finished, "failed": failed, "waiting": waiting, "runs": len(members),
+        "ended_by": driver.bound or None,
+    }  # fmt: skip
     print_result(args, result)
     if driver.brake:
         raise SeedbedError(ExitCode.SET_FAILED, driver.brake)

@@ -1,7 +1,7 @@
 """YAML as experiments have it: the words of YAML 1.2, and what is written is what is read again."""
 
 import re
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 
@@ -17,7 +17,13 @@ _BOOL = re.compile(r"(true|True|TRUE|false|False|FALSE)$")
 _NULL = re.compile(r"(~|null|Null|NULL|)$")
 
 
-class _Loader(yaml.SafeLoader):
+if TYPE_CHECKING:
+    from yaml import SafeLoader as _SafeLoader
+else:  # libyaml's is several times as fast, where PyYAML has it
+    _SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_SafeLoader):
     """Loader of plain data with the words of YAML 1.2's core schema.
 
     So `010` is ten, `1:30` and `2024-05-01` are texts, `yes` and `no` are texts, and 1e-4 is a

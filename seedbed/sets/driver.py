@@ -13,15 +13,19 @@ from seedbed.runtime.exit_codes import ExitCode
 from seedbed.runtime.formats import percent, si_number, significant
 from seedbed.runtime.log_files import rotate_log
 from seedbed.runtime.text import counted
+from seedbed.sets.budget import Spending
 from seedbed.sets.ends import End, code_name, has_failed, read_ends, write_ends
 from seedbed.sets.folder import Member, read_members
 from seedbed.sets.stopped import is_stopped, unmark
+from seedbed.sets.sweep import Budget
 
 # Failures in a row with one code and cause, each soon after its start, that are no run's own.
 _ALIKE = 3
 _SOON_S = 120.0
 # Kills of one run, by a signal that nobody here has sent, without a new checkpoint between them.
-_MOST_KILLS = 3
+_MOST_KILLS = 5
+# Between two looks at what a set with a bound has spent.
+_INTERVAL_S = 1.0
 
 
 class _Running(NamedTuple):
@@ -41,10 +45,13 @@ class Driver:
         folder: The folder of the set.
         parallel: Number of runs at the same time.
         report: Takes a line about a run that begins or ends.
+        budget: Bound of the set; None is none.
         retry: `failed` or `stopped`: start the runs that have failed before, or that a person has
             stopped, too.
 
     Attributes:
+        bound: Which bound has ended the set, or leaves no room for another run, with both numbers;
+            empty without one.
         brake: Why no other run is started, though some wait; empty where that is not so.
         elsewhere: Names of the runs that other processes train.
     """
@@ -55,6 +62,7 @@ class Driver:
         parallel: int,
         report: Callable[[str], None],
         retry: str | None = None,
+        budget: Budget | None = None,
     ) -> None:
         self._folder, self._parallel, self._report = folder, parallel, report
         self._retry = retry
@@ -64,6 +72,9 @@ class Driver:
         self._tried: set[str] = set()
         self._kills: dict[str, list[int]] = {}
         self._alike: list[tuple[Member, tuple[int, str]]] = []
+        self._spending = Spending(folder, budget or Budget())
+        self._counted = time.monotonic()
+        self.bound = ""
         self.brake = ""
         self.elsewhere: list[str] = []
 
@@ -79,12 +90,34 @@ class Driver:
                 found = None
             else:
                 found = self._next()
-            if found is not None:
+            if found is not None and self._fits(found[0]):
                 self._start(*found)
             elif self._running:
                 self._wait()
             else:
                 return
+
+    def _fits(self, member: Member) -> bool:
+        """Return whether the bound of the set has room for a run beside those that run."""
+        running = [each.member for each in self._running.values()]
+        spent = self._spending.spent(read_members(self._folder), running)
+        self.bound = self._spending.exceeded(spent) or self._spending.refusal(
+            member, running, spent
+        )
+        return not self.bound
+
+    def _keep_bound(self) -> None:
+        """Count the time, and stop all runs where the bound is reached."""
+        now = time.monotonic()
+        if self._running:
+            self._spending.add_seconds(now - self._counted)
+        self._counted = now
+        running = [each.member for each in self._running.values()]
+        spent = self._spending.spent(read_members(self._folder), running)
+        if not self._stopping and (reached := self._spending.exceeded(spent)):
+            self.bound = reached
+            self._report(f"{reached}: stopping each run with a last checkpoint")
+            self.stop("")
 
     def _next(self) -> tuple[Member, str] | None:
         """Return the next run, and its place among all; None where none waits."""
@@ -128,9 +161,17 @@ class Driver:
                 running.process.terminate()
 
     def _wait(self) -> None:
-        """Wait until a process ends."""
-        ended = os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)  # `Popen` takes the exit code
-        assert ended is not None
+        """Wait until a process ends; with a bound, for an interval at most."""
+        options = os.WEXITED | os.WNOWAIT  # `Popen` takes the exit code
+        if self._spending.has_bound:
+            self._keep_bound()
+            ended = os.waitid(os.P_ALL, 0, options | os.WNOHANG)
+            if ended is None:
+                time.sleep(_INTERVAL_S)
+                return
+        else:
+            ended = os.waitid(os.P_ALL, 0, options)
+            assert ended is not None
         running = self._running.pop(ended.si_pid)
         code = running.process.wait()
         was_on = self.brake
@@ -153,13 +194,14 @@ class Driver:
         if code < 0 and self._may_go_on(member):
             self._tried.discard(member.name)
             return f"killed by {code_name(code)}; it resumes from its newest checkpoint"
+        if not code and not member.summary():
+            return "stopped by a signal of another process; the same command goes on"
         end: End = {"code": code, "cause": cause, "env_frames": _frames(member)}
         write_ends(member, [*read_ends(member), end])
         self._note_failure(running, code, cause)
         if not code:
-            reason = member.summary().get("stop_reason")
-            missing = "its last evaluation failed" if reason else "it was stopped"
-            return f"not finished, {missing}: see {member.log} and {member.run / 'logs'}"
+            logs = member.run / "logs"
+            return f"not finished, its last evaluation failed: see {member.log} and {logs}"
         return f"failed with {code_name(code)}: {cause}; see {member.log}"
 
     def _may_go_on(self, member: Member) -> bool:

@@ -16,7 +16,7 @@ import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -38,7 +38,7 @@ from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.sets.identity import defaults_digest, digest
 from seedbed.sets.names import with_digest
 from seedbed.sets.resolve import ResolvedSet, Run, describe, renamed
-from seedbed.sets.sweep import Sweep
+from seedbed.sets.sweep import Sweep, read_sweep
 from seedbed.settings import FREE
 
 _OWN = "set"
@@ -190,6 +190,18 @@ def read_members(path: Path) -> list[Member]:
 def sweep_file(path: Path) -> Path:
     """Return the file of what varies in a set."""
     return path / _OWN / "sweep.yaml"
+
+
+def with_bound_of(path: Path, wanted: ResolvedSet) -> ResolvedSet:
+    """Return a set with the bound that its folder has, where the set itself names none.
+
+    Raises:
+        SeedbedError: CONFIG, the folder's sweep is damaged.
+    """
+    if "budget" in wanted.sweep.model_fields_set or not sweep_file(path).exists():
+        return wanted
+    stored = read_sweep(sweep_file(path)).budget
+    return replace(wanted, sweep=wanted.sweep.model_copy(update={"budget": stored}))
 
 
 def as_in_folder(path: Path, wanted: ResolvedSet) -> list[Run]:

@@ -14,11 +14,24 @@ from seedbed.config.yaml_text import load_yaml
 from seedbed.runtime.exit_codes import ConfigError
 from seedbed.sets.ranges import Range, is_range, read_range
 from seedbed.sets.values import read_values
-from seedbed.settings import FREE, KeyClass, Section
+from seedbed.settings import FREE, KeyClass, NonNegative, Section
 
 MOST_RUNS = 1000
 # Of the name of a set, so that the names of its runs have room for what tells them apart.
 NAME_LETTERS = 23
+
+
+class Budget(Section):
+    """Bounds of a whole set: the first that is met ends all its runs. 0 is none."""
+
+    key_class: ClassVar[KeyClass] = FREE
+
+    dollars: NonNegative = 0
+    """Cost of all runs together, in US dollars."""
+    frames: NonNegative = 0
+    """Emulator frames of all runs together."""
+    hours: NonNegative = 0
+    """Hours during which at least one run trains."""
 
 
 class Draws(Section):
@@ -73,6 +86,7 @@ class Sweep(Section):
     """Combinations of values that are left out, such as `{agent: dqn, learner.lstm_units: 256}`."""
     together: list[list[str]] = Field(default_factory=list)
     """Axes that move as one: their first values are tried together, then their second ones."""
+    budget: Budget = Field(default_factory=Budget)
 
 
 Axis = tuple[Any, ...] | Range

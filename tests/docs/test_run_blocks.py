@@ -26,7 +26,7 @@ RUN = {page: [b for b in blocks(page) if b.mark == "run"] for page in PAGES}
 # Its screen ends with Ctrl-C only, and `timeout` tells of its own success by 124.
 TOP = "(script -qec 'timeout -s INT 3 py-spy top --pid PID' /dev/null; [ $? = 124 ])"
 REPLACED = {
-    "docs/comparing-runs.md": {"3e-4 1e-3 3e-3": "1e-3", "in 1 2": "in 1"},
+    "docs/comparing-runs.md": {"3e-4,1e-3,3e-3": "1e-3,3e-3", "--seeds 2": "--seeds 1"},
     "README.md": {"EXPERIMENT.yaml": "experiments/cartpole-vtrace.yaml", " L:": " localhost:"},
     "docs/profiling.md": {
         "PORT": "18999",
@@ -40,7 +40,7 @@ SHORT = "--set stop.env_frames=3000 --set evaluation.episodes=1"
 LONGER = {"docs/gossip.md": "--set stop.env_frames=40000 --set evaluation.episodes=1"}
 SEEDBED = f"""#!/bin/sh
 case $1 in
-train | learner) set -- "$@" $SHORT ;;
+train | learner | sweep) set -- "$@" $SHORT ;;
 esac
 exec {sys.executable} -m seedbed.cli.main "$@"
 """

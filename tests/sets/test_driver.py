@@ -119,7 +119,7 @@ def test_a_killed_run_resumes_and_a_stopped_one_stays_while_the_set_grows(tmp_pa
     assert started.wait() == 0, started.said
     _, second = read_members(folder)
     assert started.summary() == {
-        "finished": [second.name], "failed": {}, "waiting": 1, "runs": 2
+        "finished": [second.name], "failed": {}, "waiting": 1, "runs": 2, "ended_by": None,
     }  # fmt: skip
     shown = Process(tmp_path / "d", "status", str(folder), "--json")
     assert shown.wait() == 0
@@ -152,6 +152,7 @@ def test_a_run_that_fails_does_not_stop_the_others(tmp_path: Path) -> None:
     assert process.wait() == ExitCode.SET_FAILED, process.said
     assert process.summary() == {
         "finished": ["done"], "failed": {"one": 11, "two": 11}, "waiting": 0, "runs": 3,
+        "ended_by": None,
     }  # fmt: skip
     lines = process.said.splitlines()
     assert not any(line.startswith("done:") for line in lines), "a finished run is not started"
@@ -183,3 +184,37 @@ def test_failures_that_are_alike_stop_the_set(tmp_path: Path) -> None:
     again = Process(tmp_path / "b", "sweep", str(folder))
     assert again.wait() == ExitCode.SET_FAILED
     assert again.said.count(": begins (") == 3
+
+
+@pytest.mark.slow
+def test_a_bound_of_the_whole_set_holds_and_what_is_left_resumes(tmp_path: Path) -> None:
+    source, folder = tmp_path / "small.yaml", tmp_path / "folder"
+    # A machine of $36 an hour, a cent a second.
+    prices = "cost: {cpu_hour: 36, memory_gib_hour: 0, cpus: 1}\n"
+    source.write_text(SMALL.replace("4000}", "100000000}") + prices)
+    words = ("sweep", str(source), "--out", str(folder), "--seeds", "3", "--parallel", "2")
+    bounded = Process(tmp_path / "a", *words, "--budget-dollars", "0.2")
+    assert bounded.wait() == 0, bounded.said
+    # A run forecasts far more than the bound, so that no other one starts beside it.
+    assert bounded.said.count(": begins (") == 1
+    result = bounded.summary()
+    assert result["ended_by"].startswith("budget.dollars: ")
+    assert (result["finished"], result["waiting"]) == ([], 3)
+    spent = sum(member.status().get("counters", {}).get("dollars", 0)
+                for member in read_members(folder))  # fmt: skip
+    assert 0.2 <= spent < 0.5, "the bound, and what a run takes until it has stopped"
+    first = read_members(folder)[0]
+    assert frames(first), "with a checkpoint"
+
+    ended = Process(tmp_path / "b", *words)
+    assert ended.wait() == 0
+    assert "ended by budget.dollars" in ended.said, "the set keeps its bound"
+    assert ": resumes (" not in ended.said
+
+    # The frames that two of three runs take.
+    short = ("--set", f"stop.env_frames={frames(first) + 1000}", "--budget-dollars", "0")
+    bound = ("--budget-frames", str(2.5 * (frames(first) + 1000)))
+    last = Process(tmp_path / "c", *words, *short, *bound)
+    assert last.wait() == 0, last.said
+    assert len(last.summary()["finished"]) == 2
+    assert last.summary()["ended_by"].startswith("budget.frames: ")

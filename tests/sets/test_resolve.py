@@ -13,6 +13,7 @@ from seedbed.config import load_experiment
 from seedbed.config.load import dump_experiment, parse_experiment
 from seedbed.config.shipped import shipped_sweeps
 from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.sets.budget import check_budget
 from seedbed.sets.identity import digest
 from seedbed.sets.resolve import ResolvedSet, resolve
 from seedbed.sets.sweep import read_sweep
@@ -150,6 +151,24 @@ def test_what_cannot_be_a_set_is_refused_before_any_run(
     settings: list[str], options: dict[str, Any], said: str
 ) -> None:
     assert said in refused(*settings, **options)
+
+
+@pytest.mark.parametrize(
+    ("settings", "budget", "said"),
+    [
+        (["stop.env_frames=1000"], {"frames": 999}, "less than stop.env_frames 1,000"),
+        (["stop.env_frames=0", "stop.updates=9"], {"frames": 999}, "has no stop.env_frames"),
+        (["stop.env_frames=0", "stop.updates=9"], {"dollars": 1}, "neither stop.dollars nor"),
+        (["stop.dollars=2"], {"dollars": 1}, "$1.00 is less than stop.dollars $2.00"),
+    ],
+)
+def test_a_bound_below_one_run_is_refused(
+    settings: list[str], budget: dict[str, float], said: str
+) -> None:
+    found = resolved(*settings, budget=budget)
+    with pytest.raises(SeedbedError) as caught:
+        check_budget(found.sweep.budget, found.runs)
+    assert said in str(caught.value)
 
 
 def test_a_warning_names_an_axis_that_some_runs_ignore() -> None:

@@ -1,0 +1,85 @@
+"""Compare runs: what differs between their settings, which is better, and whether it is noise.
+
+Runs that differ in the seed alone are one group. Where runs end at a score, groups are ranked by
+the frames to it, elsewhere by their final evaluations. Other versions, commits and machines are
+told apart, too.
+"""
+
+import argparse
+import csv
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from seedbed.cli.compare_page import page
+from seedbed.cli.output import emit
+from seedbed.runtime.exit_codes import ExitCode, SeedbedError
+from seedbed.runtime.files import replacing
+from seedbed.runtime.install import how_to_install
+from seedbed.runtime.shortage import cannot_write
+from seedbed.sets.records import Record
+from seedbed.sets.runs import load_runs
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare `compare RUN...`."""
+    add = parser.add_argument
+    text = "run directory, folder of a set, or folder of runs (repeatable)"
+    add("runs", metavar="RUN", nargs="+", type=Path, help=text)
+    text = "key of the groups, or its last part (repeatable; default: all that differ)"
+    add("--by", action="append", default=[], metavar="KEY", help=text)
+    text = "count frames to this mean return of an evaluation (default: the one that ends the runs)"
+    add("--score", type=float, metavar="RETURN", help=text)
+    text = "compare the evaluations at so many frames (default: the last ones that all runs have)"
+    add("--at", type=float, metavar="FRAMES", help=text)
+    add("--csv", type=Path, metavar="FILE", help="also write a row for each run as CSV")
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print JSON instead of the table")
+    output.add_argument("--markdown", action="store_true", help="print a table in Markdown")
+
+
+def run(args: argparse.Namespace) -> None:
+    """Print the comparison to stdout.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY, there is no run; USAGE, runs do not differ in a key of `--by`,
+            or SciPy is not there; OUTPUT, the CSV cannot be written.
+    """
+    runs = load_runs(*args.runs)
+    try:
+        result = runs.compare(args.by, args.score, args.at)
+    except ImportError as error:
+        text = f"intervals need SciPy: {how_to_install('suite')}"
+        raise SeedbedError(ExitCode.USAGE, text) from error
+    if args.csv is not None:
+        try:
+            _write_csv(runs.records, result, args.csv)
+        except OSError as error:
+            raise cannot_write(args.csv, error) from error
+    if args.json:
+        emit(json.dumps(result, indent=1, ensure_ascii=False, allow_nan=False))
+    else:
+        emit(page(result, args.markdown))
+
+
+def _write_csv(records: Sequence[Record], result: Mapping[str, Any], file: Path) -> None:
+    settings = list(result["differs"]["settings"])
+    group_of = {name: group["label"] for group in result["groups"] for name in group["runs"]}
+    names = [*settings, "state", "env_frames", "seconds", "dollars", "evaluation_mean"]
+    with replacing(file) as temporary, temporary.open("w", newline="") as out:
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(["run", "group", "seed", *names])
+        for record in records:
+            last = record.evaluations[-1].mean if record.evaluations else ""
+            writer.writerow(
+                [
+                    *(record.name, group_of[record.name], record.seed),
+                    *(_cell(record.settings[key]) for key in settings),
+                    *(record.state, record.env_frames, record.seconds, record.dollars, last),
+                ]
+            )
+
+
+def _cell(value: Any) -> Any:
+    return json.dumps(value) if isinstance(value, dict | list | bool) or value is None else value

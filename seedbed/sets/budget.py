@@ -1,0 +1,158 @@
+"""The bound of a whole set: what is spent, what running runs have reserved, and what still fits.
+
+A run starts only if what is spent and what all running ones may still take leaves room for it.
+What a run may take is its own `stop.dollars`, or its frames to `stop.env_frames` at the price of a
+frame that the set has measured. Where that was too low, the bound still ends every run, with a
+checkpoint.
+"""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from seedbed.runtime.exit_codes import ConfigError
+from seedbed.runtime.files import atomic_write
+from seedbed.runtime.formats import money, si_number, significant
+from seedbed.sets.folder import Member
+from seedbed.sets.resolve import Run
+from seedbed.sets.sweep import Budget
+
+
+class Spent(NamedTuple):
+    """What the runs of a set have taken so far."""
+
+    dollars: float
+    frames: float
+    hours: float
+
+
+def check_budget(budget: Budget, runs: Sequence[Run]) -> None:
+    """Refuse a bound below one run, or runs of which nobody knows what they will take.
+
+    Raises:
+        SeedbedError: CONFIG, with both numbers.
+    """
+    for run in runs:
+        stop = run.experiment.stop
+        if budget.dollars and not (stop.dollars or stop.env_frames):
+            raise ConfigError(
+                f"budget.dollars {money(budget.dollars)}: {run.name} has neither stop.dollars nor "
+                "stop.env_frames, so that nothing can be reserved for it: set one of them"
+            )
+        if budget.dollars and stop.dollars > budget.dollars:
+            raise ConfigError(
+                f"budget.dollars {money(budget.dollars)} is less than stop.dollars "
+                f"{money(stop.dollars)} of one run, {run.name}"
+            )
+        if budget.frames and not stop.env_frames:
+            raise ConfigError(
+                f"budget.frames {si_number(budget.frames)}: {run.name} has no stop.env_frames, so "
+                "that nothing can be reserved for it: set it"
+            )
+        if stop.env_frames > budget.frames > 0:
+            raise ConfigError(
+                f"budget.frames {budget.frames:,.0f} is less than stop.env_frames "
+                f"{stop.env_frames:,} of one run, {run.name}"
+            )
+
+
+class Spending:
+    """What a set spends, beside its bound.
+
+    Args:
+        folder: The folder of the set.
+        budget: Its bound.
+    """
+
+    def __init__(self, folder: Path, budget: Budget) -> None:
+        self._file = folder / "set" / "hours.json"
+        self._budget = budget
+        self._ended: dict[str, tuple[float, float]] = {}
+        try:
+            self._hours = float(json.loads(self._file.read_text())["hours"])
+        except (OSError, ValueError, TypeError, KeyError):
+            self._hours = 0.0
+
+    @property
+    def has_bound(self) -> bool:
+        """Whether anything bounds the set."""
+        return any(self._budget.model_dump().values())
+
+    def add_seconds(self, seconds: float) -> None:
+        """Count time during which at least one run has trained.
+
+        Raises:
+            OSError: The file cannot be written.
+        """
+        self._hours += seconds / 3600
+        atomic_write(self._file, json.dumps({"hours": self._hours}) + "\n")
+
+    def spent(self, members: Sequence[Member], running: Sequence[Member]) -> Spent:
+        """Return what all runs have taken, as their status tells it."""
+        names = {member.name for member in running}
+        taken = []
+        for member in members:
+            if member.name in names:
+                self._ended.pop(member.name, None)
+            elif member.name in self._ended:
+                taken.append(self._ended[member.name])
+                continue
+            counters = member.status().get("counters") or {}
+            one = float(counters.get("dollars", 0)), float(counters.get("env_frames", 0))
+            taken.append(one)
+            if member.name not in names and (member.run / "summary.json").exists():
+                self._ended[member.name] = one
+        dollars, frames = (sum(column) for column in zip(*taken, strict=True))
+        return Spent(dollars, frames, self._hours)
+
+    def exceeded(self, spent: Spent) -> str:
+        """Return which bound is reached, with both numbers; empty where none is."""
+        budget = self._budget
+        if budget.dollars and spent.dollars >= budget.dollars:
+            return f"budget.dollars: {money(spent.dollars)} of {money(budget.dollars)}"
+        if budget.frames and spent.frames >= budget.frames:
+            return f"budget.frames: {si_number(spent.frames)} of {si_number(budget.frames)}"
+        if budget.hours and spent.hours >= budget.hours:
+            return f"budget.hours: {significant(spent.hours)} of {significant(budget.hours)}"
+        return ""
+
+    def refusal(self, member: Member, running: Sequence[Member], spent: Spent) -> str:
+        """Return why a run does not fit beside those that run; empty if it does."""
+        budget = self._budget
+        if budget.dollars:
+            price = spent.dollars / spent.frames if spent.frames and spent.dollars else None
+            reserved = [self._dollars_of(one, price) for one in running]
+            wanted = self._dollars_of(member, price)
+            left = budget.dollars - spent.dollars
+            if price is None and running and (wanted is None or None in reserved):
+                return "budget.dollars: no run has measured the price of a frame yet"
+            taken = sum(one or 0.0 for one in reserved)
+            if taken + (wanted or 0.0) > left:
+                return (
+                    f"budget.dollars: {member.name} may take {money(wanted)}, and of "
+                    f"{money(budget.dollars)} {money(spent.dollars)} is spent and {money(taken)} "
+                    "reserved"
+                )
+        if budget.frames:
+            taken = sum(self._frames_of(one) for one in running)
+            if spent.frames + taken + self._frames_of(member) > budget.frames:
+                return (
+                    f"budget.frames: {member.name} may take {si_number(self._frames_of(member))}, "
+                    f"and of {si_number(budget.frames)} {si_number(spent.frames)} are spent and "
+                    f"{si_number(taken)} reserved"
+                )
+        return ""
+
+    def _frames_of(self, member: Member) -> float:
+        """Return the frames that a run still takes."""
+        counters = member.status().get("counters") or {}
+        return max(0.0, member.experiment.stop.env_frames - float(counters.get("env_frames", 0)))
+
+    def _dollars_of(self, member: Member, price: float | None) -> float | None:
+        """Return the dollars that a run may still take; None where nothing tells it yet."""
+        counters = member.status().get("counters") or {}
+        stop = member.experiment.stop
+        if stop.dollars:
+            return max(0.0, stop.dollars - float(counters.get("dollars", 0)))
+        return None if price is None else price * self._frames_of(member)

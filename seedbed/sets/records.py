@@ -1,0 +1,152 @@
+"""A run as it is compared: what it was trained with, how it ended, what its evaluations found."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from seedbed.config.keys import keys
+from seedbed.runs.evaluations import read_evaluations
+from seedbed.runs.history import read_history
+from seedbed.runs.resume import read_stored
+from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError
+from seedbed.sets.ends import read_ends
+from seedbed.sets.folder import Member
+from seedbed.sets.identity import plain
+from seedbed.sets.stopped import is_stopped
+
+
+class Evaluation(NamedTuple):
+    """One evaluation of a run.
+
+    Attributes:
+        env_frames: Emulator frames after which it was made.
+        seconds: Seconds of training until then; None where they are not known.
+        mean: Mean return of the episodes.
+        episodes: Number of episodes.
+        policy: Choice of actions.
+    """
+
+    env_frames: float
+    seconds: float | None
+    mean: float
+    episodes: int
+    policy: str
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run.
+
+    Attributes:
+        path: Run directory.
+        settings: Every setting by key, as plain data.
+        setup: What may change a score besides settings: commit, version, machine, Python.
+        state: `finished`, `failed`, `diverged`, `stopped` or `unfinished`.
+        stop_reason: Stop condition that has ended the run; empty without one.
+        evaluations: By frames.
+        env_frames: Emulator frames of the training so far.
+        seconds: Seconds of training so far.
+        dollars: Cost so far, in US dollars.
+    """
+
+    path: Path
+    settings: Mapping[str, Any]
+    setup: Mapping[str, str]
+    state: str
+    stop_reason: str
+    evaluations: tuple[Evaluation, ...]
+    env_frames: float
+    seconds: float
+    dollars: float
+
+    @property
+    def name(self) -> str:
+        """Name of the run directory."""
+        return self.path.name
+
+    @property
+    def seed(self) -> int:
+        """Seed of the run."""
+        return int(self.settings["seed"])
+
+
+def read_record(path: Path) -> Record:
+    """Read a run.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY, there is no experiment, or none that can be read.
+    """
+    file = path / "experiment.yaml"
+    try:
+        experiment = read_stored(file.read_text(), str(file))
+    except OSError as error:
+        raise RunDirectoryError(f"{path} is no run: {file} cannot be read: {error}") from error
+    settings = {key.path: plain(attrgetter(key.path)(experiment)) for key in keys()}
+    summary, status = _json(path / "summary.json"), _json(path / "status.json")
+    counters = summary or dict(status.get("counters") or {})
+    state, reason = _state(path, summary, status)
+    evaluations = _evaluations(path, summary, settings["gossip.replicas"] > 1)
+    return Record(
+        path, settings, _setup(path), state, reason, evaluations,
+        *(float(counters.get(name) or 0.0) for name in ("env_frames", "seconds", "dollars")),
+    )  # fmt: skip
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}
+
+
+def _state(path: Path, summary: Mapping[str, Any], status: Mapping[str, Any]) -> tuple[str, str]:
+    """Return the state of a run, and the stop condition that has ended it."""
+    if reason := str(summary.get("stop_reason") or ""):
+        return "finished", reason
+    member = Member(path.parent.parent / f"{path.name}.yaml", {})
+    ends = read_ends(member) if path.parent.name == "runs" else []
+    if ends:
+        return ("diverged" if ends[-1]["code"] == ExitCode.DIVERGED else "failed"), ""
+    reason = str(status.get("stop_reason") or "")
+    if is_stopped(member) or reason.startswith("signal "):
+        return "stopped", ""
+    is_failed = bool(reason) and not reason.startswith(("stop.", "learner "))
+    return ("failed" if is_failed else "unfinished"), ""
+
+
+def _setup(path: Path) -> dict[str, str]:
+    starts = read_history(path)["starts"]
+    if not starts:
+        return {}
+    newest = starts[-1]
+    commit = newest["commit"][:10] + ("" if newest["clean"] in (True, None) else ", changed")
+    return {
+        "version": newest["version"],
+        "commit": commit,
+        "python": newest["python"],
+        "machine": newest["machine"].partition(", ")[2],  # without the host's name
+    }
+
+
+def _evaluations(
+    path: Path, summary: Mapping[str, Any], is_several: bool
+) -> tuple[Evaluation, ...]:
+    """Return the evaluations of a run; of several learners the last one, of their average."""
+    if is_several:
+        last = summary.get("evaluation")
+        rows: list[Mapping[str, Any]] = [last] if last else []
+    else:
+        rows = list(read_evaluations(path))
+    return tuple(
+        Evaluation(
+            float(row["env_frames"]),
+            float(row["training_seconds"]) if row.get("training_seconds") else None,
+            float(row["mean"]),
+            int(row["episodes"]),
+            str(row["policy"]),
+        )
+        for row in rows
+    )

@@ -1,0 +1,102 @@
+"""Runs in a notebook: their settings and scores as arrays or as a pandas frame, and compared."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from seedbed.runs.found import runs_below
+from seedbed.sets.comparison import compare, differing_settings, keys_named
+from seedbed.sets.records import Record, read_record
+
+
+class Runs:
+    """Runs, each with its settings and how it has ended.
+
+    Attributes:
+        records: One of each run.
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self.records = tuple(records)
+
+    def __len__(self) -> int:
+        return len(self.records)
+
+    def columns(self) -> dict[str, NDArray[Any]]:
+        """Return arrays [runs] by column: the settings that differ, by key, and the results.
+
+        Numbers are float64, with NaN where nothing was measured; lists and mappings are objects.
+        """
+        records = self.records
+        last = [one.evaluations[-1].mean if one.evaluations else np.nan for one in records]
+        columns: dict[str, list[Any]] = {
+            "run": [one.name for one in records],
+            "seed": [one.seed for one in records],
+            **{key: [one.settings[key] for one in records] for key in differing_settings(records)},
+            "state": [one.state for one in records],
+            "env_frames": [one.env_frames for one in records],
+            "seconds": [one.seconds for one in records],
+            "dollars": [one.dollars for one in records],
+            "evaluation_mean": last,
+        }
+        return {name: _array(values) for name, values in columns.items()}
+
+    def frame(self) -> Any:
+        """Return the columns as a `pandas.DataFrame`.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas
+
+        return pandas.DataFrame(self.columns())
+
+    def compare(
+        self, by: str | Sequence[str] = (), score: float | None = None, at: float | None = None
+    ) -> dict[str, Any]:
+        """Return what `seedbed compare --json` prints.
+
+        Args:
+            by: Keys of the groups, or their last parts; empty takes all that differ.
+            score: Mean return to which frames are counted.
+            at: Emulator frames of the final evaluations.
+
+        Raises:
+            SeedbedError: USAGE, no two runs differ in a key of `by`.
+            ImportError: SciPy is not installed.
+        """
+        words = [by] if isinstance(by, str) else by
+        return compare(self.records, keys_named(words), score, at)
+
+    def best(self, by: str | Sequence[str] = ()) -> dict[str, Any]:
+        """Return the group that `compare` ranks first: its values, its runs, its statistics.
+
+        Raises:
+            SeedbedError: As `compare`.
+            ImportError: SciPy is not installed.
+        """
+        best: dict[str, Any] = self.compare(by)["groups"][0]
+        return best
+
+
+def _array(values: list[Any]) -> NDArray[Any]:
+    if any(isinstance(value, list | dict) for value in values):
+        found = np.empty(len(values), object)
+        found[:] = values
+        return found
+    return np.array(values)
+
+
+def load_runs(*paths: str | Path) -> Runs:
+    """Load the runs at and below folders, such as the folder of a set.
+
+    Args:
+        paths: Run directories, sets and folders of runs.
+
+    Raises:
+        SeedbedError: RUN_DIRECTORY, there is no run, or one cannot be read.
+    """
+    return Runs([read_record(run) for path in paths for run in runs_below(Path(path))])

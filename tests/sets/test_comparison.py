@@ -1,0 +1,270 @@
+"""`seedbed compare`: what differs comes first, and nothing is claimed that the runs do not show."""
+
+from __future__ import annotations
+
+import csv
+import json
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import seedbed
+from seedbed.cli.main import main
+from seedbed.config.load import dump_experiment, load_experiment
+from seedbed.runs.evaluations import append_evaluation
+from seedbed.runtime.exit_codes import ExitCode
+
+LR = "learner.optimizer.learning_rate"
+SIZE = "learner.batch_size"
+
+
+def record(
+    folder: Path,
+    name: str,
+    *settings: str,
+    seed: int = 1,
+    scores: dict[float, float] | None = None,
+    reason: str = "stop.env_frames: 1000 of 1000",
+    frames: float = 1000,
+    episodes: int = 20,
+    code: int | None = None,
+    commit: str = "abc",
+) -> Path:
+    """Leave the files of a run, of which the evaluations are `scores` by frames."""
+    run = folder / "runs" / name
+    run.mkdir(parents=True)
+    experiment = load_experiment("cartpole-vtrace", [*settings, f"seed={seed}"])
+    (run / "experiment.yaml").write_text(dump_experiment(experiment))
+    for at, mean in (scores or {}).items():
+        row = {"env_frames": at, "updates": at, "episodes": episodes, "policy": "sample",
+               "mean": mean, "checkpoint": f"checkpoint-{at:.0f}"}  # fmt: skip
+        append_evaluation(run, row)
+    counters = {"env_frames": frames, "seconds": 60.0, "dollars": 0.01}
+    (run / "status.json").write_text(json.dumps({"counters": counters}))
+    start = {"version": "0.2.0", "commit": commit, "clean": True, "python": "3.11",
+             "machine": f"host-of-{name}, x86_64, 2 CPUs", "changes": []}  # fmt: skip
+    (run / "history.json").write_text(json.dumps({"starts": [start], "packages": {}}))
+    if code is not None:
+        ends = folder / "set" / "ends"
+        ends.mkdir(parents=True, exist_ok=True)
+        (ends / f"{name}.json").write_text(json.dumps([{"code": code}]))
+    elif reason:
+        (run / "summary.json").write_text(json.dumps({**counters, "stop_reason": reason}))
+    return run
+
+
+def compared(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["compare", str(folder), "--json", *words]) == 0
+    found: dict[str, Any] = json.loads(
+        capsys.readouterr().out, parse_constant=lambda word: pytest.fail(f"no JSON: {word}")
+    )
+    return found
+
+
+def page(capsys: pytest.CaptureFixture[str], folder: Path, *words: str) -> str:
+    capsys.readouterr()
+    assert main(["compare", str(folder), *words]) == 0
+    return capsys.readouterr().out
+
+
+def two_rates(folder: Path, worse: float, seeds: int = 5) -> None:
+    noise = np.random.default_rng(0).normal(0, 1, (2, seeds))
+    for seed in range(1, seeds + 1):
+        for row, (rate, mean) in enumerate(((1e-3, 100.0), (1e-2, 100.0 - worse))):
+            score = mean + float(noise[row, seed - 1])
+            record(folder, f"lr-{rate}-s{seed}", f"{LR}={rate}", seed=seed, scores={1000: score})
+
+
+def test_the_better_setting_is_named_with_its_interval(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_rates(tmp_path, worse=5)
+    found = compared(capsys, tmp_path)
+    assert found["differs"] == {"settings": {LR: [0.001, 0.01]}, "setup": {}}
+    best, other = found["groups"]
+    assert (best["label"], other["label"]) == ("lr=0.001", "lr=0.01")
+    assert best["final"]["interval"][0] < best["final"]["mean"] < best["final"]["interval"][1]
+    assert other["worse_than_best"]["differs"] is True
+    assert "every other one is worse beyond the noise" in found["sentence"]
+    assert "Not confirmed: it is the best of 2" in found["sentence"]
+    text = page(capsys, tmp_path)
+    assert f"{LR}: 0.001, 0.01" in text
+    assert max(map(len, text.split("\n\n")[1].splitlines())) <= 120
+    assert "| lr=0.001 | 5" in page(capsys, tmp_path, "--markdown")
+
+
+def test_a_difference_within_the_noise_is_called_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_rates(tmp_path, worse=0.1)
+    assert "within the noise" in compared(capsys, tmp_path)["sentence"]
+    assert " noise" in page(capsys, tmp_path)
+
+
+def test_two_seeds_have_no_interval(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two_rates(tmp_path, worse=50, seeds=2)
+    found = compared(capsys, tmp_path)
+    assert found["groups"][0]["final"]["interval"] is None
+    assert "fewer than three seeds" in found["sentence"]
+    assert "95 %" not in page(capsys, tmp_path).split("\n\n")[1]
+
+
+def test_runs_that_end_at_a_score_are_compared_by_their_frames(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in range(1, 6):
+        record(tmp_path, f"fast-s{seed}", f"{LR}=1e-3", seed=seed, frames=100 + seed,
+               scores={100: 400 - seed}, reason="stop.mean_return: 475 over 100")  # fmt: skip
+        is_there = seed <= 3
+        record(tmp_path, f"slow-s{seed}", f"{LR}=1e-2", seed=seed, frames=500 + seed,
+               scores={500: 480}, reason="stop.mean_return: 475" if is_there else
+               "stop.env_frames: 1000")  # fmt: skip
+    found = compared(capsys, tmp_path)
+    fast, slow = found["groups"]
+    assert (fast["label"], found["ranked_by"], found["score"]) == ("lr=0.001", "to_score", 475)
+    assert fast["to_score"]["median"] == 103
+    assert (slow["to_score"]["reached"], slow["to_score"]["of"]) == (3, 5)
+    assert slow["to_score"]["median"] == 503
+    assert slow["worse_than_best"]["differs"] is True
+    assert fast["final"] is None, "runs of unlike lengths have no finals"
+    assert any("ended at a score: finals of runs of different lengths" in x for x in found["notes"])
+    assert "reaches a mean return of 475 in 103 frames (median of 5 seeds)" in found["sentence"]
+    # A score of evaluations that no training has ended by.
+    other = compared(capsys, tmp_path, "--score", "450")
+    assert other["groups"][0]["label"] == "lr=0.01"
+    assert [row["to_score"]["reached"] for row in other["groups"]] == [5, 0]
+
+
+def test_a_setting_with_a_lost_seed_ranks_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_rates(tmp_path, worse=50)
+    lost = record(tmp_path, "lr-0.001-s6", f"{LR}=1e-3", seed=6, code=ExitCode.DIVERGED)
+    found = compared(capsys, tmp_path)
+    assert [row["label"] for row in found["groups"]] == ["lr=0.01", "lr=0.001"]
+    assert found["groups"][1]["states"] == {"finished": 5, "diverged": 1}
+    text = page(capsys, tmp_path)
+    assert "5 of 6" in text
+    assert "*: a mean of the others" in text
+    (lost / "summary.json").write_text("{")  # a damaged file ends nothing
+    assert compared(capsys, tmp_path)["runs"] == 11
+
+
+def test_seeds_that_not_all_have_are_left_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_rates(tmp_path, worse=5)
+    record(tmp_path, "lr-0.001-s9", f"{LR}=1e-3", seed=9, scores={1000: 1e6})
+    found = compared(capsys, tmp_path)
+    assert len(found["groups"][0]["final"]["scores"]) == 5
+    assert "final: over the seeds that all groups have: 1, 2, 3, 4, 5" in found["notes"]
+
+
+def test_finals_need_a_common_horizon(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for seed in (1, 2, 3):
+        record(tmp_path, f"a-s{seed}", f"{LR}=1e-3", seed=seed, scores={1000: 1, 2000: 9})
+        record(tmp_path, f"b-s{seed}", f"{LR}=1e-2", seed=seed, scores={1005: 5})
+    found = compared(capsys, tmp_path)
+    assert found["horizon"] == 1005
+    assert found["groups"][0]["label"] == "lr=0.01", "at 1,005 frames, not at their own ends"
+    record(tmp_path, "b-s4", f"{LR}=1e-2", seed=4, scores={700: 5})
+    (note,) = compared(capsys, tmp_path)["notes"]
+    assert "a-s1 has no evaluation at 700 frames" in note
+
+
+def test_what_differs_besides_settings_separates_groups(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed in (1, 2, 3):
+        record(tmp_path, f"old-s{seed}", seed=seed, scores={1000: 1})
+        record(tmp_path, f"new-s{seed}", seed=seed, scores={1000: 2}, commit="def")
+        record(tmp_path, f"more-s{seed}", "evaluation.episodes=50", seed=seed, scores={1000: 2})
+    found = compared(capsys, tmp_path)
+    assert len(found["groups"]) == 3
+    assert found["differs"]["setup"] == {"commit": ["abc", "def"]}
+    assert found["differs"]["settings"] == {"evaluation.episodes": [50, 20]}
+    pooled = compared(capsys, tmp_path, "--by", "evaluation.episodes")
+    assert len(pooled["groups"]) == 2
+    assert pooled["notes"][0] == "pooled, though they differ: commit"
+
+
+def test_groups_of_a_key_pool_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for seed, (rate, size) in enumerate([(1e-3, 8), (1e-3, 16), (1e-2, 8), (1e-2, 16)] * 2):
+        record(tmp_path, f"r{seed}", f"{LR}={rate}", f"{SIZE}={size}", seed=seed,
+               scores={1000: 100 * rate + seed})  # fmt: skip
+    found = compared(capsys, tmp_path, "--by", "learning_rate")
+    assert [row["values"] for row in found["groups"]] == [{LR: 0.01}, {LR: 0.001}]
+    assert found["notes"][0] == f"pooled, though they differ: {SIZE}"
+    for wrong in ("unroll_length", "nonsense"):
+        assert main(["compare", str(tmp_path), "--by", wrong]) == ExitCode.USAGE
+
+
+def test_the_number_of_episodes_changes_no_interval(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = []
+    for episodes in (20, 2000):
+        folder = tmp_path / str(episodes)
+        for seed in range(1, 6):
+            record(folder, f"s{seed}", f"evaluation.episodes={episodes}", seed=seed,
+                   scores={1000: seed}, episodes=episodes)  # fmt: skip
+        found.append(compared(capsys, folder)["groups"][0]["final"]["interval"])
+    assert found[0] == found[1]
+
+
+def test_the_csv_has_a_row_for_each_run_with_its_types(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    two_rates(tmp_path, worse=5)
+    compared(capsys, tmp_path, "--csv", str(tmp_path / "all.csv"))
+    with (tmp_path / "all.csv").open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 10
+    assert {float(row[LR]) for row in rows} == {1e-3, 1e-2}
+    assert {row["state"] for row in rows} == {"finished"}
+
+
+def test_unfinished_runs_are_counted_and_claim_nothing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, "a", reason="")
+    record(tmp_path, "b", f"{LR}=1e-1", reason="")
+    found = compared(capsys, tmp_path)
+    assert found["sentence"] == "Nothing can be compared yet."
+    assert {str(row["states"]) for row in found["groups"]} == {"{'unfinished': 1}"}
+
+
+def test_1000_runs_are_compared_in_seconds(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    first = record(tmp_path, "r0", f"{LR}=0.125", seed=7, scores={1000: 1})
+    text = (first / "experiment.yaml").read_text()
+    for number in range(1, 1000):
+        run = shutil.copytree(first, first.with_name(f"r{number}"))
+        rate = f"learning_rate: {1e-4 * (1 + number % 100):.4f}"
+        own = text.replace("learning_rate: 0.125", rate)
+        (run / "experiment.yaml").write_text(own.replace("seed: 7", f"seed: {number // 100}"))
+    begun = time.perf_counter()
+    assert len(compared(capsys, tmp_path)["groups"]) == 101
+    assert time.perf_counter() - begun < 60  # 5 s here; minutes are a defect
+
+
+def test_a_notebook_has_the_runs_as_arrays(tmp_path: Path) -> None:
+    two_rates(tmp_path, worse=5)
+    runs = seedbed.load_runs(tmp_path)
+    columns = runs.columns()
+    assert len(runs) == 10
+    assert set(columns[LR].tolist()) == {1e-3, 1e-2}
+    assert columns["seed"].dtype.kind == "i"
+    assert runs.best(by="learning_rate")["values"] == {LR: 1e-3}
+    assert runs.compare()["groups"][0]["label"] == "lr=0.001"
+    pandas = pytest.importorskip("pandas")
+    assert isinstance(runs.frame(), pandas.DataFrame)
+    assert runs.frame()[LR].dtype == float

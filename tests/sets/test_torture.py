@@ -1,0 +1,18 @@
+"""A small set of runs under kills, to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.sets.torture import Torture
+
+
+@pytest.mark.slow
+def test_a_set_survives_kills_of_its_sweep_its_learners_and_its_actors(tmp_path: Path) -> None:
+    torture = Torture(tmp_path, runs=4, seed=0)
+    while sum(torture.kills.values()) < 6:
+        torture.kill()
+    torture.finish()
+    torture.check()
