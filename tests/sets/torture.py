@@ -89,7 +89,7 @@ class Torture:
             wait_for(lambda: not any(map(parent, trains)), "the runs end with the sweep", START_S)
             self.sweep = self._start()
             return
-        actors = [pid for some in below.values() for pid in some if " actor" in command(pid)]
+        actors = [pid for some in below.values() for pid in some if b"\0actor\0" in command(pid)]
         victims = [guarded(train) for train in trains] if kind == "learner" else actors
         if victims:
             with contextlib.suppress(ProcessLookupError):
