@@ -16,7 +16,9 @@ from types import CodeType
 from typing import Any
 
 import pytest
+import yaml
 
+from seedbed.config import yaml_text
 from seedbed.runtime.exit_codes import HELP, ExitCode
 from seedbed.runtime.metrics import Metric
 from seedbed.services.actor.metrics import ActorMetrics
@@ -223,6 +225,17 @@ UNSAFE_CALLS = {"eval", "exec", "yaml.full_load", "yaml.unsafe_load"}
 UNSAFE_OPTIONS = {("allow_pickle", True), ("safe_mode", False)}
 
 
+# A name of seedbed/config/yaml_text.py: the safe loader of libyaml, or of Python without it.
+LIBYAMLS = "_SafeLoader"
+
+
+def test_the_loader_of_experiments_makes_plain_data_only() -> None:
+    assert issubclass(getattr(yaml_text, LIBYAMLS), yaml.constructor.SafeConstructor)
+    assert not issubclass(getattr(yaml_text, LIBYAMLS), yaml.constructor.FullConstructor)
+    with pytest.raises(yaml.YAMLError):
+        yaml_text.load_yaml("!!python/object/apply:os.system ['true']")
+
+
 def test_nothing_runs_what_was_sent() -> None:
     wrong = [str(item) for item in product_imports() if within(item.module, UNSAFE_MODULES)]
     for path in product_sources():
@@ -230,7 +243,7 @@ def test_nothing_runs_what_was_sent() -> None:
             node.name
             for node in ast.walk(tree(path))
             if isinstance(node, ast.ClassDef)
-            and [ast.unparse(base) for base in node.bases] == ["yaml.SafeLoader"]
+            and [ast.unparse(base) for base in node.bases] in (["yaml.SafeLoader"], [LIBYAMLS])
         }
         for node in ast.walk(tree(path)):
             if not isinstance(node, ast.Call):

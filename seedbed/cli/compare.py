@@ -65,7 +65,10 @@ def run(args: argparse.Namespace) -> None:
 
 def _write_csv(records: Sequence[Record], result: Mapping[str, Any], file: Path) -> None:
     settings = list(result["differs"]["settings"])
-    group_of = {name: group["label"] for group in result["groups"] for name in group["runs"]}
+    tables = [result, *([result["confirmation"]] if result["confirmation"] else [])]
+    group_of = {
+        name: group["label"] for one in tables for group in one["groups"] for name in group["runs"]
+    }
     names = [*settings, "state", "env_frames", "seconds", "dollars", "evaluation_mean"]
     with replacing(file) as temporary, temporary.open("w", newline="") as out:
         writer = csv.writer(out, lineterminator="\n")

@@ -25,14 +25,19 @@ def page(result: Mapping[str, Any], markdown: bool) -> str:
         result: The result.
         markdown: Write the table as Markdown has it.
     """
-    rows = [_head(result), *(_cells(group, result) for group in result["groups"])]
-    rows = _without_empty(rows)
-    table = _markdown(rows) if markdown else columns(rows, "<" + ">" * (len(rows[0]) - 1))
+    blocks = [*_differences(result), _table(result, markdown)]
+    if (found := result["confirmation"]) is not None:
+        blocks += ["the best of them, on fresh seeds:", _table(found, markdown)]
     remarks = [*result["notes"], *_definitions(result)]
     lines = [line for one in remarks for line in wrapped(f"  {one}")]
-    return "\n\n".join(
-        [*(_differences(result)), table, *(["\n".join(lines)] if lines else []), result["sentence"]]
-    )
+    blocks += ["\n".join(lines)] if lines else []
+    return "\n\n".join([*blocks, result["sentence"]])
+
+
+def _table(result: Mapping[str, Any], markdown: bool) -> str:
+    rows = [_head(result), *(_cells(group, result) for group in result["groups"])]
+    rows = _without_empty(rows)
+    return _markdown(rows) if markdown else columns(rows, "<" + ">" * (len(rows[0]) - 1))
 
 
 def _differences(result: Mapping[str, Any]) -> Iterator[str]:

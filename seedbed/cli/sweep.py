@@ -16,12 +16,14 @@ from seedbed.cli.arguments import add_set
 from seedbed.cli.output import add_json, emit, print_result
 from seedbed.config.without_effect import settings_without_effect
 from seedbed.runtime.exit_codes import ExitCode, RunDirectoryError, SeedbedError
+from seedbed.runtime.install import how_to_install
 from seedbed.runtime.locks import LockHeld, release_lock, take_lock
 from seedbed.runtime.paths import shown
 from seedbed.runtime.signals import on_stop_signals
 from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.text import counted
 from seedbed.sets.budget import check_budget
+from seedbed.sets.confirmation import confirmation
 from seedbed.sets.driver import Driver
 from seedbed.sets.ends import code_name, has_failed, read_ends
 from seedbed.sets.folder import (
@@ -36,9 +38,14 @@ from seedbed.sets.folder import (
     write_set,
 )
 from seedbed.sets.plan import plan, table
-from seedbed.sets.resolve import ResolvedSet, resolve
+from seedbed.sets.resolve import ResolvedSet, describe, resolve
 from seedbed.sets.sweep import Budget, read_sweep
 
+# Options that a folder of experiments alone cannot take.
+_OF_A_SWEEP = (
+    *("set", "seeds", "draws", "name", "confirm"),
+    *(f"budget_{name}" for name in Budget.model_fields),
+)
 _NOTICE = "stopping each run with a last checkpoint; a second signal ends them at once"
 
 
@@ -55,6 +62,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in Budget.model_fields:
         text = f"bound of all runs together, in {name}"
         add(f"--budget-{name}", type=float, metavar=name[0].upper(), help=text)
+    text = "train the best two settings of the set on N fresh seeds, which alone support a claim"
+    add("--confirm", type=_positive, metavar="N", help=text)
     add("--out", type=Path, metavar="DIR", help="folder of the set (default: sweeps/NAME)")
     add("--parallel", type=_positive, default=1, metavar="N", help="runs at once (default: 1)")
     text = "start the runs that have failed, or that `seedbed stop` has stopped, from their newest "
@@ -65,11 +74,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     output.add_argument("--dry-run", action="store_true", help=text)
     text = "write the folder, print one command a line for another scheduler, and start nothing"
     output.add_argument("--print", action="store_true", help=text)
+    text = "train the run of line N of --print alone, as for one task of an array"
+    output.add_argument("--line", type=_positive, metavar="N", help=text)
     add_json(parser)
 
 
-def run(args: argparse.Namespace) -> None:
-    """Train what is not finished.
+def run(args: argparse.Namespace) -> int:
+    """Train what is not finished; return the exit code.
 
     Raises:
         SeedbedError: CONFIG, a setting is wrong; RUN_DIRECTORY, the folder is in use or cannot be
@@ -88,18 +99,23 @@ def run(args: argparse.Namespace) -> None:
             print_lines(f"  {line}")
         if args.dry_run:
             emit(table(as_in_folder(folder, wanted)))
-            return
+            return ExitCode.OK
         _write(folder, wanted)
-    elif args.set or args.seeds or args.draws or args.name:
+        if args.confirm is not None:
+            _confirm(folder, wanted, args.confirm)
+    elif any(getattr(args, option) for option in _OF_A_SWEEP):
         raise SeedbedError(
             ExitCode.USAGE,
-            f"{target} has experiments and no sweep: change their files, and leave out --set, "
-            "--seeds, --draws and --name",
+            f"{target} has experiments and no sweep: change their files, and leave out "
+            f"{', '.join(f'--{option}'.replace('_', '-') for option in _OF_A_SWEEP)}",
         )
+    if args.line is not None:
+        return _train_line(folder, args.line)
     if args.print or args.dry_run:
-        emit("\n".join(map(_command, read_members(folder))))
+        emit("\n".join(shlex.join(_command(member)) for member in read_members(folder)))
     else:
         _drive(args, folder, budget)
+    return ExitCode.OK
 
 
 def _wanted(args: argparse.Namespace, source: str | Path) -> ResolvedSet:
@@ -131,10 +147,44 @@ def _write(folder: Path, wanted: ResolvedSet) -> None:
     print_lines(f"{shown(folder)}: {', '.join(parts)}")
 
 
-def _command(member: Member) -> str:
+def _confirm(folder: Path, wanted: ResolvedSet, seeds: int) -> None:
+    try:
+        best = confirmation(folder, wanted, seeds)
+    except ImportError as error:
+        text = f"a ranking needs SciPy: {how_to_install('suite')}"
+        raise SeedbedError(ExitCode.USAGE, text) from error
+    written = write_set(folder, best, confirms=True)
+    chosen = " and ".join(dict.fromkeys(describe(run.values) for run in best.runs))
+    print_lines(f"confirm: {counted(len(written.added), 'run')} added, of {chosen}")
+
+
+def _command(member: Member) -> list[str]:
     """Return the command that trains one run, wherever it is started."""
     words = ("train", str(member.file.absolute()), "--run-dir", str(member.run.absolute()))
-    return shlex.join((sys.executable, "-m", "seedbed", *words))
+    return [sys.executable, "-m", "seedbed", *words]
+
+
+def _train_line(folder: Path, number: int) -> int:
+    """Train one run in this process; return the exit code.
+
+    Args:
+        folder: The folder of the set.
+        number: Of the line that `--print` prints, from 1.
+
+    Raises:
+        SeedbedError: USAGE, there is no such line.
+    """
+    members = read_members(folder)
+    if number > len(members):
+        raise SeedbedError(
+            ExitCode.USAGE,
+            f"--line {number}: {shown(folder)} has {counted(len(members), 'run')}: nothing is "
+            "started",
+        )
+    from seedbed.cli.main import main  # which has imported this module
+
+    member = members[number - 1]
+    return main(["train", str(member.file), "--run-dir", str(member.run)])
 
 
 def _drive(args: argparse.Namespace, folder: Path, budget: Budget | None) -> None:

@@ -65,6 +65,8 @@ def compare(
 ) -> dict[str, Any]:
     """Return the comparison of runs as plain data.
 
+    Runs that confirm what others have chosen are compared apart, and the claim is of them alone.
+
     Args:
         records: The runs.
         by: Keys of the groups; empty takes all that differ.
@@ -76,6 +78,26 @@ def compare(
         SeedbedError: USAGE, the runs have one setting and no group, or `by` differs nowhere.
         ImportError: SciPy is not installed.
     """
+    search = [record for record in records if not record.confirms] or records
+    result = _compare(search, by, score, at)
+    fresh = [record for record in records if record.confirms]
+    result["confirmation"] = None
+    if fresh and len(fresh) < len(records):
+        differing = _differing(fresh)
+        found = _compare(fresh, [key for key in by if key in differing], score, at)
+        result["confirmation"] = found
+        if found["groups"][0][found["ranked_by"]] is not None:
+            result["sentence"] = f"On seeds that did not choose it: {found['sentence']}"
+            return result
+    if len(result["groups"]) > 1 and result["groups"][0][result["ranked_by"]] is not None:
+        count = len(result["groups"])
+        result["sentence"] += f" Not confirmed: it is the best of {count}, on its own seeds."
+    return result
+
+
+def _compare(
+    records: Sequence[Record], by: Sequence[str], score: float | None, at: float | None
+) -> dict[str, Any]:
     differing = _differing(records)
     setup = _differing_setup(records)
     _check_by(by, differing)
@@ -383,4 +405,4 @@ def _sentence(rows: Sequence[Mapping[str, Any]], ranked_by: str, target: float |
     else:
         same = [row["label"] for row in rows[1:] if not row["worse_than_best"]["differs"]]
         text += f"; within the noise of it: {'; '.join(same)}"
-    return f"{text}. Not confirmed: it is the best of {len(rows)}, on the seeds that chose it."
+    return f"{text}."

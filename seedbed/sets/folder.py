@@ -213,10 +213,22 @@ def as_in_folder(path: Path, wanted: ResolvedSet) -> list[Run]:
     return [run for run, _ in _matched(path, _index(path), wanted)]
 
 
-def write_set(path: Path, wanted: ResolvedSet) -> Written:
+def confirming(path: Path) -> set[str]:
+    """Return the names of the runs that confirm what the others of a set have chosen."""
+    if not is_set(path):
+        return set()
+    return {run["name"] for run in _index(path)["runs"] if run.get("confirms")}
+
+
+def write_set(path: Path, wanted: ResolvedSet, confirms: bool = False) -> Written:
     """Write what a folder lacks of a set: a file for each run that is new or has changed.
 
     A run is found by its digest, whatever its name is. Nothing is removed.
+
+    Args:
+        path: The folder.
+        wanted: The set, or the runs of it that are wanted.
+        confirms: The new runs confirm what others have chosen.
 
     Raises:
         SeedbedError: RESUME_REFUSED, the settings of every run are others than the folder's;
@@ -225,7 +237,7 @@ def write_set(path: Path, wanted: ResolvedSet) -> Written:
     try:
         (path / _OWN).mkdir(parents=True, exist_ok=True)
         with _writing(path):
-            return _write(path, wanted)
+            return _write(path, wanted, confirms)
     except OSError as error:
         raise ConfigError(f"cannot write the set to {path}: {error}") from error
 
@@ -248,7 +260,7 @@ def _writing(path: Path) -> Iterator[None]:
         release_lock(lock)
 
 
-def _write(path: Path, wanted: ResolvedSet) -> Written:
+def _write(path: Path, wanted: ResolvedSet, confirms: bool) -> Written:
     index = _index(path)
     base = path / _OWN / "experiment.yaml"
     is_new = not base.exists()
@@ -265,7 +277,13 @@ def _write(path: Path, wanted: ResolvedSet) -> Written:
             added.append(run.name)
             _write_run(path, run)
             index["runs"].append(
-                {"name": run.name, "digest": run.digest, "values": run.values, "seed": run.seed}
+                {
+                    "name": run.name,
+                    "digest": run.digest,
+                    "values": run.values,
+                    "seed": run.seed,
+                    "confirms": confirms,
+                }
             )
         elif (is_changed or changes) and _differs(path, run):
             changed.append(run.name)

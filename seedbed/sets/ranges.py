@@ -62,6 +62,14 @@ def is_range(value: Any) -> bool:
     return isinstance(value, dict) and len(value) == 1 and next(iter(value)) in KINDS
 
 
+def holds_range(value: Any) -> bool:
+    """Return whether a value is a range, or a list or a mapping with one in it."""
+    if is_range(value):
+        return True
+    inner = value.values() if isinstance(value, dict) else value
+    return isinstance(value, dict | list) and any(map(holds_range, inner))
+
+
 def read_range(value: dict[str, Any]) -> Range:
     """Return the range that a value describes, such as `{log_uniform: [1e-5, 1e-2]}`.
 

@@ -50,6 +50,7 @@ class Record:
         env_frames: Emulator frames of the training so far.
         seconds: Seconds of training so far.
         dollars: Cost so far, in US dollars.
+        confirms: Whether the run confirms what others of its set have chosen.
     """
 
     path: Path
@@ -61,6 +62,7 @@ class Record:
     env_frames: float
     seconds: float
     dollars: float
+    confirms: bool
 
     @property
     def name(self) -> str:
@@ -73,8 +75,12 @@ class Record:
         return int(self.settings["seed"])
 
 
-def read_record(path: Path) -> Record:
+def read_record(path: Path, confirms: bool = False) -> Record:
     """Read a run.
+
+    Args:
+        path: Run directory.
+        confirms: Whether the run confirms what others of its set have chosen.
 
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no experiment, or none that can be read.
@@ -89,10 +95,12 @@ def read_record(path: Path) -> Record:
     counters = summary or dict(status.get("counters") or {})
     state, reason = _state(path, summary, status)
     evaluations = _evaluations(path, summary, settings["gossip.replicas"] > 1)
+    frames, seconds, dollars = (
+        float(counters.get(name) or 0.0) for name in ("env_frames", "seconds", "dollars")
+    )
     return Record(
-        path, settings, _setup(path), state, reason, evaluations,
-        *(float(counters.get(name) or 0.0) for name in ("env_frames", "seconds", "dollars")),
-    )  # fmt: skip
+        path, settings, _setup(path), state, reason, evaluations, frames, seconds, dollars, confirms
+    )
 
 
 def _json(path: Path) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from seedbed.runs.found import runs_below
 from seedbed.sets.comparison import compare, differing_settings, keys_named
+from seedbed.sets.folder import confirming
 from seedbed.sets.records import Record, read_record
 
 
@@ -99,4 +100,7 @@ def load_runs(*paths: str | Path) -> Runs:
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no run, or one cannot be read.
     """
-    return Runs([read_record(run) for path in paths for run in runs_below(Path(path))])
+    found = [run for path in paths for run in runs_below(Path(path))]
+    sets = {run.parent.parent for run in found}
+    claims = {path / "runs" / name for path in sets for name in confirming(path)}
+    return Runs([read_record(run, run in claims) for run in found])

@@ -12,7 +12,7 @@ from seedbed.config.explain import explain
 from seedbed.config.shipped import experiment_file, shipped_sweeps
 from seedbed.config.yaml_text import load_yaml
 from seedbed.runtime.exit_codes import ConfigError
-from seedbed.sets.ranges import Range, is_range, read_range
+from seedbed.sets.ranges import Range, holds_range, is_range, read_range
 from seedbed.sets.values import read_values
 from seedbed.settings import FREE, KeyClass, NonNegative, Section
 
@@ -119,10 +119,14 @@ def read_sweep(
     if unknown := [name for name in tree if name not in Sweep.model_fields]:
         raise ConfigError(f"{source}: {unknown[0]}: unknown key{_near(unknown[0], source)}")
     try:
-        return Sweep.model_validate(tree)
+        sweep = Sweep.model_validate(tree)
     except ValidationError as error:
         found = [dict(item) for item in error.errors(include_url=False)]
         raise ConfigError("\n".join(explain(item, source, ()) for item in found)) from error
+    for key, value in sweep.set.items():
+        if holds_range(value):
+            raise ConfigError(f"{source}: set: {key}: {value} is a range, which belongs below axes")
+    return sweep
 
 
 def is_sweep(tree: Any) -> bool:
@@ -194,7 +198,7 @@ def axes_of(sweep: Sweep, source: str) -> dict[str, Axis]:
         if isinstance(given, list):
             if not given:
                 raise ConfigError(f"{place}: has no values")
-            if ranges := [value for value in given if is_range(value)]:
+            if ranges := [value for value in given if holds_range(value)]:
                 raise ConfigError(
                     f"{place}: {ranges[0]} is a range within a list: give the range alone, and "
                     "values to choose from as {choice: [...]}"

@@ -17,6 +17,7 @@ from seedbed.cli.main import main
 from seedbed.config.load import dump_experiment, load_experiment
 from seedbed.runs.evaluations import append_evaluation
 from seedbed.runtime.exit_codes import ExitCode
+from seedbed.sets.folder import read_members
 
 LR = "learner.optimizer.learning_rate"
 SIZE = "learner.batch_size"
@@ -268,3 +269,34 @@ def test_a_notebook_has_the_runs_as_arrays(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     assert isinstance(runs.frame(), pandas.DataFrame)
     assert runs.frame()[LR].dtype == float
+
+
+def test_what_the_set_has_chosen_is_confirmed_on_fresh_seeds_alone(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "set-of-three"
+    words = ["sweep", "cartpole-vtrace", "--set", f"{LR}=1e-3,1e-2,1e-1", "--seeds", "3"]
+    assert main([*words, "--out", str(folder), "--print"]) == 0
+    assert main(["sweep", str(folder), "--confirm", "5", "--print"]) == ExitCode.RUN_DIRECTORY
+    scores = {1e-3: 100, 1e-2: 200, 1e-1: 10}
+    for member in read_members(folder):
+        rate = member.values[LR]
+        record(folder, member.name, f"{LR}={rate}", seed=member.experiment.seed,
+               scores={1000: scores[rate] + member.experiment.seed})  # fmt: skip
+    assert "Not confirmed: it is the best of 3" in compared(capsys, folder)["sentence"]
+    assert main(["sweep", str(folder), "--confirm", "5", "--print"]) == 0
+    fresh = read_members(folder)[9:]
+    assert [member.values[LR] for member in fresh] == [1e-2, 1e-3] * 5
+    assert len({member.experiment.seed for member in fresh} - {1, 2, 3}) == 5
+    assert main(["sweep", str(folder), "--confirm", "5", "--print"]) == 0
+    assert len(read_members(folder)) == 19, "the same command adds nothing"
+    for member in fresh:  # the lucky one is the worse one
+        rate, seed = member.values[LR], member.experiment.seed
+        mean = 90 + seed % 5 - 50 * (rate == 1e-2)
+        record(folder, member.name, f"{LR}={rate}", seed=seed, scores={1000: mean})
+    found = compared(capsys, folder)
+    assert found["groups"][0]["label"] == "lr=0.01"
+    assert len(found["groups"][0]["final"]["scores"]) == 3, "the search has its own seeds"
+    assert found["confirmation"]["groups"][0]["label"] == "lr=0.001"
+    assert found["sentence"].startswith("On seeds that did not choose it: lr=0.001 has the best")
+    assert "on fresh seeds:" in page(capsys, folder)

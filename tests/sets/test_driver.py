@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 from pathlib import Path
 
 import pytest
 
+from seedbed.cli.main import main
 from seedbed.runtime.exit_codes import ExitCode
 from seedbed.sets.folder import Member, read_members
 from tests.support.processes import START_S, Process, children, guarded, parent
@@ -184,6 +186,23 @@ def test_failures_that_are_alike_stop_the_set(tmp_path: Path) -> None:
     again = Process(tmp_path / "b", "sweep", str(folder))
     assert again.wait() == ExitCode.SET_FAILED
     assert again.said.count(": begins (") == 3
+
+
+def test_a_line_is_a_run_and_none_is_beyond_the_last(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, folder = tmp_path / "small.yaml", tmp_path / "folder"
+    source.write_text(SMALL)
+    words = ["sweep", str(source), "--out", str(folder)]
+    assert main([*words, "--seeds", "2", "--print"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [shlex.split(line)[3:5] for line in lines] == [
+        ["train", str(folder / f"{member.name}.yaml")] for member in read_members(folder)
+    ]
+    assert main([*words, "--seeds", "3", "--set", f"{LR}=1e-3,1e-2", "--print"]) == 0
+    assert capsys.readouterr().out.splitlines()[:2] == lines, "what is new comes last"
+    assert main(["sweep", str(folder), "--line", "9"]) == ExitCode.USAGE
+    assert "has 8 runs: nothing is started" in capsys.readouterr().err
 
 
 @pytest.mark.slow
