@@ -275,7 +275,6 @@ def test_a_run_that_is_held_does_nothing(tmp_path: Path) -> None:
         status = training.wait_for_updates(1)
         processes = tree(training.pid)
         assert status["process"]["pid"] in processes[1:]
-        assert status["rss"]["learner"] > 100 << 20, "of the learner, not of its guard"
         training.hold()
         for pid in processes:
             stat = Path(f"/proc/{pid}/stat")
