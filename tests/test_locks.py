@@ -26,14 +26,14 @@ LOCKS = (
     "learner-tensorflow",
     "learner-jax",
 )
-RUN = ("actor", "tensorflow", "plots", "suite", "video", "build")
+RUN = ("actor", "tensorflow", "plots", "compare", "video", "build")
 EXTRAS = {
     "run": RUN,
     "cost": ("kubernetes",),
     "learner-tensorflow": ("tensorflow", "gcs"),
     "learner-jax": ("jax", "gcs"),
     "dev": (*RUN, "vizdoom", "jax", "kubernetes", "gcs", "dev"),
-    "jax-newest": ("jax", "plots", "suite", "video", "test"),
+    "jax-newest": ("jax", "plots", "compare", "video", "test"),
 }
 
 # What each image runs. The rooms of the learner are all but what other images are for.

@@ -41,9 +41,9 @@ lock() { # NAME EXTRA... [-- OPTION...]
   echo "$file: $(grep -c '^[a-z]' "$file") packages"
 }
 
-lock dev actor vizdoom tensorflow jax kubernetes gcs plots suite video build dev
-for part in "run actor tensorflow plots suite video build" \
-  "run-gpu actor tensorflow-cuda plots suite video build" "run-tpu actor jax-tpu plots suite video build" "build build" "actor actor" "vizdoom vizdoom" "cost kubernetes" \
+lock dev actor vizdoom tensorflow jax kubernetes gcs plots compare video build dev
+for part in "run actor tensorflow plots compare video build" \
+  "run-gpu actor tensorflow-cuda plots compare video build" "run-tpu actor jax-tpu plots compare video build" "build build" "actor actor" "vizdoom vizdoom" "cost kubernetes" \
   "learner-tensorflow tensorflow gcs" "learner-jax jax gcs" \
   "learner-tensorflow-gpu tensorflow-cuda gcs" "learner-jax-gpu jax-cuda gcs" \
   "learner-jax-tpu jax-tpu gcs"; do
@@ -56,7 +56,7 @@ lock docs docs -- --constraint requirements/dev.lock
 # DeepMind Lab wants an older setuptools than what builds this package.
 VERSIONS=3.11 lock lab lab -- --constraint requirements/actor.lock
 # The newest of everything, for the test of the newest JAX.
-VERSIONS=3.13 lock jax-newest jax plots suite video test
+VERSIONS=3.13 lock jax-newest jax plots compare video test
 
 # Football's packages that come as source are no extras: pip alone cannot build them.
 football() { # NAME OPTION...

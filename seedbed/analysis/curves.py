@@ -1,4 +1,4 @@
-"""Learning curves of runs: return by frames and by minutes, seeds as mean and spread."""
+"""Learning curves of runs: return by frames and by minutes, seeds as mean and interval."""
 
 import json
 from collections.abc import Sequence
@@ -16,6 +16,7 @@ from seedbed.runs.layout import learner_directories
 from seedbed.runs.progress import load_progress
 from seedbed.runtime.exit_codes import RunDirectoryError
 from seedbed.runtime.files import replacing
+from seedbed.sets.statistics import LEAST_SEEDS, half_widths
 
 # Settings in which the seeds of one experiment may differ: none of them changes what is learned.
 _OF_A_SEED = ("seed", "name", "logging", "cost", "stop")
@@ -58,11 +59,17 @@ class Group:
     label: str
     curves: list[Curve]
 
-    def spread(self, axis: str) -> tuple[NDArray[np.float64], ...]:
-        """Return x, mean and standard deviation of the returns, [P] each, where all curves have x.
+    def mean(self, axis: str) -> tuple[NDArray[np.float64], ...]:
+        """Return x, mean and half of the mean's 95 % interval, [P] each, where all curves have x.
+
+        Between the rows of a curve, returns are interpolated. Fewer than three curves have an
+        interval of NaN.
 
         Args:
             axis: `frames` or `minutes`.
+
+        Raises:
+            ImportError: SciPy is not installed.
         """
         xs = [getattr(curve, axis) for curve in self.curves]
         low, high = max(x[0] for x in xs), min(x[-1] for x in xs)
@@ -70,8 +77,7 @@ class Group:
         values = np.stack(
             [np.interp(grid, x, curve.returns) for x, curve in zip(xs, self.curves, strict=True)]
         )
-        deviation = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(_POINTS)
-        return grid, values.mean(axis=0), deviation
+        return grid, values.mean(axis=0), half_widths(values)
 
 
 def read_curve(path: Path) -> Curve:
@@ -146,10 +152,10 @@ def _identity(path: Path) -> str:
 
 
 def draw_curves(groups: Sequence[Group], title: str, file: Path) -> None:
-    """Draw return by frames and by minutes: each curve thin, a group's mean thick, ± 1 σ shaded.
+    """Draw return by frames and by minutes: each curve thin, a group's mean and interval over them.
 
     Raises:
-        ImportError: matplotlib is not installed.
+        ImportError: matplotlib or SciPy is not installed.
     """
     from matplotlib.figure import Figure
 
@@ -182,12 +188,11 @@ def draw_curves(groups: Sequence[Group], title: str, file: Path) -> None:
                 if len(mean):
                     axes.errorbar(at_x, mean, error, color=colour, fmt="o", markersize=5, capsize=3)
             if several:
-                x, mean, deviation = group.spread(axis)
-                name = f"{group.label}: mean of {len(group.curves)} ± 1 σ"
+                x, mean, half = group.mean(axis)
+                what = ", 95 % interval" if len(group.curves) >= LEAST_SEEDS else ""
+                name = f"{group.label}: mean of {len(group.curves)}{what}"
                 axes.plot(x / divisor, mean, color=colour, linewidth=2, label=name)
-                axes.fill_between(
-                    x / divisor, mean - deviation, mean + deviation, color=colour, alpha=0.2
-                )
+                axes.fill_between(x / divisor, mean - half, mean + half, color=colour, alpha=0.2)
         axes.set_xlabel(label)
         axes.grid(alpha=0.3)
     evaluated = any(len(curve.evaluations) for group in groups for curve in group.curves)

@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> None:
     try:
         result = runs.compare(args.by, args.score, args.at)
     except ImportError as error:
-        text = f"intervals need SciPy: {how_to_install('suite')}"
+        text = f"intervals need SciPy: {how_to_install('compare')}"
         raise SeedbedError(ExitCode.USAGE, text) from error
     if args.csv is not None:
         try:

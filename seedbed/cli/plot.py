@@ -1,7 +1,8 @@
 """Draw learning curves: return by frames and by minutes, of one run or of several.
 
-Runs of one experiment that differ in the seed are drawn as mean and standard deviation, and so are
-the learners of a run that gossip. A table of the last returns and evaluations goes to stderr.
+Runs of one experiment that differ in the seed are drawn as their mean with its 95 % interval, from
+three seeds on, and so are the learners of a run that gossip. A table of the last returns and
+evaluations goes to stderr.
 """
 
 import argparse
@@ -62,7 +63,7 @@ def run(args: argparse.Namespace) -> None:
             _write_csv(groups, file)
     except ImportError as error:
         raise SeedbedError(
-            ExitCode.USAGE, f"plots need matplotlib: {how_to_install('plots')}"
+            ExitCode.USAGE, f"plots need matplotlib and SciPy: {how_to_install('plots')}"
         ) from error
     except OSError as error:
         raise cannot_write(file, error) from error

@@ -119,7 +119,7 @@ def _aggregates(
             bounds = intervals(ours)
         except ImportError:
             bounds = None
-            remarks.append(f"Intervals need SciPy: {how_to_install('suite')}.")
+            remarks.append(f"Intervals need SciPy: {how_to_install('compare')}.")
         else:
             if bounds is None:
                 remarks.append("Ours has no interval: it needs two seeds of each game.")

@@ -151,7 +151,7 @@ def _confirm(folder: Path, wanted: ResolvedSet, seeds: int) -> None:
     try:
         best = confirmation(folder, wanted, seeds)
     except ImportError as error:
-        text = f"a ranking needs SciPy: {how_to_install('suite')}"
+        text = f"a ranking needs SciPy: {how_to_install('compare')}"
         raise SeedbedError(ExitCode.USAGE, text) from error
     written = write_set(folder, best, confirms=True)
     chosen = " and ".join(dict.fromkeys(describe(run.values) for run in best.runs))

@@ -210,6 +210,8 @@ def _notes(
         yield f"pooled, though they differ: {', '.join(pooled)}"
     elif pooled:
         yield f"differ too, and change nothing that is learned: {', '.join(pooled)}"
+    if setup and not by:
+        yield f"runs of another {' or '.join(setup)} are groups of their own; --by KEY pools them"
 
 
 def _common_target(records: Sequence[Record]) -> float | None:

@@ -34,13 +34,27 @@ def mean_interval(scores: Sequence[float]) -> Interval | None:
     """
     if len(scores) < LEAST_SEEDS:
         return None
+    values = np.asarray(scores, np.float64)
+    mean, half = float(values.mean()), float(half_widths(values))
+    return Interval(mean - half, mean + half)
+
+
+def half_widths(scores: Array) -> Array:
+    """Return half of the width of the interval of each mean; NaN of fewer than `LEAST_SEEDS`.
+
+    Args:
+        scores: [seeds, ...]
+
+    Raises:
+        ImportError: SciPy is not installed.
+    """
+    count = len(scores)
+    if count < LEAST_SEEDS:
+        return np.full(scores.shape[1:], np.nan)
     from scipy.stats import t
 
-    values = np.asarray(scores, np.float64)
-    error = values.std(ddof=1) / len(values) ** 0.5
-    half = float(t.ppf((1 + CONFIDENCE) / 2, len(values) - 1) * error)
-    mean = float(values.mean())
-    return Interval(mean - half, mean + half)
+    error = scores.std(axis=0, ddof=1) / count**0.5
+    return np.asarray(t.ppf((1 + CONFIDENCE) / 2, count - 1) * error)
 
 
 def difference_p(one: Sequence[float], other: Sequence[float]) -> float | None:

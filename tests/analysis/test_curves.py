@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from seedbed.analysis.curves import read_curve, read_groups
+from seedbed.analysis.curves import Group, read_curve, read_groups
 from seedbed.cli.main import main
 from seedbed.config import parse_experiment
 from seedbed.config.load import dump_experiment
@@ -84,14 +84,17 @@ def test_seeds_are_one_group_and_other_settings_are_another(tmp_path: Path) -> N
         write_run(tmp_path / "a", rows, "seed=1"),
         write_run(tmp_path / "b", higher, "seed=2", "stop.updates=7"),
         write_run(tmp_path / "c", rows, "learner.batch_size=3"),
+        write_run(tmp_path / "d", [(60, 100, 2.0), (120, 400, 5.0)], "seed=3"),
     ]
     seeds, other = read_groups(runs)
-    assert (seeds.label, len(seeds.curves)) == ("a … b", 2)
+    assert (seeds.label, len(seeds.curves)) == ("a … d", 3)
     assert (other.label, len(other.curves)) == ("c", 1)
-    x, mean, deviation = seeds.spread("frames")
-    assert (x[0], x[-1]) == (100, 300)  # where both have been
-    assert (mean[0], mean[-1]) == (2.0, 3.0)
-    assert deviation[0] == pytest.approx(np.std([0.0, 4.0], ddof=1))
+    x, mean, half = seeds.mean("frames")
+    assert (x[0], x[-1]) == (100, 300)  # where all have been
+    assert (mean[0], mean[-1]) == pytest.approx((2.0, (2 + 4 + 4) / 3))
+    # t of two degrees of freedom, from a printed table.
+    assert half[0] == pytest.approx(4.302653 * np.std([0.0, 4.0, 2.0], ddof=1) / 3**0.5)
+    assert np.isnan(Group("two", seeds.curves[:2]).mean("frames")[2]).all(), "too few for one"
 
 
 def test_learners_of_a_run_are_drawn_as_its_spread(tmp_path: Path) -> None:
