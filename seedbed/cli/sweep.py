@@ -23,6 +23,7 @@ from seedbed.runtime.signals import on_stop_signals
 from seedbed.runtime.terminal import print_lines
 from seedbed.runtime.text import counted
 from seedbed.sets.budget import check_budget
+from seedbed.sets.code import check_code, code_of, note_begin
 from seedbed.sets.confirmation import confirmation
 from seedbed.sets.driver import Driver
 from seedbed.sets.ends import code_name, has_failed, read_ends
@@ -69,6 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text = "start the runs that have failed, or that `seedbed stop` has stopped, from their newest "
     text += "checkpoints"
     add("--retry", choices=("failed", "stopped"), help=text)
+    text = "begin runs under other code than the set's, to be compared apart"
+    add("--other-code", action="store_true", help=text)
     output = parser.add_mutually_exclusive_group()
     text = "print the runs and what they take; write and start nothing"
     output.add_argument("--dry-run", action="store_true", help=text)
@@ -101,6 +104,8 @@ def run(args: argparse.Namespace) -> int:
             emit(table(as_in_folder(folder, wanted)))
             return ExitCode.OK
         _write(folder, wanted)
+        code = code_of(run.experiment for run in wanted.runs)
+        check_code(folder, code, args.other_code)
         if args.confirm is not None:
             _confirm(folder, wanted, args.confirm)
     elif any(getattr(args, option) for option in _OF_A_SWEEP):
@@ -109,6 +114,9 @@ def run(args: argparse.Namespace) -> int:
             f"{target} has experiments and no sweep: change their files, and leave out "
             f"{', '.join(f'--{option}'.replace('_', '-') for option in _OF_A_SWEEP)}",
         )
+    else:
+        members = read_members(folder)
+        check_code(folder, code_of(member.experiment for member in members), args.other_code)
     if args.line is not None:
         return _train_line(folder, args.line)
     if args.print or args.dry_run:
@@ -184,6 +192,7 @@ def _train_line(folder: Path, number: int) -> int:
     from seedbed.cli.main import main  # which has imported this module
 
     member = members[number - 1]
+    note_begin(folder, member.name)
     return main(["train", str(member.file), "--run-dir", str(member.run)])
 
 

@@ -177,6 +177,19 @@ def _commit() -> tuple[str, bool | None]:
         return "", None
 
 
+def checkout_digest() -> str:
+    """Return version, commit, and the digest of what a checkout of Seedbed has changed since."""
+    commit, is_clean = _commit()
+    name = f"{importlib.metadata.version('seedbed')} {commit[:10]}".strip()
+    if is_clean is not False:
+        return name
+    try:
+        changes = _git(Path(__file__).parents[2], "diff", "HEAD")
+    except (OSError, subprocess.SubprocessError):
+        return f"{name}, changed"
+    return f"{name}, changed {hashlib.sha256(changes.encode()).hexdigest()[:8]}"
+
+
 def _git(root: Path, *words: str) -> str:
     command = ["git", "-C", str(root), *words]
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0"}

@@ -14,6 +14,7 @@ from seedbed.runtime.formats import percent, si_number, significant
 from seedbed.runtime.log_files import rotate_log
 from seedbed.runtime.text import counted
 from seedbed.sets.budget import Spending
+from seedbed.sets.code import note_begin
 from seedbed.sets.ends import End, code_name, has_failed, read_ends, write_ends
 from seedbed.sets.folder import Member, read_members
 from seedbed.sets.stopped import is_stopped, unmark
@@ -139,6 +140,7 @@ class Driver:
 
     def _start(self, member: Member, place: str) -> None:
         self._tried.add(member.name)
+        note_begin(self._folder, member.name)
         member.log.parent.mkdir(exist_ok=True)
         rotate_log(member.log)
         begins = "resumes" if member.has_begun else "begins"

@@ -75,12 +75,13 @@ class Record:
         return int(self.settings["seed"])
 
 
-def read_record(path: Path, confirms: bool = False) -> Record:
+def read_record(path: Path, confirms: bool = False, code: str | None = None) -> Record:
     """Read a run.
 
     Args:
         path: Run directory.
         confirms: Whether the run confirms what others of its set have chosen.
+        code: Which of the codes of its set has trained it; None where there was one.
 
     Raises:
         SeedbedError: RUN_DIRECTORY, there is no experiment, or none that can be read.
@@ -98,8 +99,9 @@ def read_record(path: Path, confirms: bool = False) -> Record:
     frames, seconds, dollars = (
         float(counters.get(name) or 0.0) for name in ("env_frames", "seconds", "dollars")
     )
+    setup = _setup(path) | ({"code": code} if code is not None else {})
     return Record(
-        path, settings, _setup(path), state, reason, evaluations, frames, seconds, dollars, confirms
+        path, settings, setup, state, reason, evaluations, frames, seconds, dollars, confirms
     )
 
 

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from seedbed.runs.found import runs_below
+from seedbed.sets.code import code_names
 from seedbed.sets.comparison import compare, differing_settings, keys_named
 from seedbed.sets.folder import confirming
 from seedbed.sets.records import Record, read_record
@@ -103,4 +104,5 @@ def load_runs(*paths: str | Path) -> Runs:
     found = [run for path in paths for run in runs_below(Path(path))]
     sets = {run.parent.parent for run in found}
     claims = {path / "runs" / name for path in sets for name in confirming(path)}
-    return Runs([read_record(run, run in claims) for run in found])
+    codes = {path / "runs" / name: code for path in sets for name, code in code_names(path).items()}
+    return Runs([read_record(run, run in claims, codes.get(run)) for run in found])
