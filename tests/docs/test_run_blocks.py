@@ -31,7 +31,7 @@ REPLACED = {
     "docs/profiling.md": {
         "PORT": "18999",
         "RUN_DIR": "runs/profiled",
-        "--duration 30": "--duration 2",
+        "--duration 30": "--duration 8",
         "py-spy top --pid PID": TOP,
     },
 }
